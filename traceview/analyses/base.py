@@ -1,0 +1,109 @@
+"""What an analysis is: a question, what it needs, what it returns, and one pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from traceview.tables import Cell, Column, Table
+from traceview.trace import Trace
+from traceview.trace.schema import TABLES
+
+Severity = Literal["high", "medium", "low", "info"]
+SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something a reader can act on.
+
+    `message` holds its number; `action` is an imperative; `time_at_stake_ns` is an upper bound
+    of what acting on it can save, by which the report ranks.
+    """
+
+    severity: Severity
+    message: str
+    action: str
+    time_at_stake_ns: int
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of one result table, described as data; render decides how to draw it.
+
+    `bars` draws one horizontal bar a row (`label` column, `value` column); with `stack`, one
+    bar a label, split by the values of that column. `spans` draws one row a label with a bar
+    from `value` to `end`, both in ns, and under it a second bar from `value2` to `end2`.
+    """
+
+    kind: Literal["bars", "spans"]
+    table: str
+    title: str
+    label: str
+    value: str
+    stack: str | None = None
+    end: str | None = None
+    value2: str | None = None
+    end2: str | None = None
+    most: int = 12
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One result table as declared: its name, what a row is, its columns.
+
+    The rows come in the order that matters most to the reader. `brief` names the
+    columns that a narrow terminal shows first, in that order.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    brief: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an analysis found out.
+
+    `summary` holds single figures (names end in their unit), `notes` what could not be known
+    and how to record it.
+    """
+
+    tables: Mapping[str, Table]
+    findings: tuple[Finding, ...] = ()
+    summary: Mapping[str, Cell] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The question could not be answered. Not the same as an answer of nothing."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One question, asked of any trace."""
+
+    name: str
+    title: str
+    question: str
+    needs: tuple[str, ...]
+    tables: tuple[TableSpec, ...]
+    compute: Callable[[Trace], Result]
+    charts: tuple[Chart, ...] = ()
+
+    def run(self, trace: Trace) -> Result | Skipped:
+        """Answer, or say which recorded table is missing and how to record it."""
+        absent = [name for name in self.needs if name not in trace.tables]
+        if absent:
+            schema = TABLES[absent[0]]
+            return Skipped(
+                reason=f"the trace has no {' and no '.join(absent)} table ({schema.meaning})",
+                remedy=f"record it with: {schema.how_to_record}",
+            )
+        return self.compute(trace)

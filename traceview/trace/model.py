@@ -1,0 +1,113 @@
+"""A recording held in memory: a handful of typed tables, and nothing computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from traceview.errors import MissingTableError
+from traceview.tables import Table
+from traceview.trace.schema import TABLES
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which range instances the answers speak of: globs over range names and paths.
+
+    Without `include` everything is in, except what `exclude` names.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.include or self.exclude)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One recording.
+
+    A table that was recorded and saw nothing is empty; one that was never recorded is absent.
+    The two are different answers. `devices`, `processes` and `threads` are always there.
+
+    `run` is what `traceview record` noted of the run (table TRACEVIEW_RUN), `capture` the
+    options of the recorder by their own names; either is empty where the trace has none.
+    """
+
+    path: str
+    recorder: str
+    recorder_version: str | None
+    export_schema_version: str | None
+    tables: Mapping[str, Table]
+    run: Mapping[str, str] = field(default_factory=dict)
+    capture: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    selection: Selection = Selection()
+    _facts: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def table(self, name: str) -> Table:
+        """The table of that name. Raises MissingTableError if it was not recorded."""
+        if name not in self.tables:
+            raise MissingTableError(name, TABLES[name].how_to_record)
+        return self.tables[name]
+
+    def recorded(self, name: str) -> Table:
+        """The table of that name; empty if it was not recorded."""
+        if name in self.tables:
+            return self.tables[name]
+        return Table.empty(TABLES[name].columns)
+
+    def without(self, *names: str) -> Trace:
+        """The same trace as if these tables had not been recorded."""
+        kept = {name: table for name, table in self.tables.items() if name not in names}
+        return replace(self, tables=kept, _facts={})
+
+    def restricted(self, selection: Selection) -> Trace:
+        """The same trace, whose answers speak of the selected range instances only."""
+        return replace(self, selection=selection, _facts={})
+
+    @property
+    def kernels(self) -> Table:
+        return self.table("kernels")
+
+    @property
+    def copies(self) -> Table:
+        return self.table("copies")
+
+    @property
+    def api_calls(self) -> Table:
+        return self.table("api_calls")
+
+    @property
+    def ranges(self) -> Table:
+        return self.table("ranges")
+
+    @property
+    def devices(self) -> Table:
+        return self.table("devices")
+
+    @property
+    def processes(self) -> Table:
+        return self.table("processes")
+
+    @property
+    def threads(self) -> Table:
+        return self.table("threads")
+
+
+def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
+    """Compute a function of a trace once and keep it with the trace."""
+    key = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def once(trace: Trace) -> Value:
+        if key not in trace._facts:
+            trace._facts[key] = function(trace)
+        return cast(Value, trace._facts[key])
+
+    return once
