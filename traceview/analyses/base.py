@@ -107,3 +107,14 @@ class Analysis:
                 remedy=f"record it with: {schema.how_to_record}",
             )
         return self.compute(trace)
+
+
+HIGH, MEDIUM, LOW = 0.20, 0.05, 0.01
+
+
+def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
+    """Severity of a loss within a span of device time: by its share; None where it is under 1 %."""
+    share = at_stake_ns / span_ns if span_ns else 0.0
+    if share < LOW:
+        return None
+    return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"

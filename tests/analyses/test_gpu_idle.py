@@ -1,0 +1,147 @@
+from tests.analyses.ask import ask, rows
+from tests.build import Export
+from traceview.analyses.gpu_idle import ANALYSIS
+
+DEVICE = ("device_id", "span_ns", "busy_ns", "idle_ns")
+CAUSE = ("cause", "gaps", "idle_ns")
+
+
+def test_streams_that_overlap_are_not_added_up(tmp_path):
+    export = (
+        Export()
+        .launch((0, 1), (10, 30), stream=7)
+        .launch((1, 2), (20, 40), stream=8)
+        .launch((35, 36), (60, 70), stream=7)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", *DEVICE) == [(0, 60, 40, 20)]
+    assert rows(result, "devices", "busy_pct") == [(100 * 40 / 60,)]
+
+
+def test_copies_sets_and_whole_graphs_keep_the_gpu_busy(tmp_path):
+    export = (
+        Export()
+        .launch((0, 1), (10, 20))
+        .copy((1, 2), (20, 30))
+        .set((2, 3), (30, 40))
+        .graph_whole((3, 4), (40, 50))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", *DEVICE) == [(0, 40, 40, 0)]
+    assert rows(result, "gaps", "duration_ns") == []
+
+
+def test_two_gpus_are_apart_and_two_processes_on_one_gpu_together(tmp_path):
+    export = (
+        Export()
+        .launch((0, 1), (10, 20), process=1, device=0)
+        .launch((0, 1), (15, 40), process=2, device=0)
+        .launch((2, 3), (100, 110), process=1, device=1)
+        .launch((4, 5), (150, 160), process=1, device=1)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", *DEVICE) == [(0, 30, 30, 0), (1, 60, 20, 40)]
+
+
+def test_the_cause_is_why_the_next_work_did_not_start_earlier(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 20))
+        .launch((12, 14), (25, 30))  # queued at 14, before the GPU ran dry at 20
+        .launch((40, 42), (45, 50))  # launched at 40: the GPU was idle from 30 on
+        .sync("cudaStreamSynchronize_v3020", 43, 52)  # the GPU runs dry at 50, inside
+        .launch((60, 62), (70, 80))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert sorted(rows(result, "causes", *CAUSE)) == [
+        ("dependency", 1, 5),
+        ("launch-late", 1, 15),
+        ("sync-drain", 1, 20),
+    ]
+    assert rows(result, "gaps", "start_ns", "duration_ns", "cause") == [
+        (50, 20, "sync-drain"),
+        (30, 15, "launch-late"),
+        (20, 5, "dependency"),
+    ]
+    assert sum(row[0] for row in rows(result, "causes", "idle_ns")) == 40
+
+
+def test_a_wait_of_another_process_is_no_cause(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 20), process=1)
+        .sync("cudaDeviceSynchronize_v3020", 5, 25, process=2)
+        .launch((30, 32), (40, 50), process=1)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", *CAUSE) == [("launch-late", 1, 20)]
+
+
+def test_loading_code_for_a_first_launch_is_told_apart(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 1000), name="a")
+        .call("cuLibraryLoadData", 1200, 1700)
+        .launch((1700, 1705), (2000, 3000), name="b")
+        .launch((3200, 3205), (4000, 5000), name="b")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert sorted(rows(result, "causes", *CAUSE)) == [
+        ("launch-late", 1, 1000),
+        ("module-load", 1, 1000),
+    ]
+    assert rows(result, "devices", "one_time_idle_ns", "steady_busy_pct") == [
+        (1000, 100 * 2990 / 3990)
+    ]
+
+
+def test_a_long_first_launch_loads_its_kernel_lazily(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 1_000), name="a")
+        .launch((1_500, 901_500), (910_000, 920_000), name="b")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", "cause") == [("module-load",)]
+
+
+def test_work_without_a_launch_call_has_no_known_cause(tmp_path):
+    export = Export().launch((0, 2), (10, 20)).kernel_without_launch((50, 60))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", *CAUSE) == [("unknown", 1, 30)]
+
+
+def test_a_restricted_report_counts_gaps_inside_the_selection_only(tmp_path):
+    #  step_0: 10..20      step_1: 100..110, 130..140   step_2: 150..160
+    export = (
+        Export()
+        .range("step_0", 0, 50)
+        .range("step_1", 50, 120)
+        .range("step_2", 120, 150)
+        .launch((1, 2), (10, 20))
+        .launch((60, 61), (100, 110))
+        .launch((112, 113), (130, 140))
+        .launch((145, 146), (150, 160))
+    )
+
+    one = ask(ANALYSIS, export, tmp_path, include=("step_1",))
+    later = ask(ANALYSIS, export, tmp_path, exclude=("step_0",))
+
+    assert rows(one, "devices", *DEVICE) == [(0, 40, 20, 20)]
+    assert rows(later, "devices", *DEVICE) == [(0, 60, 30, 30)]

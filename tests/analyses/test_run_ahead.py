@@ -1,0 +1,122 @@
+from tests.analyses.ask import ask, rows
+from tests.build import Export
+from traceview.analyses.run_ahead import ANALYSIS
+
+WAIT = ("queue_wait_median_ns", "queue_wait_p90_ns", "queue_wait_max_ns")
+
+
+def test_queue_wait_and_depth(tmp_path):
+    #   calls    0–2, 2–4, 4–6     waits  8−2, 20−4, 30−6
+    #   kernels  8–20, 20–30, 30–45
+    export = Export().launch((0, 2), (8, 20)).launch((2, 4), (20, 30)).launch((4, 6), (30, 45))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "streams", *WAIT) == [(16, 22, 24)]
+    # Depth: 1 from 0, 2 from 2, 3 from 4 to 20, 2 to 30, 1 to 45.
+    area = 1 * 2 + 2 * 2 + 3 * 16 + 2 * 10 + 1 * 15
+    assert rows(result, "streams", "max_queue_depth", "mean_queue_depth") == [(3, area / 45)]
+
+
+def test_a_kernel_that_starts_inside_its_launch_call_did_not_wait(tmp_path):
+    result = ask(ANALYSIS, Export().launch((0, 20), (10, 30)), tmp_path)
+
+    assert rows(result, "streams", *WAIT) == [(0, 0, 0)]
+
+
+def test_work_without_a_launch_call_is_counted_and_did_not_wait(tmp_path):
+    result = ask(ANALYSIS, Export().kernel_without_launch((10, 30)), tmp_path)
+
+    assert rows(result, "streams", "operations", *WAIT, "max_queue_depth") == [
+        (1, None, None, None, 0)
+    ]
+
+
+def test_equal_ids_of_two_processes_are_two_streams(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 20), process=1)
+        .launch((0, 2), (20, 30), process=2)
+        .launch((5, 6), (30, 40), process=2, device=1)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert sorted(rows(result, "streams", "process_id", "device_id", "queue_wait_max_ns")) == [
+        (1000, 0, 8),
+        (2000, 0, 18),
+        (2000, 1, 24),
+    ]
+    assert rows(result, "devices", "device_id", "operations") == [(0, 2), (1, 1)]
+
+
+def steps(number, cpu, gpu, sync=False):
+    """`number` steps that take the CPU and the GPU so long, each with one kernel."""
+    export = Export()
+    now = free = 0
+    for step in range(number):
+        start = max(free, now + 10)
+        export.range(f"step_{step}", now, now + cpu)
+        export.launch((now + 1, now + 3), (start, start + gpu))
+        free = start + gpu
+        if sync:
+            export.sync("cudaStreamSynchronize_v3020", now + 5, free + 1)
+        now = free + 2 if sync else now + cpu
+    return export
+
+
+def test_a_cpu_that_runs_ahead_is_healthy(tmp_path):
+    result = ask(ANALYSIS, steps(6, cpu=20, gpu=100), tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("gpu-bound",)]
+    assert rows(result, "ranges", "name", "lead_ns", "steps_ahead") == [
+        ("step_0", 110 - 20, 0),
+        ("step_1", 210 - 40, 4),
+        ("step_2", 310 - 60, 3),
+        ("step_3", 410 - 80, 2),
+        ("step_4", 510 - 100, 1),
+        ("step_5", 610 - 120, 0),
+    ]
+    assert all(finding.time_at_stake_ns == 0 for finding in result.findings)
+
+
+def test_a_cpu_that_launches_too_late(tmp_path):
+    result = ask(ANALYSIS, steps(6, cpu=200, gpu=20), tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("launch-bound",)]
+
+
+def test_a_cpu_that_waits_in_every_step(tmp_path):
+    result = ask(ANALYSIS, steps(6, cpu=20, gpu=100, sync=True), tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("sync-drained",)]
+    assert rows(result, "ranges", "steps_ahead") == [(0,)] * 6
+
+
+def test_a_queue_of_a_thousand_is_full_and_not_starved(tmp_path):
+    export = Export()
+    for number in range(1200):
+        export.launch((number, number + 1), (2000 + 10 * number, 2010 + 10 * number))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", "verdict", "max_queue_depth") == [("queue-full", 1200)]
+
+
+def test_a_step_that_launched_nothing(tmp_path):
+    export = Export().range("step", 0, 10).range("step", 20, 30).launch((21, 22), (40, 50))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "ranges", "name", "gpu_start_ns", "lead_ns", "operations") == [
+        ("step", None, None, 0),
+        ("step", 40, 20, 1),
+    ]
+
+
+def test_steps_are_looked_for_below_a_single_outer_range(tmp_path):
+    export = Export().range("train", 0, 100).range("it1", 0, 10).range("it2", 10, 20)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "ranges", "name") == [("it1",), ("it2",)]

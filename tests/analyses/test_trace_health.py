@@ -1,0 +1,80 @@
+import pytest
+
+from tests.analyses.ask import ask, rows
+from tests.build import Export
+from traceview.analyses.trace_health import ANALYSIS
+
+
+def status(result, check):
+    return [
+        row[1:] for row in rows(result, "checks", "check", "status", "detail") if row[0] == check
+    ]
+
+
+def test_a_sound_recording(tmp_path):
+    export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert {row[0] for row in rows(result, "checks", "status")} == {"ok"}
+    assert not result.findings
+
+
+def test_graphs_recorded_whole_are_a_blind_spot(tmp_path):
+    export = Export().graph_whole((0, 2), (10, 1010))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "CUDA graphs")
+    assert state == "blind"
+    assert "1 graph launch" in detail
+    assert "--cuda-graph-trace=node" in result.findings[0].action
+
+
+def test_launches_and_kernels_that_lost_each_other(tmp_path):
+    export = Export().launch_without_kernel((0, 2)).kernel_without_launch((10, 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [detail.split(":")[0] for _, detail in status(result, "launches")] == [
+        "1 launch call without GPU work",
+        "1 operation without a launch call",
+    ]
+
+
+def test_the_profilers_cost_counts_inside_the_gpus_span_only(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (100, 200))
+        .launch((3, 4), (900, 1100))
+        .overhead(0, 150)
+        .overhead(300, 400)
+        .overhead(350, 450)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "profiler overhead")
+    assert state == "warning"
+    assert "200 ns" in detail
+    assert rows(result, "overheads", "calls", "total_ns", "in_gpu_span_ns") == [(3, 350, 250)]
+
+
+def test_dropped_events_are_told(tmp_path):
+    export = Export().diagnostic("CUDA: 42 events were dropped.", severity="error")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == "warning"
+    assert rows(result, "diagnostics", "severity", "times", "text") == [
+        ("error", 1, "CUDA: 42 events were dropped.")
+    ]
+
+
+@pytest.mark.parametrize(("nvtx", "expected"), [("0.2.13", "blind"), ("0.2.11", "note")])
+def test_a_too_new_nvtx_package_is_named(tmp_path, nvtx, expected):
+    export = Export("3.7.2").run(nvtx=nvtx).launch((0, 2), (10, 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "NVTX ranges")[0][0] == expected

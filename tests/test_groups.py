@@ -1,0 +1,56 @@
+"""Grouping and joining against dictionaries."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview import groups
+
+small = st.integers(-3, 5)
+wide = st.sampled_from([-(2**62), -5, 0, 7, 2**40, 2**62])
+
+
+@given(st.lists(st.tuples(small | wide, small | wide, small), max_size=40))
+def test_rows_with_equal_keys_share_an_id(keys):
+    columns = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
+    found = groups.group(*columns)
+
+    first = [keys[row] for row in found.first]
+    assert first == sorted(set(keys))
+    assert [first[i] for i in found.ids] == keys
+    assert [keys.index(key) for key in first] == found.first.tolist()
+
+
+@given(st.lists(st.tuples(small, st.integers(-100, 100)), min_size=1, max_size=40))
+def test_figures_of_each_group(rows):
+    found = groups.group(np.array([key for key, _ in rows], np.int64))
+    figures = groups.stats(found, np.array([value for _, value in rows], np.int64))
+
+    for number, key in enumerate(sorted({key for key, _ in rows})):
+        mine = sorted(value for other, value in rows if other == key)
+        assert figures.calls[number] == len(mine)
+        assert figures.total[number] == sum(mine)
+        assert (figures.least[number], figures.most[number]) == (mine[0], mine[-1])
+        middle = (mine[(len(mine) - 1) // 2], mine[len(mine) // 2])
+        assert figures.median[number] == (middle[0] + middle[1]) // 2
+
+
+process = st.integers(0, 2)
+key = st.integers(0, 9) | wide
+
+
+@given(
+    st.lists(st.tuples(process, key), max_size=30),
+    st.lists(st.tuples(process, key, st.booleans()), max_size=30),
+)
+def test_a_join_finds_the_first_row_of_the_same_process(have, wanted):
+    found = groups.match(
+        np.array([p for p, _ in have], np.int32),
+        np.array([k for _, k in have], np.int64),
+        np.array([p for p, _, _ in wanted], np.int32),
+        np.array([k for _, k, _ in wanted], np.int64),
+        np.array([usable for _, _, usable in wanted], bool),
+    )
+
+    expected = [have.index((p, k)) if usable and (p, k) in have else -1 for p, k, usable in wanted]
+    assert found.tolist() == expected

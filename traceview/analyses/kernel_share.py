@@ -1,0 +1,244 @@
+"""Which kernels take the GPU's time, and under which NVTX range they were launched."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
+from traceview.facts.operations import kernel_operations
+from traceview.facts.ranges import (
+    UNATTRIBUTED,
+    RangeTree,
+    attributed_operations,
+    pattern_of,
+    range_tree,
+)
+from traceview.facts.selection import selected, selected_operations
+from traceview.tables import Array, Column, Integers, Mask, Table, Texts
+from traceview.trace import Trace
+
+KERNELS = TableSpec(
+    "kernels",
+    "one row a kernel, most time first",
+    (
+        Column("name", "text", "demangled, whole"),
+        Column("short_name", "text", "base name, without templates and arguments"),
+        Column("calls", "int64", "times it ran"),
+        Column("total_ns", "int64", "time on the GPU, all calls"),
+        Column("mean_ns", "int64", "mean of a call, rounded"),
+        Column("median_ns", "int64", "median of a call"),
+        Column("min_ns", "int64", "shortest call"),
+        Column("max_ns", "int64", "longest call"),
+        Column("share_pct", "float64", "of the time of all kernels"),
+    ),
+    brief=("short_name", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
+)
+RANGES = TableSpec(
+    "ranges",
+    "one row a kernel and range; each run counts once, under the innermost range of its launch",
+    (
+        Column("range_path", "text", "ranges from the outermost down, joined by /"),
+        Column("short_name", "text", "base name of the kernel"),
+        Column("calls", "int64", "times it ran"),
+        Column("total_ns", "int64", "time on the GPU, all calls"),
+        Column("share_pct", "float64", "of the time of all kernels"),
+        Column(
+            "inferred_calls",
+            "int64",
+            "runs launched by a thread without ranges, such as autograd's, and counted under the "
+            "range open on the main thread at the launch",
+        ),
+    ),
+    brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
+)
+PATTERNS = TableSpec(
+    "range_patterns",
+    "one row a range with its numbers as #, all steps together; each run counts under every range "
+    "around it, so shares overlap",
+    (
+        Column("range_pattern", "text", "range path with its numbers as #"),
+        Column("instances", "int64", "times a range of that pattern was entered"),
+        Column("calls", "int64", "kernels that ran"),
+        Column("total_ns", "int64", "time of these kernels on the GPU"),
+        Column("share_pct", "float64", "of the time of all kernels"),
+        Column("per_instance_ns", "int64", "time by instance, rounded"),
+    ),
+    brief=("range_pattern", "instances", "total_ns", "share_pct", "per_instance_ns", "calls"),
+)
+INCLUSIVE = TableSpec(
+    "ranges_inclusive",
+    "one row a range; each run counts under every range around it, so shares overlap",
+    (
+        Column("range_path", "text", "ranges from the outermost down, joined by /"),
+        Column("calls", "int64", "kernels that ran"),
+        Column("total_ns", "int64", "time of these kernels on the GPU"),
+        Column("share_pct", "float64", "of the time of all kernels"),
+    ),
+    brief=("range_path", "calls", "total_ns", "share_pct"),
+)
+
+
+def compute(trace: Trace) -> Result:
+    chosen = selected_operations(trace)[kernel_operations(trace)]
+    kernels = trace.kernels.take(chosen)
+    took = kernels["end_ns"] - kernels["start_ns"]
+    by_name = _by_name(kernels, took)
+    by_range, inclusive = _by_range(trace, chosen, kernels, took)
+    return Result(
+        {
+            "kernels": by_name,
+            "range_patterns": _patterns(trace, inclusive),
+            "ranges": by_range,
+            "ranges_inclusive": inclusive,
+        },
+        _findings(by_name),
+        {"kernel_calls": len(kernels), "kernel_total_ns": int(took.sum())},
+    )
+
+
+def _by_name(kernels: Table, took: Integers) -> Table:
+    found = groups.group(kernels.texts("name").codes)
+    figures = groups.stats(found, took)
+    table = Table(
+        KERNELS.columns,
+        {
+            "name": kernels.texts("name").take(found.first),
+            "short_name": kernels.texts("short_name").take(found.first),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "mean_ns": np.rint(figures.total / np.maximum(figures.calls, 1)).astype(np.int64),
+            "median_ns": figures.median,
+            "min_ns": figures.least,
+            "max_ns": figures.most,
+            "share_pct": _share(figures.total, took),
+        },
+    )
+    return table.take(np.argsort(-figures.total, kind="stable"))
+
+
+def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> tuple[Table, Table]:
+    tree = range_tree(trace)
+    attribution = attributed_operations(trace)
+    places = kernel_operations(trace)[chosen]
+    path = attribution.path(tree)[places]
+    found = groups.group(path, kernels.texts("short_name").codes)
+    total = groups.sums(found, took)
+    exclusive = Table(
+        RANGES.columns,
+        {
+            "range_path": _path_texts(tree, path[found.first]),
+            "short_name": kernels.texts("short_name").take(found.first),
+            "calls": groups.sums(found, np.ones(len(took), np.int64)),
+            "total_ns": total,
+            "share_pct": _share(total, took),
+            "inferred_calls": groups.sums(found, attribution.inferred[places]),
+        },
+    )
+    return exclusive.take(np.argsort(-total, kind="stable")), _inclusive(tree, path, took)
+
+
+def _inclusive(tree: RangeTree, path: Integers, took: Integers) -> Table:
+    """Sums of each path and all below it: children are numbered after their parents."""
+    within = path >= 0
+    calls = np.bincount(path[within], minlength=len(tree.path_text)).astype(np.int64)
+    total = np.zeros(len(tree.path_text), np.int64)
+    np.add.at(total, path[within], took[within])
+    for child in range(len(tree.path_text) - 1, -1, -1):
+        up = tree.path_parent[child]
+        if up >= 0:
+            calls[up] += calls[child]
+            total[up] += total[child]
+    rows = np.flatnonzero(calls)
+    rows = rows[np.argsort(-total[rows], kind="stable")]
+    return Table(
+        INCLUSIVE.columns,
+        {
+            "range_path": _path_texts(tree, rows),
+            "calls": calls[rows],
+            "total_ns": total[rows],
+            "share_pct": _share(total[rows], took),
+        },
+    )
+
+
+def _patterns(trace: Trace, inclusive: Table) -> Table:
+    """The inclusive sums once more, the steps of a series together."""
+    path = inclusive.texts("range_path")
+    pattern = path.map([pattern_of(text) for text in path.values])
+    found = groups.group(pattern.codes)
+    calls, total = (groups.sums(found, inclusive[name]) for name in ("calls", "total_ns"))
+    share = np.zeros(found.size)
+    np.add.at(share, found.ids, inclusive["share_pct"])
+    entered = _instances(trace)
+    names = [str(text) for text in pattern.take(found.first).decode()]
+    instances = np.array([entered[name] for name in names], np.int64)
+    table = Table(
+        PATTERNS.columns,
+        {
+            "range_pattern": Texts.of(names),
+            "instances": instances,
+            "calls": calls,
+            "total_ns": total,
+            "share_pct": share,
+            "per_instance_ns": np.rint(total / np.maximum(instances, 1)).astype(np.int64),
+        },
+    )
+    return table.take(np.argsort(-total, kind="stable"))
+
+
+def _instances(trace: Trace) -> Counter[str]:
+    """How often the selected ranges of each pattern were entered."""
+    tree = range_tree(trace)
+    mine = selected(trace, tree.process, tree.nesting.start)
+    often = np.bincount(tree.path[mine], minlength=len(tree.path_text))
+    entered: Counter[str] = Counter()
+    for text, number in zip(tree.path_text, often.tolist(), strict=True):
+        entered[pattern_of(text)] += number
+    return entered
+
+
+def _path_texts(tree: RangeTree, path: Integers) -> Texts:
+    return Texts.of([str(tree.path_text[row]) if row >= 0 else UNATTRIBUTED for row in path])
+
+
+def _share(part: Integers, took: Integers) -> Array:
+    return 100.0 * part / max(int(took.sum()), 1)
+
+
+def _findings(by_name: Table) -> tuple[Finding, ...]:
+    if not len(by_name):
+        return ()
+    share, total = by_name["share_pct"], by_name["total_ns"]
+    name = by_name.texts("short_name")[0]
+    few = int(np.searchsorted(np.cumsum(share), 80.0)) + 1
+    together = (
+        f"{few} kernels of {len(by_name)} take {share[:few].sum():.0f} % of kernel time; "
+        if len(by_name) > few > 1
+        else ""
+    )
+    return (
+        Finding(
+            "info",
+            f"{together}{name} alone takes {share[0]:.0f} %",
+            "Start with that kernel: inspect its load widths and its grid, or fuse it with its "
+            "neighbours; what it takes is the most that can be won.",
+            int(total[0]),
+        ),
+    )
+
+
+ANALYSIS = Analysis(
+    name="kernel-share",
+    title="Kernel share",
+    question="Which kernels take the GPU's time, and which part of the program launched them?",
+    needs=("kernels",),
+    tables=(KERNELS, PATTERNS, RANGES, INCLUSIVE),
+    compute=compute,
+    charts=(
+        Chart("bars", "kernels", "Time on the GPU by kernel", "short_name", "total_ns"),
+        Chart("bars", "range_patterns", "Time on the GPU by range", "range_pattern", "total_ns"),
+    ),
+)

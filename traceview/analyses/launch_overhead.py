@@ -1,0 +1,116 @@
+"""What launching costs the CPU, and how much of that the GPU has to wait for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups, intervals, units
+from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
+from traceview.facts.cuda_api import Does, what_calls_do
+from traceview.facts.idle import gaps, steady_span_ns
+from traceview.facts.operations import first_launches, operations
+from traceview.facts.selection import selected_calls
+from traceview.intervals import Intervals
+from traceview.tables import Column, Integers, Mask, Table
+from traceview.trace import Trace
+
+CALLS = TableSpec(
+    "calls",
+    "one row a launch call, most time first",
+    (
+        Column("api", "text", "runtime or driver call"),
+        Column("calls", "int64", "times it was called"),
+        Column("total_ns", "int64", "time the CPU spent in it (launch overhead)"),
+        Column("median_ns", "int64", "median of a call"),
+        Column("max_ns", "int64", "longest call"),
+        Column("exposed_ns", "int64", "of the total, inside an idle gap of its device"),
+        Column("first_launch_ns", "int64", "of the total, first launches, which load code"),
+    ),
+    brief=(
+        "api",
+        "calls",
+        "total_ns",
+        "median_ns",
+        "exposed_ns",
+        "first_launch_ns",
+        "max_ns",
+    ),
+)
+
+
+def compute(trace: Trace) -> Result:
+    rows = np.flatnonzero((what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace))
+    calls = trace.api_calls.take(rows)
+    took = calls["end_ns"] - calls["start_ns"]
+    exposed = _exposed(trace)[rows]
+    first = _first(trace)[rows]
+    found = groups.group(calls.texts("name").codes)
+    figures = groups.stats(found, took)
+    table = Table(
+        CALLS.columns,
+        {
+            "api": calls.texts("name").take(found.first),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "median_ns": figures.median,
+            "max_ns": figures.most,
+            "exposed_ns": groups.sums(found, exposed),
+            "first_launch_ns": groups.sums(found, np.where(first, took, 0)),
+        },
+    )
+    return Result(
+        {"calls": table.take(np.argsort(-figures.total, kind="stable"))},
+        _findings(trace, exposed[~first]),
+        {"launches": len(rows), "launch_overhead_ns": int(took.sum())},
+    )
+
+
+def _exposed(trace: Trace) -> Integers:
+    """Of each API call, the part inside an idle gap of the device it launched on."""
+    done = operations(trace)
+    calls = trace.api_calls
+    gap = gaps(trace)
+    result = np.zeros(len(calls), np.int64)
+    for device in np.unique(done.device).tolist():
+        mine = np.unique(done.call[(done.device == device) & done.launched])
+        order = np.argsort(gap.start_ns[gap.device == device], kind="stable")
+        idle = Intervals(
+            gap.start_ns[gap.device == device][order], gap.end_ns[gap.device == device][order]
+        )
+        result[mine] = intervals.overlap(idle, calls["start_ns"][mine], calls["end_ns"][mine])
+    return result
+
+
+def _first(trace: Trace) -> Mask:
+    """True for the API calls that launched a kernel for the first time."""
+    done = operations(trace)
+    result = np.zeros(len(trace.api_calls), bool)
+    result[done.call[first_launches(trace) & done.launched]] = True
+    return result
+
+
+def _findings(trace: Trace, exposed: Integers) -> tuple[Finding, ...]:
+    total = int(exposed.sum())
+    severity = severity_of(total, steady_span_ns(trace))
+    if severity is None:
+        return ()
+    return (
+        Finding(
+            severity,
+            f"the GPU stood idle for {units.duration(total)} while the CPU was inside "
+            f"{units.counted(int((exposed > 0).sum()), 'launch call')} (first launches left out)",
+            "Launch less often: fuse kernels, use torch.compile, or replay a CUDA graph.",
+            total,
+        ),
+    )
+
+
+ANALYSIS = Analysis(
+    name="launch-overhead",
+    title="Launch overhead",
+    question="What does launching cost the CPU, and does the GPU have to wait for it?",
+    needs=("kernels", "api_calls"),
+    tables=(CALLS,),
+    compute=compute,
+    charts=(Chart("bars", "calls", "CPU time in launch calls", "api", "total_ns"),),
+)

@@ -1,0 +1,292 @@
+"""What the recording does not show: lost events, blind spots, the profiler's own cost.
+
+Answers of the other analyses hold for what was recorded. Each check here says what is missing,
+which answers that blinds, and the command that would record it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals, units
+from traceview.analyses.base import Analysis, Finding, Result, Severity, TableSpec
+from traceview.facts.cuda_api import Does, what_calls_do
+from traceview.facts.operations import operations
+from traceview.tables import NULL, Column, Integers, Table, Texts
+from traceview.trace import Trace
+
+CHECKS = TableSpec(
+    "checks",
+    "one row a check; `blind` and `warning` come first",
+    (
+        Column("check", "text", "what was looked at"),
+        Column("status", "text", "blind (an answer is impossible or wrong), warning, note or ok"),
+        Column("detail", "text", "what was found"),
+        Column("remedy", "text", "how to record it", nullable=True),
+    ),
+    brief=("check", "status", "detail", "remedy"),
+)
+OVERHEADS = TableSpec(
+    "overheads",
+    "time the profiler took, by what it was for",
+    (
+        Column("name", "text", "what it was for"),
+        Column("kind", "text", "profiler, cupti or queue-full"),
+        Column("calls", "int64", "times"),
+        Column("total_ns", "int64", "their time"),
+        Column("in_gpu_span_ns", "int64", "of it, between the first and the last GPU work"),
+    ),
+    brief=("name", "kind", "calls", "total_ns", "in_gpu_span_ns"),
+)
+DIAGNOSTICS = TableSpec(
+    "diagnostics",
+    "warnings and errors of the recorder",
+    (
+        Column("severity", "text", "warning or error"),
+        Column("times", "int64", "how often it was said"),
+        Column("text", "text", "the message"),
+    ),
+    brief=("severity", "times", "text"),
+)
+RANKS = ("blind", "warning", "note", "ok")
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of one check; `lost_ns` is the time it puts at stake."""
+
+    check: str
+    status: str
+    detail: str
+    remedy: str | None = None
+    lost_ns: int = 0
+
+
+def compute(trace: Trace) -> Result:
+    checks = [outcome for ask in _CHECKS for outcome in ask(trace)]
+    checks.sort(key=lambda check: RANKS.index(check.status))
+    rows = [
+        {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
+        for c in checks
+    ]
+    return Result(
+        {
+            "checks": Table.from_rows(CHECKS.columns, rows),
+            "overheads": _overheads(trace),
+            "diagnostics": _diagnostics(trace),
+        },
+        tuple(_finding(check) for check in checks if check.status in ("blind", "warning")),
+        notes=tuple(trace.warnings),
+    )
+
+
+def _finding(check: Check) -> Finding:
+    severity: Severity = "medium" if check.status == "blind" else "low"
+    return Finding(severity, f"{check.check}: {check.detail}", check.remedy or "", check.lost_ns)
+
+
+def _gpu_work(trace: Trace) -> list[Check]:
+    done = operations(trace)
+    if "kernels" not in trace.tables:
+        return [Check("GPU work", "note", "no kernels were recorded", _record("cuda,nvtx"))]
+    if not len(done):
+        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing")]
+    kernels = len(trace.kernels)
+    return [
+        Check(
+            "GPU work",
+            "ok",
+            f"{units.counted(kernels, 'kernel')}, "
+            f"{units.counted(len(done) - kernels, 'other operation')}",
+        )
+    ]
+
+
+def _record(trace_option: str, more: str = "") -> str:
+    return f"traceview record SCRIPT, or: nsys profile --trace={trace_option}{more}"
+
+
+def _whole_graphs(trace: Trace) -> list[Check]:
+    graphs = trace.recorded("graph_launches")
+    if not len(graphs):
+        return []
+    time = int((graphs["end_ns"] - graphs["start_ns"]).sum())
+    return [
+        Check(
+            "CUDA graphs",
+            "blind",
+            f"{units.counted(len(graphs), 'graph launch', 'graph launches')} "
+            f"({units.duration(time)}) recorded whole: kernel share, load widths and wave "
+            "quantization do not see the kernels inside",
+            _record("cuda,nvtx", " --cuda-graph-trace=node"),
+            time,
+        )
+    ]
+
+
+def _unpaired(trace: Trace) -> list[Check]:
+    """Launches without GPU work and GPU work without a launch."""
+    if "api_calls" not in trace.tables:
+        detail = "the CUDA API was not recorded: run-ahead, syncs and launch overhead are unknown"
+        return [Check("CUDA API", "blind", detail, _record("cuda,nvtx"))]
+    done = operations(trace)
+    launched = np.zeros(len(trace.api_calls), bool)
+    launched[done.call[done.launched]] = True
+    lost = int(((what_calls_do(trace) == Does.LAUNCH) & ~launched).sum())
+    orphans = int((~done.launched).sum())
+    checks = []
+    if lost:
+        detail = f"{units.counted(lost, 'launch call')} without GPU work: it failed, or was lost"
+        checks.append(Check("launches", "warning", detail, _FLUSH))
+    if orphans:
+        detail = (
+            f"{units.counted(orphans, 'operation')} without a launch call: their queue waits and "
+            "ranges are unknown"
+        )
+        checks.append(Check("launches", "warning", detail, _FLUSH))
+    if not checks and len(done):
+        checks.append(Check("launches", "ok", "each operation has its launch call"))
+    return checks
+
+
+_FLUSH = (
+    "Record from the start of the program to its end, let it exit by itself, and synchronize "
+    "before it does."
+)
+
+
+def _ranges(trace: Trace) -> list[Check]:
+    if "ranges" not in trace.tables:
+        return [Check("NVTX ranges", "note", "NVTX was not traced", _record("cuda,nvtx"))]
+    ranges = trace.ranges
+    checks = _nvtx_too_new(trace)
+    if not len(ranges) and not checks:
+        detail = "none: times cannot be told apart by step or layer"
+        remedy = "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program."
+        checks.append(Check("NVTX ranges", "note", detail, remedy))
+    opened = ~ranges.texts("kind").isin(["mark"]) & (ranges["end_ns"] == NULL)
+    if opened.any():
+        detail = f"{units.counted(int(opened.sum()), 'range')} never ended"
+        checks.append(Check("NVTX ranges", "note", detail, "Pop each range that is pushed."))
+    if len(ranges) and not checks:
+        checks.append(Check("NVTX ranges", "ok", units.counted(len(ranges), "range")))
+    return checks
+
+
+def _nvtx_too_new(trace: Trace) -> list[Check]:
+    """The nvtx package from 0.2.12 on records nothing under nsys up to 2024.2."""
+    texts = trace.recorded("diagnostics").texts("text").decode()
+    told = any(re.search(r"nvtx.*(incompatib|not supported|version)", str(t), re.I) for t in texts)
+    package, recorder = _version(trace.run.get("nvtx")), _version(trace.recorder_version)
+    clash = bool(package and recorder and package >= (0, 2, 12) and recorder < (2024, 3))
+    if len(trace.ranges) or not (told or clash):
+        return []
+    detail = (
+        f"none were recorded: the nvtx package {trace.run.get('nvtx', '')} is too new for "
+        f"nsys {trace.recorder_version}"
+    )
+    remedy = "Install nvtx<0.2.12, use torch.cuda.nvtx, or record with nsys 2024.4 or newer."
+    return [Check("NVTX ranges", "blind", detail, remedy)]
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
+
+
+def _dropped(trace: Trace) -> list[Check]:
+    if "diagnostics" not in trace.tables:
+        return [Check("lost events", "note", "this recorder does not tell of lost events")]
+    texts = trace.recorded("diagnostics").texts("text").decode()
+    lost = [str(t) for t in texts if re.search(r"\b(dropped|lost|discarded)\b", str(t), re.I)]
+    lost = [text for text in lost if not re.search(r"\b0 events?\b", text)]
+    if not lost:
+        return [Check("lost events", "ok", "the recorder tells of none")]
+    remedy = "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds."
+    return [Check("lost events", "warning", lost[0].strip()[:500], remedy)]
+
+
+def _profiler_cost(trace: Trace) -> list[Check]:
+    overheads = trace.recorded("overheads")
+    first, last = _span(trace)
+    own = overheads.texts("kind").isin(["profiler", "cupti"])
+    mine = overheads.take(own)
+    covered = intervals.union(
+        np.clip(mine["start_ns"], first, last), np.clip(mine["end_ns"], first, last)
+    )
+    cost = covered.total()
+    if not cost:
+        return []
+    share = 100.0 * cost / (last - first)
+    status = "warning" if share >= 5.0 else "ok"
+    detail = f"{units.duration(cost)} of the GPU's span ({share:.1f} %)"
+    remedy = "Record with fewer options (no backtraces, no OS runtime, no sampling)."
+    return [Check("profiler overhead", status, detail, remedy if share >= 5.0 else None, cost)]
+
+
+def _span(trace: Trace) -> tuple[int, int]:
+    done = operations(trace)
+    return (int(done.start_ns[0]), int(done.end_ns.max())) if len(done) else (0, 0)
+
+
+_CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
+    _gpu_work,
+    _unpaired,
+    _whole_graphs,
+    _ranges,
+    _dropped,
+    _profiler_cost,
+)
+
+
+def _overheads(trace: Trace) -> Table:
+    overheads = trace.recorded("overheads")
+    first, last = _span(trace)
+    found = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
+    total = groups.sums(found, overheads["end_ns"] - overheads["start_ns"])
+    within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
+    table = Table(
+        OVERHEADS.columns,
+        {
+            "name": overheads.texts("name").take(found.first),
+            "kind": overheads.texts("kind").take(found.first),
+            "calls": _ones(found, len(overheads)),
+            "total_ns": total,
+            "in_gpu_span_ns": groups.sums(found, within),
+        },
+    )
+    return table.take(np.argsort(-total, kind="stable"))
+
+
+def _ones(found: groups.Groups, rows: int) -> Integers:
+    return groups.sums(found, np.ones(rows, np.int64))
+
+
+def _diagnostics(trace: Trace) -> Table:
+    said = trace.recorded("diagnostics")
+    said = said.take(~said.texts("severity").isin(["info", "verbose", "debug"]))
+    found = groups.group(said.texts("severity").codes, said.texts("text").codes)
+    table = Table(
+        DIAGNOSTICS.columns,
+        {
+            "severity": said.texts("severity").take(found.first),
+            "times": _ones(found, len(said)),
+            "text": Texts.of(
+                (text or "").strip() for text in said.texts("text").take(found.first).decode()
+            ),
+        },
+    )
+    return table.take(np.argsort(-table["times"], kind="stable"))
+
+
+ANALYSIS = Analysis(
+    name="trace-health",
+    title="Trace health",
+    question="What does this recording not show, and what did recording cost?",
+    needs=(),
+    tables=(CHECKS, OVERHEADS, DIAGNOSTICS),
+    compute=compute,
+)

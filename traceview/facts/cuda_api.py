@@ -1,0 +1,70 @@
+"""What a CUDA runtime or driver call does, told from its name (without version suffix)."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.trace import Trace, fact
+
+
+class Does(IntEnum):
+    """What a call does, as far as waiting and launching are concerned."""
+
+    OTHER = 0
+    LAUNCH = 1
+    """Starts a kernel or a graph."""
+    SYNCHRONIZE = 2
+    """Blocks the host until GPU work is done."""
+    COPY = 3
+    """Copies and blocks the host until done: the calls without Async."""
+    COPY_ASYNC = 4
+    """Copies; blocks the host only where the host memory is pageable."""
+    ALLOCATE = 5
+    """Allocates or frees memory outside a pool; may wait for the device."""
+    LOAD = 6
+    """Loads, unloads or links device code."""
+
+
+_RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
+    (
+        Does.LAUNCH,
+        re.compile(r"(cuda|cu)(Launch(?!HostFunc)|GraphLaunch)"),
+    ),
+    (
+        Does.SYNCHRONIZE,
+        re.compile(r"(cuda(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"),
+    ),
+    (Does.COPY_ASYNC, re.compile(r"(cuda|cu)Memcpy\w*Async$")),
+    (Does.COPY, re.compile(r"(cuda|cu)Memcpy(?!\w*Async)")),
+    (
+        Does.ALLOCATE,
+        re.compile(
+            r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
+            r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
+        ),
+    ),
+    (
+        Does.LOAD,
+        re.compile(
+            r"cu(Module(Load|Unload|GetFunction)|Library(Load|Unload|GetKernel)|Link(Add|Complete)"
+            r"|KernelGetFunction)|cuda(Library(Load|Unload)|FuncGetAttributes)"
+        ),
+    ),
+)
+
+
+def classify(name: str) -> Does:
+    """What the call of that name does."""
+    return next((does for does, rule in _RULES if rule.match(name)), Does.OTHER)
+
+
+@fact
+def what_calls_do(trace: Trace) -> npt.NDArray[np.uint8]:
+    """A `Does` for each row of api_calls."""
+    names = trace.recorded("api_calls").texts("name")
+    known = np.array([classify(name) for name in names.values] or [Does.OTHER], np.uint8)
+    return known[np.maximum(names.codes, 0)]

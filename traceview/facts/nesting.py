@@ -1,0 +1,127 @@
+"""How intervals on several tracks nest: parent, depth, and the innermost one at a time.
+
+Ranges of one thread nest like calls on a stack, so the number open and the last one started at a
+depth tell the innermost without walking a stack. Ranges that overlap without nesting (start/end
+ranges, two NVTX domains on one thread) are rare; the tracks that hold some are walked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.tables import Array, Integers
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """Intervals sorted by (track, start, −end), none empty. One entry a row in all arrays."""
+
+    track: Array
+    start: Integers
+    end: Integers
+    parent: Integers
+    """Row of the enclosing interval, −1 for an outermost one."""
+    depth: Integers
+    walked: frozenset[int]
+    """Tracks on which some intervals overlap without nesting."""
+
+    def innermost(self, track: Array, time: Integers) -> Integers:
+        """For each (track, time), the row of the latest-started interval open then, or −1."""
+        result = self._by_level(track, time)
+        for number in self.walked:
+            asked = np.flatnonzero(track == number)
+            mine = np.flatnonzero(self.track == number)
+            found = _walk(self.start[mine], self.end[mine], time[asked])
+            result[asked] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
+        return result
+
+    def _by_level(self, track: Array, time: Integers) -> Integers:
+        result = np.full(len(time), -1, np.int64)
+        if not len(self.start):
+            return result
+        key = _Key(self.track, self.start, self.end, time)
+        asked = key.of(track, time)
+        last = np.searchsorted(key.of(self.track, self.start), asked, side="right") - 1
+        ended = np.searchsorted(np.sort(key.of(self.track, self.end)), asked, side="right")
+        level = last - ended
+        for number in np.unique(level[level >= 0]):
+            mine = np.flatnonzero(level == number)
+            at_level = np.flatnonzero(self.depth == number)
+            if len(at_level):
+                place = np.searchsorted(at_level, last[mine], side="right") - 1
+                result[mine] = np.where(place >= 0, at_level[np.maximum(place, 0)], -1)
+        return result
+
+
+class _Key:
+    """Order (track, time) pairs by one int64: tracks one after the other on one time axis."""
+
+    def __init__(self, track: Array, *times: Integers) -> None:
+        present = [each for each in times if len(each)]
+        self._least = min(int(each.min()) for each in present)
+        self._width = max(int(each.max()) for each in present) - self._least + 1
+        self._known: Integers | None = None
+        if (int(track.max()) + 2) * self._width >= 2**63:
+            # Too long a time for 64 bits, as in damaged traces: count distinct times instead.
+            self._known = np.unique(np.concatenate(present))
+            self._width = len(self._known)
+
+    def of(self, track: Array, time: Integers) -> Integers:
+        if self._known is None:
+            place = time - self._least
+        else:
+            place = np.searchsorted(self._known, time).astype(np.int64)
+        result: Integers = track.astype(np.int64) * self._width + place
+        return result
+
+
+def nest(track: Array, start: Integers, end: Integers) -> Nesting:
+    """Nest intervals that are sorted by (track, start, −end) and none of which is empty."""
+    rows = len(start)
+    parent = np.full(rows, -1, np.int64)
+    if not rows:
+        return Nesting(track, start, end, parent, parent.copy(), frozenset())
+    key = _Key(track, start, end)
+    ended = np.searchsorted(np.sort(key.of(track, end)), key.of(track, start), side="right")
+    depth = np.arange(rows) - ended
+    for level in range(1, int(depth.max()) + 1):
+        mine = np.flatnonzero(depth == level)
+        above = np.flatnonzero(depth == level - 1)
+        parent[mine] = above[np.searchsorted(above, mine) - 1]
+    crossing = (parent >= 0) & (end > end[parent])
+    walked = frozenset(int(number) for number in np.unique(track[crossing]))
+    for number in walked:
+        mine = np.flatnonzero(track == number)
+        found = _walk(start[mine], end[mine], None)
+        parent[mine] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
+    return Nesting(track, start, end, parent, _depths(parent), walked)
+
+
+def _depths(parent: Integers) -> Integers:
+    """Number of ancestors. A parent stands before its children."""
+    depth = np.zeros(len(parent), np.int64)
+    above = parent.copy()
+    while (has := above >= 0).any():
+        depth[has] += 1
+        above[has] = parent[above[has]]
+    return depth
+
+
+def _walk(start: Integers, end: Integers, time: Integers | None) -> Integers:
+    """Innermost open interval at each time; without times, the parent of each interval."""
+    asked = start if time is None else time
+    result = np.full(len(asked), -1, np.int64)
+    still_open: list[int] = []
+    begun = 0
+    for place in np.argsort(asked, kind="stable").tolist():
+        now = int(asked[place])
+        limit = place if time is None else len(start)
+        while begun < limit and start[begun] <= now:
+            still_open.append(begun)
+            begun += 1
+        still_open = [row for row in still_open if end[row] > now]
+        if still_open:
+            result[place] = still_open[-1]
+    return result

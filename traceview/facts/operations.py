@@ -1,0 +1,120 @@
+"""Operations: kernels, copies, sets and whole-graph rows of all devices, joined to their calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.tables import Array, Integers, Mask, Table
+from traceview.trace import Trace, fact
+
+
+class Kind(IntEnum):
+    """What an operation is; the order is that of `TABLES`."""
+
+    KERNEL = 0
+    COPY = 1
+    SET = 2
+    GRAPH = 3
+
+
+TABLES = ("kernels", "copies", "sets", "graph_launches")
+
+
+@dataclass(frozen=True)
+class Operations:
+    """One row an operation, in order of start. All arrays have one entry a row.
+
+    `row` is the row in the operation's own table, `stream` a row of `streams`, `call` the row in
+    api_calls of the call that enqueued it, −1 where the trace has none.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    row: Integers
+    start_ns: Integers
+    end_ns: Integers
+    process: Array
+    device: Array
+    stream: Integers
+    call: Integers
+    streams: Integers
+    """Process, device, context_id, stream_id of each stream; shape (streams, 4)."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def launched(self) -> Mask:
+        """True where the call that enqueued the operation is known."""
+        return self.call >= 0
+
+
+@fact
+def operations(trace: Trace) -> Operations:
+    """All operations of the trace. Ids are told apart by process, device and context."""
+    parts = [trace.recorded(name) for name in TABLES]
+    start = _column(parts, "start_ns")
+    order = np.argsort(start, kind="stable")
+    process, device = (_column(parts, name)[order] for name in ("process", "device"))
+    context, stream_id = (_column(parts, name)[order] for name in ("context_id", "stream_id"))
+    stream = groups.group(process, device, context, stream_id)
+    identity = np.stack([process, device, context, stream_id], axis=1)[stream.first]
+    return Operations(
+        kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
+        row=np.concatenate([np.arange(len(part)) for part in parts])[order],
+        start_ns=start[order],
+        end_ns=_column(parts, "end_ns")[order],
+        process=process,
+        device=device,
+        stream=stream.ids,
+        call=_calls(trace, parts)[order],
+        streams=identity.astype(np.int64).reshape(-1, 4),
+    )
+
+
+def _column(parts: list[Table], name: str) -> Array:
+    return np.concatenate([part[name] for part in parts])
+
+
+def _calls(trace: Trace, parts: list[Table]) -> Integers:
+    """Row in api_calls for each operation. Correlation ids are unique within a process only."""
+    calls = trace.recorded("api_calls")
+    known = ~calls.is_null("correlation_id")
+    rows = np.flatnonzero(known)
+    found = groups.match(
+        calls["process"][known],
+        calls["correlation_id"][known],
+        _column(parts, "process"),
+        _column(parts, "correlation_id"),
+        ~np.concatenate([part.is_null("correlation_id") for part in parts]),
+    )
+    return np.where(found >= 0, rows[np.maximum(found, 0)], -1) if len(rows) else found
+
+
+@fact
+def kernel_operations(trace: Trace) -> Integers:
+    """For each row of kernels, its row among the operations."""
+    done = operations(trace)
+    mine = np.flatnonzero(done.kind == Kind.KERNEL)
+    place = np.empty(len(mine), np.int64)
+    place[done.row[mine]] = mine
+    return place
+
+
+@fact
+def first_launches(trace: Trace) -> Mask:
+    """True for the operations that are the first run of their kernel in its process.
+
+    CUDA loads a kernel's code when it is first launched (lazy loading), so that call is long.
+    """
+    done = operations(trace)
+    kernels = trace.recorded("kernels")
+    first = np.zeros(len(done), bool)
+    mine = np.flatnonzero(done.kind == Kind.KERNEL)
+    rows = done.row[mine]
+    first[mine[groups.group(done.process[mine], kernels.texts("name").codes[rows]).first]] = True
+    return first

@@ -1,0 +1,63 @@
+"""How far the CPU runs ahead of each stream: queue wait and queue depth.
+
+Queue wait is max(0, operation start − launch call end); queue depth is the number of operations
+whose launch call has started and that have not ended. Both need the launch call, so operations
+without one count in neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import intervals
+from traceview.facts.operations import operations
+from traceview.intervals import Depth
+from traceview.tables import Integers, Mask
+from traceview.trace import Trace, fact
+
+FULL = 1000
+"""A launch queue holds about 1,024 operations; then the launch call waits."""
+
+
+@fact
+def queue_wait_ns(trace: Trace) -> Integers:
+    """Queue wait of each operation; −1 where its launch call is not known."""
+    done = operations(trace)
+    calls = trace.recorded("api_calls")
+    wait = np.full(len(done), -1, np.int64)
+    known = done.launched
+    if known.any():
+        returned = calls["end_ns"][done.call[known]]
+        wait[known] = np.maximum(done.start_ns[known] - returned, 0)
+    return wait
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Figures of queue waits; percentiles are interpolated and rounded. None without a call."""
+
+    median_ns: int | None
+    p90_ns: int | None
+    most_ns: int | None
+
+
+def wait_of(trace: Trace, chosen: Mask) -> Wait:
+    """Queue waits of the chosen operations."""
+    wait = queue_wait_ns(trace)[chosen]
+    wait = wait[wait >= 0]
+    if not len(wait):
+        return Wait(None, None, None)
+    median, p90 = np.rint(np.percentile(wait, [50, 90])).astype(np.int64).tolist()
+    return Wait(median, p90, int(wait.max()))
+
+
+def depth_of(trace: Trace, chosen: Mask) -> Depth:
+    """Most and time-weighted mean depth of the chosen operations, from the first launch call."""
+    done = operations(trace)
+    calls = trace.recorded("api_calls")
+    mine = chosen & done.launched
+    if not mine.any():
+        return Depth(0, 0.0)
+    return intervals.depth(calls["start_ns"][done.call[mine]], done.end_ns[mine])

@@ -1,0 +1,91 @@
+"""What a report restricted with --range and --exclude-range speaks of.
+
+Work belongs to a range by its launch call, whichever thread made it: launched while an instance of
+the range is open anywhere in the process. Waits and depths are still computed over everything
+that ran, since work outside the selection fills the queue in front of work inside.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from traceview.errors import InputError
+from traceview.facts.operations import operations
+from traceview.facts.ranges import RangeTree, range_tree
+from traceview.intervals import Intervals, inside, union
+from traceview.tables import Array, Integers, Mask
+from traceview.trace import Trace, fact
+
+
+def check(trace: Trace) -> None:
+    """Raise InputError if a glob of the selection names no range of the trace."""
+    tree = range_tree(trace)
+    for glob in (*trace.selection.include, *trace.selection.exclude):
+        if not _named(trace, tree, glob).any():
+            known = sorted({str(text) for text in tree.path_text[:1000]})
+            some = ", ".join(repr(text[:60]) for text in known[:8])
+            remedy = f"ranges there: {some}" if known else "the trace has no NVTX ranges"
+            raise InputError(f"no range matches {glob!r}", remedy)
+
+
+def _named(trace: Trace, tree: RangeTree, glob: str) -> Mask:
+    """True for the ranges whose name or path matches."""
+    names = trace.recorded("ranges").texts("name")
+    by_name = np.array([fnmatchcase(name, glob) for name in names.values], bool)
+    by_path = np.array([fnmatchcase(path, glob) for path in tree.path_text], bool)
+    if not len(tree.row):
+        return np.zeros(0, bool)
+    result: Mask = by_name[names.codes[tree.row]] | by_path[tree.path]
+    return result
+
+
+def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
+    """Time in which an instance of a named range is open, by process."""
+    tree = range_tree(trace)
+    hit = np.zeros(len(tree.row), bool)
+    for glob in globs:
+        hit |= _named(trace, tree, glob)
+    windows = {}
+    for process in np.unique(tree.process[hit]).tolist():
+        mine = hit & (tree.process == process)
+        windows[process] = union(tree.nesting.start[mine], tree.nesting.end[mine])
+    return windows
+
+
+def selected(trace: Trace, process: Array, time: Integers) -> Mask:
+    """True for the (process, time) pairs that the selection holds; all without a selection."""
+    chosen = np.ones(len(time), bool)
+    if trace.selection.include:
+        chosen = _within(_windows(trace, trace.selection.include), process, time)
+    if trace.selection.exclude:
+        chosen &= ~_within(_windows(trace, trace.selection.exclude), process, time)
+    return chosen
+
+
+def _within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mask:
+    result = np.zeros(len(time), bool)
+    for number, window in windows.items():
+        mine = process == number
+        result[mine] = inside(window, time[mine])
+    return result
+
+
+@fact
+def selected_calls(trace: Trace) -> Mask:
+    """True for the rows of api_calls that are selected."""
+    calls = trace.recorded("api_calls")
+    return selected(trace, calls["process"], calls["start_ns"])
+
+
+@fact
+def selected_operations(trace: Trace) -> Mask:
+    """True for the operations that are selected: by their call, else by their own start."""
+    done = operations(trace)
+    if not trace.selection:
+        return np.ones(len(done), bool)
+    calls = trace.recorded("api_calls")
+    asked = done.start_ns.copy()
+    asked[done.launched] = calls["start_ns"][done.call[done.launched]]
+    return selected(trace, done.process, asked)

@@ -1,0 +1,125 @@
+"""Arithmetic of half-open intervals [start, end), as pairs of int64 arrays.
+
+An interval that ends where it starts is empty and covers nothing. Every function is a linear pass
+after at most one sort, and knows nothing of what an interval means.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview.tables import Integers, Mask
+
+
+class Intervals(NamedTuple):
+    """Start and end of each interval."""
+
+    start: Integers
+    end: Integers
+
+    @property
+    def length(self) -> Integers:
+        return self.end - self.start
+
+    def total(self) -> int:
+        """Sum of the lengths. Of a union, the time covered."""
+        return int(self.length.sum())
+
+
+EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def by_start(start: Integers, end: Integers) -> Intervals:
+    """The same intervals in order of their start."""
+    if len(start) and np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        return Intervals(start[order], end[order])
+    return Intervals(start, end)
+
+
+def union(start: Integers, end: Integers) -> Intervals:
+    """The maximal intervals covered; those that touch become one."""
+    real = end > start
+    if not real.all():
+        start, end = start[real], end[real]
+    if not len(start):
+        return EMPTY
+    start, end = by_start(start, end)
+    reach = np.maximum.accumulate(end)
+    opens = np.empty(len(start), bool)
+    opens[0] = True
+    np.greater(start[1:], reach[:-1], out=opens[1:])
+    closes = np.append(opens[1:], True)
+    return Intervals(start[opens], reach[closes])
+
+
+def gaps(covered: Intervals) -> Intervals:
+    """What lies between the intervals of a union."""
+    return Intervals(covered.end[:-1], covered.start[1:])
+
+
+def complement(covered: Intervals, first: int, last: int) -> Intervals:
+    """What a union leaves free of [first, last)."""
+    start = np.concatenate(([first], np.clip(covered.end, first, last)))
+    end = np.concatenate((np.clip(covered.start, first, last), [last]))
+    free = end > start
+    return Intervals(start[free], end[free])
+
+
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """What two unions both cover."""
+    if not len(one.start) or not len(other.start):
+        return EMPTY
+    first = int(min(one.start[0], other.start[0]))
+    last = int(max(one.end[-1], other.end[-1]))
+    free = [complement(each, first, last) for each in (one, other)]
+    left_out = union(
+        np.concatenate([each.start for each in free]), np.concatenate([each.end for each in free])
+    )
+    return complement(left_out, first, last)
+
+
+def covered_before(covered: Intervals, time: Integers) -> Integers:
+    """For each time, how much of a union lies before it."""
+    if not len(covered.start):
+        return np.zeros(len(time), np.int64)
+    done = np.concatenate(([0], np.cumsum(covered.length)))
+    begun = np.searchsorted(covered.start, time, side="right")
+    left = np.maximum(covered.end[np.maximum(begun, 1) - 1] - time, 0)
+    result: Integers = done[begun] - np.where(begun > 0, left, 0)
+    return result
+
+
+def overlap(covered: Intervals, start: Integers, end: Integers) -> Integers:
+    """For each [start, end), how much of it a union covers."""
+    return covered_before(covered, end) - covered_before(covered, start)
+
+
+def inside(covered: Intervals, time: Integers) -> Mask:
+    """True for the times that a union covers."""
+    if not len(covered.start):
+        return np.zeros(len(time), bool)
+    begun = np.searchsorted(covered.start, time, side="right")
+    result: Mask = (begun > 0) & (time < covered.end[np.maximum(begun, 1) - 1])
+    return result
+
+
+class Depth(NamedTuple):
+    """How many intervals are open at once."""
+
+    most: int
+    mean: float
+    """Average over time from the first start to the last end."""
+
+
+def depth(start: Integers, end: Integers) -> Depth:
+    """The most and the mean number open. At equal times an end counts before a start."""
+    if not len(start):
+        return Depth(0, 0.0)
+    starts = np.sort(start)
+    ended = np.searchsorted(np.sort(end), starts, side="right")
+    most = int((np.arange(1, len(starts) + 1) - ended).max())
+    span = int(end.max()) - int(starts[0])
+    return Depth(max(most, 0), float((end - start).sum()) / span if span > 0 else 0.0)
