@@ -1,0 +1,309 @@
+"""Write a large nsys export that looks like a training run: deterministic, for benchmarks.
+
+    python benchmarks/make_trace.py OUT.sqlite --kernels 1000000
+
+Every process trains on its own GPU with the same correlation ids. A step is a forward and a
+backward pass of layers; a layer runs four operations, each in a range of its own, as torch's
+autograd ranges do. 1 M kernels make about 3.6 M rows and 200 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.int64]
+HOST = 1 << 48
+FIRST_PID = 4242
+OPERATIONS_PER_LAYER, LAYERS_PER_PASS, PASSES = 4, 12, ("forward", "backward")
+KERNELS_PER_STEP = OPERATIONS_PER_LAYER * LAYERS_PER_PASS * len(PASSES)
+LAUNCH_PERIOD_NS, LAUNCH_NS, GAP_NS, WARM_UP_NS = 6_000, 3_500, 1_500, 2_000_000_000
+BATCH = 100_000
+KERNEL_NAMES = 120
+CALLS = (
+    "cudaLaunchKernel_v7000",
+    "cudaStreamIsCapturing_v10000",
+    "cudaMemcpyAsync_v3020",
+    "cudaStreamSynchronize_v3020",
+)
+LAUNCH, CAPTURING, COPY, SYNC = range(len(CALLS))
+OPERATIONS = ("aten::linear", "aten::gelu", "aten::layer_norm", "aten::add", "aten::mul")
+FIRST_CALL_ID, FIRST_KERNEL_ID, FIRST_SHORT_ID, THREAD_NAME_ID = 10, 100, 1_000, 5
+
+ON_STREAM = (
+    "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,"
+    " contextId INTEGER NOT NULL, greenContextId INTEGER, streamId INTEGER NOT NULL,"
+    " correlationId INTEGER, globalPid INTEGER, "
+)
+SCHEMA = {
+    "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
+    "CUPTI_ACTIVITY_KIND_KERNEL": ON_STREAM
+    + "demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, mangledName INTEGER,"
+    " launchType INTEGER, cacheConfig INTEGER, registersPerThread INTEGER NOT NULL,"
+    " gridX INTEGER NOT NULL, gridY INTEGER NOT NULL, gridZ INTEGER NOT NULL,"
+    " blockX INTEGER NOT NULL, blockY INTEGER NOT NULL, blockZ INTEGER NOT NULL,"
+    " staticSharedMemory INTEGER NOT NULL, dynamicSharedMemory INTEGER NOT NULL,"
+    " localMemoryPerThread INTEGER NOT NULL, localMemoryTotal INTEGER NOT NULL,"
+    " gridId INTEGER NOT NULL, sharedMemoryExecuted INTEGER, graphNodeId INTEGER,"
+    " sharedMemoryLimitConfig INTEGER",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": ON_STREAM
+    + "bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, deprecatedSrcId INTEGER,"
+    " srcKind INTEGER, dstKind INTEGER, srcDeviceId INTEGER, srcContextId INTEGER,"
+    " dstDeviceId INTEGER, dstContextId INTEGER, migrationCause INTEGER, graphNodeId INTEGER,"
+    " virtualAddress INTEGER, copyCount INTEGER",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ON_STREAM
+    + "deprecatedSyncType INTEGER, syncType INTEGER NOT NULL, eventId INTEGER NOT NULL,"
+    " eventSyncId INTEGER",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL,"
+    " eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER,"
+    " nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL, callchainId INTEGER",
+    "NVTX_EVENTS": "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL,"
+    " rangeId INTEGER, category INTEGER, color INTEGER, text TEXT, globalTid INTEGER,"
+    " endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER,"
+    " int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER,"
+    " floatValue REAL, jsonTextId INTEGER, jsonText TEXT, binaryData TEXT",
+    "TARGET_INFO_GPU": "vmId INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT,"
+    " l2CacheSize INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER, clockRate INTEGER,"
+    " smCount INTEGER, maxShmemPerBlockOptin INTEGER, maxShmemPerSm INTEGER,"
+    " maxRegistersPerSm INTEGER, maxWarpsPerSm INTEGER, maxBlocksPerSm INTEGER,"
+    " computeMajor INTEGER, computeMinor INTEGER",
+    "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL",
+    "PROCESSES": "globalPid INTEGER, pid INTEGER, name TEXT",
+    "ThreadNames": "nameId INTEGER NOT NULL, priority INTEGER, globalTid INTEGER",
+    "META_DATA_CAPTURE": "name TEXT NOT NULL, value TEXT",
+    "META_DATA_EXPORT": "name TEXT NOT NULL, value TEXT",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process: when its launch calls and kernels ran."""
+
+    pid: int
+    gpu: int
+    call_start: Array
+    call_end: Array
+    kernel_start: Array
+    kernel_end: Array
+    stream: Array
+
+    @property
+    def global_pid(self) -> int:
+        return HOST | self.pid << 24
+
+    @property
+    def global_tid(self) -> int:
+        return self.global_pid | self.pid
+
+    def ends_of(self, group: int, margin: int) -> tuple[Array, Array]:
+        """Start of the first and end of the last launch call of every `group`, and a margin."""
+        first = np.arange(0, len(self.call_start), group)
+        last = np.minimum(first + group, len(self.call_start)) - 1
+        return self.call_start[first] - margin, self.call_end[last] + margin
+
+
+def make_trace(path: Path, kernels: int, processes: int, streams: int, seed: int) -> int:
+    """Write the export and return its number of rows. Raises FileExistsError."""
+    with path.open("xb"):
+        pass
+    rng = np.random.default_rng(seed)
+    share = [kernels // processes + (p < kernels % processes) for p in range(processes)]
+    runs = [_run(rng, place, count, streams) for place, count in enumerate(share)]
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        for table, columns in SCHEMA.items():
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+        rows = _small_tables(connection, runs)
+        for write in (_kernels, _api_calls, _ranges, _copies, _syncs):
+            rows += write(connection, rng, runs)
+    connection.close()
+    return rows
+
+
+def _run(rng: np.random.Generator, place: int, count: int, streams: int) -> Run:
+    # Calls of one thread do not overlap: jitter and longest call stay within the period.
+    jitter = rng.integers(0, LAUNCH_PERIOD_NS // 4, count)
+    call_start = WARM_UP_NS + place * 777 + np.arange(count) * LAUNCH_PERIOD_NS + jitter
+    call_end = call_start + LAUNCH_NS // 2 + rng.integers(0, LAUNCH_NS // 2, count)
+    duration = rng.integers(2_000, 2_000 + 7_000 * streams, count)
+    stream = 7 + np.arange(count) // LAYERS_PER_PASS % streams
+    kernel_start = np.zeros(count, np.int64)
+    for number in range(7, 7 + streams):
+        mine = stream == number
+        kernel_start[mine] = _queued(call_end[mine] + GAP_NS, duration[mine] + GAP_NS)
+    ends = kernel_start + duration
+    return Run(FIRST_PID + place, place, call_start, call_end, kernel_start, ends, stream)
+
+
+def _queued(ready: Array, occupied: Array) -> Array:
+    """When each operation starts that waits for itself to be ready and for the one before."""
+    before = np.cumsum(occupied) - occupied
+    return np.asarray(np.maximum.accumulate(ready - before) + before, np.int64)
+
+
+def _insert(
+    connection: sqlite3.Connection, table: str, columns: Sequence[object], order: Array
+) -> int:
+    """Write columns, each an array, a list or one value for all rows, in the given order."""
+    marks = ", ".join("?" * len(columns))
+    for first in range(0, len(order), BATCH):
+        rows = order[first : first + BATCH]
+        cells = [_cells(column, rows) for column in columns]
+        lines = zip(*cells, strict=True)
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", lines)
+    return len(order)
+
+
+def _cells(column: object, rows: Array) -> Sequence[object]:
+    if isinstance(column, np.ndarray):
+        return list(column[rows].tolist())
+    return [column] * len(rows)
+
+
+def _joined(runs: Sequence[Run], part: Callable[[Run], Array | int]) -> Array:
+    pieces = [np.broadcast_to(part(run), run.call_start.shape) for run in runs]
+    return np.concatenate(pieces).astype(np.int64)
+
+
+def _kernels(connection: sqlite3.Connection, rng: np.random.Generator, runs: Sequence[Run]) -> int:
+    start = _joined(runs, lambda run: run.kernel_start)
+    number = _joined(runs, lambda run: np.arange(len(run.call_start)))
+    # A name by the place in the step, so that every step launches the same kernels.
+    name = number % KERNELS_PER_STEP * 7 % KERNEL_NAMES
+    shape = [1 + name * 37 % 2000, 1 + name % 3, 1, 32 << name % 5, 1, 1]
+    columns = [
+        *(start, _joined(runs, lambda run: run.kernel_end), 0, 1, None),
+        *(_joined(runs, lambda run: run.stream), number + 1),
+        *(_joined(runs, lambda run: run.global_pid), FIRST_KERNEL_ID + name),
+        *(FIRST_SHORT_ID + name, FIRST_KERNEL_ID + name, 1, 0, 16 + name % 12 * 16, *shape),
+        *(name % 4 * 1024, name % 7 * 8192, 0, rng.integers(0, 1 << 28, len(start))),
+        *(number + 1, 102_400, None, 0),
+    ]
+    return _insert(connection, "CUPTI_ACTIVITY_KIND_KERNEL", columns, np.argsort(start))
+
+
+def _api_calls(
+    connection: sqlite3.Connection, rng: np.random.Generator, runs: Sequence[Run]
+) -> int:
+    launches = _joined(runs, lambda run: run.call_start)
+    ends = _joined(runs, lambda run: run.call_end)
+    number = _joined(runs, lambda run: np.arange(len(run.call_start)))
+    tid = _joined(runs, lambda run: run.global_tid)
+    extra = np.flatnonzero(number % 10 < 3)
+    kind = np.select(
+        [number[extra] % 100 == 0, number[extra] % 200 == 1], [COPY, SYNC], default=CAPTURING
+    )
+    before = launches[extra]
+    columns = [
+        np.concatenate([launches, before - 1_500]),
+        np.concatenate([ends, before - 500 + rng.integers(0, 300, len(extra))]),
+        0,
+        np.concatenate([tid, tid[extra]]),
+        np.concatenate([number + 1, 1 + len(number) + number[extra]]),
+        FIRST_CALL_ID + np.concatenate([np.full(len(number), LAUNCH), kind]),
+        0,
+        None,
+    ]
+    # The profiler writes calls as its buffers fill, not quite in the order of their starts.
+    arrival = columns[0] + rng.integers(0, 20_000, len(tid) + len(extra))
+    return _insert(connection, "CUPTI_ACTIVITY_KIND_RUNTIME", columns, np.argsort(arrival))
+
+
+def _ranges(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
+    parts = [part for run in runs for part in _ranges_of(run)]
+    start, end, tid = (np.concatenate([part[at] for part in parts]) for at in range(3))
+    text = np.concatenate([part[3] for part in parts])
+    columns = [start, end, 59, *(None,) * 2, 4_278_190_080, text, tid, None, None, 0]
+    columns += [None] * 9
+    return _insert(connection, "NVTX_EVENTS", columns, np.lexsort((-end, start)))
+
+
+def _ranges_of(run: Run) -> list[tuple[Array, Array, Array, npt.NDArray[np.object_]]]:
+    found = []
+    names: list[tuple[int, Callable[[int], str]]] = [
+        (KERNELS_PER_STEP, lambda at: f"step_{at}"),
+        (KERNELS_PER_STEP // len(PASSES), lambda at: PASSES[at % len(PASSES)]),
+        (OPERATIONS_PER_LAYER, lambda at: f"layer_{at % LAYERS_PER_PASS}"),
+        (1, lambda at: OPERATIONS[at % len(OPERATIONS)]),
+    ]
+    for level, (group, name) in enumerate(names):
+        # Ranges of one thread nest: the margin of a level is wider than that of those inside.
+        start, end = run.ends_of(group, margin=40 * (len(names) - level))
+        text = np.array([*map(name, range(len(start))), None], object)[:-1]
+        found.append((start, end, np.full(len(start), run.global_tid), text))
+    return found
+
+
+def _copies(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
+    return _beside_calls(connection, runs, "CUPTI_ACTIVITY_KIND_MEMCPY", 100, 0)
+
+
+def _syncs(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
+    return _beside_calls(connection, runs, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", 200, 1)
+
+
+def _beside_calls(
+    connection: sqlite3.Connection, runs: Sequence[Run], table: str, every: int, rest: int
+) -> int:
+    number = _joined(runs, lambda run: np.arange(len(run.call_start)))
+    picked = np.flatnonzero(number % every == rest)
+    before = _joined(runs, lambda run: run.call_start)[picked]
+    pid = _joined(runs, lambda run: run.global_pid)[picked]
+    common = [before - 1_400, before - 600, 0, 1, None, 7, 1 + len(number) + number[picked], pid]
+    copied = [4 << 20, 1, None, 0, 2, *(None,) * 6, None, 1]
+    waited = [None, 2, 4_294_967_295, 4_294_967_295]
+    columns = [*common, *(copied if table.endswith("MEMCPY") else waited)]
+    return _insert(connection, table, columns, np.argsort(before))
+
+
+def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
+    gpu = ("NVIDIA H200", 62914560, 150109880320, 4814304000000, 1980000000, 132, 232448, 233472)
+    captured = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents")]
+    version = [("EXPORT_PRODUCT_VERSION", "2025.3.2.0"), ("EXPORT_SCHEMA_VERSION", "3.20.3")]
+    version += [("EXPORT_SCHEMA_VERSION_MAJOR", "3"), ("EXPORT_SCHEMA_VERSION_MINOR", "20")]
+    tables: dict[str, list[tuple[object, ...]]] = {
+        "StringIds": [*_strings()],
+        "TARGET_INFO_GPU": [(HOST, run.gpu, *gpu, 65536, 64, 32, 9, 0) for run in runs],
+        "TARGET_INFO_CUDA_DEVICE": [(run.gpu, 0, run.pid) for run in runs],
+        "PROCESSES": [(run.global_pid, run.pid, "python3") for run in runs],
+        "ThreadNames": [(THREAD_NAME_ID, 20, run.global_tid) for run in runs],
+        "META_DATA_CAPTURE": [*captured],
+        "META_DATA_EXPORT": [*version],
+    }
+    for table, rows in tables.items():
+        marks = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+    return sum(map(len, tables.values()))
+
+
+def _strings() -> list[tuple[int, str]]:
+    names = [(THREAD_NAME_ID, "python3")]
+    names += [(FIRST_CALL_ID + at, name) for at, name in enumerate(CALLS)]
+    for at in range(KERNEL_NAMES):
+        arguments = f"<float, (int){at}, at::native::functor_{at}<float>>(int, T2, T3)"
+        names.append((FIRST_KERNEL_ID + at, f"void at::native::kernel_{at}{arguments}"))
+        names.append((FIRST_SHORT_ID + at, f"kernel_{at}"))
+    return names
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--kernels", type=int, default=1_000_000)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--streams", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    rows = make_trace(given.out, given.kernels, given.processes, given.streams, given.seed)
+    print(f"Wrote {given.out}: {rows} rows, {given.out.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""NVTX ranges and marks of an nsys export."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.tables import Integers, Texts, object_array
+from traceview.trace.nsys_names import UNNAMED, Names, filled, first_of, meanings, numbered
+from traceview.trace.nsys_places import ABSENT, Codes
+from traceview.trace.nsys_rows import Rows, Source, Staged
+from traceview.trace.nsys_tables import Reader
+
+RANGES = Source(
+    "NVTX_EVENTS",
+    ("start", "end", "eventType"),
+    ("globalTid", "endGlobalTid", "textId", "domainId"),
+    ("text",),
+)
+# The second of each kind comes from an imported NVTXT file.
+KINDS = {59: "push-pop", 70: "push-pop", 60: "start-end", 71: "start-end", 34: "mark", 65: "mark"}
+DOMAIN_CREATE = 75
+DEFAULT_DOMAIN = 0
+
+
+def ranges(reader: Reader) -> Staged | None:
+    """Ranges and marks in the order of the file; other events are left out."""
+    events = reader.export.rows(RANGES)
+    if events is None:
+        return None
+    domains = _domain_names(reader, events)
+    types = events.integer("eventType")
+    known = np.isin(types, list(KINDS))
+    rows = events if known.all() else events.where(known)
+    start, end = reader.export.spans(rows, "ranges")
+    thread, process = reader.places.threads(rows)
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": thread,
+        "process": process,
+        "end_thread": _end_threads(reader, rows),
+        "name": filled(_texts(reader.names, rows), UNNAMED),
+        "domain": _domains(process, rows.integer("domainId"), domains),
+        "kind": meanings(types[known], KINDS),
+    }
+
+
+def _texts(names: Names, rows: Rows) -> Texts:
+    # torch writes its text in place; registered strings come as ids.
+    return first_of(rows.texts("text"), names.texts(rows.numbers("textId")))
+
+
+def _end_threads(reader: Reader, rows: Rows) -> Codes:
+    threads = np.full(len(rows), ABSENT, np.int32)
+    known = ~rows.null("endGlobalTid")
+    if known.any():
+        threads[known] = reader.places.threads(rows.where(known), "endGlobalTid")[0]
+    return threads
+
+
+def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
+    """The names of domains by (process, domain id): ids repeat between processes."""
+    created = events.where(events.integer("eventType") == DOMAIN_CREATE)
+    _, process = reader.places.threads(created)
+    named = _texts(reader.names, created).decode()
+    ids = created.integer("domainId").tolist()
+    keyed = zip(process.tolist(), ids, named, strict=True)
+    return {(owner, domain): name for owner, domain, name in keyed if name is not None}
+
+
+def _domains(process: Codes, domain: Integers, named: dict[tuple[int, int], str]) -> Texts:
+    ids, id_codes = numbered(domain)
+    pairs, codes = numbered((process.astype(np.int64) << 32) | id_codes)
+    keys = [(int(pair) >> 32, int(ids[pair & 0xFFFFFFFF])) for pair in pairs.tolist()]
+    names = [None if key[1] == DEFAULT_DOMAIN else named.get(key) for key in keys]
+    return Texts(codes, object_array(names)).map(names)

@@ -1,0 +1,138 @@
+"""Raw rows of one table of an nsys export, whatever columns its version has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import NULL, Array, Integers, Mask, Texts
+from traceview.trace.sqlite_file import Database
+from traceview.trace.sqlite_rows import Columns, Kind, Numbers
+
+Staged = dict[str, Array | Texts]
+INT32 = np.iinfo(np.int32)
+# Far beyond any recording, and still safe to subtract from one another.
+FARTHEST_NS = 1 << 61
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of an export: the columns without which it is useless, and those that may lack."""
+
+    table: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+class Rows:
+    """The columns that were found; one that lacks counts as NULL in every row."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._length = len(next(iter(columns.values())))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def numbers(self, name: str) -> Numbers:
+        found = self._columns.get(name)
+        if isinstance(found, Numbers):
+            return found
+        return Numbers(np.zeros(len(self), np.int64), np.ones(len(self), bool))
+
+    def texts(self, name: str) -> Texts:
+        found = self._columns.get(name)
+        if isinstance(found, Texts):
+            return found
+        return Texts(np.full(len(self), -1, np.int32), np.empty(0, object))
+
+    def null(self, name: str) -> Mask:
+        null = self.numbers(name).null
+        return np.zeros(len(self), bool) if null is None else null
+
+    def integer(self, name: str, default: int = 0) -> Integers:
+        """int64, the default where NULL."""
+        numbers = self.numbers(name)
+        if numbers.null is None:
+            return numbers.values
+        if numbers.null.all():
+            return np.full(len(self), default, np.int64)
+        return np.where(numbers.null, np.int64(default), numbers.values)
+
+    def nullable(self, name: str) -> Integers:
+        """int64, NULL kept."""
+        return self.integer(name, NULL)
+
+    def identity(self, name: str) -> npt.NDArray[np.int32]:
+        """An id of 32 bits; unsigned ones wrap, which keeps them distinct."""
+        return self.integer(name).astype(np.int32)
+
+    def amount(self, name: str) -> npt.NDArray[np.int32]:
+        """A quantity; beyond the range of int32 it stays at the end of the range."""
+        values = self.integer(name)
+        if len(values) and not INT32.min < values.min() <= values.max() <= INT32.max:
+            values = values.clip(INT32.min + 1, INT32.max)
+        return values.astype(np.int32)
+
+    def where(self, mask: Mask) -> Rows:
+        """The rows of a mask."""
+        return Rows({name: _chosen(column, mask) for name, column in self._columns.items()})
+
+
+def _chosen(column: Numbers | Texts, mask: Mask) -> Numbers | Texts:
+    if isinstance(column, Texts):
+        return column.take(mask)
+    return Numbers(column.values[mask], None if column.null is None else column.null[mask])
+
+
+class Export:
+    """An open export, and what there is to say about reading it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.warnings: list[str] = []
+        self.unusable: set[str] = set()
+
+    def has(self, table: str) -> bool:
+        return table in self.database.tables
+
+    def rows(self, source: Source) -> Rows | None:
+        """The rows of a table; None, with a warning where it is of no use, if it is not there."""
+        if not self.has(source.table):
+            return None
+        there = self.database.describe(source.table).columns
+        lacking = [name for name in source.required if name not in there]
+        if lacking:
+            self.unusable.add(source.table)
+            self.warnings.append(
+                f"table {source.table} is not read: it has no column {', '.join(lacking)}"
+            )
+            return None
+        return Rows(self.database.read(source.table, _wanted(source, there)))
+
+    def spans(self, rows: Rows, what: str, end: str = "end") -> tuple[Integers, Integers]:
+        """Starts and ends in ns. No end is before its start; NULL stays NULL."""
+        start = self._near(rows.integer("start"), what)
+        ends = rows.integer(end)
+        null = rows.null(end)
+        ends = self._near(ends, what)
+        early = (ends < start) & ~null
+        if early.any():
+            self.warnings.append(f"{int(early.sum())} {what} end before they start; taken as 0 ns")
+            ends = np.where(early, start, ends)
+        return start, np.where(null, NULL, ends) if null.any() else ends
+
+    def _near(self, times: Integers, what: str) -> Integers:
+        if not len(times) or -FARTHEST_NS <= times.min() <= times.max() <= FARTHEST_NS:
+            return times
+        self.warnings.append(f"times of {what} lie centuries away; they are damaged")
+        return times.clip(-FARTHEST_NS, FARTHEST_NS)
+
+
+def _wanted(source: Source, there: tuple[str, ...]) -> Mapping[str, Kind]:
+    named = dict.fromkeys((*source.required, *source.optional, *source.texts))
+    return {name: "text" if name in source.texts else "integer" for name in named if name in there}

@@ -1,0 +1,76 @@
+"""Find in bytes what tells of a user: home folders, and the values of environment variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+REMOVED = b"(removed)"
+HOME = b"~"
+_SHORTEST_SECRET = 8
+_NAME_END = rb"""[^\\/\0:;,"'`<>|()\s]+"""
+_HOMES = re.compile(
+    rb"/(?:home|Users)/" + _NAME_END + rb"|(?<![\w.~/-])/root(?![\w.-])"
+    rb"|\b[A-Za-z]:(?:\\\\?|/)Users(?:\\\\?|/)" + _NAME_END
+)
+_VARIABLE = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+# Words that stand in many places for good reasons: numbers, versions, paths, plain settings.
+_ORDINARY = re.compile(
+    rb"[\d.,:x-]*|[/~.].*|[A-Za-z]+|(?i:nvidia|cuda|x86_64|linux|C\.UTF)[\w. -]*"
+)
+_HOME_VARIABLES = (b"HOME", b"USERPROFILE")
+
+
+def variables(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The (name, value) pairs of an environment, its entries ended by NUL or, elsewhere, by `;`.
+
+    Entries without a name belong to a value that held the separator; they are yielded nameless.
+    """
+    for entry in text.split(b"\0" if b"\0" in text else b";"):
+        found = _VARIABLE.fullmatch(entry)
+        if found:
+            value = found[2]
+            yield found[1], value[1:-1] if value[:1] == value[-1:] == b'"' else value
+        elif entry:
+            yield b"", entry
+
+
+def is_environment(text: bytes) -> bool:
+    """Whether a text is an environment as the kernel gives it: entries ended by NUL."""
+    return b"\0" in text and any(name for name, _ in variables(text))
+
+
+@dataclass(frozen=True)
+class Private:
+    """What to replace wherever it occurs: values of variables, and folders that are homes."""
+
+    secrets: re.Pattern[bytes] | None
+    homes: re.Pattern[bytes] | None
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[bytes, bytes]], names: Iterable[bytes] = ()) -> Private:
+        """From the variables of a recording and the names of its host and user."""
+        pairs = set(found)
+        homes = {v.rstrip(b"/") for n, v in pairs if n in _HOME_VARIABLES and v.count(b"/") > 1}
+        secrets = {value for _, value in pairs if not _ORDINARY.fullmatch(value)} | set(names)
+        long = {value for value in secrets if len(value) >= _SHORTEST_SECRET}
+        return cls(_any_of(long - {REMOVED}), _any_of(homes, rb"(?![\w.-])"))
+
+    def cleaned(self, text: bytes) -> bytes:
+        """The text with secrets removed and homes written as `~`."""
+        if self.homes:
+            text = self.homes.sub(HOME, text)
+        text = shorten_homes(text)
+        return self.secrets.sub(REMOVED, text) if self.secrets else text
+
+
+def shorten_homes(text: bytes) -> bytes:
+    """Write /home/NAME, /root, /Users/NAME and C:\\Users\\NAME as `~`."""
+    return _HOMES.sub(HOME, text)
+
+
+def _any_of(values: Iterable[bytes], then: bytes = b"") -> re.Pattern[bytes] | None:
+    # Longest first: of two values that begin alike the whole one has to go.
+    listed = sorted(values, key=lambda value: (-len(value), value))
+    return re.compile(b"(?:" + b"|".join(map(re.escape, listed)) + b")" + then) if listed else None
