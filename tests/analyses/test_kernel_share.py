@@ -63,6 +63,7 @@ def test_each_kernel_counts_once_under_its_innermost_range(tmp_path):
         ("step_#", 1, 4, 46),
         ("step_#/forward", 1, 3, 45),
         ("step_#/forward/layer", 2, 2, 40),
+        ("(unattributed)", None, 1, 7),
     ]
     shares = [row[0] for row in rows(result, "ranges", "share_pct")]
     assert sum(shares) == pytest.approx(100.0, abs=1e-9)

@@ -17,6 +17,13 @@ def brute(rows: list[Row], track: int, time: int) -> int:
     return found[-1] if found else -1
 
 
+def containing(rows: list[Row], row: Row) -> int:
+    """The latest-started interval that contains one that stands after it."""
+    track, start, end = row
+    found = [i for i, (t, s, e) in enumerate(rows) if t == track and s <= start < end <= e]
+    return found[-1] if found else -1
+
+
 @st.composite
 def nested(draw: st.DrawFn) -> list[Row]:
     rows: list[Row] = []
@@ -49,7 +56,7 @@ def check(rows: list[Row]) -> None:
     expected = [brute(rows, t, time) for t, time in zip(asked, times, strict=True)]
     assert found.innermost(asked, times).tolist() == expected
 
-    parents = [brute(rows[:i], row[0], row[1]) for i, row in enumerate(rows)]
+    parents = [containing(rows[:i], row) for i, row in enumerate(rows)]
     assert found.parent.tolist() == parents
     for row, parent in enumerate(parents):
         assert found.depth[row] == (found.depth[parent] + 1 if parent >= 0 else 0)
@@ -69,6 +76,13 @@ def test_only_the_tracks_with_crossing_ranges_are_walked():
     track, start, end = np.array([0, 0, 1, 1]), np.array([0, 2, 0, 5]), np.array([9, 4, 6, 8])
 
     assert nest(track, start, end).walked == {1}
+
+
+def test_ranges_that_hand_over_in_a_chain_are_siblings():
+    start = np.arange(0, 1000, 10)
+    found = nest(np.zeros(100, np.int64), start, start + 15)
+
+    assert found.depth.max() == 0
 
 
 def test_no_ranges_at_all():

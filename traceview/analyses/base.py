@@ -55,12 +55,14 @@ class TableSpec:
 
     The rows come in the order that matters most to the reader. `brief` names the
     columns that a narrow terminal shows first, in that order.
+    A table of `detail` is one that another table sums up; a terminal only says that it is there.
     """
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
     brief: tuple[str, ...]
+    detail: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,3 +120,9 @@ def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
     if share < LOW:
         return None
     return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
+
+
+def named(text: str | None, limit: int = 80) -> str:
+    """A name from a trace, short enough for a sentence."""
+    text = text or ""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -82,8 +82,8 @@ ACTIONS = {
     "or take the CPU work between launches out of the loop.",
     DEPENDENCY: "Look at what the work waited for: another stream, a copy or an event. Short gaps "
     "between kernels of one stream go away with fusion or a CUDA graph.",
-    MODULE_LOAD: "Warm up before measuring, and leave the first step out of the report with "
-    "--exclude-range; a longer run pays this once.",
+    MODULE_LOAD: "Warm up before measuring, and report later steps alone, as with "
+    "--range 'step_[1-9]*'; a longer run pays this once.",
     ALLOCATION: "Allocate before the loop, or through a pool (torch's allocator, cudaMallocAsync).",
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named
 from traceview.facts.operations import kernel_operations
 from traceview.facts.ranges import (
     UNATTRIBUTED,
@@ -17,7 +17,7 @@ from traceview.facts.ranges import (
     range_tree,
 )
 from traceview.facts.selection import selected, selected_operations
-from traceview.tables import Array, Column, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
 KERNELS = TableSpec(
@@ -53,6 +53,7 @@ RANGES = TableSpec(
         ),
     ),
     brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
+    detail=True,
 )
 PATTERNS = TableSpec(
     "range_patterns",
@@ -60,11 +61,11 @@ PATTERNS = TableSpec(
     "around it, so shares overlap",
     (
         Column("range_pattern", "text", "range path with its numbers as #"),
-        Column("instances", "int64", "times a range of that pattern was entered"),
+        Column("instances", "int64", "times a range of that pattern was entered", nullable=True),
         Column("calls", "int64", "kernels that ran"),
         Column("total_ns", "int64", "time of these kernels on the GPU"),
         Column("share_pct", "float64", "of the time of all kernels"),
-        Column("per_instance_ns", "int64", "time by instance, rounded"),
+        Column("per_instance_ns", "int64", "time by instance, rounded", nullable=True),
     ),
     brief=("range_pattern", "instances", "total_ns", "share_pct", "per_instance_ns", "calls"),
 )
@@ -78,6 +79,7 @@ INCLUSIVE = TableSpec(
         Column("share_pct", "float64", "of the time of all kernels"),
     ),
     brief=("range_path", "calls", "total_ns", "share_pct"),
+    detail=True,
 )
 
 
@@ -90,7 +92,7 @@ def compute(trace: Trace) -> Result:
     return Result(
         {
             "kernels": by_name,
-            "range_patterns": _patterns(trace, inclusive),
+            "range_patterns": _patterns(trace, inclusive, by_range),
             "ranges": by_range,
             "ranges_inclusive": inclusive,
         },
@@ -164,17 +166,23 @@ def _inclusive(tree: RangeTree, path: Integers, took: Integers) -> Table:
     )
 
 
-def _patterns(trace: Trace, inclusive: Table) -> Table:
-    """The inclusive sums once more, the steps of a series together."""
-    path = inclusive.texts("range_path")
-    pattern = path.map([pattern_of(text) for text in path.values])
+def _patterns(trace: Trace, inclusive: Table, by_range: Table) -> Table:
+    """The inclusive sums once more, the steps of a series together, and what is in no range."""
+    rest = by_range.take(by_range.texts("range_path").isin([UNATTRIBUTED]))
+    paths = [*inclusive.texts("range_path").decode(), *rest.texts("range_path").decode()]
+    pattern = Texts.of([pattern_of(path) for path in paths])
     found = groups.group(pattern.codes)
-    calls, total = (groups.sums(found, inclusive[name]) for name in ("calls", "total_ns"))
+    calls, total = (
+        groups.sums(found, np.concatenate([inclusive[name], rest[name]]))
+        for name in ("calls", "total_ns")
+    )
     share = np.zeros(found.size)
-    np.add.at(share, found.ids, inclusive["share_pct"])
+    np.add.at(share, found.ids, np.concatenate([inclusive["share_pct"], rest["share_pct"]]))
     entered = _instances(trace)
     names = [str(text) for text in pattern.take(found.first).decode()]
+    entered[UNATTRIBUTED] = NULL
     instances = np.array([entered[name] for name in names], np.int64)
+    each = np.rint(total / np.maximum(instances, 1)).astype(np.int64)
     table = Table(
         PATTERNS.columns,
         {
@@ -183,7 +191,7 @@ def _patterns(trace: Trace, inclusive: Table) -> Table:
             "calls": calls,
             "total_ns": total,
             "share_pct": share,
-            "per_instance_ns": np.rint(total / np.maximum(instances, 1)).astype(np.int64),
+            "per_instance_ns": np.where(instances == NULL, NULL, each),
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
@@ -212,7 +220,7 @@ def _findings(by_name: Table) -> tuple[Finding, ...]:
     if not len(by_name):
         return ()
     share, total = by_name["share_pct"], by_name["total_ns"]
-    name = by_name.texts("short_name")[0]
+    name = named(by_name.texts("short_name")[0])
     few = int(np.searchsorted(np.cumsum(share), 80.0)) + 1
     together = (
         f"{few} kernels of {len(by_name)} take {share[:few].sum():.0f} % of kernel time; "

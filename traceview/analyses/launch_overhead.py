@@ -72,7 +72,9 @@ def _exposed(trace: Trace) -> Integers:
     gap = gaps(trace)
     result = np.zeros(len(calls), np.int64)
     for device in np.unique(done.device).tolist():
-        mine = np.unique(done.call[(done.device == device) & done.launched])
+        launched = np.zeros(len(calls), bool)
+        launched[done.call[(done.device == device) & done.launched]] = True
+        mine = np.flatnonzero(launched)
         order = np.argsort(gap.start_ns[gap.device == device], kind="stable")
         idle = Intervals(
             gap.start_ns[gap.device == device][order], gap.end_ns[gap.device == device][order]

@@ -261,9 +261,11 @@ def _lead(ranges: Table) -> str:
     if not len(lead):
         return ""
     ahead = ranges["steps_ahead"][~ranges.is_null("lead_ns")]
+    median = float(np.median(lead))
+    side = "before" if median >= 0 else "after"
     return (
-        f"; the CPU ends a step {units.duration(float(np.median(lead)))} before the GPU does"
-        f" (median) and is up to {int(ahead.max())} steps ahead"
+        f"; the CPU ends a step {units.duration(abs(median))} {side} the GPU does (median) and is "
+        f"up to {units.counted(int(ahead.max()), 'step')} ahead"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
+from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named, severity_of
 from traceview.facts.cuda_api import Does
 from traceview.facts.idle import busy, gaps, steady_span_ns
 from traceview.facts.operations import Kind, operations
@@ -52,7 +52,7 @@ _READ = (
     "Read results on the CPU less often, or copy with non_blocking=True into pinned memory and "
     "read them a step later."
 )
-_UPLOAD = "Upload from pinned memory with non_blocking=True, in few large copies."
+_UPLOAD = "Pin what is uploaded, and copy it with non_blocking=True in few large copies."
 _DRAINS = (Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC)
 
 
@@ -172,7 +172,7 @@ def _findings(trace: Trace, sites: Table) -> tuple[Finding, ...]:
         severity = severity_of(int(idle[number]), steady_span_ns(trace))
         if severity is None:
             continue
-        where = "outside any range" if place[row] == UNATTRIBUTED else f"in {place[row]}"
+        where = "outside any range" if place[row] == UNATTRIBUTED else f"in {named(place[row])}"
         findings.append(
             Finding(
                 severity,

@@ -22,7 +22,7 @@ class Nesting:
     start: Integers
     end: Integers
     parent: Integers
-    """Row of the enclosing interval, −1 for an outermost one."""
+    """Row of the innermost interval that contains this one, −1 where none does."""
     depth: Integers
     walked: frozenset[int]
     """Tracks on which some intervals overlap without nesting."""
@@ -33,7 +33,7 @@ class Nesting:
         for number in self.walked:
             asked = np.flatnonzero(track == number)
             mine = np.flatnonzero(self.track == number)
-            found = _walk(self.start[mine], self.end[mine], time[asked])
+            found = _open_at(self.start[mine], self.end[mine], time[asked])
             result[asked] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
         return result
 
@@ -94,7 +94,7 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     walked = frozenset(int(number) for number in np.unique(track[crossing]))
     for number in walked:
         mine = np.flatnonzero(track == number)
-        found = _walk(start[mine], end[mine], None)
+        found = _containing(start[mine], end[mine])
         parent[mine] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
     return Nesting(track, start, end, parent, _depths(parent), walked)
 
@@ -109,19 +109,34 @@ def _depths(parent: Integers) -> Integers:
     return depth
 
 
-def _walk(start: Integers, end: Integers, time: Integers | None) -> Integers:
-    """Innermost open interval at each time; without times, the parent of each interval."""
-    asked = start if time is None else time
-    result = np.full(len(asked), -1, np.int64)
+def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
+    """The latest-started of the intervals open at each time, or −1."""
+    result = np.full(len(time), -1, np.int64)
     still_open: list[int] = []
     begun = 0
-    for place in np.argsort(asked, kind="stable").tolist():
-        now = int(asked[place])
-        limit = place if time is None else len(start)
-        while begun < limit and start[begun] <= now:
+    for place in np.argsort(time, kind="stable").tolist():
+        now = int(time[place])
+        while begun < len(start) and start[begun] <= now:
             still_open.append(begun)
             begun += 1
         still_open = [row for row in still_open if end[row] > now]
         if still_open:
             result[place] = still_open[-1]
     return result
+
+
+def _containing(start: Integers, end: Integers) -> Integers:
+    """The latest-started interval that contains each one, or −1.
+
+    One that merely overlaps is a sibling: ranges that hand over to each other in a chain would
+    else nest without end.
+    """
+    parent = np.full(len(start), -1, np.int64)
+    still_open: list[int] = []
+    for row, (begin, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        still_open = [other for other in still_open if end[other] > begin]
+        around = [other for other in still_open if end[other] >= last]
+        if around:
+            parent[row] = around[-1]
+        still_open.append(row)
+    return parent

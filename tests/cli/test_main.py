@@ -1,0 +1,112 @@
+"""The command as a whole: one line for a failure, the right status, and a quick start."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import traceview
+from traceview.cli import VERBS, run
+from traceview.errors import OutputExistsError, TraceFormatError
+
+COMMAND = (sys.executable, "-m", "traceview")
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Make every load raise."""
+
+    def fail_with(error):
+        def load(path):
+            raise error
+
+        monkeypatch.setattr(traceview, "load", load)
+
+    return fail_with
+
+
+def test_help_lists_the_verbs(capsys):
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [verb for verb in VERBS if f"\n  {verb} " in shown] == list(VERBS)
+
+
+def test_help_imports_no_verb_and_nothing_slow():
+    code = (
+        "import sys; from traceview.cli import run; run(['--help']); "
+        "print([m for m in ('numpy', 'rich', 'jinja2', 'matplotlib', 'sqlite3', 'pandas',"
+        " 'traceview.cli.report') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version_is_that_of_the_project(capsys):
+    assert run(["--version"]) == 0
+    declared = tomllib.loads(PYPROJECT.read_text())["project"]["version"]
+    assert capsys.readouterr().out == f"traceview {declared}\n"
+
+
+def test_an_error_is_one_line_without_a_traceback(failing, capsys):
+    failing(TraceFormatError("x.sqlite is not\na trace \x1b[31m", "record one"))
+    assert run(["report", "x.sqlite"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == (r"traceview: error: x.sqlite is not\na trace \x1b[31m; record one" + "\n")
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "report", "x"], ["report", "x", "--debug"]])
+def test_debug_shows_the_traceback(failing, capsys, arguments):
+    failing(TraceFormatError("no trace"))
+    assert run(arguments) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in shown
+    assert shown.endswith("traceview: error: no trace\n")
+
+
+def test_a_bug_is_called_a_bug(failing, capsys):
+    failing(KeyError("stream"))
+    assert run(["report", "x"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("traceview: internal error: KeyError: 'stream'; please report it")
+    assert shown.count("\n") == 1
+
+
+def test_a_failure_of_the_system_is_no_bug(failing, capsys):
+    failing(PermissionError(13, "Permission denied", "x.sqlite"))
+    assert run(["report", "x"]) == 1
+    shown = capsys.readouterr().err
+    assert shown == "traceview: error: [Errno 13] Permission denied: 'x.sqlite'\n"
+
+
+def test_an_interrupt_is_quiet(failing, capsys):
+    failing(KeyboardInterrupt())
+    assert run(["report", "x"]) == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize("arguments", [["repot"], ["report", "x", "--nosuch"], ["report"]])
+def test_misuse_is_status_2(arguments, capsys):
+    assert run(arguments) == 2
+    assert "Usage: traceview" in capsys.readouterr().err
+
+
+def test_the_error_tree_reaches_the_user(failing, capsys, tmp_path):
+    failing(OutputExistsError(tmp_path))
+    assert run(["report", "x"]) == 1
+    assert "pass --force" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_failure_to_speak_of():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as gone:
+        done = subprocess.run(
+            [*COMMAND, "--help"], stdout=gone, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.stderr == ""
+    assert done.returncode == 1

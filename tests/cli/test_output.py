@@ -1,0 +1,121 @@
+"""Files are written whole or not at all, and never over something by accident."""
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from traceview.cli.output import check_free, print_text, unpacked_name, write_file
+from traceview.errors import InputError, OutputExistsError
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "trace.db"
+    path.write_text("trace")
+    return path
+
+
+def test_a_file_that_exists_is_kept_unless_forced(tmp_path, source):
+    path = tmp_path / "page.html"
+    check_free(path, source=source, force=False)
+    path.write_text("mine")
+    with pytest.raises(OutputExistsError, match="pass --force"):
+        check_free(path, source=source, force=False)
+    check_free(path, source=source, force=True)
+
+
+@pytest.mark.parametrize("name", ["other.sqlite", "other.sqlite.xz", "a.nsys-rep", "b.qdrep"])
+def test_a_name_of_a_trace_is_refused_even_if_forced(tmp_path, source, name):
+    with pytest.raises(InputError, match="named like a trace"):
+        check_free(tmp_path / name, source=source, force=True)
+
+
+def test_the_source_is_refused_by_any_name(tmp_path, source):
+    link = tmp_path / "page.html"
+    link.symlink_to(source)
+    for path in (source, link):
+        with pytest.raises(InputError, match="is the trace that is read"):
+            check_free(path, source=source, force=True)
+
+
+def test_folders_are_told_from_files(tmp_path, source):
+    with pytest.raises(InputError, match="is a folder"):
+        check_free(tmp_path, source=source, force=True)
+    with pytest.raises(InputError, match="there is no folder"):
+        check_free(tmp_path / "no" / "page.html", source=source, force=True)
+
+
+def test_written_with_the_usual_permissions_and_nothing_left_behind(tmp_path, capsys):
+    path = tmp_path / "page.html"
+    write_file(path, "héllo")
+    assert path.read_text("utf-8") == "héllo"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert list(tmp_path.iterdir()) == [path]
+    assert capsys.readouterr() == ("", f"Wrote {path}\n")
+
+
+def test_a_failed_write_keeps_what_was_there(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_file(path, "\ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_is_followed_not_replaced(tmp_path):
+    (tmp_path / "real.html").write_text("old")
+    link = tmp_path / "link.html"
+    link.symlink_to("real.html")
+    write_file(link, "new")
+    assert link.is_symlink()
+    assert (tmp_path / "real.html").read_text() == "new"
+
+
+def test_a_device_is_written_to_not_replaced(tmp_path):
+    write_file(type(tmp_path)("/dev/null"), "text")
+    assert not type(tmp_path)("/dev/null").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "unpacked"),
+    [("a.sqlite", "a.sqlite"), ("a.sqlite.xz", "a.sqlite"), ("a.b.gz", "a.b"), ("a", "a")],
+)
+def test_unpacked_name(tmp_path, name, unpacked):
+    assert unpacked_name(tmp_path / name) == unpacked
+
+
+def test_a_pipe_gets_80_columns_or_what_columns_says(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_text(lambda width, color: f"{width} {color}\n")
+    monkeypatch.setenv("COLUMNS", "132")
+    print_text(lambda width, color: f"{width} {color}\n")
+    monkeypatch.setenv("COLUMNS", "wide")
+    print_text(lambda width, color: f"{width} {color}\n")
+    assert capsys.readouterr().out == "80 False\n132 False\n80 False\n"
+
+
+def test_a_terminal_gets_colors_its_width_and_progress():
+    parent, child = pty.openpty()
+    termios.tcsetwinsize(child, (24, 97))
+    code = (
+        "from traceview.cli.output import print_text, progress\n"
+        "with progress('Reading [b]') as next_step: next_step('Thinking')\n"
+        "print_text(lambda width, color: f'{width} {color}')"
+    )
+    environment = {**os.environ, "TERM": "xterm"}
+    for name in ("COLUMNS", "NO_COLOR"):
+        environment.pop(name, None)
+    command = [sys.executable, "-W", "error", "-c", code]
+    subprocess.run(command, stdout=child, stderr=child, env=environment, check=True)
+    os.close(child)
+    shown = os.read(parent, 100_000).decode()
+    os.close(parent)
+    assert shown.endswith("97 True")
+    assert "Reading [b]" in shown or "Thinking" in shown

@@ -1,0 +1,134 @@
+"""`traceview report`: what goes where, and what is refused before any work."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import traceview
+from tests.render.example import a_report
+from traceview.cli import run
+from traceview.cli.report import print_summary
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """Answer every report with a made one, in an empty folder; gives what was asked for."""
+    calls = []
+
+    def analyze(trace, only=(), *, ranges=(), exclude_ranges=()):
+        calls.append((trace.name, only, ranges, exclude_ranges))
+        return a_report()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(traceview, "load", lambda path: path)
+    monkeypatch.setattr(traceview, "analyze", analyze)
+    return calls
+
+
+def test_without_options_the_report_is_printed(asked, capsys):
+    assert run(["report", "run.sqlite"]) == 0
+    shown = capsys.readouterr()
+    assert "Which kernels take the time?" in shown.out
+    assert "\x1b" not in shown.out
+    assert shown.err == ""
+
+
+def test_options_reach_the_analysis(asked):
+    options = ["--only", "a", "--only", "b", "--range", "step_*", "--exclude-range", "step_0"]
+    assert run(["report", "run.sqlite", *options]) == 0
+    assert asked == [("run.sqlite", ("a", "b"), ("step_*",), ("step_0",))]
+
+
+@pytest.mark.parametrize("path", ["run.sqlite", "in/run.sqlite.xz", "run.nsys-rep"])
+def test_html_takes_the_stem_of_the_trace(asked, tmp_path, capsys, path):
+    assert run(["report", path, "--html"]) == 0
+    shown = capsys.readouterr()
+    assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
+    assert shown.err == "Wrote run.html\n"
+    assert "What to do first" in shown.out
+    assert "Which kernels" not in shown.out
+
+
+def test_html_and_json_to_named_files(asked, tmp_path, capsys):
+    assert run(["report", "run.sqlite", "--html", "a.html", "--json", "b.json"]) == 0
+    assert (tmp_path / "a.html").exists()
+    assert json.loads((tmp_path / "b.json").read_text())["schema_version"] == 1
+    assert capsys.readouterr().err == "Wrote a.html\nWrote b.json\n"
+
+
+@pytest.mark.parametrize(
+    "option", [["--json"], ["--json", "-"], ["--json", "-", "--html", "a.html"]]
+)
+def test_json_alone_on_stdout(asked, capsys, option):
+    assert run(["report", "run.sqlite", *option]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["traceview_version"] == traceview.__version__
+
+
+def test_existing_output_is_refused_before_any_work(asked, tmp_path, capsys):
+    (tmp_path / "run.html").write_text("mine")
+    assert run(["report", "run.sqlite", "--html"]) == 1
+    assert asked == []
+    assert "run.html exists already; pass --force" in capsys.readouterr().err
+    assert run(["report", "run.sqlite", "--html", "--force"]) == 0
+    assert (tmp_path / "run.html").read_text() != "mine"
+
+
+def test_a_trace_taken_for_the_page_is_explained(asked, capsys):
+    assert run(["report", "--html", "run.sqlite"]) == 2
+    shown = capsys.readouterr().err
+    assert "--html took 'run.sqlite' as the file to write" in shown
+    assert "traceview report run.sqlite --html" in shown
+
+
+def test_a_second_trace_is_never_overwritten(asked, tmp_path, capsys):
+    (tmp_path / "a.sqlite").write_text("precious")
+    assert run(["report", "--html", "a.sqlite", "b.sqlite", "--force"]) == 1
+    assert (tmp_path / "a.sqlite").read_text() == "precious"
+    assert "named like a trace" in capsys.readouterr().err
+
+
+def test_summary_has_findings_and_no_tables(asked, capsys, tmp_path):
+    print_summary(tmp_path / "run.sqlite")
+    shown = capsys.readouterr().out
+    assert "What to do first" in shown
+    assert "→ Act." in shown
+    assert "short name" not in shown
+
+
+def test_a_real_recording_from_a_pipe_in_a_plain_locale(unpack):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    environment.pop("COLUMNS", None)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "traceview", "report", unpack("mlp_sync")],
+        capture_output=True,
+        env=environment,
+        check=True,
+    )
+    assert done.stderr == b""
+    assert b"NVIDIA H200" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_real_recording_answers_an_unknown_name_and_range(unpack, capsys):
+    trace = str(unpack("mlp_sync"))
+    assert run(["report", trace, "--only", "kernel-shares"]) == 1
+    assert "did you mean kernel-share?" in capsys.readouterr().err
+    assert run(["report", trace, "--range", "no_such_range"]) == 1
+    assert "no range matches 'no_such_range'" in capsys.readouterr().err
+
+
+def test_a_real_recording_restricted_to_a_step_counts_less(unpack, capsys):
+    def calls(*options):
+        arguments = ["report", str(unpack("mlp_sync")), "--json", "--only", "kernel-share"]
+        assert run([*arguments, *options]) == 0
+        told = json.loads(capsys.readouterr().out)
+        rows = told["analyses"]["kernel-share"]["tables"]["kernels"]
+        return sum(row["calls"] for row in rows)
+
+    one, rest, whole = calls("--range", "step_3"), calls("--exclude-range", "step_3"), calls()
+    assert 0 < one < whole
+    assert one + rest == whole

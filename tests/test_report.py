@@ -1,0 +1,97 @@
+"""A report asks what it is told to ask and ranks what comes of it."""
+
+import numpy as np
+import pytest
+
+from tests.render.example import a_report, a_trace, analyses
+from traceview.analyses.base import Analysis, Finding, Result, Skipped
+from traceview.errors import InputError
+from traceview.report import analyze, duration_ns, facts_of, ranked
+from traceview.tables import NULL, Table
+from traceview.trace.schema import TABLES
+
+
+def test_findings_rank_by_severity_then_stake():
+    found = a_report().findings
+    assert [(f.finding.severity, f.finding.time_at_stake_ns) for f in found] == [
+        ("high", 1_000_000),
+        ("medium", 3_000_000),
+        ("medium", 2_000_000),
+        ("low", 1_000_000),
+        ("info", 0),
+    ]
+    assert [f.analysis for f in found[:2]] == ["step-lead", "share-of-all"]
+
+
+def test_equal_findings_keep_reading_order():
+    same = Finding("low", "m", "a", 5)
+    outcomes = {"b": Result({}, (same,)), "skipped": Skipped("r", "m"), "a": Result({}, (same,))}
+    assert [f.analysis for f in ranked(outcomes)] == ["b", "a"]
+
+
+def test_only_keeps_reading_order():
+    report = analyze(a_trace(), ["copies", "share-of-all"], analyses=analyses(["k"]))
+    assert list(report.outcomes) == ["share-of-all", "copies"]
+    assert isinstance(report.outcomes["copies"], Skipped)
+
+
+def test_an_unknown_name_is_answered_with_the_closest_and_all():
+    with pytest.raises(InputError) as caught:
+        analyze(a_trace(), ["step-led"], analyses=analyses(["k"]))
+    assert "no analysis is named 'step-led'" in str(caught.value)
+    assert "did you mean step-lead? there are: share-of-all, step-lead, copies" in str(caught.value)
+
+
+def test_a_bug_in_an_analysis_is_not_hidden():
+    def broken(trace):
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        analyze(a_trace(), analyses=[Analysis("a", "A", "?", (), (), broken)])
+
+
+def ranges(*times):
+    rows = [
+        {
+            "start_ns": start,
+            "end_ns": end,
+            "thread": 0,
+            "process": 0,
+            "end_thread": None,
+            "name": "r",
+            "domain": None,
+            "kind": "push-pop",
+        }
+        for start, end in times
+    ]
+    return Table.from_rows(TABLES["ranges"].columns, rows)
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ((), 0),
+        (((100, 400), (50, 80)), 350),
+        (((100, None), (300, None)), 200),
+        (((100, None), (90, 120)), 30),
+        (((500, 100),), 400),
+        (((-(2**63) + 1, 2**63 - 1),), 2**64 - 2),
+    ],
+)
+def test_duration_reaches_from_the_first_to_the_last_time(times, expected):
+    assert duration_ns(a_trace(tables={"ranges": ranges(*times)})) == expected
+
+
+def test_an_absent_end_is_not_a_time():
+    table = ranges((100, None))
+    assert table["end_ns"].tolist() == [NULL]
+    assert duration_ns(a_trace(tables={"ranges": table})) == 0
+
+
+def test_facts_keep_absent_and_empty_tables_apart():
+    facts = facts_of(a_trace())
+    assert facts.row_counts["kernels"] == 0
+    assert "copies" not in facts.row_counts
+    assert facts.gpus[0].sm_count == 132
+    assert isinstance(facts.duration_ns, int)
+    assert not isinstance(facts.duration_ns, np.integer)

@@ -1,0 +1,5 @@
+"""`python -m traceview` is the command `traceview`."""
+
+from traceview.cli import main
+
+main()

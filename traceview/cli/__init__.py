@@ -1,0 +1,135 @@
+"""The command `traceview`: finds the verb, and turns every failure into one line and a status."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NoReturn, TextIO
+
+import click
+
+from traceview.errors import TraceviewError
+
+VERBS = {
+    "record": "Run a script under a profiler and keep the trace.",
+    "report": "Say where the GPU time of a trace went, and what to do first.",
+    "scrub": "Copy a trace without what it tells of the machine and its user.",
+    "doctor": "Say what works on this machine, and how to mend the rest.",
+}
+"""One file of this folder each, with a click command named `command`."""
+
+_DONE, _FAILED, _INTERRUPTED = 0, 1, 130
+
+
+@dataclass
+class Settings:
+    """What holds for a whole run of the command line."""
+
+    debug: bool = False
+
+
+class _Verbs(click.Group):
+    """Imports the file of a verb only when that verb is used: `--help` imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"traceview.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from traceview import __version__
+
+        click.echo(f"traceview {__version__}")
+        ctx.exit()
+
+
+def _set_debug(ctx: click.Context, _: click.Parameter, debug: bool) -> None:
+    settings = ctx.find_object(Settings)
+    if debug and settings:
+        settings.debug = True
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show the traceback of an error.",
+)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version.",
+)
+@debug_option
+def group() -> None:
+    """Find the cause of lost GPU time in a trace, the line to change, and what it would win."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0 done, 1 could not be done, 2 misuse, 130 interrupted."""
+    settings = Settings()
+    try:
+        status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
+        # A reader that has gone away must be noticed here, not in Python's own last flush.
+        sys.stdout.flush()
+        return status if isinstance(status, int) else _DONE
+    except click.ClickException as misuse:
+        misuse.show()
+        return misuse.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except Exception as error:
+        return _failed(error, settings.debug)
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _discard(sys.stdout)
+        return _FAILED
+    if debug:
+        traceback.print_exception(error)
+    click.echo(f"traceview: {_one_line(error)}", err=True)
+    return _FAILED
+
+
+def _one_line(error: Exception) -> str:
+    from traceview.render.names import visible
+
+    if isinstance(error, TraceviewError | OSError):
+        return f"error: {visible(str(error), 2_000)}"
+    said = visible(f"{type(error).__name__}: {error}", 400)
+    return f"internal error: {said}; please report it with the traceback that --debug shows"
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what is still buffered nowhere, so that Python's last flush has nothing to say."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

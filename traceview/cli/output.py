@@ -1,0 +1,98 @@
+"""Where the output of a verb goes: files written whole or not at all, and the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from traceview.errors import InputError, OutputExistsError
+
+_PACKED = (".gz", ".xz", ".zst")
+_NARROWEST, _PLAIN = 40, 80
+_TRACES = (".sqlite", ".nsys-rep", ".qdrep")
+
+
+def unpacked_name(path: Path) -> str:
+    """The file's name without the ending of a compression."""
+    return path.name.removesuffix(path.suffix) if path.suffix in _PACKED else path.name
+
+
+def check_free(path: Path, *, source: Path, force: bool) -> None:
+    """Raise InputError or OutputExistsError if the file cannot be written, before any work.
+
+    The source and a name that looks like a trace are refused even with `force`: `--html A.sqlite
+    B.sqlite` reads like two inputs and would destroy the first.
+    """
+    if path.resolve() == source.resolve():
+        raise InputError(f"{path} is the trace that is read", "give the output another name")
+    if unpacked_name(path).endswith(_TRACES):
+        raise InputError(f"{path} is named like a trace", "give the output another name")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder", "name a file to write")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}", "make it first, or choose another")
+    if path.is_file() and not force:
+        raise OutputExistsError(path)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write the file whole or not at all, and say so on stderr."""
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        # A device or a pipe is written to; renaming a file over it would replace it.
+        target.write_text(text, "utf-8")
+    else:
+        _replace(target, text)
+    click.echo(f"Wrote {click.format_filename(path)}", err=True)
+
+
+def _replace(target: Path, text: str) -> None:
+    written = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with written.open("x", encoding="utf-8") as file:
+            file.write(text)
+        written.replace(target)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def print_text(draw: Callable[[int, bool], str]) -> None:
+    """Print what `draw` makes of the width and the colours that stdout has."""
+    text = draw(max(_width(), _NARROWEST), _is_colorful())
+    encoding = sys.stdout.encoding or "utf-8"
+    # A terminal that cannot show a sign gets a question mark, not a traceback.
+    click.echo(text.encode(encoding, "replace").decode(encoding), nl=False, color=True)
+
+
+def _is_colorful() -> bool:
+    wanted = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return wanted and sys.stdout.isatty()
+
+
+def _width() -> int:
+    """COLUMNS, else that of the terminal, else the 80 that fit everywhere."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _PLAIN
+    except (OSError, ValueError):
+        return _PLAIN
+
+
+@contextmanager
+def progress(first: str) -> Iterator[Callable[[str], None]]:
+    """Show on stderr what is being done, on a terminal only; call the result for the next step."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(first)) as status:
+        yield lambda text: status.update(Text(text))

@@ -1,0 +1,64 @@
+"""What the head of every report says of the recording, as name and value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePath
+
+from traceview import units
+from traceview.report import Gpu, Process, TraceFacts
+
+_MOST_NAMED = 4
+_COUNTED = {
+    "kernels": ("kernel", "kernels"),
+    "copies": ("copy", "copies"),
+    "sets": ("set", "sets"),
+    "graph_launches": ("graph launch", "graph launches"),
+    "api_calls": ("API call", "API calls"),
+    "ranges": ("range", "ranges"),
+}
+
+
+def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
+    """Pairs of a name and a value; what the recording does not say is left out."""
+    facts = [
+        ("recorded by", _recorder(trace)),
+        ("GPU", _listed(Counter(map(_gpu, trace.gpus)))),
+        ("process", _listed(Counter(map(_process, trace.processes)))),
+        ("duration", units.duration(trace.duration_ns)),
+        ("holds", _rows(trace)),
+        ("only ranges", ", ".join(trace.selection.include)),
+        ("without ranges", ", ".join(trace.selection.exclude)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _recorder(trace: TraceFacts) -> str:
+    schema = trace.export_schema_version
+    words = (trace.recorder, trace.recorder_version or "", f"(schema {schema})" if schema else "")
+    return " ".join(word for word in words if word)
+
+
+def _gpu(gpu: Gpu) -> str:
+    details = [f"compute capability {gpu.compute_capability}"] if gpu.compute_capability else []
+    details += [f"{gpu.sm_count} SMs"] if gpu.sm_count is not None else []
+    return f"{gpu.name or 'unnamed'} ({', '.join(details)})" if details else gpu.name or "unnamed"
+
+
+def _process(process: Process) -> str:
+    """Some recorders give the path of the program: its last part is enough to know it by."""
+    return f"{PurePath(process.name or 'unnamed').name} ({process.process_id})"
+
+
+def _listed(named: Counter[str]) -> str:
+    said = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
+    more = len(said) - _MOST_NAMED
+    return ", ".join(said[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rows(trace: TraceFacts) -> str:
+    return ", ".join(
+        units.counted(trace.row_counts[table], *words)
+        for table, words in _COUNTED.items()
+        if trace.row_counts.get(table)
+    )

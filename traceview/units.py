@@ -1,0 +1,160 @@
+"""The only place where a number becomes text.
+
+The unit is read off the end of the name, as everywhere in traceview: `total_ns`, `bytes`,
+`achieved_bytes_per_s`. Prefixes are decimal throughout: a kB is 1,000 bytes, a GB/s is 10^9 bytes
+a second. Quantities get three significant digits, counts all of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+
+_ACRONYMS = {"api", "cpu", "gpu", "sm"}
+
+Value = int | float | bool | str | None
+
+ABSENT = "–"
+
+_Scale = tuple[tuple[float, str], ...]
+_PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
+_TIMES: _Scale = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
+
+
+def _prefixed(unit: str, steps: int = len(_PREFIXES)) -> _Scale:
+    return tuple((factor, prefix + unit) for factor, prefix in _PREFIXES[:steps])
+
+
+# The longest ending comes first: `_bytes_per_s` must not be taken for a plain `_s`.
+_SCALES: dict[str, _Scale] = {
+    "flop_per_byte": ((1.0, "FLOP/B"),),
+    # Data sheets give GB/s and TFLOP/s, however many: 4,814 GB/s is easier to compare so.
+    "bytes_per_s": _prefixed("B/s", 4),
+    "flop_per_s": _prefixed("FLOP/s", 5),
+    "bytes": _prefixed("B"),
+    "flop": _prefixed("FLOP"),
+    "bits": ((1.0, "bit"),),
+    "hz": _prefixed("Hz"),
+    "ns": _TIMES,
+}
+_LABELS = {
+    "flop_per_byte": "FLOP/B",
+    "bytes_per_s": "bytes/s",
+    "flop_per_s": "FLOP/s",
+    "flop": "FLOP",
+    "pct": "%",
+}
+
+
+def quantity(name: str, value: Value) -> str:
+    """The value of a column or figure of that name, as a reader wants to see it."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ABSENT
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _number(name, value)
+
+
+def duration(nanoseconds: float | None) -> str:
+    """A length of time, such as `12.3 ms`."""
+    return quantity("ns", nanoseconds)
+
+
+def size(count: float | None) -> str:
+    """A number of bytes, such as `4.19 MB`."""
+    return quantity("bytes", count)
+
+
+def percent(share: float | None) -> str:
+    """A share from 0 to 100, such as `12.3 %`."""
+    return quantity("pct", share)
+
+
+def count(number: float | None) -> str:
+    """A number of things, such as `12,345`."""
+    return quantity("", number)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number of things with their name: `1 kernel`, `1,234 kernels`."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def label(name: str) -> str:
+    """The heading of a column: its name in words, without a unit that the values carry."""
+    unit = unit_of(name)
+    words = _words(name, unit)
+    return f"{words} {_LABELS.get(unit, '' if words else unit)}".strip()
+
+
+def stem(name: str) -> str:
+    """The name in words without its unit, to stand before a value that carries it."""
+    unit = unit_of(name)
+    return _words(name, unit) or unit.replace("_", " ")
+
+
+def _words(name: str, unit: str) -> str:
+    words = name.removesuffix(unit).rstrip("_").split("_")
+    return " ".join(word.upper() if word in _ACRONYMS else word for word in words)
+
+
+def unit_of(name: str) -> str:
+    """The unit that a name ends in (`ns`, `bytes_per_s`, `pct` …); empty for a plain count."""
+    for unit in (*_SCALES, "pct"):
+        if name == unit or name.endswith(f"_{unit}"):
+            return unit
+    return ""
+
+
+def is_moment(name: str) -> bool:
+    """True for a point in time on the clock of the recording, which is not a length of time."""
+    return name == "time_ns" or f"_{name}".endswith(("_start_ns", "_end_ns"))
+
+
+def axis(name: str, largest: float) -> tuple[float, str]:
+    """What to divide values of that name by for an axis that reaches `largest`, and the unit."""
+    unit = unit_of(name)
+    if unit == "pct":
+        return 1.0, "%"
+    if unit not in _SCALES:
+        return 1.0, ""
+    return _step(largest, _SCALES[unit])
+
+
+def _number(name: str, value: float) -> str:
+    unit = unit_of(name)
+    if isinstance(value, float) and math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if is_moment(name):
+        return f"{value / 1e9:,.6f} s"
+    if unit == "pct":
+        return "<0.1 %" if 0 < value < 0.05 else f"{value:z,.1f} %"
+    if unit:
+        return _scaled(value, _SCALES[unit])
+    # An id is a name made of digits: separators would make it hard to search for.
+    if name == "id" or name.endswith("_id"):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else _three_digits(value)
+
+
+def _scaled(value: float, scale: _Scale) -> str:
+    factor, unit = _step(value, scale)
+    exact = isinstance(value, int) and factor == 1.0
+    return f"{value:,} {unit}" if exact else f"{_three_digits(value / factor)} {unit}"
+
+
+def _step(value: float, scale: _Scale) -> tuple[float, str]:
+    """The largest unit in which the value, once rounded, is at least 1."""
+    # 999.6 µs rounds to 1,000 µs, which is better said as 1.00 ms.
+    fitting = [step for step in scale if abs(value) >= step[0] * 0.9995]
+    return fitting[-1] if fitting else scale[0]
+
+
+def _three_digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    # Of the rounded value: 9.996 becomes 10.0, not 10.00.
+    before_point = int(f"{value:.2e}".partition("e")[2]) + 1
+    decimals = min(max(3 - before_point, 0), 6)
+    return f"{value:,.{decimals}f}"
