@@ -1,0 +1,59 @@
+# make demo    show a report: of a fresh recording with a GPU, else of one that ships
+# make test    set everything up and run the tests
+# make lint, make types, make format, make clean
+
+PYTHON ?= python3
+NSYS_HOME := .cache/nsys
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
+# Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
+PYTEST ?= -q -n auto
+
+.PHONY: demo test lint types format nsys clean
+
+demo: .venv/core
+	@scripts/demo.sh
+
+test: .venv/dev nsys
+	@$(BIN)/python -m pytest $(PYTEST)
+
+lint: .venv/dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: .venv/dev
+	@$(BIN)/mypy
+
+format: .venv/dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is older than 3.11; try make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv
+
+.venv/core: pyproject.toml requirements-ci.txt | .venv/bin/python
+	@$(PIP) -e .
+	@touch $@
+
+.venv/dev: .venv/core
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+.venv/workloads: .venv/core
+	@$(PIP) -e '.[workloads]'
+	@touch $@
+
+test: .venv/workloads
+
+# A failed attempt is remembered, so that it costs its time once: rm -r .cache/nsys tries again.
+nsys:
+	@if [ ! -e $(NSYS_HOME) ] && ! command -v nsys > /dev/null; then \
+		mkdir -p .cache; scripts/install-nsys.sh $(NSYS_HOME) > .cache/install-nsys.log 2>&1 || mkdir -p $(NSYS_HOME); \
+	fi
+	@[ -x $(NSYS_HOME)/bin/nsys ] || command -v nsys > /dev/null || \
+		echo "make: no nsys on this machine (see .cache/install-nsys.log): the tests that need it skip"
+
+clean:
+	rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,417 @@
+"""Write a small, real nsys export from a few exact numbers, so that a test is checked by hand.
+
+    trace = (
+        Export()
+        .range("step_0", 0, 100)
+        .launch(call=(0, 2), kernel=(8, 20))
+        .load(tmp_path)
+    )
+
+All times are nanoseconds. Processes and devices are small numbers, a thread is a number within its
+process, of which 0 is the main one. Correlation ids count from 1 in every process, as they do in
+real exports, so those of two processes collide.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from tests.export_file import ExportFile, Row
+from tests.nsys_numbers import (
+    COPY_KINDS,
+    DOMAIN_CREATED,
+    DRIVER_CLASS,
+    EVENT_TYPES,
+    GRID,
+    H200,
+    MEMORY_KINDS,
+    MEMORY_OPERATIONS,
+    QUEUE_FULL,
+    RUNTIME_CLASS,
+    SEVERITIES,
+    SYNC_TYPES,
+)
+from traceview.trace import Trace
+from traceview.trace.files import load
+
+Span = tuple[int, int]
+HOST = 1
+
+
+def process_id(process: int) -> int:
+    """The id that the operating system would have given to that process."""
+    return 1000 * process
+
+
+def global_pid(process: int) -> int:
+    return HOST << 48 | process_id(process) << 24
+
+
+def global_tid(process: int, thread: int | None) -> int:
+    return global_pid(process) | process_id(process) + (thread or 0)
+
+
+class Export(ExportFile):
+    """An nsys SQLite export under construction: the tables of one schema version.
+
+    Every table of that version is written, empty where nothing was added; see `drop`.
+    """
+
+    def __init__(self, schema: str = "3.20.3", *, registered_names: bool = False) -> None:
+        """With `registered_names` the names of ranges go through StringIds, as `nvtx` does it."""
+        super().__init__(schema)
+        self._registered_names = registered_names
+        self._correlations: dict[int, int] = {}
+        self._domains: dict[str, int] = {}
+        self._gpus: dict[int, dict[str, Any]] = {}
+        self._used: set[tuple[int, int]] = set()
+        self._threads: set[tuple[int, int]] = set()
+
+    def range(
+        self,
+        name: str,
+        start: int,
+        end: int | None,
+        *,
+        thread: int | None = None,
+        process: int = 1,
+        domain: str | None = None,
+        kind: str = "push-pop",
+        end_thread: int | None = None,
+    ) -> Self:
+        """Add an NVTX range, or a mark (`end` None). `end_thread` ends a start/end range."""
+        self._seen(process, thread)
+        text = {"textId": self.string(name)} if self._registered_names else {"text": name}
+        ended = None if end_thread is None else global_tid(process, end_thread)
+        return self.raw(
+            "NVTX_EVENTS",
+            start=start,
+            end=end,
+            eventType=EVENT_TYPES[kind],
+            globalTid=global_tid(process, thread),
+            endGlobalTid=ended,
+            domainId=self._domain(domain, process),
+            **text,
+        )
+
+    def call(
+        self,
+        api: str,
+        start: int,
+        end: int,
+        *,
+        process: int = 1,
+        thread: int | None = None,
+        correlation: int | None = None,
+        callchain: int | None = None,
+    ) -> Self:
+        """Add a call of the CUDA runtime or driver."""
+        self._seen(process, thread)
+        return self.raw(
+            "CUPTI_ACTIVITY_KIND_RUNTIME",
+            start=start,
+            end=end,
+            eventClass=RUNTIME_CLASS if api.startswith("cuda") else DRIVER_CLASS,
+            globalTid=global_tid(process, thread),
+            correlationId=correlation or self._next_correlation(process),
+            nameId=self.string(api),
+            callchainId=callchain,
+        )
+
+    def launch(
+        self,
+        call: Span,
+        kernel: Span,
+        *,
+        stream: int = 7,
+        device: int = 0,
+        process: int = 1,
+        thread: int | None = None,
+        name: str = "k",
+        api: str = "cudaLaunchKernel_v7000",
+        correlation: int | None = None,
+        **columns: Any,
+    ) -> Self:
+        """Add a launch call and the kernel it starts; `columns` are set on the kernel's row."""
+        number = correlation or self._next_correlation(process)
+        self.call(api, *call, process=process, thread=thread, correlation=number)
+        where = {"stream": stream, "device": device, "process": process}
+        return self.kernel_without_launch(kernel, name=name, correlation=number, **where, **columns)
+
+    def launch_without_kernel(
+        self, call: Span, *, api: str = "cudaLaunchKernel_v7000", **where: Any
+    ) -> Self:
+        """Add a launch call whose kernel the recording lost. `where` is that of `call`."""
+        return self.call(api, *call, **where)
+
+    def kernel_without_launch(
+        self,
+        kernel: Span,
+        *,
+        name: str = "k",
+        stream: int = 7,
+        device: int = 0,
+        process: int = 1,
+        correlation: int | None = None,
+        **columns: Any,
+    ) -> Self:
+        """Add a kernel; without a `correlation`, one that no call can be found for."""
+        names = {
+            "demangledName": self.string(name),
+            "shortName": self.string(name.partition("<")[0].partition("(")[0]),
+        }
+        return self._operation(
+            "CUPTI_ACTIVITY_KIND_KERNEL",
+            kernel,
+            (process, device, stream),
+            correlation,
+            **{**names, **GRID, "registersPerThread": 32, **columns},
+        )
+
+    def copy(
+        self,
+        call: Span | None,
+        copy: Span,
+        *,
+        bytes: int = 1024,  # noqa: A002 - the quantity is a number of bytes
+        kind: str = "H2D",
+        source: str = "pageable",
+        destination: str = "device",
+        api: str = "cudaMemcpyAsync_v3020",
+        stream: int = 7,
+        device: int = 0,
+        process: int = 1,
+        thread: int | None = None,
+    ) -> Self:
+        """Add a copy and, unless `call` is None, the call that enqueued it."""
+        return self._operation(
+            "CUPTI_ACTIVITY_KIND_MEMCPY",
+            copy,
+            (process, device, stream),
+            self._enqueued(api, call, process, thread),
+            bytes=bytes,
+            copyKind=COPY_KINDS[kind],
+            srcKind=MEMORY_KINDS[source],
+            dstKind=MEMORY_KINDS[destination],
+        )
+
+    def set(
+        self,
+        call: Span | None,
+        work: Span,
+        *,
+        bytes: int = 1024,  # noqa: A002 - the quantity is a number of bytes
+        api: str = "cudaMemsetAsync_v3020",
+        stream: int = 7,
+        device: int = 0,
+        process: int = 1,
+        thread: int | None = None,
+    ) -> Self:
+        """Add a memory set and, unless `call` is None, the call that enqueued it."""
+        number = self._enqueued(api, call, process, thread)
+        where = (process, device, stream)
+        return self._operation("CUPTI_ACTIVITY_KIND_MEMSET", work, where, number, bytes=bytes)
+
+    def sync(
+        self,
+        api: str,
+        start: int,
+        end: int,
+        *,
+        sync_type: str | None = "stream",
+        stream: int = 7,
+        device: int = 0,
+        process: int = 1,
+        thread: int | None = None,
+        callchain: int | None = None,
+    ) -> Self:
+        """Add a synchronizing call and, unless `sync_type` is None, the wait CUPTI reports."""
+        number = self._next_correlation(process)
+        where = {"process": process, "thread": thread, "callchain": callchain}
+        self.call(api, start, end, correlation=number, **where)
+        if sync_type is None:
+            return self
+        return self.raw(
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+            start=start,
+            end=end,
+            # What CUPTI writes here is 0 in every process, whatever the device.
+            deviceId=0,
+            contextId=device + 1,
+            streamId=stream,
+            correlationId=number,
+            globalPid=global_pid(process),
+            syncType=SYNC_TYPES[sync_type],
+        )
+
+    def graph_launch(
+        self,
+        call: Span,
+        nodes: list[Span],
+        *,
+        name: str = "k",
+        process: int = 1,
+        thread: int | None = None,
+        **where: Any,
+    ) -> Self:
+        """Add a graph recorded node by node: kernels that share the launch's correlation id."""
+        number = self._enqueued("cudaGraphLaunch_v10000", call, process, thread)
+        for node, kernel in enumerate(nodes, start=1):
+            columns = {"graphNodeId": node, "process": process, **where}
+            self.kernel_without_launch(kernel, name=name, correlation=number, **columns)
+        return self
+
+    def graph_whole(
+        self,
+        call: Span,
+        graph: Span,
+        *,
+        stream: int = 7,
+        device: int = 0,
+        process: int = 1,
+        thread: int | None = None,
+        graph_id: int = 1,
+    ) -> Self:
+        """Add a graph recorded as one piece, without its nodes."""
+        number = self._enqueued("cudaGraphLaunch_v10000", call, process, thread)
+        where, ids = (process, device, stream), {"graphId": graph_id, "graphExecId": graph_id}
+        return self._operation("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graph, where, number, **ids)
+
+    def memory(
+        self,
+        time: int,
+        operation: str = "allocation",
+        *,
+        bytes: int = 1024,  # noqa: A002 - the quantity is a number of bytes
+        memory: str = "device",
+        device: int = 0,
+        process: int = 1,
+        address: int = 4096,
+    ) -> Self:
+        """Add an allocation or a release of memory."""
+        self._used.add((process, device))
+        return self.raw(
+            "CUDA_GPU_MEMORY_USAGE_EVENTS",
+            start=time,
+            globalPid=global_pid(process),
+            deviceId=device,
+            contextId=device + 1,
+            address=address,
+            bytes=bytes,
+            memKind=MEMORY_KINDS[memory],
+            memoryOperationType=MEMORY_OPERATIONS[operation],
+        )
+
+    def gpu(self, device: int, **fields: Any) -> Self:
+        """Describe a GPU, also one that nothing ran on; fields not given are an H200's."""
+        self._gpus[device] = fields
+        return self
+
+    def overhead(
+        self,
+        start: int,
+        end: int,
+        *,
+        name: str = "CUDA profiling data flush overhead",
+        kind: str = "profiler",
+        process: int = 1,
+        thread: int | None = None,
+    ) -> Self:
+        """Add time lost to the `profiler`, or (schema 3.24 on) to a launch `queue-full`."""
+        where = {"globalTid": global_tid(process, thread), "nameId": self.string(name)}
+        if kind == "profiler":
+            return self.raw("PROFILER_OVERHEAD", start=start, end=end, **where)
+        where["overheadType"] = QUEUE_FULL
+        return self.raw("CUPTI_ACTIVITY_KIND_OVERHEAD", start=start, end=end, **where)
+
+    def diagnostic(self, text: str, *, severity: str = "warning", time: int = 0) -> Self:
+        """Add a remark of the recorder on its own work."""
+        level = SEVERITIES[severity]
+        return self.raw("DIAGNOSTIC_EVENT", timestamp=time, severity=level, source=1, text=text)
+
+    def capture(self, name: str, value: str) -> Self:
+        """Add an option of the recorder."""
+        return self.raw("META_DATA_CAPTURE", name=name, value=value)
+
+    def run(self, **values: str) -> Self:
+        """Add what `traceview record` notes of a run."""
+        self._tables["TRACEVIEW_RUN"] = "name:T! value:T"
+        self._rows.setdefault("TRACEVIEW_RUN", [])
+        for name, value in values.items():
+            self.raw("TRACEVIEW_RUN", name=name, value=value)
+        return self
+
+    def load(self, folder: Path) -> Trace:
+        """Write the file into `folder` and read it with traceview."""
+        return load(self.write(folder / "built.sqlite"))
+
+    def _operation(
+        self,
+        table: str,
+        span: Span,
+        where: tuple[int, int, int],
+        correlation: int | None,
+        **columns: Any,
+    ) -> Self:
+        process, device, stream = where
+        self._used.add((process, device))
+        return self.raw(
+            table,
+            start=span[0],
+            end=span[1],
+            deviceId=device,
+            contextId=device + 1,
+            streamId=stream,
+            correlationId=correlation,
+            globalPid=global_pid(process),
+            **columns,
+        )
+
+    def _enqueued(
+        self, api: str, call: Span | None, process: int, thread: int | None
+    ) -> int | None:
+        if call is None:
+            return None
+        number = self._next_correlation(process)
+        self.call(api, *call, process=process, thread=thread, correlation=number)
+        return number
+
+    def _next_correlation(self, process: int) -> int:
+        self._correlations[process] = self._correlations.get(process, 0) + 1
+        return self._correlations[process]
+
+    def _seen(self, process: int, thread: int | None) -> None:
+        self._threads.add((process, thread or 0))
+
+    def _domain(self, name: str | None, process: int) -> int:
+        if name is None:
+            return 0
+        if name not in self._domains:
+            self._domains[name] = len(self._domains) + 1
+            columns = {"text": name, "domainId": self._domains[name]}
+            thread = {"globalTid": global_tid(process, 0)}
+            self.raw("NVTX_EVENTS", start=0, eventType=DOMAIN_CREATED, **columns, **thread)
+        return self._domains[name]
+
+    def _described(self) -> dict[str, list[Row]]:
+        """The tables that follow from what was added."""
+        processes = sorted({p for p, _ in self._threads} | {p for p, _ in self._used})
+        named = [(self.string(f"thread {t}"), global_tid(p, t)) for p, t in sorted(self._threads)]
+        return {
+            "ThreadNames": [{"nameId": name, "globalTid": tid} for name, tid in named],
+            "PROCESSES": [
+                {"globalPid": global_pid(p), "pid": process_id(p), "name": "python3"}
+                for p in processes
+            ],
+            "TARGET_INFO_GPU": self._gpu_rows(),
+            "TARGET_INFO_CUDA_DEVICE": [
+                {"gpuId": device, "cudaId": device, "pid": process_id(process)}
+                for process, device in sorted(self._used)
+            ],
+        }
+
+    def _gpu_rows(self) -> list[Row]:
+        devices = sorted({device for _, device in self._used} | set(self._gpus))
+        where = {"vmId": HOST << 48}
+        return [{**where, "id": d, "cuDevice": d, **H200, **self._gpus.get(d, {})} for d in devices]

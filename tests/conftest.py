@@ -1,0 +1,54 @@
+"""The shipped recordings, unpacked once a worker, and the tools that some tests need."""
+
+import lzma
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.export_file import DATA
+
+REPOSITORY = Path(__file__).parent.parent
+MLP_RECORDINGS = ("mlp_nosync", "mlp_sync", "mlp_sync_callchains")
+RANGES_ONLY = "ranges_2023_4"
+SHIPPED = (*MLP_RECORDINGS, RANGES_ONLY)
+
+
+@pytest.fixture(scope="session")
+def unpack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give the path of a shipped recording, unpacked. It is shared: copy it before writing."""
+    folder = tmp_path_factory.mktemp("recordings")
+
+    def unpacked(name: str) -> Path:
+        path = folder / f"{name}.sqlite"
+        if not path.exists():
+            packed = DATA / f"{name}.sqlite.xz"
+            path.write_bytes(lzma.decompress(packed.read_bytes()))
+            path.chmod(0o444)
+        return path
+
+    return unpacked
+
+
+@pytest.fixture(scope="session")
+def nsys() -> Path:
+    """A working nsys; the test skips where there is none."""
+    places = (
+        os.environ.get("TRACEVIEW_TEST_NSYS"),
+        REPOSITORY / ".cache" / "nsys" / "bin" / "nsys",
+        shutil.which("nsys"),
+    )
+    for place in places:
+        if place and _answers(Path(place)):
+            return Path(place)
+    pytest.skip("no nsys here: run scripts/install-nsys.sh .cache/nsys")
+
+
+def _answers(tool: Path) -> bool:
+    if not tool.exists():
+        return False
+    done = subprocess.run([tool, "--version"], capture_output=True, text=True)
+    return done.returncode == 0 and "NVIDIA Nsight Systems" in done.stdout

@@ -1,0 +1,115 @@
+"""Make a recording small enough to ship: what no answer needs goes, and so does the machine.
+
+    python tests/data/shrink.py RECORDING.sqlite SMALL.sqlite.xz
+
+Left out are samples, scheduling and operating-system events, call chains of calls that do not
+block, the text of names, the processes and the threads that nothing refers to, and what
+describes the machine beyond its GPU and driver. Kernels, copies, calls, waits and ranges
+are untouched.
+"""
+
+import lzma
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+
+UNUSED = re.compile(r"OSRT|SAMPLING_CALLCHAINS|SCHED_EVENTS|COMPOSITE|ANALYSIS_FILE|ProcessStreams")
+REFERS_TO_STRINGS = {
+    "nameId",
+    "demangledName",
+    "shortName",
+    "mangledName",
+    "textId",
+    "jsonTextId",
+    "symbol",
+    "module",
+}
+DESCRIBES_THE_DRIVER = ("NvDriverVersion", "CudaDriverVersion", "OsDescription", "CpuDescription")
+PATHS = (("META_DATA_CAPTURE", "value"), ("META_DATA_EXPORT", "value"), ("PROCESSES", "name"))
+BACKTRACE_CLASS = 67
+BLOCKS = "s.value LIKE '%Synchronize%' OR s.value LIKE '%Memcpy%'"
+
+
+def columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+
+
+def tables(connection: sqlite3.Connection) -> list[str]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    return [name for (name,) in connection.execute(query)]
+
+
+def drop_unused_tables(connection: sqlite3.Connection) -> None:
+    for table in filter(UNUSED.match, tables(connection)):
+        connection.execute(f'DROP TABLE "{table}"')
+
+
+def drop_call_chains_of_calls_that_do_not_block(connection: sqlite3.Connection) -> None:
+    if "CUDA_CALLCHAINS" not in tables(connection):
+        return
+    # A call chain hangs on a row of its own, which repeats the call.
+    connection.execute(
+        f"DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE eventClass = {BACKTRACE_CLASS} "
+        f"AND nameId NOT IN (SELECT id FROM StringIds s WHERE {BLOCKS})"
+    )
+    used = "SELECT callchainId FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE callchainId IS NOT NULL"
+    connection.execute(f"DELETE FROM CUDA_CALLCHAINS WHERE id NOT IN ({used})")
+
+
+def drop_other_processes(connection: sqlite3.Connection) -> None:
+    here = set(tables(connection))
+    used = " UNION ".join(
+        f"SELECT DISTINCT globalTid / 16777216 FROM {table} WHERE globalTid IS NOT NULL"
+        for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
+        if table in here
+    )
+    connection.execute(f"DELETE FROM PROCESSES WHERE globalPid / 16777216 NOT IN ({used})")
+    connection.execute(f"DELETE FROM ThreadNames WHERE globalTid / 16777216 NOT IN ({used})")
+
+
+def drop_the_machine(connection: sqlite3.Connection) -> None:
+    keep = ", ".join(f"'{name}'" for name in DESCRIBES_THE_DRIVER)
+    connection.execute(f"DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name NOT IN ({keep})")
+    # A script is known by its name; the folder it lay in says something of the machine.
+    connection.create_function("last_part", 1, lambda path: path and Path(path).name)
+    for table, column in PATHS:
+        connection.execute(
+            f"UPDATE {table} SET {column} = last_part({column}) WHERE {column} LIKE '%/%'"
+        )
+
+
+def blank_unused_names(connection: sqlite3.Connection) -> None:
+    used = " UNION ".join(
+        f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'
+        for table in tables(connection)
+        for column in columns(connection, table)
+        if column in REFERS_TO_STRINGS
+    )
+    # Emptied, not deleted: in a real export the ids follow each other without a gap.
+    connection.execute(f"UPDATE StringIds SET value = '' WHERE id NOT IN ({used})")
+
+
+def shrink(source: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.sqlite"
+        shutil.copy(source, copy)
+        connection = sqlite3.connect(copy)
+        for step in (
+            drop_unused_tables,
+            drop_call_chains_of_calls_that_do_not_block,
+            drop_other_processes,
+            drop_the_machine,
+            blank_unused_names,
+        ):
+            step(connection)
+        connection.commit()
+        connection.execute("VACUUM")
+        connection.close()
+        target.write_bytes(lzma.compress(copy.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
+
+
+if __name__ == "__main__":
+    shrink(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,331 @@
+"""The same answers by brute force: SQLite rows, dicts and loops, and no code of traceview.
+
+Slow, short and obvious on purpose. Words and definitions are those of the published contract:
+operations are kernels, copies, sets and whole-graph rows; all intervals are half-open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OPERATION_TABLES = {
+    "kernel": "CUPTI_ACTIVITY_KIND_KERNEL",
+    "copy": "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "set": "CUPTI_ACTIVITY_KIND_MEMSET",
+    "graph": "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+}
+LASTING = (59, 60)
+PAGEABLE = 0
+# With call chains recorded, nsys writes most calls twice: this one carries the chain.
+BACKTRACE_CLASS = 67
+FOREVER = 2**62
+UNATTRIBUTED = "(unattributed)"
+
+
+@dataclass
+class Call:
+    start: int
+    end: int
+    name: str
+    thread: int
+    blocks: bool = False
+    context: int | None = None
+
+    @property
+    def process(self) -> int:
+        return self.thread // 2**24 * 2**24
+
+
+@dataclass
+class Operation:
+    kind: str
+    start: int
+    end: int
+    name: str
+    process: int
+    device: int
+    context: int
+    stream: int
+    bytes: int
+    call: Call | None
+
+    @property
+    def stream_key(self) -> tuple[int, int, int, int]:
+        return (self.process // 2**24 % 2**24, self.device, self.context, self.stream)
+
+
+@dataclass
+class Range:
+    start: int
+    end: int
+    name: str
+
+
+@dataclass
+class Recording:
+    operations: list[Operation] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    ranges: dict[int, list[Range]] = field(default_factory=lambda: defaultdict(list))
+
+
+def read(path: Path) -> Recording:
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    connection.row_factory = sqlite3.Row
+    strings = {row["id"]: row["value"] for row in rows(connection, "StringIds")}
+    recording = Recording()
+    by_id: dict[tuple[int, int], Call] = {}
+    for row in rows(connection, "CUPTI_ACTIVITY_KIND_RUNTIME"):
+        if row["eventClass"] == BACKTRACE_CLASS:
+            continue
+        name = re.sub(r"_v\d+$", "", strings[row["nameId"]])
+        call = Call(row["start"], row["end"], name, row["globalTid"])
+        call.blocks = name.endswith("Synchronize")
+        recording.calls.append(call)
+        by_id[call.process, row["correlationId"]] = call
+    for row in rows(connection, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
+        if waited := by_id.get((row["globalPid"], row["correlationId"])):
+            waited.context = row["contextId"]
+    for kind, table in OPERATION_TABLES.items():
+        for row in rows(connection, table):
+            recording.operations.append(operation(kind, row, strings, by_id))
+    for row in rows(connection, "NVTX_EVENTS"):
+        end = FOREVER if row["end"] is None else row["end"]
+        if row["eventType"] in LASTING and end > row["start"]:
+            name = row["text"] if row["textId"] is None else strings[row["textId"]]
+            recording.ranges[row["globalTid"]].append(Range(row["start"], end, name))
+    connection.close()
+    return recording
+
+
+def rows(connection: sqlite3.Connection, table: str) -> list[sqlite3.Row]:
+    there = connection.execute("SELECT name FROM sqlite_master WHERE name = ?", (table,))
+    if there.fetchone() is None:
+        return []
+    return connection.execute(f'SELECT * FROM "{table}"').fetchall()
+
+
+def operation(
+    kind: str, row: sqlite3.Row, strings: dict[int, str], by_id: dict[tuple[int, int], Call]
+) -> Operation:
+    call = by_id.get((row["globalPid"], row["correlationId"]))
+    if kind == "copy" and call and PAGEABLE in (row["srcKind"], row["dstKind"]):
+        call.blocks = True
+    return Operation(
+        kind,
+        row["start"],
+        row["end"],
+        strings[row["demangledName"]] if kind == "kernel" else kind,
+        row["globalPid"],
+        row["deviceId"],
+        row["contextId"],
+        row["streamId"],
+        row["bytes"] if kind in ("copy", "set") else 0,
+        call,
+    )
+
+
+def percentile(values: Iterable[int], percent: float) -> float:
+    """Linear interpolation between the two nearest ranks."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def figures(took: dict[str, list[int]]) -> dict[str, dict[str, float]]:
+    return {
+        name: {
+            "calls": len(times),
+            "total_ns": sum(times),
+            "min_ns": min(times),
+            "max_ns": max(times),
+            "median_ns": percentile(times, 50),
+        }
+        for name, times in took.items()
+    }
+
+
+def kernels_by_name(recording: Recording) -> dict[str, dict[str, float]]:
+    took = defaultdict(list)
+    for op in recording.operations:
+        if op.kind == "kernel":
+            took[op.name].append(op.end - op.start)
+    return figures(took)
+
+
+def calls_by_name(recording: Recording) -> dict[str, dict[str, float]]:
+    took = defaultdict(list)
+    for call in recording.calls:
+        took[call.name].append(call.end - call.start)
+    return figures(took)
+
+
+def busy(operations: Iterable[Operation]) -> list[tuple[int, int]]:
+    """Maximal intervals in which at least one of the operations runs."""
+    events = [(op.start, 1) for op in operations] + [(op.end, -1) for op in operations]
+    # Starts before ends at the same time: work that follows at once leaves no gap.
+    events.sort(key=lambda event: (event[0], -event[1]))
+    found, running, since = [], 0, 0
+    for time, step in events:
+        if running == 0 and step == 1:
+            since = time
+        running += step
+        if running == 0:
+            found.append((since, time))
+    return found
+
+
+def on_device(recording: Recording, device: int) -> list[Operation]:
+    return [op for op in recording.operations if op.device == device]
+
+
+def devices(recording: Recording) -> dict[int, dict[str, int]]:
+    result = {}
+    for device in {op.device for op in recording.operations}:
+        covered = busy(on_device(recording, device))
+        span = covered[-1][1] - covered[0][0]
+        work = sum(end - start for start, end in covered)
+        result[device] = {"span_ns": span, "busy_ns": work, "idle_ns": span - work}
+    return result
+
+
+def queue(operations: list[Operation]) -> dict[str, Any]:
+    """Queue wait and depth of these operations, those without a call left out."""
+    launched = [op for op in operations if op.call]
+    if not launched:
+        return {"queue_wait_median_ns": None, "queue_wait_max_ns": None, "max_queue_depth": 0}
+    waits = [max(0, op.start - op.call.end) for op in launched if op.call]
+    events = [(op.call.start, 1) for op in launched if op.call] + [(op.end, -1) for op in launched]
+    depth, most, area, last = 0, 0, 0, min(events)[0]
+    # Ends (-1) sort before starts (+1) of the same time.
+    for time, step in sorted(events):
+        area += depth * (time - last)
+        depth, last = depth + step, time
+        most = max(most, depth)
+    span = max(events)[0] - min(events)[0]
+    return {
+        "queue_wait_median_ns": percentile(waits, 50),
+        "queue_wait_p90_ns": percentile(waits, 90),
+        "queue_wait_max_ns": max(waits),
+        "max_queue_depth": most,
+        "mean_queue_depth": area / span if span else 0.0,
+    }
+
+
+def streams(recording: Recording) -> dict[tuple[int, int, int, int], dict[str, Any]]:
+    grouped = defaultdict(list)
+    for op in recording.operations:
+        grouped[op.stream_key].append(op)
+    return {key: {"operations": len(ops), **queue(ops)} for key, ops in grouped.items()}
+
+
+def open_on(recording: Recording, thread: int, time: int) -> str | None:
+    """Names of the ranges open on that thread at that time, from the outermost down."""
+    there = [r for r in recording.ranges.get(thread, []) if r.start <= time < r.end]
+    there.sort(key=lambda r: (r.start, -r.end))
+    return "/".join(r.name for r in there) or None
+
+
+def range_path(recording: Recording, call: Call | None) -> str:
+    """The innermost range of the calling thread, with all those around it.
+
+    A thread without one gets that of the main thread, else of the only other one that has any.
+    """
+    if call is None:
+        return UNATTRIBUTED
+    if own := open_on(recording, call.thread, call.start):
+        return own
+    main = call.process + call.process // 2**24 % 2**24
+    others = {
+        thread: path
+        for thread in recording.ranges
+        if thread // 2**24 == call.process // 2**24
+        and (path := open_on(recording, thread, call.start))
+    }
+    if main in others:
+        return others[main]
+    return next(iter(others.values())) if len(others) == 1 else UNATTRIBUTED
+
+
+def kernels_by_range(recording: Recording) -> dict[tuple[str, str], dict[str, int]]:
+    result: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: {"calls": 0, "total_ns": 0})
+    for op in recording.operations:
+        if op.kind == "kernel":
+            row = result[range_path(recording, op.call), op.name]
+            row["calls"] += 1
+            row["total_ns"] += op.end - op.start
+    return dict(result)
+
+
+def waited_for(recording: Recording, call: Call) -> list[Operation]:
+    """The work of the device that a call waits for, or of its process if that is not known."""
+    own = [op for op in recording.operations if op.process == call.process]
+    used = {op.device for op in own}
+    if len(used) > 1:
+        used = {op.device for op in own if op.context == call.context}
+    if len(used) == 1:
+        return on_device(recording, used.pop())
+    return own
+
+
+def benign(recording: Recording, call: Call) -> int:
+    """Time of the call in which the device it waits for was busy."""
+    covered = busy(waited_for(recording, call))
+    return sum(max(0, min(end, call.end) - max(start, call.start)) for start, end in covered)
+
+
+def draining_call(recording: Recording, dry: int, device: int) -> Call | None:
+    """The wait that kept the CPU from launching, for the gap of a device that begins at `dry`.
+
+    The CPU of the process whose work ends the gap stood in it when the GPU ran dry, and launched
+    that work only later. Of several waits, the one that ends last.
+    """
+    ending = min((op for op in on_device(recording, device) if op.start > dry), key=by_start)
+    if ending.call is None or ending.call.end <= dry:
+        return None
+    standing = [
+        call
+        for call in recording.calls
+        if call.blocks and call.process == ending.process and call.start < dry <= call.end
+    ]
+    return max(standing, key=lambda call: call.end, default=None)
+
+
+def by_start(op: Operation) -> int:
+    return op.start
+
+
+def blocking_calls(recording: Recording) -> dict[str, dict[str, int]]:
+    """Waits by API name: what was benign, and the idle time that followed."""
+    result: dict[str, dict[str, int]] = {}
+    none = {"calls": 0, "wait_ns": 0, "benign_ns": 0, "idle_after_ns": 0}
+    for call in recording.calls:
+        if call.blocks:
+            row = result.setdefault(call.name, dict(none))
+            row["calls"] += 1
+            row["wait_ns"] += call.end - call.start
+            row["benign_ns"] += benign(recording, call)
+    for device in devices(recording):
+        covered = busy(on_device(recording, device))
+        for (_, dry), (again, _) in itertools.pairwise(covered):
+            if caused := draining_call(recording, dry, device):
+                result[caused.name]["idle_after_ns"] += again - dry
+    return result
+
+
+def copies(recording: Recording) -> dict[str, int]:
+    """Number, bytes and time of all copies."""
+    ops = [op for op in recording.operations if op.kind == "copy"]
+    return {
+        "calls": len(ops),
+        "bytes": sum(op.bytes for op in ops),
+        "total_ns": sum(op.end - op.start for op in ops),
+    }

@@ -1,0 +1,129 @@
+"""Typed columns: what goes in comes out, and nothing else gets in."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview.tables import NULL, Column, Table, Texts, null_of, object_array
+
+COUNT = Column("calls", "int64", "times it ran")
+DEVICE = Column("device", "int32", "GPU", nullable=True)
+SHARE = Column("share_pct", "float64", "of all", nullable=True)
+NAME = Column("name", "text", "its name")
+COLUMNS = (NAME, COUNT, DEVICE, SHARE)
+ROWS = [
+    {"name": "a", "calls": 1, "device": 0, "share_pct": 0.5},
+    {"name": "b", "calls": 2**62 + 1, "device": None, "share_pct": None},
+    {"name": "a", "calls": -3, "device": 7, "share_pct": 99.5},
+]
+TEXTS = st.lists(st.none() | st.sampled_from(["", "a", "b", "\x00", "a\n"]), max_size=12)
+
+
+@pytest.fixture
+def table():
+    return Table.from_rows(COLUMNS, ROWS)
+
+
+def test_rows_come_back_as_they_went_in(table):
+    assert list(table.rows()) == ROWS
+    assert len(table) == 3
+
+
+def test_columns_have_the_declared_types(table):
+    assert table["calls"].dtype == np.int64
+    assert table["device"].dtype == np.int32
+    assert table["device"][1] == null_of(np.dtype(np.int32))
+    assert np.isnan(table["share_pct"][1])
+
+
+def test_rows_are_taken_by_index_and_by_mask(table):
+    assert list(table.take(np.array([2, 0])).rows()) == [ROWS[2], ROWS[0]]
+    assert list(table.take(np.array([False, True, False])).rows()) == [ROWS[1]]
+    assert list(table.take(np.zeros(0, np.int64)).rows()) == []
+
+
+def test_absent_values_are_told_apart_from_zero(table):
+    assert table.is_null("device").tolist() == [False, True, False]
+    assert table.is_null("share_pct").tolist() == [False, True, False]
+    assert not table.is_null("calls").any()
+
+
+def test_an_empty_table_has_its_columns():
+    empty = Table.empty(COLUMNS)
+    assert len(empty) == 0
+    assert list(empty.rows()) == []
+    assert empty["calls"].dtype == np.int64
+    assert empty.texts("name").decode().tolist() == []
+
+
+def test_a_column_is_replaced_in_a_copy(table):
+    other = table.with_columns(calls=np.array([7, 8, 9]))
+    assert other["calls"].tolist() == [7, 8, 9]
+    assert table["calls"].tolist() == [row["calls"] for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"name": ["a"]}, "calls"),
+        ({"name": ["a"], "calls": [1], "more": [1]}, "more"),
+        ({"name": ["a", "b"], "calls": [1]}, "length"),
+        ({"name": ["a"], "calls": np.array([1.0])}, "float64"),
+        ({"name": ["a"], "calls": np.array([1], np.int32)}, "int32"),
+        ({"name": ["a"], "calls": [None]}, "not nullable"),
+        ({"name": ["a"], "calls": Texts.of(["a"])}, "holds text"),
+    ],
+    ids=["missing", "undeclared", "lengths", "floats", "narrow", "absent", "text"],
+)
+def test_what_was_not_declared_is_refused(data, said):
+    with pytest.raises(TypeError, match=said):
+        Table((NAME, COUNT), data)
+
+
+def test_text_and_numbers_are_asked_for_by_different_names(table):
+    with pytest.raises(TypeError, match="texts"):
+        table["name"]
+    with pytest.raises(TypeError, match="not text"):
+        table.texts("calls")
+
+
+def test_a_frame_keeps_large_integers_and_absent_ones_exact(table):
+    frame = table.to_pandas()
+    assert list(frame["name"]) == ["a", "b", "a"]
+    assert frame["calls"].tolist() == [row["calls"] for row in ROWS]
+    assert str(frame["device"].dtype) == "Int64"
+    assert frame["device"].isna().tolist() == [False, True, False]
+
+
+@given(TEXTS)
+def test_texts_decode_to_what_they_were_made_of(texts):
+    made = Texts.of(texts)
+    assert made.decode().tolist() == texts
+    assert [made[row] for row in range(len(made))] == texts
+    assert len(set(made.values)) == len(made.values)
+
+
+@given(TEXTS, st.sets(st.sampled_from(["", "a", "b", "c"])))
+def test_texts_are_looked_for(texts, wanted):
+    assert Texts.of(texts).isin(wanted).tolist() == [text in wanted for text in texts]
+
+
+@given(TEXTS)
+def test_texts_are_mapped_by_distinct_value(texts):
+    made = Texts.of(texts)
+    mapped = made.map([None if value == "a" else value.strip() for value in made.values])
+    assert mapped.decode().tolist() == [
+        None if text in (None, "a") else text.strip() for text in texts
+    ]
+
+
+def test_texts_may_share_values_that_no_row_uses():
+    shared = object_array(["unused", "used"])
+    texts = Texts(np.array([1, -1], np.int32), shared)
+    assert texts.decode().tolist() == ["used", None]
+    assert texts.take(np.array([1])).decode().tolist() == [None]
+
+
+def test_the_absent_number_is_the_least():
+    assert np.iinfo(np.int64).min == NULL
