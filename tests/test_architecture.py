@@ -13,12 +13,12 @@ import traceview
 ROOT = Path(traceview.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LEVELS = (
-    {"errors", "units", "intervals", "tables", "groups"},
+    {"errors", "units", "intervals", "tables", "groups", "version"},
     {"hardware"},
     {"ptx"},
     {"trace"},
     {"facts"},
-    {"record", "bench", "analyses"},
+    {"recorders", "bench", "analyses"},
     {"report"},
     {"render"},
     {"cli"},
@@ -82,9 +82,9 @@ def test_no_form_of_import_is_overlooked(source):
 
 
 @each_file
-def test_only_record_starts_processes(path):
+def test_only_recorders_start_processes(path):
     starts = {"subprocess", "os.system", "os.popen", "multiprocessing", "pty"}
-    assert room_of(path) == "record" or not starts & imports_of(path)
+    assert room_of(path) == "recorders" or not starts & imports_of(path)
 
 
 @each_file

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.fake import traceview
+from tests.recorders.fake import traceview
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 SMALL = ("--device", "cpu", "--dim", "16", "--layers", "2", "--batch", "4", "--steps", "2")

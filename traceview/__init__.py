@@ -6,29 +6,73 @@ Every verb of the command line has its twin here. What a twin needs is imported 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from traceview.version import __version__
+
 if TYPE_CHECKING:
+    from traceview.recorders import Recording
     from traceview.report import Report
     from traceview.trace import Trace
+    from traceview.trace.scrub import ScrubReport
 
-__all__ = ["__version__", "analyze", "load"]
+__all__ = ["__version__", "analyze", "load", "record", "scrub"]
 
 
 def load(path: str | Path) -> Trace:
     """Read a recording; a `.nsys-rep` is exported by nsys first, into a cache.
 
-    Raises TraceFormatError if it is not a trace, ToolNotFoundError if nsys is needed and missing.
+    Either may be inside a .gz, .xz or .zst file. Raises TraceFormatError if it is not a trace,
+    ToolNotFoundError if nsys is needed and missing.
     """
-    from traceview.trace.files import load as read
+    from traceview.trace import files
 
-    if Path(path).suffix in {".nsys-rep", ".qdrep"}:
-        from traceview.record import export_report
+    if not files.is_report(Path(path)):
+        return files.load(path)
+    from traceview.recorders import export_report
 
-        return read(export_report(Path(path)))
-    return read(Path(path))
+    with files.unpacked_report(Path(path)) as report:
+        exported = export_report(report)
+    return replace(files.load(exported), path=str(path))
+
+
+def record(
+    *command: str,
+    out: str | Path | None = None,
+    force: bool = False,
+    keep_env: bool = False,
+    note: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> Recording:
+    """Run SCRIPT [ARGS...] under nsys and write the trace, `<script stem>.sqlite` unless `out`.
+
+    `options` are those of recorders.Choices: what nsys traces. `note` gets a line at a time for
+    the user. Raises InputError, OutputExistsError, ToolNotFoundError or RecordingError.
+    """
+    from traceview import recorders
+
+    target = None if out is None else Path(out)
+    choices = recorders.Choices(**options)
+    return recorders.record(
+        command, target, choices=choices, force=force, keep_env=keep_env, note=note
+    )
+
+
+def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubReport:
+    """Write a copy of a trace that tells nothing of its user: no environment, no home paths.
+
+    Names of kernels, ranges and calls stay. Raises TraceFormatError if it is no nsys export,
+    OutputExistsError if `out` exists and not `force`.
+    """
+    from traceview.errors import OutputExistsError
+    from traceview.trace.scrub import scrub as cleaned
+
+    if Path(out).exists() and not force:
+        raise OutputExistsError(Path(out))
+    return cleaned(Path(trace), Path(out))
 
 
 def analyze(
@@ -51,11 +95,3 @@ def analyze(
         trace = trace.restricted(Selection(tuple(ranges), tuple(exclude_ranges)))
         selection.check(trace)
     return report.analyze(trace, only)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("traceview")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -47,8 +47,7 @@ def test_help_imports_no_verb_and_nothing_slow():
 
 def test_version_is_that_of_the_project(capsys):
     assert run(["--version"]) == 0
-    declared = tomllib.loads(PYPROJECT.read_text())["project"]["version"]
-    assert capsys.readouterr().out == f"traceview {declared}\n"
+    assert capsys.readouterr().out == f"traceview {version('traceview')}\n"
 
 
 def test_an_error_is_one_line_without_a_traceback(failing, capsys):

@@ -166,6 +166,20 @@ def test_the_source_stays_as_it_is_and_a_second_time_changes_nothing(dirty, tmp_
     ]
 
 
+def test_the_commit_that_a_build_server_has_in_its_environment_stays(dirty, tmp_path):
+    with closing(sqlite3.connect(dirty)) as connection, connection:
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        connection.execute("CREATE TABLE TRACEVIEW_RUN (name TEXT PRIMARY KEY, value TEXT)")
+        facts = [("git_commit", commit), ("command_line", f"/home/alice/x.py {commit} {TOKEN}")]
+        connection.executemany("INSERT INTO TRACEVIEW_RUN VALUES (?, ?)", facts)
+        connection.execute(
+            "UPDATE StringIds SET value = value || ? WHERE id = 0", (f"\0C={commit}",)
+        )
+    scrub(dirty, tmp_path / "clean.sqlite")
+    kept = values(tmp_path / "clean.sqlite", "SELECT value FROM TRACEVIEW_RUN")
+    assert kept == [commit, "~/x.py (removed) (removed)"]
+
+
 def test_an_archive_is_unpacked(dirty, tmp_path):
     packed = tmp_path / "dirty.sqlite.gz"
     packed.write_bytes(gzip.compress(dirty.read_bytes()))

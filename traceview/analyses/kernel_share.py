@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from traceview import groups
@@ -13,11 +11,10 @@ from traceview.facts.ranges import (
     UNATTRIBUTED,
     RangeTree,
     attributed_operations,
-    pattern_of,
     range_tree,
 )
 from traceview.facts.selection import selected, selected_operations
-from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts, object_array
 from traceview.trace import Trace
 
 KERNELS = TableSpec(
@@ -88,14 +85,8 @@ def compute(trace: Trace) -> Result:
     kernels = trace.kernels.take(chosen)
     took = kernels["end_ns"] - kernels["start_ns"]
     by_name = _by_name(kernels, took)
-    by_range, inclusive = _by_range(trace, chosen, kernels, took)
     return Result(
-        {
-            "kernels": by_name,
-            "range_patterns": _patterns(trace, inclusive, by_range),
-            "ranges": by_range,
-            "ranges_inclusive": inclusive,
-        },
+        {"kernels": by_name, **_by_range(trace, chosen, kernels, took)},
         _findings(by_name),
         {"kernel_calls": len(kernels), "kernel_total_ns": int(took.sum())},
     )
@@ -121,14 +112,25 @@ def _by_name(kernels: Table, took: Integers) -> Table:
     return table.take(np.argsort(-figures.total, kind="stable"))
 
 
-def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> tuple[Table, Table]:
+def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> dict[str, Table]:
     tree = range_tree(trace)
     attribution = attributed_operations(trace)
     places = kernel_operations(trace)[chosen]
     path = attribution.path(tree)[places]
+    calls, total = _inclusive(tree, path, took)
+    return {
+        "range_patterns": _patterns(trace, path, calls, total, took),
+        "ranges": _exclusive(tree, kernels, path, attribution.inferred[places], took),
+        "ranges_inclusive": _inclusive_table(tree, calls, total, took),
+    }
+
+
+def _exclusive(
+    tree: RangeTree, kernels: Table, path: Integers, inferred: Mask, took: Integers
+) -> Table:
     found = groups.group(path, kernels.texts("short_name").codes)
     total = groups.sums(found, took)
-    exclusive = Table(
+    table = Table(
         RANGES.columns,
         {
             "range_path": _path_texts(tree, path[found.first]),
@@ -136,23 +138,28 @@ def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> tup
             "calls": groups.sums(found, np.ones(len(took), np.int64)),
             "total_ns": total,
             "share_pct": _share(total, took),
-            "inferred_calls": groups.sums(found, attribution.inferred[places]),
+            "inferred_calls": groups.sums(found, inferred),
         },
     )
-    return exclusive.take(np.argsort(-total, kind="stable")), _inclusive(tree, path, took)
+    return table.take(np.argsort(-total, kind="stable"))
 
 
-def _inclusive(tree: RangeTree, path: Integers, took: Integers) -> Table:
-    """Sums of each path and all below it: children are numbered after their parents."""
+def _inclusive(tree: RangeTree, path: Integers, took: Integers) -> tuple[Integers, Integers]:
+    """Calls and time of each path and all below it, added up from the innermost level."""
     within = path >= 0
     calls = np.bincount(path[within], minlength=len(tree.path_text)).astype(np.int64)
     total = np.zeros(len(tree.path_text), np.int64)
     np.add.at(total, path[within], took[within])
-    for child in range(len(tree.path_text) - 1, -1, -1):
-        up = tree.path_parent[child]
-        if up >= 0:
-            calls[up] += calls[child]
-            total[up] += total[child]
+    level = np.zeros(len(tree.path_text), np.int64)
+    level[tree.path] = tree.nesting.depth
+    for depth in range(int(level.max(initial=0)), 0, -1):
+        mine = np.flatnonzero(level == depth)
+        np.add.at(calls, tree.path_parent[mine], calls[mine])
+        np.add.at(total, tree.path_parent[mine], total[mine])
+    return calls, total
+
+
+def _inclusive_table(tree: RangeTree, calls: Integers, total: Integers, took: Integers) -> Table:
     rows = np.flatnonzero(calls)
     rows = rows[np.argsort(-total[rows], kind="stable")]
     return Table(
@@ -166,50 +173,41 @@ def _inclusive(tree: RangeTree, path: Integers, took: Integers) -> Table:
     )
 
 
-def _patterns(trace: Trace, inclusive: Table, by_range: Table) -> Table:
+def _patterns(
+    trace: Trace, path: Integers, calls: Integers, total: Integers, took: Integers
+) -> Table:
     """The inclusive sums once more, the steps of a series together, and what is in no range."""
-    rest = by_range.take(by_range.texts("range_path").isin([UNATTRIBUTED]))
-    paths = [*inclusive.texts("range_path").decode(), *rest.texts("range_path").decode()]
-    pattern = Texts.of([pattern_of(path) for path in paths])
-    found = groups.group(pattern.codes)
-    calls, total = (
-        groups.sums(found, np.concatenate([inclusive[name], rest[name]]))
-        for name in ("calls", "total_ns")
-    )
-    share = np.zeros(found.size)
-    np.add.at(share, found.ids, np.concatenate([inclusive["share_pct"], rest["share_pct"]]))
-    entered = _instances(trace)
-    names = [str(text) for text in pattern.take(found.first).decode()]
-    entered[UNATTRIBUTED] = NULL
-    instances = np.array([entered[name] for name in names], np.int64)
-    each = np.rint(total / np.maximum(instances, 1)).astype(np.int64)
-    table = Table(
-        PATTERNS.columns,
-        {
-            "range_pattern": Texts.of(names),
-            "instances": instances,
-            "calls": calls,
-            "total_ns": total,
-            "share_pct": share,
-            "per_instance_ns": np.where(instances == NULL, NULL, each),
-        },
-    )
-    return table.take(np.argsort(-total, kind="stable"))
-
-
-def _instances(trace: Trace) -> Counter[str]:
-    """How often the selected ranges of each pattern were entered."""
     tree = range_tree(trace)
     mine = selected(trace, tree.process, tree.nesting.start)
-    often = np.bincount(tree.path[mine], minlength=len(tree.path_text))
-    entered: Counter[str] = Counter()
-    for text, number in zip(tree.path_text, often.tolist(), strict=True):
-        entered[pattern_of(text)] += number
-    return entered
+    kinds = len(tree.pattern_text)
+    entered = np.bincount(tree.path_pattern[tree.path[mine]], minlength=kinds)
+    instances = np.append(entered, NULL)
+    outside = path < 0
+    ran, time = (np.zeros(kinds + 1, np.int64) for _ in range(2))
+    np.add.at(ran, tree.path_pattern, calls)
+    np.add.at(time, tree.path_pattern, total)
+    ran[-1], time[-1] = outside.sum(), took[outside].sum()
+    each = np.rint(time / np.maximum(instances, 1)).astype(np.int64)
+    rows = np.flatnonzero(ran)
+    rows = rows[np.argsort(-time[rows], kind="stable")]
+    names = [*tree.pattern_text, UNATTRIBUTED]
+    return Table(
+        PATTERNS.columns,
+        {
+            "range_pattern": Texts.of(names[row] for row in rows),
+            "instances": instances[rows],
+            "calls": ran[rows],
+            "total_ns": time[rows],
+            "share_pct": _share(time[rows], took),
+            "per_instance_ns": np.where(instances == NULL, NULL, each)[rows],
+        },
+    )
 
 
 def _path_texts(tree: RangeTree, path: Integers) -> Texts:
-    return Texts.of([str(tree.path_text[row]) if row >= 0 else UNATTRIBUTED for row in path])
+    """Texts of the paths; UNATTRIBUTED for −1."""
+    values = object_array([*tree.path_text, UNATTRIBUTED])
+    return Texts(np.where(path < 0, len(values) - 1, path).astype(np.int32), values)
 
 
 def _share(part: Integers, took: Integers) -> Array:

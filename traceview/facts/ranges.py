@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.nesting import Nesting, nest
 from traceview.facts.operations import operations
-from traceview.tables import NULL, Array, Integers, Mask, object_array
+from traceview.tables import NULL, Array, Integers, Mask, Texts, object_array
 from traceview.trace import Trace, fact
 
 UNATTRIBUTED = "(unattributed)"
@@ -22,8 +22,9 @@ NEVER_NS = np.iinfo(np.int64).max // 4
 class RangeTree:
     """Ranges that last, sorted by (thread, start, −end). `row` is their row in ranges.
 
-    `path` is a row of the paths: a path is the names from the outermost range down, and equal
-    for all instances of that place. `path_parent` is −1 at the top.
+    `path` numbers the paths: a path is the names from the outermost range down, equal for all
+    instances of that place. `path_parent` is −1 at the top. `path_pattern` numbers the patterns:
+    paths that differ in their numbers only, such as the steps of a series, have one pattern.
     """
 
     nesting: Nesting
@@ -32,6 +33,8 @@ class RangeTree:
     path: Integers
     path_parent: Integers
     path_text: Array
+    path_pattern: Integers
+    pattern_text: Array
 
 
 def pattern_of(text: str) -> str:
@@ -51,8 +54,14 @@ def range_tree(trace: Trace) -> RangeTree:
     last = _last_time(trace)
     nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
     names = ranges.texts("name").take(rows)
-    path, path_parent, path_text = _paths(nesting, names.codes, names.values)
-    return RangeTree(nesting, rows, ranges["process"][rows], path, path_parent, path_text)
+    path, path_parent, path_text = _paths(nesting, names)
+    pattern, _, pattern_text = _paths(nesting, names.map([pattern_of(n) for n in names.values]))
+    path_pattern = np.zeros(len(path_text), np.int64)
+    path_pattern[path] = pattern
+    process = ranges["process"][rows]
+    return RangeTree(
+        nesting, rows, process, path, path_parent, path_text, path_pattern, pattern_text
+    )
 
 
 def _last_time(trace: Trace) -> int:
@@ -66,8 +75,9 @@ def _last_time(trace: Trace) -> int:
     return last + 1
 
 
-def _paths(nesting: Nesting, name: Array, values: Array) -> tuple[Integers, Integers, Array]:
+def _paths(nesting: Nesting, names: Texts) -> tuple[Integers, Integers, Array]:
     """Number the distinct paths, level by level: a path is its parent's and one name more."""
+    name, values = names.codes, names.values
     path = np.full(len(name), -1, np.int64)
     parents: list[int] = []
     texts: list[str] = []

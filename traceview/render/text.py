@@ -125,7 +125,9 @@ def _table(spec: TableSpec, table: Table, width: int) -> RenderableType:
     if not len(table):
         return Group(caption, Text("none"))
     if spec.detail:
-        return Group(caption, Text(f"{units.counted(len(table), 'row')}, --html and --json have them"))
+        return Group(
+            caption, Text(f"{units.counted(len(table), 'row')}, --html and --json have them")
+        )
     head = table.take(np.arange(min(len(table), MOST_ROWS)))
     columns = fitting(spec, head, width)
     grid = _grid(*("" if column.is_text else "right" for column in columns))

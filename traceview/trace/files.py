@@ -22,6 +22,7 @@ WANTED = (
 SQLITE_HEADER_BYTES = 100
 PIECE_BYTES = 1 << 20
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_REPORTS = (".nsys-rep", ".qdrep")
 _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
@@ -32,9 +33,40 @@ def load(path: str | Path) -> Trace:
     no such file, if it cannot be read, or if it is not such an export.
     """
     shown = str(path)
+    with (
+        _naming(shown),
+        unpacked(Path(path)) as plain,
+        sqlite_file.opened(plain) as database,
+    ):
+        return nsys.read(database, shown)
+
+
+def is_report(path: Path) -> bool:
+    """Is it, by its name, a report that nsys has to export first? It may be an archive of one."""
+    name = path.name.lower()
+    return name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(_REPORTS)
+
+
+@contextmanager
+def unpacked_report(path: Path) -> Iterator[Path]:
+    """A path to the plain report, for as long as the block runs. Raises TraceFormatError."""
+    with _naming(str(path)), _plain(path) as plain:
+        yield plain
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """A path to the plain SQLite file, for as long as the block runs."""
+    with _plain(path) as plain:
+        _check_sqlite(plain, path.name if plain == path else path.stem)
+        yield plain
+
+
+@contextmanager
+def _naming(shown: str) -> Iterator[None]:
+    """Let the errors of the block say which file they speak of."""
     try:
-        with unpacked(Path(path)) as plain, sqlite_file.opened(plain) as database:
-            return nsys.read(database, shown)
+        yield
     except TraceFormatError as error:
         raise TraceFormatError(f"cannot read {shown}: {error.what}", error.remedy) from error
     except OSError as error:
@@ -43,17 +75,15 @@ def load(path: str | Path) -> Trace:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """A path to the plain SQLite file, for as long as the block runs."""
+def _plain(path: Path) -> Iterator[Path]:
+    """The file itself, or what the archive holds, in a temporary folder."""
     archive = _archive(path)
     if archive is None:
-        _check_sqlite(path, path.name)
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        plain = Path(folder, "trace.sqlite")
+        plain = Path(folder, path.stem)
         _unpack(path, archive, plain)
-        _check_sqlite(plain, path.stem)
         yield plain
 
 
@@ -65,13 +95,17 @@ def _archive(path: Path) -> str | None:
     if not start:
         raise TraceFormatError("the file is empty", WANTED)
     found = [name for magic, name in _ARCHIVES.items() if start.startswith(magic)]
-    named = _SUFFIXES.get(path.suffix.lower())
+    named = _named(path)
     if named and not found and not start.startswith(SQLITE_MAGIC[:6]):
         raise TraceFormatError(
             f"it is named {path.suffix} and is no {named} archive (it begins with {start!r})",
             "copy or download the file again",
         )
     return found[0] if found else None
+
+
+def _named(path: Path) -> str | None:
+    return _SUFFIXES.get(path.suffix.lower())
 
 
 def _unpack(path: Path, archive: str, plain: Path) -> None:
@@ -145,7 +179,7 @@ def _stored_size(header: bytes) -> int:
 
 
 def _other_kind(name: str, start: bytes) -> TraceFormatError:
-    if name.endswith((".nsys-rep", ".qdrep")):
+    if name.endswith(_REPORTS):
         return TraceFormatError(
             "it is an Nsight Systems report, not yet an export",
             "export it with: nsys export --type sqlite FILE.nsys-rep",

@@ -16,13 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from traceview.errors import TraceFormatError
+from traceview.errors import InputError, TraceFormatError
 from traceview.trace import files, nsys_export, sqlite_file
 from traceview.trace.private import (
     REMOVED,
     Private,
     is_environment,
-    shorten_homes,
     variables,
 )
 from traceview.trace.sqlite_rows import quoted
@@ -43,6 +42,8 @@ _NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
 _NAME_TABLES = re.compile(r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|CUBLAS_EVENTS|CUDNN_EVENTS|CUDA_GRAPH")
 # Tables in which every text is a name of kernels, ranges, the GPU or the format itself.
 _UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_")
+# A build server often has the commit in its environment; it is no secret, and ties run to source.
+_PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
 _TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
 
 
@@ -64,8 +65,10 @@ def scrub(source: Path, out: Path) -> ScrubReport:
     removed; home folders become `~`; values of environment variables are removed where else they
     occur. Names of kernels, ranges and calls are untouched. `out` is replaced whole or not at
     all; the source, which may be a .gz, .xz or .zst file, stays as it is. Raises
-    TraceFormatError if the source is no nsys export.
+    TraceFormatError if the source is no nsys export, InputError if `out` is the source.
     """
+    if out.resolve() == source.resolve():
+        raise InputError(f"{out} is the trace that is read", "give the copy another name")
     try:
         with files.unpacked(source) as plain, _workplace(out) as work:
             folder = Path(work)
@@ -81,11 +84,6 @@ def scrub(source: Path, out: Path) -> ScrubReport:
         raise TraceFormatError(what, "export the recording again") from error
     except OSError as error:
         raise TraceFormatError(f"cannot scrub {source}: {error}", "check both paths") from error
-
-
-def shortened(text: str) -> str:
-    """A text with home folders written as `~`."""
-    return shorten_homes(text.encode(errors="surrogateescape")).decode(errors="replace")
 
 
 def _workplace(out: Path) -> tempfile.TemporaryDirectory[str]:
@@ -227,8 +225,15 @@ class _Scrubbing:
                         yield table, column
 
     def _clean(self, table: str, column: str, private: Private) -> None:
+        public = self._public_rows(table)
         for row, value, kind in self._values(table, column):
-            self._clean_value(table, column, row, value, kind, private)
+            if row not in public:
+                self._clean_value(table, column, row, value, kind, private)
+
+    def _public_rows(self, table: str) -> set[int]:
+        if table not in _PUBLIC or "name" not in self._columns(table):
+            return set()
+        return {row for row, name, _ in self._values(table, "name") if name == _PUBLIC[table]}
 
     def _clean_value(
         self, table: str, column: str, row: int, value: bytes, kind: bytes, private: Private

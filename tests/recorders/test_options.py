@@ -1,0 +1,102 @@
+"""The command line for nsys: what is asked for, as far as the tool at hand has it."""
+
+import pytest
+
+from tests.recorders import fake
+from traceview.errors import RecordingError
+from traceview.recorders.nsys_tool import Nsys
+from traceview.recorders.nvtx_clash import clash
+from traceview.recorders.options import Abilities, Choices, abilities, blind_spots, profile_command
+
+
+@pytest.fixture
+def tool(tmp_path):
+    return Nsys(fake.nsys(tmp_path / "nsys"), "2025.3.1.0", (2025, 3))
+
+
+def line(tool, tmp_path, choices=None, able=None):
+    chosen = choices or Choices()
+    report = tmp_path / "out.nsys-rep"
+    return profile_command(tool, able or abilities(tool), chosen, report, ["python", "a b.py"])
+
+
+def test_the_defaults(tool, tmp_path):
+    assert line(tool, tmp_path) == [
+        str(tool.path),
+        "profile",
+        "--trace=cuda,nvtx,cublas",
+        "--cuda-memory-usage=true",
+        "--cuda-graph-trace=node",
+        "--cudabacktrace=sync:0",
+        "--sample=process-tree",
+        "--backtrace=none",
+        "--sampling-period=16000000",
+        "--cpuctxsw=none",
+        f"--output={tmp_path}/out.nsys-rep",
+        "python",
+        "a b.py",
+    ]
+
+
+def test_each_choice(tool, tmp_path):
+    choices = Choices("nvtx", "graph", "none", gpu_metrics=True, extra=("--delay=5",))
+    command = line(tool, tmp_path, choices)
+    assert {"--trace=nvtx", "--cuda-graph-trace=graph", "--sample=none"} <= set(command)
+    assert not [word for word in command if "backtrace" in word]
+    assert "--gpu-metrics-device=all" in command
+    assert command.index("--delay=5") > command.index("--trace=nvtx")
+
+
+def test_what_the_tool_does_not_have_is_left_out(tool, tmp_path):
+    able = Abilities(frozenset({"--trace"}), None, can_sample=True)
+    words = [word for word in line(tool, tmp_path, able=able) if word.startswith("--")]
+    assert words == ["--trace=cuda,nvtx,cublas", f"--output={tmp_path}/out.nsys-rep"]
+
+
+def test_an_extra_option_takes_the_place_of_ours(tool, tmp_path):
+    command = line(tool, tmp_path, Choices(extra=("--cpuctxsw=process-tree", "-s", "none")))
+    assert not {"--cpuctxsw=none", "--sample=process-tree"} & set(command)
+    assert command[-6:-3] == ["--cpuctxsw=process-tree", "-s", "none"]
+
+
+def test_newer_name_of_gpu_metrics(tool, tmp_path):
+    able = Abilities(frozenset({"--gpu-metrics-devices"}), None, can_sample=True)
+    assert "--gpu-metrics-devices=all" in line(tool, tmp_path, Choices(gpu_metrics=True), able)
+
+
+def test_a_percent_sign_in_the_output_is_no_pattern(tool, tmp_path):
+    report = tmp_path / "50%q{HOME}"
+    command = profile_command(tool, abilities(tool), Choices(), report, ["true"])
+    assert f"--output={tmp_path}/50%%q{{HOME}}" in command
+
+
+def test_without_the_right_to_sample_call_chains_are_left_out_and_that_is_said(tmp_path):
+    status = "CPU Profiling Environment (process-tree): Fail"
+    tool = Nsys(fake.nsys(tmp_path / "nsys", status=status), "2025.3.1.0", (2025, 3))
+    able = abilities(tool)
+    assert "--sample=none" in line(tool, tmp_path, able=able)
+    assert "perf_event_paranoid" in blind_spots(Choices(), able)[0]
+    assert blind_spots(Choices(backtrace="none"), able) == []
+
+
+def test_a_tool_without_options(tmp_path):
+    tool = Nsys(fake.script(tmp_path / "nsys", "echo Killed; exit 9"), "2025.3", (2025, 3))
+    with pytest.raises(RecordingError, match="does not list its options \\(Killed\\)"):
+        abilities(tool)
+
+
+@pytest.mark.parametrize(
+    ("nvtx", "version", "told"),
+    [
+        ("0.2.12", (2024, 2), True),
+        ("0.2.17", (2023, 4), True),
+        ("0.2.11", (2023, 4), False),
+        ("0.2.17", (2024, 4), False),
+        ("0.3.0rc1", (2022, 4), True),
+        (None, (2023, 4), False),
+    ],
+)
+def test_nvtx_that_is_too_new(tmp_path, nvtx, version, told):
+    line = clash(nvtx, Nsys(tmp_path, "2023.4", version))
+    assert bool(line) == told
+    assert not told or "nvtx<0.2.12" in line

@@ -1,0 +1,306 @@
+"""Recording for real, under an nsys that needs no GPU, and under ones that fail."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from tests.recorders import fake
+from tests.recorders.fake import leftovers, traceview
+from traceview.version import __version__
+
+SCRIPT = """
+import os, sys, time
+import nvtx
+with nvtx.annotate("step_0"):
+    with nvtx.annotate("forward"):
+        time.sleep(0.01)
+print("said", sys.argv[1:], sys.stdin.read(), os.environ["SECRET_TOKEN"], os.getcwd())
+sys.exit(3)
+"""
+ENDLESS = """
+import pathlib, time
+import nvtx
+for step in range(600):
+    with nvtx.annotate(f"step_{step}"):
+        time.sleep(0.05)
+    if step == 3:
+        pathlib.Path("running").touch()
+"""
+QUOTED = 'it\'s "q"'
+SECRET = "hunter2-\u00fcber-secret"
+# A signal that a background shell had ignored for its children would stay ignored.
+INTERRUPTIBLE = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('traceview', run_name='__main__', alter_sys=True)"
+)
+
+
+@pytest.fixture(scope="module")
+def environment(nsys):
+    """Of a user called alice, with a secret, where nsys works."""
+    try:
+        if tuple(map(int, version("nvtx").split(".")[:3])) > (0, 2, 11):
+            pytest.skip("nvtx is newer than 0.2.11: nsys before 2024.4 records none of its ranges")
+    except PackageNotFoundError:
+        pytest.skip("nvtx is not installed: pip install 'nvtx<0.2.12'")
+    return {
+        **os.environ,
+        "TRACEVIEW_NSYS": str(nsys),
+        "SECRET_TOKEN": SECRET,
+        "HOME": "/home/alice",
+        "PYTHONIOENCODING": "utf-8",
+    }
+
+
+@pytest.fixture(scope="module")
+def recorded(environment, tmp_path_factory):
+    """One recording that many tests look at: the folder, and how the command ended."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "train.py").write_text(SCRIPT)
+    words = ("record", "--keep-rep", "train.py", "a b", QUOTED, "--force", SECRET)
+    return folder, traceview(*words, cwd=folder, environment=environment, input="from stdin")
+
+
+def rows(path, query):
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def ranges(path):
+    named = "SELECT coalesce(n.text, s.value) FROM NVTX_EVENTS n LEFT JOIN StringIds s"
+    found = rows(path, f"{named} ON s.id = n.textId WHERE n.eventType = 59 ORDER BY n.start")
+    return [name for (name,) in found]
+
+
+def run_table(path):
+    return dict(rows(path, "SELECT name, value FROM TRACEVIEW_RUN"))
+
+
+def test_the_exit_status_is_the_scripts(recorded):
+    _, done = recorded
+    assert done.returncode == 3, done.stderr
+    assert "exit status 3; its trace is kept" in done.stderr
+    assert done.stderr.endswith("Wrote train.sqlite\n")
+
+
+def test_arguments_input_environment_and_folder_pass_through(recorded):
+    folder, done = recorded
+    said = f"said {['a b', QUOTED, '--force', SECRET]!r}"
+    assert f"{said} from stdin {SECRET} {folder}" in done.stdout
+
+
+def test_the_ranges_are_there(recorded):
+    assert ranges(recorded[0] / "train.sqlite") == ["step_0", "forward"]
+
+
+def test_the_exact_command_is_printed(recorded):
+    _, done = recorded
+    assert " profile --trace=cuda,nvtx,cublas " in done.stderr
+    assert "train.py 'a b' 'it'\"'\"'s \"q\"' --force" in done.stderr
+
+
+def test_the_summary_is_printed(recorded):
+    assert "What to do first" in recorded[1].stdout
+
+
+def test_the_run_is_described(recorded, nsys):
+    facts = run_table(recorded[0] / "train.sqlite")
+    assert facts["traceview_version"] == __version__
+    assert facts["command_line"].startswith("train.py 'a b'")
+    assert facts["command_line"].endswith("--force '(removed)'")
+    assert facts["exit_status"] == "3"
+    assert facts["nvtx"] == version("nvtx")
+    assert (
+        facts["nsys_version"]
+        in subprocess.run([nsys, "--version"], capture_output=True, text=True).stdout
+    )
+    assert "profile --trace=" in facts["nsys_command"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_nothing_tells_of_the_user(recorded, encoding):
+    content = (recorded[0] / "train.sqlite").read_bytes()
+    for private in (SECRET, "SECRET_TOKEN", "alice", "from stdin"):
+        assert private.encode(encoding) not in content
+
+
+def test_the_kept_report_is_whole(recorded):
+    report = recorded[0] / "train.nsys-rep"
+    assert report.stat().st_size > 0
+    assert "train.nsys-rep (with the environment)" in recorded[1].stderr
+
+
+def test_nothing_else_is_left(recorded):
+    found = {path.name for path in recorded[0].iterdir()}
+    assert found == {"train.py", "train.sqlite", "train.nsys-rep"}
+
+
+def test_the_environment_stays_if_asked_for(environment, tmp_path):
+    words = ("--keep-env", "--backtrace", "none", "-o", "x.sqlite", "sh", "-c", "exit 0")
+    done = traceview("record", *words, cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert SECRET.encode() in (tmp_path / "x.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize("present", ["train.sqlite", "train.nsys-rep"])
+def test_nothing_is_overwritten_and_the_script_does_not_run(environment, tmp_path, present):
+    (tmp_path / "train.py").write_text("open('ran', 'w')")
+    (tmp_path / present).write_text("precious")
+    words = ("record", "--keep-rep", "train.py")
+    done = traceview(*words, cwd=tmp_path, environment=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{present} exists already; pass --force" in done.stderr
+    assert (tmp_path / present).read_text() == "precious"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("missing.py",), "there is no script missing.py"),
+        (("-o", "no/such/x.sqlite", "sh"), "there is no folder no/such"),
+        (("-o", ".", "sh"), "is a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(environment, tmp_path, words, said):
+    done = traceview("record", *words, cwd=tmp_path, environment=environment)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+class Interrupted:
+    """A recording of an endless script, in a group of its own as under a terminal."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        (folder / "endless.py").write_text(ENDLESS)
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTIBLE, "record", "endless.py"],
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._wait_until_it_runs()
+
+    def _wait_until_it_runs(self) -> None:
+        end = time.monotonic() + 30
+        while not (self.folder / "running").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def interrupt(self, number: int = signal.SIGINT) -> None:
+        os.killpg(self.process.pid, number)
+
+    def finish(self) -> str:
+        output, _ = self.process.communicate(timeout=40)
+        return output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_recorded(environment, tmp_path, number):
+    recording = Interrupted(tmp_path, environment)
+    recording.interrupt(number)
+    output = recording.finish()
+    assert recording.process.returncode == 128 + number, output
+    assert "interrupted; what was recorded is kept" in output
+    assert ranges(tmp_path / "endless.sqlite")[:3] == ["step_0", "step_1", "step_2"]
+    assert run_table(tmp_path / "endless.sqlite")["exit_status"] == str(128 + number)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_second_interrupt_gives_up_and_leaves_nothing(environment, tmp_path):
+    recording = Interrupted(tmp_path, environment)
+    recording.interrupt()
+    time.sleep(0.1)
+    recording.interrupt()
+    output = recording.finish()
+    assert recording.process.returncode == 130, output
+    assert "given up: nothing was written" in output
+    assert {path.name for path in tmp_path.iterdir()} == {"endless.py", "running"}
+
+
+def test_too_new_an_nvtx_is_told_before_the_run(environment, tmp_path):
+    if (
+        "2023.4"
+        not in subprocess.run(
+            [environment["TRACEVIEW_NSYS"], "--version"], capture_output=True, text=True
+        ).stdout
+    ):
+        pytest.skip("this nsys records the ranges of new nvtx packages")
+    described = tmp_path / "site" / "nvtx-0.2.17.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: nvtx\nVersion: 0.2.17\n")
+    (tmp_path / "train.py").write_text("print('now it runs')")
+    found = {**environment, "PYTHONPATH": str(described.parent)}
+    done = traceview("record", "--backtrace", "none", "train.py", cwd=tmp_path, environment=found)
+    assert done.returncode == 0, done.stderr
+    assert "warning: nvtx 0.2.17 records no range under nsys 2023.4" in done.stderr
+    assert "pip install 'nvtx<0.2.12'" in done.stderr
+    assert run_table(tmp_path / "train.sqlite")["nvtx"] == "0.2.17"
+
+
+@pytest.fixture
+def failing(tmp_path):
+    """Record a script that needs nothing under a stand-in for nsys."""
+    (tmp_path / "train.py").write_text("print()")
+
+    def run(**how):
+        tool = fake.nsys(tmp_path / "tools" / "nsys", **how)
+        environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
+        done = traceview("record", "train.py", cwd=tmp_path, environment=environment)
+        assert not (tmp_path / "train.sqlite").exists()
+        assert leftovers(tmp_path) == []
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"version": "NVIDIA Nsight Systems version 2020.1"}, "too old"),
+        ({"version": "something else"}, "is broken"),
+        ({"profile": "echo no; exit 2"}, "nsys left no recording (exit status 2"),
+        ({"profile": ": > ${out%-rep}.qdstrm"}, "nsys could not import what it recorded"),
+        ({"profile": ": > $out", "export": "echo 'Not a report' >&2; exit 1"}, "Not a report"),
+        ({"profile": ": > $out", "export": "exit 0"}, "cannot export"),
+        ({"profile": ": > $out", "export": "echo half > $out"}, "SQLite cannot read"),
+    ],
+)
+def test_a_recorder_that_fails_leaves_no_half_written_output(failing, how, said):
+    done = failing(**how)
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_without_nsys(tmp_path):
+    (tmp_path / "train.py").write_text("open('ran', 'w')")
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(tmp_path / "nsys")}
+    done = traceview("record", "train.py", cwd=tmp_path, environment=environment)
+    assert done.returncode == 1
+    assert "No such file" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_tool_that_cannot_import_is_refused_before_the_run(tmp_path):
+    tool = fake.nsys(tmp_path / "host/target-linux-x64/nsys", profile="touch ran")
+    (tmp_path / "host/linux-desktop-glibc_2_11_3-x64").mkdir()
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
+    done = traceview("record", "sh", cwd=tmp_path, environment=environment)
+    assert done.returncode == 1
+    assert "does not find its importer" in done.stderr
+    assert "run: ln -s linux-desktop-glibc_2_11_3-x64" in done.stderr
+    assert shutil.which("ran", path=tmp_path) is None

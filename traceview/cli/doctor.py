@@ -1,0 +1,55 @@
+"""`traceview doctor`: say what works on this machine, and how to mend the rest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.output import print_text, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceview.recorders import Check
+
+_STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to stdout.")
+@debug_option
+def command(as_json: bool) -> None:
+    """Say what of traceview works on this machine, and how to mend the rest."""
+    from traceview.recorders import check_machine
+
+    with progress("Trying nsys"):
+        checks = check_machine()
+    if as_json:
+        document = {"schema_version": 1, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        print_text(lambda width, color: _table(checks, width, color))
+
+
+def _table(checks: Sequence[Check], width: int, color: bool) -> str:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from traceview.render.names import visible
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("what", "state", "found, and how to mend it"):
+        table.add_column(title, overflow="fold")
+    for check in checks:
+        said = "\n".join(visible(line, 600) for line in (check.detail, check.remedy) if line)
+        table.add_row(check.name, Text(check.status, _STYLES[check.status]), Text(said))
+    console = Console(width=width, force_terminal=color, no_color=not color, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

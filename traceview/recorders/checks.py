@@ -1,0 +1,127 @@
+"""What of traceview works on this machine, and how to mend the rest."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from traceview.errors import TraceviewError
+from traceview.recorders import nvtx_clash, surroundings
+from traceview.recorders.ask import ask
+from traceview.recorders.export import export
+from traceview.recorders.nsys_tool import GET_IT, Broken, Nsys, look
+from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
+from traceview.version import __version__
+
+Status = Literal["ok", "missing", "broken"]
+_OPTIONAL = {
+    "torch": ("to run the workloads", "pip install 'traceview[workloads]'"),
+    "triton": ("to look into Triton kernels", "pip install 'traceview[ptx]'"),
+    "nvtx": ("for ranges where torch has no CUDA", "pip install 'nvtx<0.2.12'"),
+}
+_TRIAL_S = 60.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that traceview can use; `remedy` is empty where it works."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+
+def check_machine(root: Path = Path("/")) -> list[Check]:
+    """Look at everything; takes some seconds, as nsys is tried. `root` holds install folders."""
+    python = f"{sys.version.split()[0]} ({sys.executable})"
+    tools = list(look(root))
+    working = [tool for tool in tools if isinstance(tool, Nsys)]
+    return [
+        Check("traceview", "ok", __version__),
+        Check("python", "ok", python),
+        *_gpu(),
+        *_nsys(tools),
+        *(_trial(min(working, key=lambda tool: tool.lack is not None)) if working else ()),
+        *_packages(working),
+        _zstd(),
+    ]
+
+
+def _gpu() -> Iterator[Check]:
+    found = surroundings.gpu_versions()
+    if found:
+        yield Check("GPU", "ok", found["gpu"])
+        yield Check("driver", "ok", found["driver"])
+    else:
+        yield Check(
+            "GPU",
+            "missing",
+            "nvidia-smi finds none: traces can be read here, GPU work cannot be recorded",
+            "record on a machine with an NVIDIA GPU, read the trace anywhere",
+        )
+
+
+def _nsys(tools: list[Nsys | Broken]) -> Iterator[Check]:
+    if not tools:
+        yield Check("nsys", "missing", "not on PATH, nor in the usual install folders", GET_IT)
+    for tool in tools:
+        if isinstance(tool, Broken):
+            yield Check("nsys", "broken", tool.reason, tool.remedy)
+        elif tool.lack:
+            yield Check("nsys", "broken", tool.lack.what, tool.lack.remedy)
+        else:
+            yield Check("nsys", "ok", f"{tool.version_text} ({tool.path})")
+
+
+def _trial(nsys: Nsys) -> Iterator[Check]:
+    """Record and export a program that does nothing."""
+    try:
+        able = abilities(nsys)
+        with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+            report = Path(folder, "trial.nsys-rep")
+            nothing = [sys.executable, "-c", "pass"]
+            command = profile_command(nsys, able, Choices(), report, nothing)
+            said = ask(command, patience_s=_TRIAL_S)
+            if not said.ok or not report.is_file():
+                remedy = nsys.lack.remedy if nsys.lack else "install nsys again"
+                yield Check("nsys profile", "broken", said.evidence, remedy)
+                return
+            yield Check("nsys profile", "ok", "records a program")
+            export(nsys, report, Path(folder, "trial.sqlite"))
+            yield Check("nsys export", "ok", "exports SQLite")
+    except TraceviewError as error:
+        yield Check("nsys export", "broken", error.what, error.remedy)
+        return
+    yield from _call_chains(blind_spots(Choices(), able))
+
+
+def _call_chains(blind: list[str]) -> Iterator[Check]:
+    for line in blind:
+        detail, _, remedy = line.partition("; ")
+        yield Check("call chains", "missing", detail, remedy)
+    if not blind:
+        yield Check("call chains", "ok", "nsys may sample the CPU")
+
+
+def _packages(working: list[Nsys]) -> Iterator[Check]:
+    there = surroundings.python_versions(Path(sys.executable))
+    for name, (purpose, remedy) in _OPTIONAL.items():
+        if name not in there:
+            yield Check(name, "missing", f"needed only {purpose}", remedy)
+            continue
+        problem = nvtx_clash.clash(there[name], working[0]) if name == "nvtx" and working else None
+        detail, _, mend = (problem or there[name]).partition(": ")
+        yield Check(name, "broken" if problem else "ok", detail, mend)
+
+
+def _zstd() -> Check:
+    if find_spec("zstandard"):
+        return Check("zstandard", "ok", version("zstandard"))
+    return Check("zstandard", "missing", "needed to read .zst files", "pip install zstandard")

@@ -1,0 +1,95 @@
+"""Let nsys export its reports to SQLite; reports of others into a cache, never beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from traceview.errors import ToolNotFoundError, TraceFormatError
+from traceview.recorders.ask import ask
+from traceview.recorders.nsys_tool import Nsys, find
+
+CACHE_BYTES = 2 * 10**9
+_HOUR_S = 3600.0
+_ELSEWHERE = "or have it exported where nsys is: nsys export --type sqlite FILE.nsys-rep"
+
+
+def export(nsys: Nsys, report: Path, out: Path) -> None:
+    """Export a report to SQLite. Raises TraceFormatError if nsys cannot."""
+    options = ("--type=sqlite", "--quiet=true", f"--output={out}")
+    said = ask([nsys.path, "export", *options, report], patience_s=_HOUR_S)
+    # Some versions return 0 after they have failed.
+    if not said.ok or not out.is_file():
+        raise TraceFormatError(
+            f"nsys {nsys.version_text} cannot export {report} ({said.evidence})",
+            "export it with the nsys that recorded it, or copy the file again",
+        )
+
+
+def export_report(path: Path) -> Path:
+    """The SQLite export of an nsys report, from the cache if it was exported before.
+
+    The cache is in $XDG_CACHE_HOME/traceview or ~/.cache/traceview; the least recently used
+    exports beyond 2 GB are removed. Raises TraceFormatError if the report cannot be read or
+    exported, ToolNotFoundError if there is no nsys.
+    """
+    key = _content_key(path)
+    try:
+        nsys = find()
+    except ToolNotFoundError as error:
+        what = f"{path} has to be exported by nsys: {error.what}"
+        raise ToolNotFoundError(what, f"{error.remedy}, {_ELSEWHERE}") from error
+    cached = _cache_folder() / f"{key}-{nsys.version_text}.sqlite"
+    if cached.is_file():
+        cached.touch()
+    else:
+        _fill(nsys, path, cached)
+    return cached
+
+
+def _content_key(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceFormatError(f"cannot read {path}: {reason}", "check the path") from error
+    if not size:
+        raise TraceFormatError(f"cannot read {path}: the file is empty", "copy the file again")
+    return f"{size}-{digest}"
+
+
+def _cache_folder() -> Path:
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(chosen) if chosen else Path.home() / ".cache"
+    folder = folder / "traceview"
+    # An export holds the environment of the program that was recorded.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _fill(nsys: Nsys, report: Path, cached: Path) -> None:
+    # A folder of its own and one rename: another process sees no file or the whole of it.
+    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
+        fresh = Path(folder, "export.sqlite")
+        export(nsys, report, fresh)
+        fresh.replace(cached)
+    _remove_oldest(cached)
+
+
+def _remove_oldest(keep: Path) -> None:
+    stats = [(path, path.stat()) for path in _exports(keep.parent)]
+    total = sum(stat.st_size for _, stat in stats)
+    for path, stat in sorted(stats, key=lambda pair: pair[1].st_mtime_ns):
+        if total <= CACHE_BYTES:
+            return
+        if path != keep:
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+
+
+def _exports(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*.sqlite") if path.is_file()]

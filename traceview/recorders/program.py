@@ -1,0 +1,65 @@
+"""The program to record: how a script becomes a command, and which Python will run it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceview.errors import InputError
+
+_SHEBANG_BYTES = 256
+
+
+def command_of(words: Sequence[str]) -> list[str]:
+    """The command that runs SCRIPT [ARGS...]; a `.py` file is run by the present Python.
+
+    Raises InputError if there is no such script or program.
+    """
+    script, *arguments = words
+    path = Path(script)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise InputError(f"there is no script {script}", "check the path")
+        return [sys.executable, script, *arguments]
+    program = shutil.which(script)
+    if program:
+        return [program, *arguments]
+    if path.is_file():
+        raise InputError(
+            f"{script} is neither a .py file nor executable", f"make it so: chmod +x {script}"
+        )
+    raise InputError(f"there is no program {script}", "check the name, or give a path to it")
+
+
+def script_of(words: Sequence[str]) -> Path:
+    """What a command runs, in the eyes of its user: the script where there is one."""
+    return next((Path(w) for w in words if w.endswith(".py")), Path(words[0]))
+
+
+def python_of(command: Sequence[str]) -> Path | None:
+    """The Python that runs a command; None if it is no Python program, as far as can be seen."""
+    program = Path(shutil.which(command[0]) or command[0])
+    if _is_python(program.name):
+        return program
+    words = _shebang(program)
+    if words and Path(words[0]).name == "env":
+        found = shutil.which(next((w for w in words[1:] if _is_python(w)), ""))
+        return Path(found) if found else None
+    return Path(words[0]) if words and _is_python(Path(words[0]).name) else None
+
+
+def _is_python(name: str) -> bool:
+    return bool(re.fullmatch(r"(python|pypy)[\d.]*", name))
+
+
+def _shebang(program: Path) -> list[str]:
+    try:
+        with program.open("rb") as file:
+            line = file.read(_SHEBANG_BYTES).partition(b"\n")[0]
+    except OSError:
+        return []
+    return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []

@@ -1,0 +1,187 @@
+"""Record a program under nsys, into one SQLite file that tells nothing of its user."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from traceview.errors import (
+    InputError,
+    OutputExistsError,
+    RecordingError,
+    ToolNotFoundError,
+)
+from traceview.recorders import interrupts, surroundings
+from traceview.recorders.export import export
+from traceview.recorders.nsys_tool import Nsys, find
+from traceview.recorders.nvtx_clash import clash
+from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
+from traceview.recorders.program import command_of, python_of, script_of
+from traceview.recorders.run_table import write_run
+from traceview.trace.scrub import scrub
+from traceview.version import __version__
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What came of it.
+
+    `path` is None if the user gave the recording up. `exit_status` is that of the program, or
+    128 + n if the user asked with signal n to end it.
+    """
+
+    path: Path | None
+    exit_status: int
+    interrupted: bool = False
+    report: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One recording to make, all of it checked before the program runs."""
+
+    nsys: Nsys
+    words: Sequence[str]
+    command: list[str]
+    out: Path
+    report: Path | None
+    keep_env: bool
+    note: Note
+
+
+def record(
+    words: Sequence[str],
+    out: Path | None = None,
+    *,
+    choices: Choices | None = None,
+    force: bool = False,
+    keep_env: bool = False,
+    keep_rep: bool = False,
+    note: Note = lambda _: None,
+) -> Recording:
+    """Run SCRIPT [ARGS...] under nsys and write the SQLite export of the recording.
+
+    `out` is `<script stem>.sqlite` in the current folder unless given. The environment, host and
+    user names and home paths that nsys stores are removed unless `keep_env`; `keep_rep` keeps
+    nsys's own report beside the output, which holds them. `note` gets one line at a time for the
+    user: the exact command, and warnings. The program's arguments, environment, input and
+    working folder are those of the caller.
+
+    Raises InputError if there is no such program, OutputExistsError if `out` exists and not
+    `force`, ToolNotFoundError if no nsys can do it, RecordingError if nsys leaves no recording.
+    Of these, only the last can come after the program has run.
+    """
+    target = out or Path(f"{script_of(words).stem}.sqlite")
+    report = target.with_suffix(".nsys-rep") if keep_rep else None
+    for path in (target, report):
+        if path:
+            _check_free(path, force)
+    command = command_of(words)
+    job = _Job(_usable_nsys(), words, command, target, report, keep_env, note)
+    return _recorded(job, choices or Choices())
+
+
+def _check_free(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder", "name a file to write")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}", "make it first, or choose another")
+    if path.exists() and not force:
+        raise OutputExistsError(path)
+
+
+def _usable_nsys() -> Nsys:
+    nsys = find()
+    if nsys.lack:
+        raise ToolNotFoundError(nsys.lack.what, nsys.lack.remedy)
+    return nsys
+
+
+def _recorded(job: _Job, choices: Choices) -> Recording:
+    able = abilities(job.nsys)
+    facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
+    for line in (clash(facts.get("nvtx"), job.nsys), *blind_spots(choices, able)):
+        if line:
+            job.note(f"warning: {line}")
+    try:
+        # Beside the output: moving a file into place is one step only within a file system.
+        with interrupts.watched() as requests, _workplace(job.out) as folder:
+            report = folder / "recording.nsys-rep"
+            command = profile_command(job.nsys, able, choices, report, job.command)
+            started = datetime.now(UTC)
+            status = _run(command, requests, job)
+            _check_report(report, status)
+            ended = requests.status or status
+            facts |= _run_facts(job, command, ended, started)
+            _finish(job, report, facts)
+            return Recording(job.out, ended, requests.status is not None, job.report)
+    except interrupts.GivenUp as wish:
+        return Recording(None, wish.status, interrupted=True)
+
+
+@contextmanager
+def _workplace(out: Path) -> Iterator[Path]:
+    parent = out.absolute().parent
+    try:
+        folder = tempfile.TemporaryDirectory(dir=parent, prefix=".traceview-")
+    except OSError as error:
+        what = f"cannot write into {parent}: {error.strerror or error}"
+        raise RecordingError(what, "choose another place with -o") from error
+    with folder as name:
+        yield Path(name)
+
+
+def _run(command: list[str], requests: interrupts.Requests, job: _Job) -> int:
+    job.note(shlex.join(command))
+    try:
+        return interrupts.run(command, requests)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RecordingError(
+            f"cannot start {command[0]}: {reason}", "run traceview doctor"
+        ) from error
+
+
+def _check_report(report: Path, status: int) -> None:
+    if report.is_file():
+        return
+    raw = any(report.parent.glob("*.qdstrm"))
+    what = "nsys could not import what it recorded" if raw else "nsys left no recording"
+    raise RecordingError(
+        f"{what} (exit status {status}; its own message stands above)",
+        "traceview doctor tries nsys on an empty program and says more",
+    )
+
+
+def _run_facts(
+    job: _Job, command: Sequence[str], status: int, started: datetime
+) -> Mapping[str, str]:
+    return {
+        "traceview_version": __version__,
+        "command_line": shlex.join(job.words),
+        "nsys_version": job.nsys.version_text,
+        "nsys_command": shlex.join(command),
+        "exit_status": str(status),
+        "started_utc": started.isoformat(timespec="seconds"),
+    }
+
+
+def _finish(job: _Job, report: Path, facts: Mapping[str, str]) -> None:
+    raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
+    export(job.nsys, report, raw)
+    # Before the cleaning: a command line, too, can hold what the environment holds.
+    write_run(raw, facts)
+    if not job.keep_env:
+        scrub(raw, clean)
+    if job.report:
+        shutil.copyfile(report, report.with_name("kept"))
+        report.with_name("kept").replace(job.report)
+    (raw if job.keep_env else clean).replace(job.out)
