@@ -12,9 +12,16 @@ import pytest
 from tests.export_file import DATA
 
 REPOSITORY = Path(__file__).parent.parent
-MLP_RECORDINGS = ("mlp_nosync", "mlp_sync", "mlp_sync_callchains")
+GPU_RECORDINGS = (
+    "mlp_nosync",
+    "mlp_sync",
+    "mlp_sync_callchains",
+    "graph_nodes",
+    "graph_whole",
+    "two_processes",
+)
 RANGES_ONLY = "ranges_2023_4"
-SHIPPED = (*MLP_RECORDINGS, RANGES_ONLY)
+SHIPPED = (*GPU_RECORDINGS, RANGES_ONLY)
 
 
 @pytest.fixture(scope="session")

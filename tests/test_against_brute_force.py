@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.build import Export
-from tests.conftest import MLP_RECORDINGS
+from tests.conftest import GPU_RECORDINGS
 from tests.export_file import SCHEMAS
 from traceview.analyses import gpu_idle, kernel_share, memory_copies, run_ahead, sync_stalls
 from traceview.trace import Trace
@@ -132,7 +132,7 @@ AGREEMENTS = (
 )
 
 
-@pytest.fixture(scope="module", params=MLP_RECORDINGS)
+@pytest.fixture(scope="module", params=GPU_RECORDINGS)
 def shipped(request, unpack):
     return Both.of(unpack(request.param))
 

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.conftest import MLP_RECORDINGS
+from tests.conftest import GPU_RECORDINGS
 from tests.oracle import BACKTRACE_CLASS
 from traceview.analyses import kernel_share, memory_copies
 from traceview.trace.files import load
@@ -25,7 +25,7 @@ FIGURES = {"Instances": "calls", "Num Calls": "calls", "Count": "calls"} | {
 DIRECTIONS = {"H2D": "Host-to-Device", "D2H": "Device-to-Host", "D2D": "Device-to-Device"}
 
 
-@pytest.fixture(scope="module", params=MLP_RECORDINGS)
+@pytest.fixture(scope="module", params=GPU_RECORDINGS)
 def answers(request, unpack, nsys, tmp_path_factory):
     """The trace, and nsys's rows of each report by name. nsys writes beside its input: a copy."""
     copy = tmp_path_factory.mktemp("stats") / "copy.sqlite"
@@ -38,13 +38,17 @@ def answers(request, unpack, nsys, tmp_path_factory):
 
 def _tables(text):
     """The reports of one run, each a list of rows, in the order they were asked for."""
-    blocks = [block for block in text.split("\n\n") if "Total Time (ns)" in block]
-    parsed = []
-    for block in blocks:
-        lines = block.splitlines()
-        first = next(n for n, line in enumerate(lines) if "Total Time (ns)" in line)
-        parsed.append(list(csv.DictReader(io.StringIO("\n".join(lines[first:])))))
-    return dict(zip(REPORTS, parsed, strict=True))
+    blocks = text.split("Processing [")[1:]
+    return {report: _rows(block) for report, block in zip(REPORTS, blocks, strict=True)}
+
+
+def _rows(block):
+    """No rows where nsys skipped a report for want of data."""
+    lines = block.splitlines()
+    heads = [number for number, line in enumerate(lines) if "Total Time (ns)" in line]
+    assert heads or "SKIPPED" in block
+    first = heads[0] if heads else len(lines)
+    return list(csv.DictReader(io.StringIO("\n".join(lines[first:]).strip())))
 
 
 def _figures(row):

@@ -120,3 +120,27 @@ def test_steps_are_looked_for_below_a_single_outer_range(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "ranges", "name") == [("it1",), ("it2",)]
+
+
+def test_waiting_in_every_step_is_not_the_verdict_where_launching_costs_more(tmp_path):
+    export = Export()
+    for step in range(6):
+        now = 1000 * step
+        export.range(f"step_{step}", now, now + 990)
+        export.launch((now + 100, now + 110), (now + 110, now + 120))
+        export.launch((now + 700, now + 710), (now + 710, now + 720))
+        export.sync("cudaStreamSynchronize_v3020", now + 715, now + 725)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("launch-bound",)]
+
+
+def test_short_gaps_behind_a_deep_queue_are_not_running_dry(tmp_path):
+    export = Export()
+    for number in range(50):
+        export.launch((number, number + 1), (100 + 20 * number, 115 + 20 * number))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("gpu-bound",)]

@@ -78,3 +78,19 @@ def test_a_too_new_nvtx_package_is_named(tmp_path, nvtx, expected):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert status(result, "NVTX ranges")[0][0] == expected
+
+
+def test_launches_into_a_graph_that_is_captured_are_not_lost(tmp_path):
+    export = (
+        Export()
+        .call("cudaStreamBeginCapture_v10000", 0, 1)
+        .launch_without_kernel((2, 4))
+        .launch_without_kernel((2, 4), thread=1)
+        .call("cudaStreamEndCapture_v10000", 5, 6)
+        .launch((7, 8), (10, 20))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(_, detail)] = status(result, "launches")
+    assert detail.startswith("1 launch call without")

@@ -75,6 +75,10 @@ def drop_the_machine(connection: sqlite3.Connection) -> None:
     connection.execute(f"DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name NOT IN ({keep})")
     # A script is known by its name; the folder it lay in says something of the machine.
     connection.create_function("last_part", 1, lambda path: path and Path(path).name)
+    connection.execute(
+        "UPDATE DIAGNOSTIC_EVENT SET text = 'Process was launched by the profiler' "
+        "WHERE text LIKE 'Process was launched by the profiler%'"
+    )
     for table, column in PATHS:
         connection.execute(
             f"UPDATE {table} SET {column} = last_part({column}) WHERE {column} LIKE '%/%'"

@@ -7,10 +7,9 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
 from traceview.facts.cuda_api import Does, what_calls_do
-from traceview.facts.idle import gaps, steady_span_ns
+from traceview.facts.idle import LAUNCH_LATE, gaps, steady_span_ns
 from traceview.facts.operations import first_launches, operations
 from traceview.facts.selection import selected_calls
-from traceview.intervals import Intervals
 from traceview.tables import Column, Integers, Mask, Table
 from traceview.trace import Trace
 
@@ -42,7 +41,7 @@ def compute(trace: Trace) -> Result:
     rows = np.flatnonzero((what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace))
     calls = trace.api_calls.take(rows)
     took = calls["end_ns"] - calls["start_ns"]
-    exposed = _exposed(trace)[rows]
+    exposed = _exposed(trace, np.ones(len(gaps(trace)), bool))[rows]
     first = _first(trace)[rows]
     found = groups.group(calls.texts("name").codes)
     figures = groups.stats(found, took)
@@ -60,13 +59,13 @@ def compute(trace: Trace) -> Result:
     )
     return Result(
         {"calls": table.take(np.argsort(-figures.total, kind="stable"))},
-        _findings(trace, exposed[~first]),
+        _findings(trace, _exposed(trace, gaps(trace).cause == LAUNCH_LATE)[rows]),
         {"launches": len(rows), "launch_overhead_ns": int(took.sum())},
     )
 
 
-def _exposed(trace: Trace) -> Integers:
-    """Of each API call, the part inside an idle gap of the device it launched on."""
+def _exposed(trace: Trace, wanted: Mask) -> Integers:
+    """Of each API call, the part inside one of the wanted gaps of the device it launched on."""
     done = operations(trace)
     calls = trace.api_calls
     gap = gaps(trace)
@@ -75,10 +74,8 @@ def _exposed(trace: Trace) -> Integers:
         launched = np.zeros(len(calls), bool)
         launched[done.call[(done.device == device) & done.launched]] = True
         mine = np.flatnonzero(launched)
-        order = np.argsort(gap.start_ns[gap.device == device], kind="stable")
-        idle = Intervals(
-            gap.start_ns[gap.device == device][order], gap.end_ns[gap.device == device][order]
-        )
+        here = wanted & (gap.device == device)
+        idle = intervals.by_start(gap.start_ns[here], gap.end_ns[here])
         result[mine] = intervals.overlap(idle, calls["start_ns"][mine], calls["end_ns"][mine])
     return result
 
@@ -100,7 +97,7 @@ def _findings(trace: Trace, exposed: Integers) -> tuple[Finding, ...]:
         Finding(
             severity,
             f"the GPU stood idle for {units.duration(total)} while the CPU was inside "
-            f"{units.counted(int((exposed > 0).sum()), 'launch call')} (first launches left out)",
+            f"{units.counted(int((exposed > 0).sum()), 'launch call')} (gaps of cause launch-late)",
             "Launch less often: fuse kernels, use torch.compile, or replay a CUDA graph.",
             total,
         ),

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
-from traceview.facts.idle import LAUNCH_LATE, SYNC_DRAIN, Gaps, busy_ns, gaps
+from traceview.facts.idle import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN, Gaps, busy_ns, gaps
 from traceview.facts.operations import operations
 from traceview.facts.queue import FULL, depth_of, wait_of
 from traceview.facts.selection import selected, selected_operations
@@ -95,7 +95,7 @@ RANGES = TableSpec(
 )
 
 IDLE_PCT = 5.0
-"""Under this share of idle time a device counts as kept busy."""
+"""Run dry for less than this share of time, a device counts as kept busy."""
 VERDICTS = {
     "gpu-bound": "it always finds work and is the limit",
     "queue-full": "the CPU is so far ahead that the launch queue is full and holds it back",
@@ -157,7 +157,7 @@ def _devices(trace: Trace, found: Steps) -> Table:
                 "queue_wait_median_ns": wait.median_ns,
                 "queue_wait_max_ns": wait.most_ns,
                 "max_queue_depth": depth.most,
-                "verdict": _verdict(trace, device, idle_pct, depth.most, found),
+                "verdict": _verdict(trace, device, depth.most, found),
                 "steady_idle_pct": idle_pct,
             }
         )
@@ -166,11 +166,16 @@ def _devices(trace: Trace, found: Steps) -> Table:
 
 def _steady_idle_pct(trace: Trace, device: int, begin_ns: int) -> float:
     """Share of idle in the device's time from the first step on, one-time loading left out."""
-    done, gap = operations(trace), gaps(trace)
-    mine = selected_operations(trace) & (done.device == device) & (done.start_ns >= begin_ns)
-    work_ns = busy_ns(trace, mine)
+    gap, work_ns = gaps(trace), _work_ns(trace, device, begin_ns)
     idle_ns = int(gap.idle_ns[_steady(gap, device, begin_ns)].sum())
     return 100.0 * idle_ns / max(work_ns + idle_ns, 1)
+
+
+def _work_ns(trace: Trace, device: int, begin_ns: int) -> int:
+    """Busy time of the device with selected work from the first step on."""
+    done = operations(trace)
+    mine = selected_operations(trace) & (done.device == device) & (done.start_ns >= begin_ns)
+    return busy_ns(trace, mine)
 
 
 def _begin_ns(found: Steps) -> int:
@@ -185,15 +190,16 @@ def _steady(gap: Gaps, device: int, begin_ns: int) -> Mask:
     return result
 
 
-def _verdict(trace: Trace, device: int, idle_pct: float, depth: int, found: Steps) -> str:
-    """What limits the device, from its idle time outside of set-up and one-time loading."""
+def _verdict(trace: Trace, device: int, depth: int, found: Steps) -> str:
+    """What limits the device, told from the time in which it had run dry after set-up."""
     gap = gaps(trace)
-    mine = _steady(gap, device, _begin_ns(found))
-    if _drained_steps(gap, mine, found):
-        return "sync-drained"
-    if idle_pct < IDLE_PCT:
+    begin_ns = _begin_ns(found)
+    dry = _steady(gap, device, begin_ns) & (gap.cause != DEPENDENCY)
+    idle = np.bincount(gap.cause[dry], gap.idle_ns[dry], minlength=len(CAUSES))
+    if 100.0 * idle.sum() < IDLE_PCT * (idle.sum() + _work_ns(trace, device, begin_ns)):
+        if _drained_steps(gap, dry, found):
+            return "sync-drained"
         return "queue-full" if depth >= FULL else "gpu-bound"
-    idle = np.bincount(gap.cause[mine], gap.idle_ns[mine], minlength=8)
     if idle[SYNC_DRAIN] > idle.sum() / 2:
         return "sync-drained"
     return "launch-bound" if idle[LAUNCH_LATE] > idle.sum() / 2 else "mixed"

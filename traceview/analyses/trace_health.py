@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Finding, Result, Severity, TableSpec
-from traceview.facts.cuda_api import Does, what_calls_do
+from traceview.facts.cuda_api import Does, captured_calls, what_calls_do
 from traceview.facts.operations import operations
 from traceview.tables import NULL, Column, Integers, Table, Texts
 from traceview.trace import Trace
@@ -136,6 +136,7 @@ def _unpaired(trace: Trace) -> list[Check]:
     done = operations(trace)
     launched = np.zeros(len(trace.api_calls), bool)
     launched[done.call[done.launched]] = True
+    launched |= captured_calls(trace)
     lost = int(((what_calls_do(trace) == Does.LAUNCH) & ~launched).sum())
     orphans = int((~done.launched).sum())
     checks = []

@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from traceview.tables import Mask
 from traceview.trace import Trace, fact
 
 
@@ -68,3 +69,25 @@ def what_calls_do(trace: Trace) -> npt.NDArray[np.uint8]:
     names = trace.recorded("api_calls").texts("name")
     known = np.array([classify(name) for name in names.values] or [Does.OTHER], np.uint8)
     return known[np.maximum(names.codes, 0)]
+
+
+@fact
+def captured_calls(trace: Trace) -> Mask:
+    """True for the API calls made while their thread captured a CUDA graph.
+
+    What is launched then becomes a node of the graph and does not run.
+    """
+    calls = trace.recorded("api_calls")
+    captured = np.zeros(len(calls), bool)
+    names, start, thread = calls.texts("name"), calls["start_ns"], calls["thread"]
+    begins = names.isin(["cudaStreamBeginCapture", "cudaStreamBeginCaptureToGraph"])
+    begins |= names.isin(["cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"])
+    ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture"])
+    for number in np.unique(thread[begins]):
+        mine = np.flatnonzero(thread == number)
+        begun, ended = (
+            np.searchsorted(np.sort(start[mine[edge[mine]]]), start[mine], side="left")
+            for edge in (begins, ends)
+        )
+        captured[mine] = begun > ended
+    return captured

@@ -22,7 +22,8 @@ from traceview.trace import Trace, fact
 CAUSES = {
     "launch-late": "nothing was queued: the CPU made the launch call after the GPU ran dry",
     "sync-drain": "the GPU ran dry during a synchronization, and the CPU launched only after it",
-    "dependency": "work was queued already and waited for another stream, a copy or an event",
+    "dependency": "work was queued already: it waited for another stream, a copy or an event, or "
+    "the GPU took that long to go on to it",
     "module-load": "the work was a first launch, and the CPU loaded code or a library for it",
     "allocation": "the CPU was allocating or freeing memory",
     "profiler": "the profiler held the CPU",

@@ -120,7 +120,8 @@ def _recorded(job: _Job, choices: Choices) -> Recording:
             status = _run(command, requests, job)
             _check_report(report, status)
             ended = requests.status or status
-            facts |= _run_facts(job, command, ended, started)
+            shown = [word.replace(str(report), report.name) for word in command]
+            facts |= _run_facts(job, shown, ended, started)
             _finish(job, report, facts)
             return Recording(job.out, ended, requests.status is not None, job.report)
     except interrupts.GivenUp as wish:
