@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -53,7 +54,7 @@ def answers(size: str, run: str) -> dict[str, Any]:
     tables = report.outcomes["run-ahead"].tables
     steps = list(tables["ranges"].rows())
     starts = [step["gpu_start_ns"] for step in steps]
-    periods = [later - sooner for sooner, later in zip(starts[1:], starts[2:], strict=False)]
+    periods = [later - sooner for sooner, later in pairwise(starts[1:])]
     sites = report.outcomes["sync-stalls"].tables["sites"].rows()
     idle = [site["idle_after_ns"] for site in sites if site["range_path"].startswith("step_")]
     return {
