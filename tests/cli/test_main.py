@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,6 @@ from traceview.cli import VERBS, run
 from traceview.errors import OutputExistsError, TraceFormatError
 
 COMMAND = (sys.executable, "-m", "traceview")
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def test_help_imports_no_verb_and_nothing_slow():
 
 def test_version_is_that_of_the_project(capsys):
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"traceview {version('traceview')}\n"
+    assert capsys.readouterr().out == f"traceview {traceview.__version__}\n"
 
 
 def test_an_error_is_one_line_without_a_traceback(failing, capsys):

@@ -15,6 +15,8 @@ import pytest
 
 from tests.recorders import fake
 from tests.recorders.fake import leftovers, traceview
+from traceview.recorders.nsys_tool import inspect
+from traceview.recorders.nvtx_clash import clash
 from traceview.version import __version__
 
 SCRIPT = """
@@ -48,8 +50,8 @@ INTERRUPTIBLE = (
 def environment(nsys):
     """Of a user called alice, with a secret, where nsys works."""
     try:
-        if tuple(map(int, version("nvtx").split(".")[:3])) > (0, 2, 11):
-            pytest.skip("nvtx is newer than 0.2.11: nsys before 2024.4 records none of its ranges")
+        if told := clash(version("nvtx"), inspect(nsys)):
+            pytest.skip(told)
     except PackageNotFoundError:
         pytest.skip("nvtx is not installed: pip install 'nvtx<0.2.12'")
     return {
