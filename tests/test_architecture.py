@@ -82,9 +82,10 @@ def test_no_form_of_import_is_overlooked(source):
 
 
 @each_file
-def test_only_recorders_start_processes(path):
+def test_only_two_rooms_start_processes(path):
     starts = {"subprocess", "os.system", "os.popen", "multiprocessing", "pty"}
-    assert room_of(path) == "recorders" or not starts & imports_of(path)
+    # recorders run nsys; ptx runs ptxas, nvdisasm and the inspected script in a process of its own.
+    assert room_of(path) in {"recorders", "ptx"} or not starts & imports_of(path)
 
 
 @each_file

@@ -1,0 +1,1 @@
+"""Limits and rates of GPUs by compute capability, each with its source."""
