@@ -170,4 +170,4 @@ def a_report(names: Sequence[str] = ("gemm", "softmax", "layer_norm"), **changed
 
 
 def a_skipped() -> Skipped:
-    return Skipped("the trace has no copies table", "record it with: nsys profile --trace=cuda")
+    return Skipped("the trace has no copies table", "record with: nsys profile --trace=cuda")

@@ -118,7 +118,7 @@ def test_values_absences_notes_and_skipped_are_there(html):
         "–",
         "Launches were recorded whole",
         "<strong>Not answered:</strong> the trace has no copies table",
-        "record it with: traceview record SCRIPT",
+        "record with: traceview record SCRIPT",
         '<p class="rest">none</p>',
         "traceview 1.2.3",
     ):

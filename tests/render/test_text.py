@@ -117,7 +117,7 @@ def test_summary_notes_skipped_and_empty_tables_are_there():
     assert "Note: Launches were recorded whole" in text
     assert "errors: One row an error\nnone" in text
     assert "Not answered: the trace has no copies table" in text
-    assert "→ record it with: traceview record SCRIPT" in text
+    assert "→ record with: traceview record SCRIPT" in text
 
 
 def test_names_cannot_reach_the_terminal():

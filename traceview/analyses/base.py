@@ -103,10 +103,11 @@ class Analysis:
         """Answer, or say which recorded table is missing and how to record it."""
         absent = [name for name in self.needs if name not in trace.tables]
         if absent:
-            schema = TABLES[absent[0]]
+            meant = [f"{name} table ({TABLES[name].meaning})" for name in absent]
+            how = dict.fromkeys(TABLES[name].how_to_record for name in absent)
             return Skipped(
-                reason=f"the trace has no {' and no '.join(absent)} table ({schema.meaning})",
-                remedy=f"record it with: {schema.how_to_record}",
+                reason=f"the trace has no {' and no '.join(meant)}",
+                remedy=f"record with: {'; and '.join(how)}",
             )
         return self.compute(trace)
 

@@ -107,7 +107,7 @@ def _gpu_work(trace: Trace) -> list[Check]:
 
 
 def _record(trace_option: str, more: str = "") -> str:
-    return f"traceview record SCRIPT, or: nsys profile --trace={trace_option}{more}"
+    return f"Record with traceview record SCRIPT, or nsys profile --trace={trace_option}{more}"
 
 
 def _whole_graphs(trace: Trace) -> list[Check]:
@@ -131,7 +131,7 @@ def _whole_graphs(trace: Trace) -> list[Check]:
 def _unpaired(trace: Trace) -> list[Check]:
     """Launches without GPU work and GPU work without a launch."""
     if "api_calls" not in trace.tables:
-        detail = "the CUDA API was not recorded: run-ahead, syncs and launch overhead are unknown"
+        detail = "not recorded, so run-ahead, syncs and launch overhead are unknown"
         return [Check("CUDA API", "blind", detail, _record("cuda,nvtx"))]
     done = operations(trace)
     launched = np.zeros(len(trace.api_calls), bool)
