@@ -285,18 +285,27 @@ def benign(recording: Recording, call: Call) -> int:
 def draining_call(recording: Recording, dry: int, device: int) -> Call | None:
     """The wait that kept the CPU from launching, for the gap of a device that begins at `dry`.
 
-    The CPU of the process whose work ends the gap stood in it when the GPU ran dry, and launched
-    that work only later. Of several waits, the one that ends last.
+    A thread of the process whose work ends the gap stood in it when the GPU ran dry, and had left
+    it when that work was launched; it did not wait for another device. Of several, the one that
+    ended last. Work that was queued before the GPU ran dry was not kept back.
     """
     ending = min((op for op in on_device(recording, device) if op.start > dry), key=by_start)
-    if ending.call is None or ending.call.end <= dry:
+    call = ending.call
+    if call is None or (call.start if "Memcpy" in call.name else call.end) <= dry:
         return None
-    standing = [
-        call
-        for call in recording.calls
-        if call.blocks and call.process == ending.process and call.start < dry <= call.end
-    ]
-    return max(standing, key=lambda call: call.end, default=None)
+    found = []
+    for thread in {wait.thread for wait in recording.calls if wait.process == ending.process}:
+        begun = [w for w in recording.calls if w.blocks and w.thread == thread and w.start < dry]
+        last = max(begun, key=lambda wait: (wait.end, wait.start), default=None)
+        if last and dry <= last.end <= call.start and waits_on(recording, last, device):
+            found.append(last)
+    return max(found, key=lambda wait: (wait.end, -wait.thread), default=None)
+
+
+def waits_on(recording: Recording, call: Call, device: int) -> bool:
+    """Does the call wait for that device, as far as the recording tells?"""
+    devices_waited = {op.device for op in waited_for(recording, call)}
+    return len(devices_waited) != 1 or device in devices_waited
 
 
 def by_start(op: Operation) -> int:

@@ -114,12 +114,20 @@ class Depth(NamedTuple):
     """Average over time from the first start to the last end."""
 
 
-def depth(start: Integers, end: Integers) -> Depth:
-    """The most and the mean number open. At equal times an end counts before a start."""
-    if not len(start):
+def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
+    """The most and the mean number open. At equal times an end counts before a start.
+
+    With `counted`, the most at the starts of those intervals, and the mean from their first start
+    to their last end; the others are open all the same. Empty intervals count for nothing.
+    """
+    counted = np.ones(len(start), bool) if counted is None else counted
+    real = end > start
+    start, end, counted = start[real], end[real], counted[real]
+    if not counted.any():
         return Depth(0, 0.0)
     starts = np.sort(start)
-    ended = np.searchsorted(np.sort(end), starts, side="right")
-    most = int((np.arange(1, len(starts) + 1) - ended).max())
-    span = int(end.max()) - int(starts[0])
-    return Depth(max(most, 0), float((end - start).sum()) / span if span > 0 else 0.0)
+    ended = np.searchsorted(np.sort(end), start[counted], side="right")
+    most = int((np.searchsorted(starts, start[counted], side="right") - ended).max())
+    first, last = int(start[counted].min()), int(end[counted].max())
+    inside = np.clip(end, first, last) - np.clip(start, first, last)
+    return Depth(most, float(inside.sum()) / (last - first))

@@ -74,6 +74,46 @@ def test_the_cause_is_why_the_next_work_did_not_start_earlier(tmp_path):
     assert sum(row[0] for row in rows(result, "causes", "idle_ns")) == 40
 
 
+def test_a_wait_that_goes_on_after_the_launch_is_no_cause(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (5, 100))
+        .sync("cudaEventSynchronize_v3020", 50, 5000, thread=3)
+        .launch((500, 505), (510, 600))
+        .launch((1000, 1005), (1010, 1100))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", *CAUSE) == [("launch-late", 2, 820)]
+
+
+def test_a_wait_for_another_gpu_is_no_cause(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (5, 100), device=0)
+        .launch((2, 4), (5, 200), device=1)
+        .sync("cudaStreamSynchronize_v3020", 50, 201, thread=1, device=1)
+        .launch((1000, 1005), (1010, 1100), device=0)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", *CAUSE) == [("launch-late", 1, 910)]
+
+
+def test_a_blocking_copy_is_not_the_cause_of_the_gap_before_it(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (5, 1000))
+        .copy((50, 1300), (1100, 1200), kind="D2H", source="device", destination="pageable")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", *CAUSE) == [("dependency", 1, 100)]
+
+
 def test_a_wait_of_another_process_is_no_cause(tmp_path):
     export = (
         Export()
@@ -91,7 +131,7 @@ def test_loading_code_for_a_first_launch_is_told_apart(tmp_path):
     export = (
         Export()
         .launch((0, 2), (10, 1000), name="a")
-        .call("cuLibraryLoadData", 1200, 1700)
+        .call("cuLibraryLoadData", 1100, 1700)
         .launch((1700, 1705), (2000, 3000), name="b")
         .launch((3200, 3205), (4000, 5000), name="b")
     )
@@ -105,6 +145,34 @@ def test_loading_code_for_a_first_launch_is_told_apart(tmp_path):
     assert rows(result, "devices", "one_time_idle_ns", "steady_busy_pct") == [
         (1000, 100 * 2990 / 3990)
     ]
+
+
+def test_a_first_launch_behind_a_little_loading_is_a_warm_up(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 1000), name="a")
+        .call("cuLibraryLoadData", 1200, 1300)
+        .launch((1700, 1705), (2000, 3000), name="b")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", "cause", "steady_idle_ns") == [("warm-up", 0)]
+
+
+def test_what_comes_before_the_first_step_is_set_up(tmp_path):
+    export = Export().launch((0, 2), (10, 20)).launch((50, 52), (60, 70))
+    for step in range(2):
+        now = 100 + 100 * step
+        export.range(f"step_{step}", now, now + 50)
+        export.launch((now + 20, now + 22), (now + 30, now + 40))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", "cause", "idle_ns", "steady_idle_ns") == [
+        ("launch-late", 40 + 60 + 90, 90)
+    ]
+    assert rows(result, "devices", "one_time_idle_ns", "steady_busy_pct") == [(100, 100 * 20 / 110)]
 
 
 def test_a_long_first_launch_loads_its_kernel_lazily(tmp_path):

@@ -103,6 +103,51 @@ def test_a_queue_of_a_thousand_is_full_and_not_starved(tmp_path):
     assert rows(result, "devices", "verdict", "max_queue_depth") == [("queue-full", 1200)]
 
 
+def test_the_nodes_of_one_graph_do_not_fill_the_queue(tmp_path):
+    nodes = [(20 + 10 * node, 30 + 10 * node) for node in range(1500)]
+
+    result = ask(ANALYSIS, Export().graph_launch((0, 10), nodes), tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("gpu-bound",)]
+
+
+def test_queued_work_that_waits_for_other_work_is_no_gpu_at_its_limit(tmp_path):
+    export = Export()
+    for number in range(20):
+        export.launch((number, number + 1), (1000 * (number + 1), 1000 * (number + 1) + 100))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("mixed",)]
+
+
+def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):
+    export = Export().range("train", 0, 400)
+    for step in range(4):
+        export.range(f"step_{step}", 100 * step, 100 * step + 90)
+        export.range("ncclAllReduce", 100 * step, 100 * step + 50, thread=1)
+        export.launch((100 * step + 1, 100 * step + 2), (100 * step + 10, 100 * step + 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "ranges", "name") == [(f"step_{step}",) for step in range(4)]
+
+
+def test_the_lead_is_told_of_each_gpu_by_itself(tmp_path):
+    export = Export()
+    for process, gpu in ((1, 1000), (2, 5000)):
+        for step in range(3):
+            now = 100 * step
+            export.range(f"step_{step}", now, now + 90, process=process)
+            kernel = (now + gpu, now + gpu + 90)
+            export.launch((now + 1, now + 2), kernel, process=process, device=process - 1)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    leads = [finding.message.partition("ends a step ")[2][:7] for finding in result.findings]
+    assert leads == ["1.00 µs", "5.00 µs"]
+
+
 def test_a_step_that_launched_nothing(tmp_path):
     export = Export().range("step", 0, 10).range("step", 20, 30).launch((21, 22), (40, 50))
 
@@ -139,7 +184,7 @@ def test_waiting_in_every_step_is_not_the_verdict_where_launching_costs_more(tmp
 def test_short_gaps_behind_a_deep_queue_are_not_running_dry(tmp_path):
     export = Export()
     for number in range(50):
-        export.launch((number, number + 1), (100 + 20 * number, 115 + 20 * number))
+        export.launch((number, number + 1), (100 + 40 * number, 139 + 40 * number))
 
     result = ask(ANALYSIS, export, tmp_path)
 

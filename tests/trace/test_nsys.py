@@ -104,8 +104,8 @@ def test_ends_before_starts_are_clamped_and_counted(read: Any) -> None:
     assert cells(trace, "kernels", "start_ns", "end_ns") == [(5, 5), (6, 7)]
     assert cells(trace, "ranges", "start_ns", "end_ns") == [(5, 5), (6, None)]
     assert trace.warnings == (
-        "1 kernels end before they start; taken as 0 ns",
-        "1 ranges end before they start; taken as 0 ns",
+        "1 of the kernels end before they start; taken as 0 ns",
+        "1 of the ranges end before they start; taken as 0 ns",
     )
 
 

@@ -14,7 +14,6 @@ from traceview.facts.idle import (
     CAUSES,
     DEPENDENCY,
     LAUNCH_LATE,
-    MODULE_LOAD,
     PROFILER,
     UNKNOWN,
     Gaps,
@@ -25,6 +24,7 @@ from traceview.facts.idle import (
 from traceview.facts.operations import operations
 from traceview.facts.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
+from traceview.facts.steps import set_up_end_ns
 from traceview.tables import Column, Table, Texts
 from traceview.trace import Trace
 
@@ -37,8 +37,12 @@ DEVICES = TableSpec(
         Column("busy_ns", "int64", "union of kernels, copies, sets and graphs"),
         Column("idle_ns", "int64", "span less busy"),
         Column("busy_pct", "float64", "busy of span"),
-        Column("one_time_idle_ns", "int64", "idle while code and libraries were loaded"),
-        Column("steady_busy_pct", "float64", "busy of span less one-time idle"),
+        Column("one_time_idle_ns", "int64", "idle before the first step and in first uses"),
+        Column(
+            "steady_busy_pct",
+            "float64",
+            "busy of span, both from the first step on and without first uses",
+        ),
     ),
     brief=(
         "device_id",
@@ -59,9 +63,10 @@ CAUSE_TABLE = TableSpec(
         Column("gaps", "int64", "idle gaps"),
         Column("idle_ns", "int64", "their time"),
         Column("share_pct", "float64", "of the GPU's idle time"),
+        Column("steady_idle_ns", "int64", "of it, from the first step on"),
         Column("meaning", "text", "what the cause means"),
     ),
-    brief=("device_id", "cause", "gaps", "idle_ns", "share_pct", "meaning"),
+    brief=("device_id", "cause", "gaps", "idle_ns", "share_pct", "steady_idle_ns", "meaning"),
 )
 GAPS = TableSpec(
     "gaps",
@@ -82,12 +87,16 @@ ACTIONS = {
     "or take the CPU work between launches out of the loop.",
     DEPENDENCY: "Look at what the work waited for: another stream, a copy or an event. Short gaps "
     "between kernels of one stream go away with fusion or a CUDA graph.",
-    MODULE_LOAD: "Warm up before measuring, and report later steps alone, as with "
-    "--range 'step_[1-9]*'; a longer run pays this once.",
     ALLOCATION: "Allocate before the loop, or through a pool (torch's allocator, cudaMallocAsync).",
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
+
+
+ONE_TIME_ACTION = (
+    "Warm up before measuring, and report later steps alone, as with --range 'step_[1-9]*'; a "
+    "longer run pays this once."
+)
 
 
 def compute(trace: Trace) -> Result:
@@ -111,8 +120,11 @@ def _devices(trace: Trace, found: Gaps) -> Table:
         mine = chosen & (done.device == device)
         work_ns = busy_ns(trace, mine)
         idle = found.idle_ns[found.device == device]
-        once = int(found.idle_ns[(found.device == device) & found.one_time].sum())
+        here = found.device == device
+        once = int(found.idle_ns[here & found.one_time].sum())
         span_ns = work_ns + int(idle.sum())
+        steady_ns = busy_ns(trace, mine & (done.start_ns >= set_up_end_ns(trace)))
+        steady_span = steady_ns + int(found.idle_ns[here & ~found.one_time].sum())
         rows.append(
             {
                 "device_id": int(trace.devices["device_id"][device]),
@@ -121,7 +133,7 @@ def _devices(trace: Trace, found: Gaps) -> Table:
                 "idle_ns": int(idle.sum()),
                 "busy_pct": 100.0 * work_ns / max(span_ns, 1),
                 "one_time_idle_ns": once,
-                "steady_busy_pct": 100.0 * work_ns / max(span_ns - once, 1),
+                "steady_busy_pct": 100.0 * steady_ns / max(steady_span, 1),
             }
         )
     return Table.from_rows(DEVICES.columns, rows)
@@ -142,6 +154,7 @@ def _causes(trace: Trace, found: Gaps) -> Table:
             "gaps": groups.sums(each, np.ones(len(found), np.int64)),
             "idle_ns": idle,
             "share_pct": 100.0 * idle / np.maximum(whole, 1),
+            "steady_idle_ns": groups.sums(each, np.where(found.one_time, 0, found.idle_ns)),
             "meaning": Texts.of(meanings[c] for c in cause),
         },
     )
@@ -178,17 +191,17 @@ def _label(trace: Trace, operation: int) -> str:
 
 
 def _findings(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
-    """One finding a cause; idle after a synchronization is a finding of sync-stalls."""
+    """One finding a cause of steady idle; idle after a synchronization is one of sync-stalls."""
     findings = []
     for cause, action in ACTIONS.items():
-        mine = found.cause == cause
+        mine = (found.cause == cause) & ~found.one_time
         idle_ns = int(found.idle_ns[mine].sum())
         severity = severity_of(idle_ns, span_ns)
         if severity is None:
             continue
         findings.append(
             Finding(
-                "info" if cause == MODULE_LOAD else severity,
+                severity,
                 f"the GPU was idle for {units.duration(idle_ns)} in "
                 f"{units.counted(int(mine.sum()), 'gap')} of cause {list(CAUSES)[cause]}: "
                 f"{list(CAUSES.values())[cause]}",
@@ -196,7 +209,18 @@ def _findings(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
                 idle_ns,
             )
         )
-    return tuple(findings)
+    return (*findings, *_one_time(found, span_ns))
+
+
+def _one_time(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
+    idle_ns = int(found.idle_ns[found.one_time].sum())
+    if severity_of(idle_ns, span_ns) is None:
+        return ()
+    message = (
+        f"the GPU was idle for {units.duration(idle_ns)} before the first step and in first uses "
+        "of kernels, while the program set itself up and code was loaded"
+    )
+    return (Finding("info", message, ONE_TIME_ACTION, idle_ns),)
 
 
 ANALYSIS = Analysis(

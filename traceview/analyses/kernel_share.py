@@ -178,7 +178,7 @@ def _patterns(
 ) -> Table:
     """The inclusive sums once more, the steps of a series together, and what is in no range."""
     tree = range_tree(trace)
-    mine = selected(trace, tree.process, tree.nesting.start)
+    mine = _entered(trace, tree)
     kinds = len(tree.pattern_text)
     entered = np.bincount(tree.path_pattern[tree.path[mine]], minlength=kinds)
     instances = np.append(entered, NULL)
@@ -204,6 +204,18 @@ def _patterns(
     )
 
 
+def _entered(trace: Trace, tree: RangeTree) -> Mask:
+    """True for the ranges that are selected, and for those around selected work."""
+    mine = selected(trace, tree.process, tree.nesting.start)
+    found = attributed_operations(trace).range[selected_operations(trace)]
+    row = np.unique(found[found >= 0])
+    while len(row):
+        mine[row] = True
+        above = tree.nesting.parent[row]
+        row = np.unique(above[above >= 0])
+    return mine
+
+
 def _path_texts(tree: RangeTree, path: Integers) -> Texts:
     """Texts of the paths; UNATTRIBUTED for −1."""
     values = object_array([*tree.path_text, UNATTRIBUTED])
@@ -218,6 +230,8 @@ def _findings(by_name: Table) -> tuple[Finding, ...]:
     if not len(by_name):
         return ()
     share, total = by_name["share_pct"], by_name["total_ns"]
+    if not total.any():
+        return ()
     name = named(by_name.texts("short_name")[0])
     few = int(np.searchsorted(np.cumsum(share), 80.0)) + 1
     together = (

@@ -22,7 +22,7 @@ CALLS = TableSpec(
         Column("total_ns", "int64", "time the CPU spent in it (launch overhead)"),
         Column("median_ns", "int64", "median of a call"),
         Column("max_ns", "int64", "longest call"),
-        Column("exposed_ns", "int64", "of the total, inside an idle gap of its device"),
+        Column("exposed_ns", "int64", "of the total, inside idle gaps of the device, call by call"),
         Column("first_launch_ns", "int64", "of the total, first launches, which load code"),
     ),
     brief=(
@@ -41,7 +41,7 @@ def compute(trace: Trace) -> Result:
     rows = np.flatnonzero((what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace))
     calls = trace.api_calls.take(rows)
     took = calls["end_ns"] - calls["start_ns"]
-    exposed = _exposed(trace, np.ones(len(gaps(trace)), bool))[rows]
+    exposed = _exposed(trace)[rows]
     first = _first(trace)[rows]
     found = groups.group(calls.texts("name").codes)
     figures = groups.stats(found, took)
@@ -59,25 +59,31 @@ def compute(trace: Trace) -> Result:
     )
     return Result(
         {"calls": table.take(np.argsort(-figures.total, kind="stable"))},
-        _findings(trace, _exposed(trace, gaps(trace).cause == LAUNCH_LATE)[rows]),
+        _findings(trace, rows),
         {"launches": len(rows), "launch_overhead_ns": int(took.sum())},
     )
 
 
-def _exposed(trace: Trace, wanted: Mask) -> Integers:
-    """Of each API call, the part inside one of the wanted gaps of the device it launched on."""
-    done = operations(trace)
-    calls = trace.api_calls
-    gap = gaps(trace)
+def _exposed(trace: Trace) -> Integers:
+    """Of each API call, the part inside an idle gap of the device it launched on."""
+    calls, gap = trace.api_calls, gaps(trace)
     result = np.zeros(len(calls), np.int64)
-    for device in np.unique(done.device).tolist():
-        launched = np.zeros(len(calls), bool)
-        launched[done.call[(done.device == device) & done.launched]] = True
-        mine = np.flatnonzero(launched)
-        here = wanted & (gap.device == device)
+    for device, mine in _launched_on(trace).items():
+        here = gap.device == device
         idle = intervals.by_start(gap.start_ns[here], gap.end_ns[here])
         result[mine] = intervals.overlap(idle, calls["start_ns"][mine], calls["end_ns"][mine])
     return result
+
+
+def _launched_on(trace: Trace) -> dict[int, Integers]:
+    """Rows of api_calls that enqueued work, by device."""
+    done = operations(trace)
+    rows = {}
+    for device in np.unique(done.device).tolist():
+        launched = np.zeros(len(trace.api_calls), bool)
+        launched[done.call[(done.device == device) & done.launched]] = True
+        rows[device] = np.flatnonzero(launched)
+    return rows
 
 
 def _first(trace: Trace) -> Mask:
@@ -88,16 +94,23 @@ def _first(trace: Trace) -> Mask:
     return result
 
 
-def _findings(trace: Trace, exposed: Integers) -> tuple[Finding, ...]:
-    total = int(exposed.sum())
+def _findings(trace: Trace, rows: Integers) -> tuple[Finding, ...]:
+    """Idle time that passed inside launch calls, each instant once, whoever made the calls."""
+    calls, gap = trace.api_calls, gaps(trace)
+    total = 0
+    for device, launched in _launched_on(trace).items():
+        mine = np.intersect1d(launched, rows, assume_unique=True)
+        here = (gap.device == device) & (gap.cause == LAUNCH_LATE) & ~gap.one_time
+        inside = intervals.union(calls["start_ns"][mine], calls["end_ns"][mine])
+        total += int(intervals.overlap(inside, gap.start_ns[here], gap.end_ns[here]).sum())
     severity = severity_of(total, steady_span_ns(trace))
     if severity is None:
         return ()
     return (
         Finding(
             severity,
-            f"the GPU stood idle for {units.duration(total)} while the CPU was inside "
-            f"{units.counted(int((exposed > 0).sum()), 'launch call')} (gaps of cause launch-late)",
+            f"of the GPU's idle time of cause launch-late, {units.duration(total)} passed while "
+            "the CPU was inside launch calls",
             "Launch less often: fuse kernels, use torch.compile, or replay a CUDA graph.",
             total,
         ),

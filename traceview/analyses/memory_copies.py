@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
+from traceview.analyses.base import (
+    Analysis,
+    Chart,
+    Finding,
+    Result,
+    Severity,
+    TableSpec,
+    severity_of,
+)
 from traceview.facts.idle import steady_span_ns
 from traceview.facts.operations import Kind, operations
 from traceview.facts.selection import selected_operations
-from traceview.tables import Array, Column, Mask, Table, Texts
+from traceview.facts.steps import set_up_end_ns
+from traceview.tables import Array, Cell, Column, Mask, Table, Texts
 from traceview.trace import Trace
 
 COPIES = TableSpec(
@@ -46,10 +57,9 @@ SETS = TableSpec(
 
 def compute(trace: Trace) -> Result:
     copies = trace.copies.take(_chosen(trace, Kind.COPY))
-    table = _copies(copies)
     return Result(
-        {"copies": table, "sets": _sets(trace)},
-        _findings(table, steady_span_ns(trace)),
+        {"copies": _copies(copies), "sets": _sets(trace)},
+        _findings(trace, copies),
     )
 
 
@@ -120,25 +130,29 @@ def _sets(trace: Trace) -> Table:
     )
 
 
-def _findings(table: Table, span_ns: int) -> tuple[Finding, ...]:
-    findings = []
-    for row in table.rows():
-        total_ns = int(row["total_ns"] or 0)
-        severity = severity_of(total_ns, span_ns)
-        if row["host_memory"] != "pageable" or severity is None:
-            continue
-        rate = units.quantity("bytes_per_s", row["bytes_per_s"])
-        findings.append(
-            Finding(
-                severity,
-                f"{row['calls']} {row['direction']} copies of pageable memory run at "
-                f"{rate} and hold the CPU meanwhile",
-                "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with "
-                "non_blocking=True.",
-                total_ns,
-            )
-        )
-    return tuple(findings)
+def _findings(trace: Trace, copies: Table) -> tuple[Finding, ...]:
+    """Copies of pageable memory; those before the first step are for information."""
+    early = copies["start_ns"] < set_up_end_ns(trace)
+    found = []
+    for part, when in ((copies.take(~early), ""), (copies.take(early), " before the first step")):
+        for row in _copies(part).rows():
+            total_ns = int(row["total_ns"] or 0)
+            severity = severity_of(total_ns, steady_span_ns(trace))
+            if row["host_memory"] == "pageable" and severity:
+                found.append(_finding(row, when, "info" if when else severity))
+    return tuple(found)
+
+
+def _finding(row: Mapping[str, Cell], when: str, severity: Severity) -> Finding:
+    one = f"{row['direction']} copy"
+    copies = units.counted(int(row["calls"] or 0), one, f"{row['direction']} copies")
+    rate = units.quantity("bytes_per_s", row["bytes_per_s"])
+    return Finding(
+        severity,
+        f"{copies} of pageable memory{when} run at {rate} and hold the CPU meanwhile",
+        "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with non_blocking=True.",
+        int(row["total_ns"] or 0),
+    )
 
 
 ANALYSIS = Analysis(

@@ -6,15 +6,17 @@ time is a GPU that runs dry; the verdict says why it does, or that it does not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
 from traceview.facts.idle import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN, Gaps, busy_ns, gaps
 from traceview.facts.operations import operations
-from traceview.facts.queue import FULL, depth_of, wait_of
+from traceview.facts.queue import depth_of, is_full, wait_of
 from traceview.facts.selection import selected, selected_operations
-from traceview.facts.steps import Steps, steps, steps_ahead
+from traceview.facts.steps import Steps, set_up_end_ns, steps, steps_ahead
 from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
@@ -59,7 +61,7 @@ DEVICES = TableSpec(
         Column(
             "steady_idle_pct",
             "float64",
-            "GPU idle from the first step on, one-time loading left out",
+            "GPU idle from the first step on, first uses left out",
         ),
     ),
     brief=(
@@ -101,7 +103,7 @@ VERDICTS = {
     "queue-full": "the CPU is so far ahead that the launch queue is full and holds it back",
     "launch-bound": "the GPU runs dry because the CPU launches too late",
     "sync-drained": "the CPU loses its lead in synchronizations, and the GPU runs dry after them",
-    "mixed": "the GPU runs dry for several reasons",
+    "mixed": "it runs dry for several reasons, or queued work waits for other work",
 }
 
 
@@ -111,7 +113,7 @@ def compute(trace: Trace) -> Result:
     ranges = _ranges(trace, found)
     return Result(
         {"streams": _streams(trace), "devices": devices, "ranges": ranges},
-        _findings(devices, ranges),
+        _findings(trace, devices, found),
     )
 
 
@@ -123,7 +125,7 @@ def _streams(trace: Trace) -> Table:
         mine = done.stream == number
         if not (mine & chosen).any():
             continue
-        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine)
+        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine, chosen)
         rows.append(
             {
                 "process_id": int(trace.processes["process_id"][process]),
@@ -144,12 +146,10 @@ def _streams(trace: Trace) -> Table:
 def _devices(trace: Trace, found: Steps) -> Table:
     done = operations(trace)
     chosen = selected_operations(trace)
-    begin_ns = _begin_ns(found)
     rows: list[dict[str, Cell]] = []
     for device in np.unique(done.device[chosen]).tolist():
         mine = done.device == device
-        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine)
-        idle_pct = _steady_idle_pct(trace, device, begin_ns)
+        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine, chosen)
         rows.append(
             {
                 "device_id": int(trace.devices["device_id"][device]),
@@ -157,52 +157,54 @@ def _devices(trace: Trace, found: Steps) -> Table:
                 "queue_wait_median_ns": wait.median_ns,
                 "queue_wait_max_ns": wait.most_ns,
                 "max_queue_depth": depth.most,
-                "verdict": _verdict(trace, device, depth.most, found),
-                "steady_idle_pct": idle_pct,
+                "verdict": _verdict(trace, device, found),
+                "steady_idle_pct": _steady_idle_pct(trace, device),
             }
         )
     return Table.from_rows(DEVICES.columns, rows)
 
 
-def _steady_idle_pct(trace: Trace, device: int, begin_ns: int) -> float:
-    """Share of idle in the device's time from the first step on, one-time loading left out."""
-    gap, work_ns = gaps(trace), _work_ns(trace, device, begin_ns)
-    idle_ns = int(gap.idle_ns[_steady(gap, device, begin_ns)].sum())
+def _steady_idle_pct(trace: Trace, device: int) -> float:
+    """Share of idle in the device's time from the first step on, first uses left out."""
+    gap, work_ns = gaps(trace), _work_ns(trace, device)
+    idle_ns = int(gap.idle_ns[_steady(gap, device)].sum())
     return 100.0 * idle_ns / max(work_ns + idle_ns, 1)
 
 
-def _work_ns(trace: Trace, device: int, begin_ns: int) -> int:
+def _work_ns(trace: Trace, device: int) -> int:
     """Busy time of the device with selected work from the first step on."""
     done = operations(trace)
-    mine = selected_operations(trace) & (done.device == device) & (done.start_ns >= begin_ns)
-    return busy_ns(trace, mine)
+    steady = selected_operations(trace) & (done.start_ns >= set_up_end_ns(trace))
+    return busy_ns(trace, steady & (done.device == device))
 
 
-def _begin_ns(found: Steps) -> int:
-    """Start of the first step: what comes before is set-up. Without steps, everything counts."""
-    work = found.operations > 0
-    return int(found.cpu_start_ns[work].min()) if work.any() else np.iinfo(np.int64).min
-
-
-def _steady(gap: Gaps, device: int, begin_ns: int) -> Mask:
-    """True for the gaps of a device from the first step on, those of one-time loading left out."""
-    result: Mask = (gap.device == device) & ~gap.one_time & (gap.start_ns >= begin_ns)
+def _steady(gap: Gaps, device: int) -> Mask:
+    """True for the gaps of a device from the first step on, those of first uses left out."""
+    result: Mask = (gap.device == device) & ~gap.one_time
     return result
 
 
-def _verdict(trace: Trace, device: int, depth: int, found: Steps) -> str:
+def _verdict(trace: Trace, device: int, found: Steps) -> str:
     """What limits the device, told from the time in which it had run dry after set-up."""
     gap = gaps(trace)
-    begin_ns = _begin_ns(found)
-    dry = _steady(gap, device, begin_ns) & (gap.cause != DEPENDENCY)
-    idle = np.bincount(gap.cause[dry], gap.idle_ns[dry], minlength=len(CAUSES))
-    if 100.0 * idle.sum() < IDLE_PCT * (idle.sum() + _work_ns(trace, device, begin_ns)):
-        if _drained_steps(gap, dry, found):
+    steady = _steady(gap, device)
+    idle = np.bincount(gap.cause[steady], gap.idle_ns[steady], minlength=len(CAUSES))
+    dry = idle.sum() - idle[DEPENDENCY]
+    limit = IDLE_PCT / 100.0 * (idle.sum() + _work_ns(trace, device))
+    if dry > limit:
+        if idle[SYNC_DRAIN] > dry / 2:
             return "sync-drained"
-        return "queue-full" if depth >= FULL else "gpu-bound"
-    if idle[SYNC_DRAIN] > idle.sum() / 2:
+        return "launch-bound" if idle[LAUNCH_LATE] > dry / 2 else "mixed"
+    if _drained_steps(gap, steady, found):
         return "sync-drained"
-    return "launch-bound" if idle[LAUNCH_LATE] > idle.sum() / 2 else "mixed"
+    if idle[DEPENDENCY] > limit:
+        return "mixed"
+    return "queue-full" if _queue_full(trace, device) else "gpu-bound"
+
+
+def _queue_full(trace: Trace, device: int) -> bool:
+    mine = operations(trace).device == device
+    return is_full(trace, mine, selected_operations(trace))
 
 
 def _drained_steps(gap: Gaps, mine: Mask, found: Steps) -> bool:
@@ -243,35 +245,44 @@ def _unless(absent: Mask, values: Integers) -> Integers:
     return np.where(absent, NULL, values)
 
 
-def _findings(devices: Table, ranges: Table) -> tuple[Finding, ...]:
-    """The verdict of each device; idle time itself is a finding of other analyses."""
-    findings = []
-    for row in devices.rows():
-        verdict = str(row["verdict"])
-        wait, depth = row["queue_wait_median_ns"], row["max_queue_depth"]
-        findings.append(
-            Finding(
-                "info",
-                f"GPU {row['device_id']} is {verdict}: {VERDICTS[verdict]}; an operation waits "
-                f"{units.quantity('ns', wait)} in the queue (median), at most {depth} are queued"
-                f"{_lead(ranges)}",
-                _ACTIONS[verdict],
-                0,
-            )
-        )
-    return tuple(findings)
+def _findings(trace: Trace, devices: Table, found: Steps) -> tuple[Finding, ...]:
+    """The verdict of each device; what idle time costs is a finding of other analyses."""
+    used = np.unique(operations(trace).device[selected_operations(trace)]).tolist()
+    return tuple(
+        _finding(trace, row, device, found)
+        for row, device in zip(devices.rows(), used, strict=True)
+    )
 
 
-def _lead(ranges: Table) -> str:
-    lead = ranges["lead_ns"][~ranges.is_null("lead_ns")]
-    if not len(lead):
+def _finding(trace: Trace, row: Mapping[str, Cell], device: int, found: Steps) -> Finding:
+    verdict, gap = str(row["verdict"]), gaps(trace)
+    drained = _steady(gap, device) & (gap.cause == SYNC_DRAIN)
+    idle_ns = int(gap.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
+    cost = f", which leaves it idle for {units.duration(idle_ns)}" if idle_ns else ""
+    return Finding(
+        "info",
+        f"GPU {row['device_id']} is {verdict}: {VERDICTS[verdict]}{cost}; an operation waits "
+        f"{units.quantity('ns', row['queue_wait_median_ns'])} in the queue (median), at most "
+        f"{row['max_queue_depth']} are queued{_lead(trace, device, found)}",
+        _ACTIONS[verdict],
+        idle_ns,
+    )
+
+
+def _lead(trace: Trace, device: int, found: Steps) -> str:
+    """How far the CPU is ahead at the end of a step, for steps that work on this device alone."""
+    done = operations(trace)
+    elsewhere = np.unique(done.process[done.device != device])
+    here = np.unique(done.process[done.device == device])
+    mine = (found.operations > 0) & np.isin(found.process, np.setdiff1d(here, elsewhere))
+    mine &= selected(trace, found.process, found.cpu_start_ns)
+    if not mine.any():
         return ""
-    ahead = ranges["steps_ahead"][~ranges.is_null("lead_ns")]
-    median = float(np.median(lead))
+    median = float(np.median((found.gpu_end_ns - found.cpu_end_ns)[mine]))
     side = "before" if median >= 0 else "after"
     return (
         f"; the CPU ends a step {units.duration(abs(median))} {side} the GPU does (median) and is "
-        f"up to {units.counted(int(ahead.max()), 'step')} ahead"
+        f"up to {units.counted(int(steps_ahead(found)[mine].max()), 'step')} ahead"
     )
 
 

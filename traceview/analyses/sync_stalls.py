@@ -41,7 +41,8 @@ SITES = TableSpec(
         Column("wait_ns", "int64", "time the CPU spent in it"),
         Column("benign_ns", "int64", "of the wait, while the GPU worked"),
         Column("idle_after_ns", "int64", "GPU idle from running dry in the wait to the next work"),
-        Column("idle_after_upload_ns", "int64", "of idle_after, behind a copy to the GPU"),
+        Column("steady_idle_after_ns", "int64", "of idle_after, from the first step on"),
+        Column("upload_idle_after_ns", "int64", "of that, behind a copy to the GPU"),
         Column("hint", "text", "the operation behind the call", nullable=True),
     ),
     brief=("api", "range_path", "calls", "wait_ns", "idle_after_ns", "benign_ns", "call_site"),
@@ -68,15 +69,17 @@ def compute(trace: Trace) -> Result:
 
 
 def _summary(found: Waits, chosen: Mask) -> dict[str, int]:
-    mine = chosen & np.isin(found.does, [Does.SYNCHRONIZE])
-    return {
-        "synchronizations": int(mine.sum()),
-        "synchronization_wait_ns": int((found.end_ns - found.start_ns)[mine].sum()),
-    }
+    """A driver call inside a runtime call waits no second time: a union on each thread."""
+    mine = chosen & (found.does == Does.SYNCHRONIZE)
+    waited = sum(
+        intervals.union(found.start_ns[on], found.end_ns[on]).total()
+        for on in (mine & (found.thread == thread) for thread in np.unique(found.thread[mine]))
+    )
+    return {"synchronizations": int(mine.sum()), "synchronization_wait_ns": waited}
 
 
 def _calls(trace: Trace, found: Waits, chosen: Mask) -> Table:
-    rows = np.flatnonzero(chosen)
+    rows = np.flatnonzero(chosen & np.isin(found.does, _ORDER))
     names = trace.api_calls.texts("name").take(found.call[rows])
     each = groups.group(names.codes)
     figures = groups.stats(each, (found.end_ns - found.start_ns)[rows])
@@ -94,7 +97,8 @@ def _calls(trace: Trace, found: Waits, chosen: Mask) -> Table:
 
 
 def _sites(trace: Trace, found: Waits, chosen: Mask) -> Table:
-    rows = np.flatnonzero(chosen & np.isin(found.does, _DRAINS))
+    caused = np.isin(np.arange(len(found)), gaps(trace).wait)
+    rows = np.flatnonzero((chosen & np.isin(found.does, _DRAINS)) | caused)
     call = found.call[rows]
     calls = trace.api_calls
     path = attribute(trace, calls["thread"][call], found.process[rows], found.start_ns[rows]).path(
@@ -102,7 +106,9 @@ def _sites(trace: Trace, found: Waits, chosen: Mask) -> Table:
     )
     names = calls.texts("name").take(call)
     each = groups.group(names.codes, path)
-    idle = groups.sums(each, _idle_after(trace, found)[rows])
+    steady = ~gaps(trace).one_time
+    uploads = steady & _behind_uploads(trace)
+    idle = groups.sums(each, _idle_after(trace, found, np.ones(len(steady), bool))[rows])
     texts = range_tree(trace).path_text
     wait = groups.sums(each, (found.end_ns - found.start_ns)[rows])
     table = Table(
@@ -115,9 +121,8 @@ def _sites(trace: Trace, found: Waits, chosen: Mask) -> Table:
             "wait_ns": wait,
             "benign_ns": groups.sums(each, _benign(trace, found)[rows]),
             "idle_after_ns": idle,
-            "idle_after_upload_ns": groups.sums(
-                each, _idle_after(trace, found, uploads=True)[rows]
-            ),
+            "steady_idle_after_ns": groups.sums(each, _idle_after(trace, found, steady)[rows]),
+            "upload_idle_after_ns": groups.sums(each, _idle_after(trace, found, uploads)[rows]),
             "hint": Texts.of([None] * each.size),
         },
     )
@@ -142,31 +147,33 @@ def _benign(trace: Trace, found: Waits) -> Integers:
     return result
 
 
-def _idle_after(trace: Trace, found: Waits, *, uploads: bool = False) -> Integers:
-    """GPU idle time that each wait is the cause of; each gap counts for one wait only.
-
-    With `uploads`, only the gaps in which the GPU ran dry behind a copy from the host.
-    """
-    gap, done = gaps(trace), operations(trace)
-    caused = gap.wait >= 0
-    if uploads:
-        copied = done.kind[gap.before] == Kind.COPY
-        to_gpu = trace.recorded("copies").texts("direction").isin(["H2D"])
-        caused[copied] &= to_gpu[done.row[gap.before[copied]]]
-        caused &= copied
+def _idle_after(trace: Trace, found: Waits, wanted: Mask) -> Integers:
+    """GPU idle time of the wanted gaps that each wait is the cause of; a gap has one cause."""
+    gap = gaps(trace)
+    caused = wanted & (gap.wait >= 0)
     result = np.zeros(len(found), np.int64)
     np.add.at(result, gap.wait[caused], gap.idle_ns[caused])
     return result
 
 
+def _behind_uploads(trace: Trace) -> Mask:
+    """True for the gaps in which the GPU ran dry behind a copy from the host."""
+    gap, done = gaps(trace), operations(trace)
+    copied: Mask = done.kind[gap.before] == Kind.COPY
+    to_gpu = trace.recorded("copies").texts("direction").isin(["H2D"])
+    copied[copied] = to_gpu[done.row[gap.before[copied]]]
+    return copied
+
+
 def _findings(trace: Trace, sites: Table) -> tuple[Finding, ...]:
     """One finding a call and place; the steps of a series count as one place."""
     path = sites.texts("range_path")
+    steady = sites["steady_idle_after_ns"]
     place = path.map([pattern_of(text) for text in path.values])
     each = groups.group(sites.texts("api").codes, place.codes)
-    idle = groups.sums(each, sites["idle_after_ns"])
+    idle = groups.sums(each, steady)
     calls, wait = (groups.sums(each, sites[name]) for name in ("calls", "wait_ns"))
-    uploads = groups.sums(each, sites["idle_after_upload_ns"])
+    uploads = groups.sums(each, sites["upload_idle_after_ns"])
     findings = []
     for number, row in enumerate(each.first.tolist()):
         severity = severity_of(int(idle[number]), steady_span_ns(trace))

@@ -15,6 +15,7 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Finding, Result, Severity, TableSpec
 from traceview.facts.cuda_api import Does, captured_calls, what_calls_do
+from traceview.facts.idle import profilers_own
 from traceview.facts.operations import operations
 from traceview.tables import NULL, Column, Integers, Table, Texts
 from traceview.trace import Trace
@@ -92,7 +93,10 @@ def _finding(check: Check) -> Finding:
 def _gpu_work(trace: Trace) -> list[Check]:
     done = operations(trace)
     if "kernels" not in trace.tables:
-        return [Check("GPU work", "note", "no kernels were recorded", _record("cuda,nvtx"))]
+        launched = bool((what_calls_do(trace) == Does.LAUNCH).any())
+        detail = "kernels were launched and none was recorded" if launched else "none recorded"
+        status = "blind" if launched else "note"
+        return [Check("GPU work", status, detail, _record("cuda,nvtx"))]
     if not len(done):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing")]
     kernels = len(trace.kernels)
@@ -180,18 +184,25 @@ def _ranges(trace: Trace) -> list[Check]:
 
 def _nvtx_too_new(trace: Trace) -> list[Check]:
     """The nvtx package from 0.2.12 on records nothing under nsys up to 2024.2."""
-    texts = trace.recorded("diagnostics").texts("text").decode()
-    told = any(re.search(r"nvtx.*(incompatib|not supported|version)", str(t), re.I) for t in texts)
+    told = any(re.search(r"nvtx.*(incompatib|not supported)", text, re.I) for text in _said(trace))
     package, recorder = _version(trace.run.get("nvtx")), _version(trace.recorder_version)
-    clash = bool(package and recorder and package >= (0, 2, 12) and recorder < (2024, 3))
-    if len(trace.ranges) or not (told or clash):
+    old = bool(recorder) and recorder < (2024, 3)
+    if len(trace.ranges) or not old or not (told or package >= (0, 2, 12)):
         return []
-    detail = (
-        f"none were recorded: the nvtx package {trace.run.get('nvtx', '')} is too new for "
-        f"nsys {trace.recorder_version}"
-    )
+    package_text = f"the nvtx package {trace.run.get('nvtx', '')}".rstrip()
+    detail = f"none were recorded: {package_text} is too new for nsys {trace.recorder_version}"
     remedy = "Install nvtx<0.2.12, use torch.cuda.nvtx, or record with nsys 2024.4 or newer."
     return [Check("NVTX ranges", "blind", detail, remedy)]
+
+
+def _warnings(trace: Trace) -> Table:
+    """What the recorder said that is more than information."""
+    said = trace.recorded("diagnostics")
+    return said.take(~said.texts("severity").isin(["info", "verbose", "debug"]))
+
+
+def _said(trace: Trace) -> list[str]:
+    return [str(text) for text in _warnings(trace).texts("text").decode()]
 
 
 def _version(text: str | None) -> tuple[int, ...]:
@@ -201,9 +212,8 @@ def _version(text: str | None) -> tuple[int, ...]:
 def _dropped(trace: Trace) -> list[Check]:
     if "diagnostics" not in trace.tables:
         return [Check("lost events", "note", "this recorder does not tell of lost events")]
-    texts = trace.recorded("diagnostics").texts("text").decode()
-    lost = [str(t) for t in texts if re.search(r"\b(dropped|lost|discarded)\b", str(t), re.I)]
-    lost = [text for text in lost if not re.search(r"\b0 events?\b", text)]
+    lost = [text for text in _said(trace) if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
+    lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
     if not lost:
         return [Check("lost events", "ok", "the recorder tells of none")]
     remedy = "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds."
@@ -213,8 +223,7 @@ def _dropped(trace: Trace) -> list[Check]:
 def _profiler_cost(trace: Trace) -> list[Check]:
     overheads = trace.recorded("overheads")
     first, last = _span(trace)
-    own = overheads.texts("kind").isin(["profiler", "cupti"])
-    mine = overheads.take(own)
+    mine = overheads.take(profilers_own(trace))
     covered = intervals.union(
         np.clip(mine["start_ns"], first, last), np.clip(mine["end_ns"], first, last)
     )
@@ -267,8 +276,7 @@ def _ones(found: groups.Groups, rows: int) -> Integers:
 
 
 def _diagnostics(trace: Trace) -> Table:
-    said = trace.recorded("diagnostics")
-    said = said.take(~said.texts("severity").isin(["info", "verbose", "debug"]))
+    said = _warnings(trace)
     found = groups.group(said.texts("severity").codes, said.texts("text").codes)
     table = Table(
         DIAGNOSTICS.columns,

@@ -28,6 +28,8 @@ class Does(IntEnum):
     """Allocates or frees memory outside a pool; may wait for the device."""
     LOAD = 6
     """Loads, unloads or links device code."""
+    LOOK_UP = 7
+    """Asks for a kernel, and loads its code if that was put off until then."""
 
 
 _RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
@@ -46,13 +48,20 @@ _RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
         re.compile(
             r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
             r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
+            r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
         ),
     ),
     (
         Does.LOAD,
         re.compile(
-            r"cu(Module(Load|Unload|GetFunction)|Library(Load|Unload|GetKernel)|Link(Add|Complete)"
-            r"|KernelGetFunction)|cuda(Library(Load|Unload)|FuncGetAttributes)"
+            r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
+            r"|cudaLibrary(Load|Unload)"
+        ),
+    ),
+    (
+        Does.LOOK_UP,
+        re.compile(
+            r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
         ),
     ),
 )

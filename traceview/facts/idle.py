@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import intervals
-from traceview.facts.cuda_api import Does
+from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.operations import first_launches, operations
 from traceview.facts.selection import selected_operations
+from traceview.facts.steps import set_up_end_ns
 from traceview.facts.waits import Waits, waits
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask
@@ -24,14 +25,17 @@ CAUSES = {
     "sync-drain": "the GPU ran dry during a synchronization, and the CPU launched only after it",
     "dependency": "work was queued already: it waited for another stream, a copy or an event, or "
     "the GPU took that long to go on to it",
-    "module-load": "the work was a first launch, and the CPU loaded code or a library for it",
+    "module-load": "the CPU spent most of it loading code for the GPU",
+    "warm-up": "the work was the first launch of its kernel, and code was loaded for it on the way",
     "allocation": "the CPU was allocating or freeing memory",
     "profiler": "the profiler held the CPU",
     "unknown": "the launch call of the work that ended the gap was not recorded",
 }
-LAUNCH_LATE, SYNC_DRAIN, DEPENDENCY, MODULE_LOAD, ALLOCATION, PROFILER, UNKNOWN = range(7)
-ONE_TIME = (MODULE_LOAD,)
-"""Causes that a longer run does not repeat."""
+(LAUNCH_LATE, SYNC_DRAIN, DEPENDENCY, MODULE_LOAD, WARM_UP, ALLOCATION, PROFILER, UNKNOWN) = range(
+    8
+)
+FIRST_USE = (MODULE_LOAD, WARM_UP)
+"""Causes that come with the first use of a kernel: a longer run does not repeat them."""
 
 LAZY_LOAD_NS = 200_000
 """A first launch that lasts longer than this loads code; later launches take some 5 µs."""
@@ -57,13 +61,13 @@ def busy_ns(trace: Trace, chosen: Mask) -> int:
 
 @fact
 def steady_span_ns(trace: Trace) -> int:
-    """Busy and idle time of all devices together, one-time loading left out.
+    """Busy and idle time of all devices together, set-up and first uses left out.
 
-    What a finding puts at stake is a share of this: in a short recording the seconds of loading
+    What a finding puts at stake is a share of this: in a short recording the seconds of set-up
     would make every other loss look small.
     """
     done, found = operations(trace), gaps(trace)
-    chosen = selected_operations(trace)
+    chosen = selected_operations(trace) & (done.start_ns >= set_up_end_ns(trace))
     work = sum(busy_ns(trace, chosen & (done.device == d)) for d in np.unique(done.device))
     return work + int(found.idle_ns[~found.one_time].sum())
 
@@ -74,6 +78,8 @@ class Gaps:
 
     `before` and `after` are the operations around it, `cause` an index into CAUSES, `wait` the
     row in waits that a sync-drain is due to, else −1.
+    `one_time` is True for what a longer run does not repeat: first uses, and all before the first
+    step.
     """
 
     device: Array
@@ -83,6 +89,7 @@ class Gaps:
     after: Integers
     cause: Array
     wait: Integers
+    one_time: Mask
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -90,10 +97,6 @@ class Gaps:
     @property
     def idle_ns(self) -> Integers:
         return self.end_ns - self.start_ns
-
-    @property
-    def one_time(self) -> Mask:
-        return np.isin(self.cause, ONE_TIME)
 
 
 @fact
@@ -108,7 +111,8 @@ def gaps(trace: Trace) -> Gaps:
     before, after = before[both], after[both]
     start, end = done.end_ns[before], done.start_ns[after]
     cause, wait = _causes(trace, start, end, after)
-    return Gaps(done.device[after], start, end, before, after, cause, wait)
+    one_time = np.isin(cause, FIRST_USE) | (start < set_up_end_ns(trace))
+    return Gaps(done.device[after], start, end, before, after, cause, wait, one_time)
 
 
 def _between(start: Integers, end: Integers, mine: Mask) -> tuple[Integers, Integers]:
@@ -116,9 +120,8 @@ def _between(start: Integers, end: Integers, mine: Mask) -> tuple[Integers, Inte
     rows = np.flatnonzero(mine & (end > start))
     if not len(rows):
         return rows, rows
-    reach = np.maximum.accumulate(end[rows])
-    latest = np.maximum.accumulate(np.where(end[rows] == reach, np.arange(len(rows)), 0))
-    opens = np.flatnonzero(start[rows][1:] > reach[:-1])
+    latest = _reaching(end[rows])
+    opens = np.flatnonzero(start[rows][1:] > end[rows][latest][:-1])
     return rows[latest[opens]], rows[opens + 1]
 
 
@@ -126,48 +129,69 @@ def _causes(
     trace: Trace, start: Integers, end: Integers, after: Integers
 ) -> tuple[Array, Integers]:
     done = operations(trace)
-    calls = trace.recorded("api_calls")
     call = done.call[after]
-    known = call >= 0
     process = done.process[after]
-    launch_end = np.where(known, calls["end_ns"][call] if len(calls) else start, start)
-    late = known & (launch_end > start)
-    wait = _draining(waits(trace), process, start)
+    asked, returned = _launch(trace, call, start)
+    wait = _draining(waits(trace), process, done.device[after], start, asked)
+    loading, lazily = _loading(trace, start, end, after)
+    first = first_launches(trace)[after]
     half = (end - start) // 2
-    loading = _loads(trace, start, end, after, process)
-    allocating = _spent(waits(trace), process, [Does.ALLOCATE], start, end) > half
     checks = (
-        (~known, UNKNOWN),
-        (~late, DEPENDENCY),
-        (loading, MODULE_LOAD),
+        (call < 0, UNKNOWN),
+        (returned <= start, DEPENDENCY),
+        (loading > half, MODULE_LOAD),
+        (first & ((loading > 0) | lazily), WARM_UP),
         (wait >= 0, SYNC_DRAIN),
-        (allocating, ALLOCATION),
+        (_spent(waits(trace), process, [Does.ALLOCATE], start, end) > half, ALLOCATION),
         (_profiled(trace, process, start, end) > half, PROFILER),
     )
     cause = np.select([test for test, _ in checks], [name for _, name in checks], LAUNCH_LATE)
     return cause.astype(np.uint8), np.where(cause == SYNC_DRAIN, wait, -1)
 
 
-def _draining(waited: Waits, process: Array, time: Integers) -> Integers:
-    """The synchronization in which the CPU of a process stood at each time, or −1.
+def _launch(trace: Trace, call: Integers, absent: Integers) -> tuple[Integers, Integers]:
+    """When the launch call of each operation was made, and when it had queued the work.
 
-    Of several threads that wait at once, the one that waits longest: it is the last to launch.
+    A call that copies and waits has queued its copy long before it returns.
+    """
+    calls = trace.recorded("api_calls")
+    if not len(calls):
+        return absent, absent
+    known, row = call >= 0, np.maximum(call, 0)
+    made, returned = calls["start_ns"][row], calls["end_ns"][row]
+    copies = np.isin(what_calls_do(trace)[row], [Does.COPY, Does.COPY_ASYNC])
+    queued = np.where(copies, made, returned)
+    return np.where(known, made, absent), np.where(known, queued, absent)
+
+
+def _draining(
+    waited: Waits, process: Array, device: Array, time: Integers, until: Integers
+) -> Integers:
+    """The synchronization that a process stood in at each time and had left `until` then, or −1.
+
+    A thread that still waits when the next launch is made did not hold that launch up; nor did
+    one that waits for another device. Of several, the one that returned last counts.
     """
     found = np.full(len(time), -1, np.int64)
     drains = np.isin(waited.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
-    for number in np.unique(process):
-        rows = np.flatnonzero(drains & (waited.process == number))
-        asked = np.flatnonzero(process == number)
-        if not len(rows):
-            continue
-        reach = np.maximum.accumulate(waited.end_ns[rows])
-        longest = np.maximum.accumulate(
-            np.where(waited.end_ns[rows] == reach, np.arange(len(rows)), 0)
-        )
+    for thread in np.unique(waited.thread[drains]):
+        rows = np.flatnonzero(drains & (waited.thread == thread))
+        asked = np.flatnonzero(process == waited.process[rows[0]])
         begun = np.searchsorted(waited.start_ns[rows], time[asked], side="left") - 1
-        stands = (begun >= 0) & (reach[np.maximum(begun, 0)] >= time[asked])
-        found[asked] = np.where(stands, rows[longest[np.maximum(begun, 0)]], -1)
+        last = rows[_reaching(waited.end_ns[rows])[np.maximum(begun, 0)]]
+        held = (begun >= 0) & (waited.end_ns[last] >= time[asked])
+        held &= waited.end_ns[last] <= until[asked]
+        held &= (waited.device[last] < 0) | (waited.device[last] == device[asked])
+        before = found[asked]
+        held &= (before < 0) | (waited.end_ns[last] > waited.end_ns[np.maximum(before, 0)])
+        found[asked] = np.where(held, last, before)
     return found
+
+
+def _reaching(end: Integers) -> Integers:
+    """For each place, the one up to there that ends last."""
+    latest = end == np.maximum.accumulate(end)
+    return np.maximum.accumulate(np.where(latest, np.arange(len(end)), 0))
 
 
 def _spent(
@@ -184,30 +208,26 @@ def _spent(
     return spent
 
 
-def _loads(trace: Trace, start: Integers, end: Integers, after: Integers, process: Array) -> Mask:
-    """Was code loaded for the work that ended the gap?
-
-    It was where loading calls fill a quarter of the gap, or where the work is a first launch and
-    code was loaded in the gap, by a call or by the launch itself (lazy loading).
-    """
-    loading = _spent(waits(trace), process, [Does.LOAD], start, end)
+def _loading(
+    trace: Trace, start: Integers, end: Integers, after: Integers
+) -> tuple[Integers, Mask]:
+    """How much of each gap the CPU loaded code, and whether the launch itself did (lazily)."""
+    done = operations(trace)
+    loads = [Does.LOAD, Does.LOOK_UP]
+    loading = _spent(waits(trace), done.process[after], loads, start, end)
     calls = trace.recorded("api_calls")
-    first = first_launches(trace)[after]
-    call = np.maximum(operations(trace).call[after], 0)
-    inside = np.zeros(len(start), np.int64)
-    if len(calls):
-        inside = np.minimum(end, calls["end_ns"][call]) - np.maximum(start, calls["start_ns"][call])
-    lazily = first & (inside > LAZY_LOAD_NS)
-    result: Mask = (4 * loading > end - start) | (first & (loading > 0)) | lazily
-    return result
+    if not len(calls):
+        return loading, np.zeros(len(start), bool)
+    call = np.maximum(done.call[after], 0)
+    inside = np.minimum(end, calls["end_ns"][call]) - np.maximum(start, calls["start_ns"][call])
+    lazily = first_launches(trace)[after] & (inside > LAZY_LOAD_NS)
+    return loading + np.where(lazily, inside, 0), lazily
 
 
 def _profiled(trace: Trace, process: Array, start: Integers, end: Integers) -> Integers:
     """How much of each [start, end) the profiler took in that process."""
     overheads = trace.recorded("overheads")
-    own = overheads.texts("kind").isin(["profiler", "cupti"])
-    # dlopen is listed as an overhead of the profiler and is the program's own loading.
-    own &= ~_starts(overheads.texts("name").values, "dlopen")[overheads.texts("name").codes]
+    own = profilers_own(trace)
     spent = np.zeros(len(start), np.int64)
     for number in np.unique(process):
         mine = own & (overheads["process"] == number)
@@ -217,5 +237,13 @@ def _profiled(trace: Trace, process: Array, start: Integers, end: Integers) -> I
     return spent
 
 
-def _starts(values: Array, prefix: str) -> Mask:
-    return np.array([str(value).startswith(prefix) for value in values] or [False], bool)
+def profilers_own(trace: Trace) -> Mask:
+    """True for the overheads that are the profiler's own cost.
+
+    nsys lists each dlopen of the program among them, which is the program's own loading.
+    """
+    overheads = trace.recorded("overheads")
+    names = overheads.texts("name")
+    loading = [str(name) for name in names.values if str(name).startswith("dlopen")]
+    result: Mask = overheads.texts("kind").isin(["profiler", "cupti"]) & ~names.isin(loading)
+    return result

@@ -94,7 +94,7 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     walked = frozenset(int(number) for number in np.unique(track[crossing]))
     for number in walked:
         mine = np.flatnonzero(track == number)
-        found = _containing(start[mine], end[mine])
+        found = _containing(end[mine])
         parent[mine] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
     return Nesting(track, start, end, parent, _depths(parent), walked)
 
@@ -112,31 +112,34 @@ def _depths(parent: Integers) -> Integers:
 def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
     """The latest-started of the intervals open at each time, or −1."""
     result = np.full(len(time), -1, np.int64)
-    still_open: list[int] = []
-    begun = 0
+    starts, ends = start.tolist(), end.tolist()
+    begun: list[int] = []
+    following = 0
     for place in np.argsort(time, kind="stable").tolist():
         now = int(time[place])
-        while begun < len(start) and start[begun] <= now:
-            still_open.append(begun)
-            begun += 1
-        still_open = [row for row in still_open if end[row] > now]
-        if still_open:
-            result[place] = still_open[-1]
+        while following < len(starts) and starts[following] <= now:
+            begun.append(following)
+            following += 1
+        # One that has ended below an open one stays until it comes to the top.
+        while begun and ends[begun[-1]] <= now:
+            begun.pop()
+        if begun:
+            result[place] = begun[-1]
     return result
 
 
-def _containing(start: Integers, end: Integers) -> Integers:
-    """The latest-started interval that contains each one, or −1.
+def _containing(end: Integers) -> Integers:
+    """The latest-started interval that contains each one, or −1: the last before it to end later.
 
     One that merely overlaps is a sibling: ranges that hand over to each other in a chain would
     else nest without end.
     """
-    parent = np.full(len(start), -1, np.int64)
-    still_open: list[int] = []
-    for row, (begin, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        still_open = [other for other in still_open if end[other] > begin]
-        around = [other for other in still_open if end[other] >= last]
+    parent = np.full(len(end), -1, np.int64)
+    around: list[tuple[int, int]] = []
+    for row, last in enumerate(end.tolist()):
+        while around and around[-1][0] < last:
+            around.pop()
         if around:
-            parent[row] = around[-1]
-        still_open.append(row)
+            parent[row] = around[-1][1]
+        around.append((last, row))
     return parent

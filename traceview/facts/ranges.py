@@ -15,6 +15,7 @@ from traceview.trace import Trace, fact
 
 UNATTRIBUTED = "(unattributed)"
 _NUMBER = re.compile(r"\d+")
+PATH_CHARACTERS = 4000
 NEVER_NS = np.iinfo(np.int64).max // 4
 
 
@@ -90,8 +91,14 @@ def _paths(nesting: Nesting, names: Texts) -> tuple[Integers, Integers, Array]:
         for first in found.first.tolist():
             up, text = int(parent[first]), str(values[name[mine[first]]])
             parents.append(up)
-            texts.append(f"{texts[up]}/{text}" if up >= 0 else text)
+            texts.append(_bounded(f"{texts[up]}/{_bounded(text)}" if up >= 0 else _bounded(text)))
     return path, np.array(parents, np.int64), object_array(texts)
+
+
+def _bounded(text: str) -> str:
+    """The text, its middle left out where it is absurdly long (deep recursion, hostile names)."""
+    half = PATH_CHARACTERS // 2
+    return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
 @dataclass(frozen=True)

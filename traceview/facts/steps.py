@@ -39,60 +39,71 @@ class Steps:
 
 @fact
 def steps(trace: Trace) -> Steps:
-    """Instances of the outermost level of ranges at which some name repeats, numbers aside."""
+    """Instances of the ranges that repeat, numbers aside, at the outermost level of each thread.
+
+    Where some of these series launched GPU work, the others are left out: a communication or
+    data-loading thread repeats ranges too.
+    """
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
     pattern = names.map([pattern_of(name) for name in names.values])
     rows = _outermost_repeated(tree, pattern.codes[tree.row])
+    first, last, work = _work(trace, tree, rows)
     code = pattern.codes[tree.row[rows]]
     series = groups.group(tree.nesting.track[rows], code)
-    order = np.lexsort((tree.nesting.start[rows], series.ids))
-    rows, number = rows[order], series.ids[order]
-    start, end = tree.nesting.start[rows], tree.nesting.end[rows]
-    gpu_start, gpu_end, work = _work(trace, number, tree.process[rows], start, end)
+    working = groups.sums(series, work) > 0
+    kept = np.flatnonzero(working[series.ids] | ~working.any()) if len(rows) else rows
+    kept = kept[np.lexsort((tree.nesting.start[rows[kept]], series.ids[kept]))]
+    chosen = rows[kept]
     return Steps(
-        range=rows,
-        series=number,
-        process=tree.process[rows],
-        pattern=pattern.values[code[order]] if len(rows) else object_array([]),
-        name=names.values[names.codes[tree.row[rows]]] if len(rows) else object_array([]),
-        cpu_start_ns=start,
-        cpu_end_ns=end,
-        gpu_start_ns=gpu_start,
-        gpu_end_ns=gpu_end,
-        operations=work,
+        range=chosen,
+        series=series.ids[kept],
+        process=tree.process[chosen],
+        pattern=pattern.values[code[kept]] if len(kept) else object_array([]),
+        name=names.values[names.codes[tree.row[chosen]]] if len(kept) else object_array([]),
+        cpu_start_ns=tree.nesting.start[chosen],
+        cpu_end_ns=tree.nesting.end[chosen],
+        gpu_start_ns=first[kept],
+        gpu_end_ns=last[kept],
+        operations=work[kept],
     )
 
 
 def _outermost_repeated(tree: RangeTree, pattern: Array) -> Integers:
-    """Ranges of the least depth at which a pattern occurs twice on a thread."""
-    depth = tree.nesting.depth
-    for level in range(int(depth.max()) + 1 if len(depth) else 0):
-        mine = np.flatnonzero(depth == level)
-        found = groups.group(tree.nesting.track[mine], pattern[mine])
-        often = np.bincount(found.ids, minlength=found.size) > 1
-        if often.any():
-            result: Integers = mine[often[found.ids]]
-            return result
-    return np.zeros(0, np.int64)
+    """Of each thread, the ranges of the least depth at which a pattern occurs twice."""
+    depth, track = tree.nesting.depth, tree.nesting.track
+    found = groups.group(track, depth, pattern)
+    repeats = (np.bincount(found.ids, minlength=found.size) > 1)[found.ids]
+    least = np.full(int(track.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, track[repeats], depth[repeats])
+    result: Integers = np.flatnonzero(repeats & (depth == least[track]))
+    return result
 
 
-def _work(
-    trace: Trace, series: Integers, process: Array, start: Integers, end: Integers
-) -> tuple[Integers, Integers, Integers]:
-    """First start, last end and number of the operations launched during each instance."""
+def _work(trace: Trace, tree: RangeTree, rows: Integers) -> tuple[Integers, Integers, Integers]:
+    """First start, last end and number of the operations launched during each instance.
+
+    Instances of one thread that overlap without nesting share nothing: work belongs to the one
+    that started last.
+    """
     done = operations(trace)
     calls = trace.recorded("api_calls")
     known = np.flatnonzero(done.launched)
-    made = calls["start_ns"][done.call[known]] if len(calls) else known
-    first = np.full(len(start), np.iinfo(np.int64).max)
-    last = np.full(len(start), np.iinfo(np.int64).min)
-    number = np.zeros(len(start), np.int64)
-    for each in np.unique(series):
-        mine = np.flatnonzero(series == each)
-        place = np.searchsorted(start[mine], made, side="right") - 1
-        within = (place >= 0) & (made < end[mine][np.maximum(place, 0)])
-        within &= done.process[known] == process[mine[0]]
+    made, thread = (
+        calls[name][done.call[known]] if len(calls) else known for name in ("start_ns", "thread")
+    )
+    # A thread with ranges of its own works for these; one without, for whichever are open.
+    tied = np.isin(thread, tree.nesting.track[rows])
+    first = np.full(len(rows), np.iinfo(np.int64).max)
+    last = np.full(len(rows), np.iinfo(np.int64).min)
+    number = np.zeros(len(rows), np.int64)
+    for track in np.unique(tree.nesting.track[rows]):
+        mine = np.flatnonzero(tree.nesting.track[rows] == track)
+        start, end = tree.nesting.start[rows[mine]], tree.nesting.end[rows[mine]]
+        place = np.searchsorted(start, made, side="right") - 1
+        within = (place >= 0) & (made < end[np.maximum(place, 0)])
+        within &= done.process[known] == tree.process[rows[mine[0]]]
+        within &= ~tied | (thread == track)
         which, work = mine[place[within]], known[within]
         np.minimum.at(first, which, done.start_ns[work])
         np.maximum.at(last, which, done.end_ns[work])
@@ -100,6 +111,20 @@ def _work(
     none = number == 0
     first[none] = last[none] = 0
     return first, last, number
+
+
+@fact
+def set_up_end_ns(trace: Trace) -> int:
+    """Start of the first step that launched work; what comes before is set-up.
+
+    Without steps nothing counts as set-up; nor does it where ranges were selected, for then the
+    user has said what to speak of.
+    """
+    found = steps(trace)
+    work = found.operations > 0
+    if trace.selection or not work.any():
+        return int(np.iinfo(np.int64).min)
+    return int(found.cpu_start_ns[work].min())
 
 
 def steps_ahead(found: Steps) -> Integers:

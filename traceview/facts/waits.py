@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.operations import Kind, operations
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 
@@ -26,6 +26,7 @@ class Waits:
     start_ns: Integers
     end_ns: Integers
     process: Array
+    thread: Array
     device: Integers
 
     def __len__(self) -> int:
@@ -37,8 +38,8 @@ def waits(trace: Trace) -> Waits:
     """Synchronizations, copies, allocations and code loads that hold the calling thread."""
     calls = trace.recorded("api_calls")
     does = what_calls_do(trace)
-    blocking = np.isin(does, [Does.SYNCHRONIZE, Does.COPY, Does.ALLOCATE, Does.LOAD])
-    blocking[_pageable_copies(trace)] = True
+    blocking = np.isin(does, [Does.SYNCHRONIZE, Does.COPY, Does.ALLOCATE, Does.LOAD, Does.LOOK_UP])
+    blocking |= _copies_pageable(trace) & (does == Does.COPY_ASYNC)
     rows = np.flatnonzero(blocking)
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     process = calls["process"][rows]
@@ -48,20 +49,22 @@ def waits(trace: Trace) -> Waits:
         start_ns=calls["start_ns"][rows],
         end_ns=calls["end_ns"][rows],
         process=process,
+        thread=calls["thread"][rows],
         device=_devices(trace, rows, process),
     )
 
 
-def _pageable_copies(trace: Trace) -> Integers:
-    """Calls of asynchronous copies whose host memory is pageable: CUDA makes these wait."""
+def _copies_pageable(trace: Trace) -> Mask:
+    """True for the API calls that copied pageable host memory: CUDA makes these wait."""
     done = operations(trace)
     copies = trace.recorded("copies")
     pageable = copies.texts("source_memory").isin(["pageable"])
     pageable |= copies.texts("destination_memory").isin(["pageable"])
     mine = (done.kind == Kind.COPY) & done.launched
     mine[mine] = pageable[done.row[mine]]
-    found: Integers = done.call[mine]
-    return found
+    result = np.zeros(len(trace.recorded("api_calls")), bool)
+    result[done.call[mine]] = True
+    return result
 
 
 def _devices(trace: Trace, call: Integers, process: Array) -> Integers:

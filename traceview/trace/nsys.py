@@ -57,6 +57,7 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     found = {name: read_table(reader) for name, read_table in _READERS.items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     settled = reader.places.settle(reader.export.database, reader.names)
+    reader.export.warnings += settled.warnings
     done: dict[str, Table] = {}
     for name in TABLES:
         staged = found.pop(name, None)

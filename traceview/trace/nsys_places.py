@@ -96,7 +96,9 @@ class Places:
         global_ids, process_rows = _settled_processes(list(self._processes.number))
         gpus = _gpu_rows(database)
         owners = [global_ids[row] for row in process_rows]
-        seen = _device_keys(list(self._devices.number), owners, _cuda_devices(database))
+        known = _cuda_devices(database)
+        seen = _device_keys(list(self._devices.number), owners, known)
+        warnings = () if known else _merged(seen, gpus)
         devices = sorted({*gpus, *seen})
         row_of = dict(zip(self._processes.number, process_rows, strict=True))
         used = [(row_of[tid & ~THREAD_BITS], tid & THREAD_BITS) for tid in self._threads.number]
@@ -111,7 +113,7 @@ class Places:
             "threads": _thread_table(threads, global_ids, database, names),
             "devices": _device_table(devices, gpus),
         }
-        return Settled(rows, tables)
+        return Settled(rows, tables, warnings)
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class Settled:
 
     rows: Mapping[str, Codes]
     tables: Mapping[str, Table]
+    warnings: tuple[str, ...] = ()
 
     def renumber(self, staged: Staged) -> Staged:
         """Staged columns with final numbers. An absent place stays absent."""
@@ -157,6 +160,20 @@ def _device_keys(
         gpu = gpu_of.get((process_of(global_id), device), device)
         keys.append((host_of(global_id), gpu))
     return keys
+
+
+def _merged(
+    seen: Sequence[tuple[int, int]], gpus: Mapping[tuple[int, int], object]
+) -> tuple[str, ...]:
+    """What to say where processes that each call their GPU 0 may stand for different GPUs."""
+    shared = sorted({gpu for host, gpu in seen if seen.count((host, gpu)) > 1})
+    if not shared or len(gpus) < 2:
+        return ()
+    return (
+        f"several processes used a GPU that each calls {', '.join(map(str, shared))}, and this "
+        "export does not tell whether it is the same one (nsys 2025.3 and newer do); it is taken "
+        "for one GPU",
+    )
 
 
 def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:

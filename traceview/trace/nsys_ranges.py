@@ -31,7 +31,7 @@ def ranges(reader: Reader) -> Staged | None:
     types = events.integer("eventType")
     known = np.isin(types, list(KINDS))
     rows = events if known.all() else events.where(known)
-    start, end = reader.export.spans(rows, "ranges")
+    start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
     thread, process = reader.places.threads(rows)
     return {
         "start_ns": start,

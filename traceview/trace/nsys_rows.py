@@ -15,6 +15,7 @@ from traceview.trace.sqlite_rows import Columns, Kind, Numbers
 Staged = dict[str, Array | Texts]
 INT32 = np.iinfo(np.int32)
 # Far beyond any recording, and still safe to subtract from one another.
+MOST_BYTES = 1 << 44
 FARTHEST_NS = 1 << 61
 
 
@@ -78,6 +79,10 @@ class Rows:
             values = values.clip(INT32.min + 1, INT32.max)
         return values.astype(np.int32)
 
+    def size(self, name: str) -> Integers:
+        """A number of bytes, none of them absurd: sums of damaged ones would overflow."""
+        return self.integer(name).clip(0, MOST_BYTES)
+
     def where(self, mask: Mask) -> Rows:
         """The rows of a mask."""
         return Rows({name: _chosen(column, mask) for name, column in self._columns.items()})
@@ -114,17 +119,20 @@ class Export:
             return None
         return Rows(self.database.read(source.table, _wanted(source, there)))
 
-    def spans(self, rows: Rows, what: str, end: str = "end") -> tuple[Integers, Integers]:
-        """Starts and ends in ns. No end is before its start; NULL stays NULL."""
+    def spans(
+        self, rows: Rows, what: str, *, may_stay_open: bool = False
+    ) -> tuple[Integers, Integers]:
+        """Starts and ends in ns. No end is before its start; one that may stay open stays NULL."""
         start = self._near(rows.integer("start"), what)
-        ends = rows.integer(end)
-        null = rows.null(end)
-        ends = self._near(ends, what)
+        null = rows.null("end")
+        ends = self._near(rows.integer("end"), what)
         early = (ends < start) & ~null
-        if early.any():
-            self.warnings.append(f"{int(early.sum())} {what} end before they start; taken as 0 ns")
-            ends = np.where(early, start, ends)
-        return start, np.where(null, NULL, ends) if null.any() else ends
+        wrong = early if may_stay_open else early | null
+        if wrong.any():
+            number = int(wrong.sum())
+            self.warnings.append(f"{number} of the {what} end before they start; taken as 0 ns")
+            ends = np.where(wrong, start, ends)
+        return start, np.where(null, NULL, ends) if may_stay_open and null.any() else ends
 
     def _near(self, times: Integers, what: str) -> Integers:
         if not len(times) or -FARTHEST_NS <= times.min() <= times.max() <= FARTHEST_NS:

@@ -103,7 +103,7 @@ def copies(reader: Reader) -> Staged | None:
     directions = copy_directions(reader.export.database)
     return {
         **_on_stream(reader, rows, "copies"),
-        "bytes": rows.integer("bytes"),
+        "bytes": rows.size("bytes"),
         "direction": meanings(rows.integer("copyKind"), directions),
         "source_memory": meanings(rows.integer("srcKind", NULL), {**kinds, NULL: "unknown"}),
         "destination_memory": meanings(rows.integer("dstKind", NULL), {**kinds, NULL: "unknown"}),
@@ -117,7 +117,7 @@ def sets(reader: Reader) -> Staged | None:
         return None
     return {
         **_on_stream(reader, rows, "memory sets"),
-        "bytes": rows.integer("bytes"),
+        "bytes": rows.size("bytes"),
         "graph_node_id": _graph_node(rows),
     }
 
@@ -219,7 +219,7 @@ def memory_events(reader: Reader) -> Staged | None:
         "time_ns": rows.integer("start"),
         "process": process,
         "device": reader.places.devices(rows, process),
-        "bytes": rows.integer("bytes"),
+        "bytes": rows.size("bytes"),
         "operation": meanings(rows.integer("memoryOperationType"), operations),
         "memory": meanings(rows.integer("memKind", NULL), {**kinds, NULL: "unknown"}),
     }
