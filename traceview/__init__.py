@@ -6,20 +6,22 @@ Every verb of the command line has its twin here. What a twin needs is imported 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from traceview.errors import TraceviewError
 from traceview.version import __version__
 
 if TYPE_CHECKING:
+    from traceview.ptx.report import PtxReport
     from traceview.recorders import Recording
     from traceview.report import Report
     from traceview.trace import Trace
     from traceview.trace.scrub import ScrubReport
 
-__all__ = ["__version__", "analyze", "load", "record", "scrub"]
+__all__ = ["TraceviewError", "__version__", "analyze", "inspect_ptx", "load", "record", "scrub"]
 
 
 def load(path: str | Path) -> Trace:
@@ -53,7 +55,10 @@ def record(
     the user. Raises InputError, OutputExistsError, ToolNotFoundError or RecordingError.
     """
     from traceview import recorders
+    from traceview.errors import InputError
 
+    if not command:
+        raise InputError("there is no program to record", "name a script and its arguments")
     target = None if out is None else Path(out)
     choices = recorders.Choices(**options)
     return recorders.record(
@@ -77,10 +82,10 @@ def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubRe
 
 def analyze(
     trace: Trace,
-    only: Sequence[str] = (),
+    only: str | Sequence[str] = (),
     *,
-    ranges: Sequence[str] = (),
-    exclude_ranges: Sequence[str] = (),
+    ranges: str | Sequence[str] = (),
+    exclude_ranges: str | Sequence[str] = (),
 ) -> Report:
     """Put all questions to a trace, or `only` those named.
 
@@ -91,7 +96,31 @@ def analyze(
     from traceview.facts import selection
     from traceview.trace import Selection
 
+    only, ranges, exclude_ranges = (
+        (names,) if isinstance(names, str) else tuple(names)
+        for names in (only, ranges, exclude_ranges)
+    )
     if ranges or exclude_ranges:
-        trace = trace.restricted(Selection(tuple(ranges), tuple(exclude_ranges)))
+        trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)
     return report.analyze(trace, only)
+
+
+def inspect_ptx(
+    target: str | Path,
+    *,
+    sm_count: int | None = None,
+    constexprs: Mapping[str, str] | None = None,
+    **options: Any,
+) -> PtxReport:
+    """Compile the kernels of a target, launch none, and say how wide their accesses are and why.
+
+    `target` is what `traceview ptx` takes; `options` are those of ptx.target.Options: arch,
+    kernel, signature, num_warps …. `sm_count` is the number of SMs of the GPU, for the waves.
+    Raises InputError, PtxSyntaxError, ToolNotFoundError, or TraceviewError if a compiler refuses.
+    """
+    from traceview.ptx.report import inspect_target
+    from traceview.ptx.target import Options
+
+    chosen = Options(constexprs=dict(constexprs or {}), **options)
+    return inspect_target(str(target), chosen, sm_count=sm_count)

@@ -5,6 +5,7 @@ TraceviewError              what happened, the evidence, what to do
 ├── MissingTableError       the trace is fine, but this was never recorded
 ├── ToolNotFoundError       a tool such as nsys is not on this machine, or is broken
 ├── RecordingError          a recording could not be made or exported
+├── PtxSyntaxError          the text is not PTX, or is damaged: with line and column
 ├── OutputExistsError       writing would overwrite a file
 └── InputError              what the user asked for does not fit the trace
 """
@@ -44,11 +45,20 @@ class RecordingError(TraceviewError):
     """The recorder ran and did not leave a usable recording."""
 
 
+class PtxSyntaxError(TraceviewError):
+    """The text is not PTX, is damaged or is cut off. `line` and `column` count from 1."""
+
+    def __init__(self, name: str, line: int, column: int, what: str, remedy: str = "") -> None:
+        super().__init__(f"{name}, line {line}, column {column}: {what}", remedy)
+        self.line = line
+        self.column = column
+
+
 class OutputExistsError(TraceviewError):
     """The output file is there already; nothing was written."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} exists already", "pass --force to replace it, or choose another")
+        super().__init__(f"{path} exists already", "pass --force (force=True) to replace it, or choose another")
         self.path = path
 
 

@@ -16,6 +16,7 @@ from traceview.trace import Selection, Trace
 
 Outcome = Result | Skipped
 
+_ON_GPU = ("kernels", "copies", "sets", "graph_launches")
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
 
 
@@ -76,6 +77,18 @@ class Report:
     analyses: tuple[Analysis, ...]
     outcomes: Mapping[str, Outcome]
     findings: tuple[RankedFinding, ...]
+
+    @property
+    def without_findings(self) -> str:
+        """What to say where nothing was found."""
+        if not any(self.trace.row_counts.get(name) for name in _ON_GPU):
+            return (
+                "No GPU work was recorded, so there is no GPU time to save. If the program should "
+                "use a GPU, check torch.cuda.is_available() and run traceview doctor."
+            )
+        if self.trace.selection:
+            return "Nothing found in the selected ranges that would save time."
+        return "Nothing found that would save time."
 
 
 def analyze(

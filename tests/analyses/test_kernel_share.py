@@ -157,3 +157,20 @@ def test_warm_up_steps_can_be_left_out(tmp_path):
 
     totals = [rows(each, "kernels", "total_ns") for each in (everything, warm, last)]
     assert totals == [[(60,)], [(50,)], [(30,)]]
+
+
+def test_kernels_of_one_base_name_are_told_apart(tmp_path):
+    export = (
+        Export()
+        .launch((0, 1), (10, 20), name="void at::elementwise<4, at::GeluCUDAKernelImpl(int)>")
+        .launch((1, 2), (20, 25), name="void at::elementwise<4, at::FillFunctor<float>>")
+        .launch((2, 3), (25, 27), name="gemm<float>")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [row[0].partition(" ")[2] for row in rows(result, "kernels", "label")] == [
+        "at::elementwise GeluCUDAKernelImpl",
+        "at::elementwise FillFunctor",
+        "",
+    ]

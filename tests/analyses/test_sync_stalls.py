@@ -124,3 +124,26 @@ def test_equal_correlation_ids_of_two_processes_wait_for_their_own_gpu(tmp_path)
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "sites", "calls", "wait_ns", "benign_ns") == [(2, 180, 120)]
+
+
+def test_idle_time_behind_a_selected_wait_counts_though_the_next_step_is_not_selected(tmp_path):
+    export = (
+        Export()
+        .range("step_0", 0, 60)
+        .range("step_1", 60, 100)
+        .launch((1, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+        .launch((70, 72), (80, 90))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path, include=("step_0",))
+
+    assert rows(result, "sites", "api", "idle_after_ns") == [("cudaStreamSynchronize", 30)]
+
+
+def test_a_copy_node_of_a_graph_is_no_wait(tmp_path):
+    export = Export().copy((0, 5), (10, 20), api="cudaGraphLaunch_v10000", source="pageable")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "calls", "api") == []

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import traceview
+from tests.build import Export
 from traceview.cli.scrub import command
 from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.tables import Texts
+from traceview.trace.files import load
 from traceview.trace.private import Private, shorten_homes, variables
 from traceview.trace.scrub import scrub
 
@@ -286,3 +288,13 @@ def test_the_command(dirty, tmp_path):
     assert CliRunner().invoke(command, [str(dirty), str(out), "--force"]).exit_code == 0
     itself = CliRunner().invoke(command, [str(dirty), str(dirty), "--force"])
     assert "is the trace that is read" in str(itself.exception)
+
+
+def test_the_names_of_other_peoples_processes_go(tmp_path):
+    source = Export().launch((0, 2), (10, 20)).write(tmp_path / "in.sqlite")
+    with closing(sqlite3.connect(source)) as connection, connection:
+        connection.execute("INSERT INTO PROCESSES VALUES (?, 77, 'secret-project')", (77 << 24,))
+    scrub(source, tmp_path / "out.sqlite")
+
+    assert b"secret-project" not in (tmp_path / "out.sqlite").read_bytes()
+    assert len(load(tmp_path / "out.sqlite").processes) == 1

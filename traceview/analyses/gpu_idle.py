@@ -5,10 +5,12 @@ Busy is the union of kernels, copies, sets and whole graphs of all processes on 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
+from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named, severity_of
 from traceview.facts.idle import (
     ALLOCATION,
     CAUSES,
@@ -24,7 +26,7 @@ from traceview.facts.idle import (
 from traceview.facts.operations import operations
 from traceview.facts.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
-from traceview.facts.steps import set_up_end_ns
+from traceview.facts.steps import set_up_end_ns, steps
 from traceview.tables import Column, Table, Texts
 from traceview.trace import Trace
 
@@ -93,12 +95,6 @@ ACTIONS = {
 }
 
 
-ONE_TIME_ACTION = (
-    "Warm up before measuring, and report later steps alone, as with --range 'step_[1-9]*'; a "
-    "longer run pays this once."
-)
-
-
 def compute(trace: Trace) -> Result:
     found = gaps(trace)
     devices = _devices(trace, found)
@@ -108,7 +104,7 @@ def compute(trace: Trace) -> Result:
             "causes": _causes(trace, found),
             "gaps": _longest(trace, found),
         },
-        _findings(found, steady_span_ns(trace)),
+        (*_findings(found, steady_span_ns(trace)), *_one_time(trace, found)),
     )
 
 
@@ -209,18 +205,27 @@ def _findings(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
                 idle_ns,
             )
         )
-    return (*findings, *_one_time(found, span_ns))
+    return tuple(findings)
 
 
-def _one_time(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
+def _one_time(trace: Trace, found: Gaps) -> tuple[Finding, ...]:
     idle_ns = int(found.idle_ns[found.one_time].sum())
-    if severity_of(idle_ns, span_ns) is None:
+    if severity_of(idle_ns, steady_span_ns(trace)) is None:
         return ()
     message = (
         f"the GPU was idle for {units.duration(idle_ns)} before the first step and in first uses "
         "of kernels, while the program set itself up and code was loaded"
     )
-    return (Finding("info", message, ONE_TIME_ACTION, idle_ns),)
+    action = f"Warm up before measuring; a longer run pays this once.{_later_steps(trace)}"
+    return (Finding("info", message, action, idle_ns),)
+
+
+def _later_steps(trace: Trace) -> str:
+    """How to report the steps after the first alone, where they are numbered."""
+    names = {re.sub(r"\d+$", "", str(name)) for name in steps(trace).name}
+    if trace.selection or len(names) != 1 or not (stem := names.pop()):
+        return ""
+    return f" To speak of the later steps alone: --range '{named(stem)}[1-9]*'"
 
 
 ANALYSIS = Analysis(

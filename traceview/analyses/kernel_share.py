@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named
 from traceview.facts.operations import kernel_operations
 from traceview.facts.ranges import (
+    PATH_CHARACTERS,
     UNATTRIBUTED,
     RangeTree,
     attributed_operations,
@@ -23,6 +27,7 @@ KERNELS = TableSpec(
     (
         Column("name", "text", "demangled, whole"),
         Column("short_name", "text", "base name, without templates and arguments"),
+        Column("label", "text", "base name, and what tells it from others of that base name"),
         Column("calls", "int64", "times it ran"),
         Column("total_ns", "int64", "time on the GPU, all calls"),
         Column("mean_ns", "int64", "mean of a call, rounded"),
@@ -31,7 +36,7 @@ KERNELS = TableSpec(
         Column("max_ns", "int64", "longest call"),
         Column("share_pct", "float64", "of the time of all kernels"),
     ),
-    brief=("short_name", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
+    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
 )
 RANGES = TableSpec(
     "ranges",
@@ -80,6 +85,9 @@ INCLUSIVE = TableSpec(
 )
 
 
+_WORD = re.compile(r"[A-Za-z_]\w{4,}")
+
+
 def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[kernel_operations(trace)]
     kernels = trace.kernels.take(chosen)
@@ -100,6 +108,7 @@ def _by_name(kernels: Table, took: Integers) -> Table:
         {
             "name": kernels.texts("name").take(found.first),
             "short_name": kernels.texts("short_name").take(found.first),
+            "label": _labels(kernels, found.first),
             "calls": figures.calls,
             "total_ns": figures.total,
             "mean_ns": np.rint(figures.total / np.maximum(figures.calls, 1)).astype(np.int64),
@@ -110,6 +119,24 @@ def _by_name(kernels: Table, took: Integers) -> Table:
         },
     )
     return table.take(np.argsort(-figures.total, kind="stable"))
+
+
+def _labels(kernels: Table, rows: Integers) -> Texts:
+    """Short names; those that stand for several kernels with the word that only one of them has."""
+    shorts = [text or "" for text in kernels.texts("short_name").take(rows).decode()]
+    words = [
+        _WORD.findall((text or "")[:PATH_CHARACTERS])
+        for text in kernels.texts("name").take(rows).decode()
+    ]
+    shared = Counter(
+        (short, word) for short, of in zip(shorts, words, strict=True) for word in set(of)
+    )
+    labels = []
+    for short, own in zip(shorts, words, strict=True):
+        telling = [word for word in own if shared[short, word] == 1 and word != short]
+        alone = shorts.count(short) == 1
+        labels.append(short if alone or not telling else f"{short} {max(telling, key=len)}")
+    return Texts.of(labels)
 
 
 def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> dict[str, Table]:
@@ -232,7 +259,7 @@ def _findings(by_name: Table) -> tuple[Finding, ...]:
     share, total = by_name["share_pct"], by_name["total_ns"]
     if not total.any():
         return ()
-    name = named(by_name.texts("short_name")[0])
+    name = named(by_name.texts("label")[0])
     few = int(np.searchsorted(np.cumsum(share), 80.0)) + 1
     together = (
         f"{few} kernels of {len(by_name)} take {share[:few].sum():.0f} % of kernel time; "
@@ -243,8 +270,8 @@ def _findings(by_name: Table) -> tuple[Finding, ...]:
         Finding(
             "info",
             f"{together}{name} alone takes {share[0]:.0f} %",
-            "Start with that kernel: inspect its load widths and its grid, or fuse it with its "
-            "neighbours; what it takes is the most that can be won.",
+            "Start with that kernel: make it faster, or fuse it with its neighbours; what it takes "
+            "is the most that can be won.",
             int(total[0]),
         ),
     )
@@ -258,7 +285,7 @@ ANALYSIS = Analysis(
     tables=(KERNELS, PATTERNS, RANGES, INCLUSIVE),
     compute=compute,
     charts=(
-        Chart("bars", "kernels", "Time on the GPU by kernel", "short_name", "total_ns"),
+        Chart("bars", "kernels", "Time on the GPU by kernel", "label", "total_ns"),
         Chart("bars", "range_patterns", "Time on the GPU by range", "range_pattern", "total_ns"),
     ),
 )

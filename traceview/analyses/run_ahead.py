@@ -195,7 +195,7 @@ def _verdict(trace: Trace, device: int, found: Steps) -> str:
         if idle[SYNC_DRAIN] > dry / 2:
             return "sync-drained"
         return "launch-bound" if idle[LAUNCH_LATE] > dry / 2 else "mixed"
-    if _drained_steps(gap, steady, found):
+    if _drained_steps(trace, steady, found):
         return "sync-drained"
     if idle[DEPENDENCY] > limit:
         return "mixed"
@@ -207,16 +207,13 @@ def _queue_full(trace: Trace, device: int) -> bool:
     return is_full(trace, mine, selected_operations(trace))
 
 
-def _drained_steps(gap: Gaps, mine: Mask, found: Steps) -> bool:
-    """Does a synchronization let the GPU run dry in at least half of the steps?
-
-    Asked of series of three steps or more: the lead of the last one always ends in a wait.
-    """
+def _drained_steps(trace: Trace, mine: Mask, found: Steps) -> bool:
+    """Does a synchronization let the GPU run dry in at least half of the selected steps?"""
+    gap = gaps(trace)
     drained = np.sort(gap.start_ns[mine & (gap.cause == SYNC_DRAIN)])
-    for series in np.unique(found.series):
-        rows = found.series == series
-        if rows.sum() < 3:
-            continue
+    chosen = selected(trace, found.process, found.cpu_start_ns)
+    for series in np.unique(found.series[chosen]):
+        rows = chosen & (found.series == series)
         start, end = found.cpu_start_ns[rows], found.cpu_end_ns[rows]
         hit = np.searchsorted(drained, end) > np.searchsorted(drained, start)
         if 2 * hit.sum() >= rows.sum():
@@ -280,9 +277,11 @@ def _lead(trace: Trace, device: int, found: Steps) -> str:
         return ""
     median = float(np.median((found.gpu_end_ns - found.cpu_end_ns)[mine]))
     side = "before" if median >= 0 else "after"
+    most = int(steps_ahead(found)[mine].max())
+    ahead = f"up to {units.counted(most, 'step')} ahead" if most else "never a whole step ahead"
     return (
         f"; the CPU ends a step {units.duration(abs(median))} {side} the GPU does (median) and is "
-        f"up to {units.counted(int(steps_ahead(found)[mine].max()), 'step')} ahead"
+        f"{ahead}"
     )
 
 

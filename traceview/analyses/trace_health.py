@@ -124,8 +124,8 @@ def _whole_graphs(trace: Trace) -> list[Check]:
             "CUDA graphs",
             "blind",
             f"{units.counted(len(graphs), 'graph launch', 'graph launches')} "
-            f"({units.duration(time)}) recorded whole: kernel share, load widths and wave "
-            "quantization do not see the kernels inside",
+            f"({units.duration(time)}) recorded whole: kernel share does not see the kernels "
+            "inside",
             _record("cuda,nvtx", " --cuda-graph-trace=node"),
             time,
         )
@@ -232,8 +232,8 @@ def _profiler_cost(trace: Trace) -> list[Check]:
         return []
     share = 100.0 * cost / (last - first)
     status = "warning" if share >= 5.0 else "ok"
-    detail = f"{units.duration(cost)} of the GPU's span ({share:.1f} %)"
-    remedy = "Record with fewer options (no backtraces, no OS runtime, no sampling)."
+    detail = f"{units.duration(cost)} of the GPU's span ({units.percent(share)})"
+    remedy = "Record less, as with traceview record --backtrace none --graph-trace graph."
     return [Check("profiler overhead", status, detail, remedy if share >= 5.0 else None, cost)]
 
 

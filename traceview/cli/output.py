@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from traceview.errors import InputError, OutputExistsError
+from traceview.errors import InputError, OutputExistsError, TraceviewError
 
 _PACKED = (".gz", ".xz", ".zst")
 _NARROWEST, _PLAIN = 40, 80
@@ -34,6 +34,8 @@ def check_free(path: Path, *, source: Path, force: bool) -> None:
         raise InputError(f"{path} is named like a trace", "give the output another name")
     if path.is_dir():
         raise InputError(f"{path} is a folder", "name a file to write")
+    if path.name == "-":
+        raise InputError("HTML goes to a file, not to stdout", "pass --html PATH")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent}", "make it first, or choose another")
     if path.is_file() and not force:
@@ -43,11 +45,17 @@ def check_free(path: Path, *, source: Path, force: bool) -> None:
 def write_file(path: Path, text: str) -> None:
     """Write the file whole or not at all, and say so on stderr."""
     target = path.resolve()
-    if target.exists() and not target.is_file():
-        # A device or a pipe is written to; renaming a file over it would replace it.
-        target.write_text(text, "utf-8")
-    else:
-        _replace(target, text)
+    try:
+        if target.exists() and not target.is_file():
+            # A device or a pipe is written to; renaming a file over it would replace it.
+            target.write_text(text, "utf-8")
+        else:
+            _replace(target, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceviewError(f"cannot write {path}: {reason}", "choose another place") from error
     click.echo(f"Wrote {click.format_filename(path)}", err=True)
 
 

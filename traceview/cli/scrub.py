@@ -31,6 +31,8 @@ def command(trace: Path, output: Path, force: bool) -> None:
 
 
 def _check_output(output: Path, force: bool) -> None:
+    if output.suffix in (".gz", ".xz", ".zst"):
+        raise InputError(f"{output} is named like an archive", "name it .sqlite; compress it later")
     if output.is_dir():
         raise InputError(f"{output} is a folder", "name a file to write")
     if not output.absolute().parent.is_dir():

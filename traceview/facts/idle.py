@@ -6,14 +6,14 @@ is the launch call of that work and what the CPU did meanwhile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from traceview import intervals
 from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.operations import first_launches, operations
-from traceview.facts.selection import selected_operations
+from traceview.facts.selection import selected_calls, selected_operations
 from traceview.facts.steps import set_up_end_ns
 from traceview.facts.waits import Waits, waits
 from traceview.intervals import Intervals
@@ -98,21 +98,26 @@ class Gaps:
     def idle_ns(self) -> Integers:
         return self.end_ns - self.start_ns
 
+    def take(self, chosen: Mask) -> Gaps:
+        """The gaps of a mask."""
+        return Gaps(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
 
 @fact
 def gaps(trace: Trace) -> Gaps:
-    """Idle gaps between selected operations; both neighbours of a gap must be selected."""
+    """Idle gaps between selected operations, and those that a selected synchronization caused."""
     done = operations(trace)
     chosen = selected_operations(trace)
     parts = [_between(done.start_ns, done.end_ns, done.device == d) for d in np.unique(done.device)]
     before = np.concatenate([part[0] for part in parts] or [np.zeros(0, np.int64)])
     after = np.concatenate([part[1] for part in parts] or [np.zeros(0, np.int64)])
-    both = chosen[before] & chosen[after]
-    before, after = before[both], after[both]
     start, end = done.end_ns[before], done.start_ns[after]
     cause, wait = _causes(trace, start, end, after)
     one_time = np.isin(cause, FIRST_USE) | (start < set_up_end_ns(trace))
-    return Gaps(done.device[after], start, end, before, after, cause, wait, one_time)
+    found = Gaps(done.device[after], start, end, before, after, cause, wait, one_time)
+    caused = np.zeros(len(found), bool)
+    caused[wait >= 0] = selected_calls(trace)[waits(trace).call[wait[wait >= 0]]]
+    return found.take((chosen[before] & chosen[after]) | caused)
 
 
 def _between(start: Integers, end: Integers, mine: Mask) -> tuple[Integers, Integers]:

@@ -24,9 +24,11 @@ def check(trace: Trace) -> None:
     tree = range_tree(trace)
     for glob in (*trace.selection.include, *trace.selection.exclude):
         if not _named(trace, tree, glob).any():
-            known = sorted({str(text) for text in tree.path_text[:1000]})
-            some = ", ".join(repr(text[:60]) for text in known[:8])
-            remedy = f"ranges there: {some}" if known else "the trace has no NVTX ranges"
+            known = list(dict.fromkeys(str(text)[:60] for text in tree.pattern_text))
+            some = ", ".join(repr(text) for text in known[:8])
+            more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+            there = f"ranges there, numbers as #: {some}{more}"
+            remedy = there if known else "the trace has no NVTX ranges"
             raise InputError(f"no range matches {glob!r}", remedy)
 
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from traceview.errors import ToolNotFoundError, TraceFormatError
+from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError
 from traceview.recorders.ask import ask
 from traceview.recorders.nsys_tool import Nsys, find
 
@@ -41,11 +41,15 @@ def export_report(path: Path) -> Path:
     except ToolNotFoundError as error:
         what = f"{path} has to be exported by nsys: {error.what}"
         raise ToolNotFoundError(what, f"{error.remedy}, {_ELSEWHERE}") from error
-    cached = _cache_folder() / f"{key}-{nsys.version_text}.sqlite"
-    if cached.is_file():
-        cached.touch()
-    else:
-        _fill(nsys, path, cached)
+    try:
+        cached = _cache_folder() / f"{key}-{nsys.version_text}.sqlite"
+        if cached.is_file():
+            cached.touch()
+        else:
+            _fill(nsys, path, cached)
+    except OSError as error:
+        what = f"cannot write the cache of exports: {error}"
+        raise RecordingError(what, "set XDG_CACHE_HOME to a folder that can be written") from error
     return cached
 
 

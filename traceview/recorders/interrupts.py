@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -62,14 +62,16 @@ def _heeded() -> list[signal.Signals]:
     return [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
 
 
-def run(command: Sequence[str], requests: Requests) -> int:
+def run(
+    command: Sequence[str], requests: Requests, environment: Mapping[str, str] | None = None
+) -> int:
     """Run a command to its end and return its exit status, 128 + n if signal n ended it.
 
     A request to end reaches the command once, as SIGINT. A terminal would send it to the whole
     foreground group, too, and nsys drops its recording when it is interrupted twice: so the
     command has a process group of its own. Raises OSError if it cannot start.
     """
-    process = subprocess.Popen(command, process_group=0)  # noqa: S603
+    process = subprocess.Popen(command, process_group=0, env=environment)  # noqa: S603
     requests.running = process
     try:
         status = process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,10 @@ def profile_command(
     # nsys refuses an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, choices.extra)}
     known = [word for word in options if _name(word) in able.options - replaced]
+    # nsys keeps its raw recording, which holds the environment, where TMPDIR says: in our folder,
+    # so that it goes with it. The program gets the value that it would have had.
+    if "--env-var" in able.options - replaced:
+        known.append(f"--env-var=TMPDIR={os.environ.get('TMPDIR', '/tmp')}")  # noqa: S108
     # nsys puts the values of variables where it finds %q{NAME} in the name of its output.
     output = f"--output={str(report).replace('%', '%%')}"
     return [str(nsys.path), "profile", *known, *choices.extra, output, *command]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import tempfile
@@ -90,6 +91,8 @@ def record(
 
 
 def _check_free(path: Path, force: bool) -> None:
+    if path.suffix in (".gz", ".xz", ".zst"):
+        raise InputError(f"{path} is named like an archive", "name it .sqlite; compress it later")
     if path.is_dir():
         raise InputError(f"{path} is a folder", "name a file to write")
     if not path.absolute().parent.is_dir():
@@ -117,7 +120,7 @@ def _recorded(job: _Job, choices: Choices) -> Recording:
             report = folder / "recording.nsys-rep"
             command = profile_command(job.nsys, able, choices, report, job.command)
             started = datetime.now(UTC)
-            status = _run(command, requests, job)
+            status = _run(command, requests, job, folder)
             _check_report(report, status)
             ended = requests.status or status
             shown = [word.replace(str(report), report.name) for word in command]
@@ -140,10 +143,10 @@ def _workplace(out: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def _run(command: list[str], requests: interrupts.Requests, job: _Job) -> int:
+def _run(command: list[str], requests: interrupts.Requests, job: _Job, folder: Path) -> int:
     job.note(shlex.join(command))
     try:
-        return interrupts.run(command, requests)
+        return interrupts.run(command, requests, {**os.environ, "TMPDIR": str(folder)})
     except OSError as error:
         reason = error.strerror or str(error)
         raise RecordingError(
@@ -184,5 +187,7 @@ def _finish(job: _Job, report: Path, facts: Mapping[str, str]) -> None:
         scrub(raw, clean)
     if job.report:
         shutil.copyfile(report, report.with_name("kept"))
+        # It holds the environment: for the user's own eyes.
+        report.with_name("kept").chmod(0o600)
         report.with_name("kept").replace(job.report)
     (raw if job.keep_env else clean).replace(job.out)

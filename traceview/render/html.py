@@ -93,6 +93,7 @@ def render_html(report: Report, version: str) -> str:
     """The page. `version` is traceview's own."""
     trace = report.trace
     return _template().render(
+        nothing=report.without_findings,
         title=PurePath(trace.path).name,
         facts=header_facts(trace),
         run=sorted(trace.run.items()),

@@ -32,7 +32,7 @@ def load(path: str | Path) -> Trace:
     The file is never written to, nor is anything beside it. Raises TraceFormatError if there is
     no such file, if it cannot be read, or if it is not such an export.
     """
-    shown = str(path)
+    shown = str(path).encode("utf-8", "replace").decode()
     with (
         _naming(shown),
         unpacked(Path(path)) as plain,

@@ -50,6 +50,10 @@ class Trace:
     selection: Selection = Selection()
     _facts: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name} {len(table):,}" for name, table in self.tables.items())
+        return f"<Trace {self.path!r}: {rows}>"
+
     def table(self, name: str) -> Table:
         """The table of that name. Raises MissingTableError if it was not recorded."""
         if name not in self.tables:
@@ -78,6 +82,30 @@ class Trace:
     @property
     def copies(self) -> Table:
         return self.table("copies")
+
+    @property
+    def sets(self) -> Table:
+        return self.table("sets")
+
+    @property
+    def graph_launches(self) -> Table:
+        return self.table("graph_launches")
+
+    @property
+    def synchronizations(self) -> Table:
+        return self.table("synchronizations")
+
+    @property
+    def memory_events(self) -> Table:
+        return self.table("memory_events")
+
+    @property
+    def overheads(self) -> Table:
+        return self.table("overheads")
+
+    @property
+    def diagnostics(self) -> Table:
+        return self.table("diagnostics")
 
     @property
     def api_calls(self) -> Table:

@@ -16,7 +16,7 @@ Staged = dict[str, Array | Texts]
 INT32 = np.iinfo(np.int32)
 # Far beyond any recording, and still safe to subtract from one another.
 MOST_BYTES = 1 << 44
-FARTHEST_NS = 1 << 61
+FARTHEST_NS = 1 << 57
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class Export:
         """Starts and ends in ns. No end is before its start; one that may stay open stays NULL."""
         start = self._near(rows.integer("start"), what)
         null = rows.null("end")
-        ends = self._near(rows.integer("end"), what)
-        early = (ends < start) & ~null
+        ends = rows.integer("end")
+        early = ((ends < start) | (ends > FARTHEST_NS)) & ~null
         wrong = early if may_stay_open else early | null
         if wrong.any():
             number = int(wrong.sum())

@@ -83,7 +83,9 @@ def scrub(source: Path, out: Path) -> ScrubReport:
         what = f"cannot scrub {source}: SQLite cannot read it ({error})"
         raise TraceFormatError(what, "export the recording again") from error
     except OSError as error:
-        raise TraceFormatError(f"cannot scrub {source}: {error}", "check both paths") from error
+        reason = error.strerror or str(error)
+        what = f"cannot scrub {source} into {out}: {reason}"
+        raise TraceFormatError(what, "check both paths") from error
 
 
 def _workplace(out: Path) -> tempfile.TemporaryDirectory[str]:
@@ -119,6 +121,13 @@ def _clean_copy(copy: Path, clean: Path) -> ScrubReport:
     return ScrubReport(dict(counts))
 
 
+_ALL_PROCESSES = {"PROCESSES": "globalPid", "ThreadNames": "globalTid"}
+
+
+def _among(global_id: object, processes: set[int]) -> bool:
+    return isinstance(global_id, int) and global_id >> 24 in processes
+
+
 class _Scrubbing:
     """The steps over one open copy."""
 
@@ -134,6 +143,7 @@ class _Scrubbing:
         for table, names in _NAMED_VALUES.items():
             if {"name", "value"} <= set(self._columns(table)):
                 self._remove_named_values(table, names)
+        self._remove_other_processes()
         kept, printed = self._ids(self._name_columns()), self._ids(self._output_columns())
         self._remove_strings(kept, printed)
         private = Private.of(self._found, self._hosts_and_users)
@@ -141,6 +151,26 @@ class _Scrubbing:
             self._clean(table, column, private)
         self._clean_strings(kept, private)
         return self._counts
+
+    def _remove_other_processes(self) -> None:
+        """Drop the names of processes and threads that recorded nothing: those of other people."""
+        used: set[int] = set()
+        for table in self._tables:
+            for column in {"globalPid", "globalTid"} & set(self._columns(table)):
+                if table not in _ALL_PROCESSES:
+                    select = f"SELECT DISTINCT {column} FROM {quoted(table)}"  # noqa: S608
+                    found = self._connection.execute(select)
+                    used |= {value >> 24 for (value,) in found if isinstance(value, int)}
+        for table, column in _ALL_PROCESSES.items():
+            if column in self._columns(table):
+                rows = self._connection.execute(
+                    f"SELECT rowid, {column} FROM {quoted(table)}"  # noqa: S608
+                ).fetchall()
+                others = [(row,) for row, value in rows if not _among(value, used)]
+                delete = f"DELETE FROM {quoted(table)} WHERE rowid = ?"  # noqa: S608
+                self._connection.executemany(delete, others)
+                if others:
+                    self._counts["names of other processes"] += len(others)
 
     def _columns(self, table: str) -> dict[str, str]:
         """Names and declared types of a table's columns; none if it is not there."""
