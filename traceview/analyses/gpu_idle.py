@@ -5,12 +5,10 @@ Busy is the union of kernels, copies, sets and whole graphs of all processes on 
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named, severity_of
+from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
 from traceview.facts.idle import (
     ALLOCATION,
     CAUSES,
@@ -26,7 +24,7 @@ from traceview.facts.idle import (
 from traceview.facts.operations import operations
 from traceview.facts.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
-from traceview.facts.steps import set_up_end_ns, steps
+from traceview.facts.steps import set_up_end_ns
 from traceview.tables import Column, Table, Texts
 from traceview.trace import Trace
 
@@ -39,11 +37,11 @@ DEVICES = TableSpec(
         Column("busy_ns", "int64", "union of kernels, copies, sets and graphs"),
         Column("idle_ns", "int64", "span less busy"),
         Column("busy_pct", "float64", "busy of span"),
-        Column("one_time_idle_ns", "int64", "idle before the first step and in first uses"),
+        Column("one_time_idle_ns", "int64", "idle in set-up and in first uses of kernels"),
         Column(
             "steady_busy_pct",
             "float64",
-            "busy of span, both from the first step on and without first uses",
+            "busy of span, both after set-up and without first uses",
         ),
     ),
     brief=(
@@ -65,7 +63,7 @@ CAUSE_TABLE = TableSpec(
         Column("gaps", "int64", "idle gaps"),
         Column("idle_ns", "int64", "their time"),
         Column("share_pct", "float64", "of the GPU's idle time"),
-        Column("steady_idle_ns", "int64", "of it, from the first step on"),
+        Column("steady_idle_ns", "int64", "of it, after set-up"),
         Column("meaning", "text", "what the cause means"),
     ),
     brief=("device_id", "cause", "gaps", "idle_ns", "share_pct", "steady_idle_ns", "meaning"),
@@ -213,19 +211,11 @@ def _one_time(trace: Trace, found: Gaps) -> tuple[Finding, ...]:
     if severity_of(idle_ns, steady_span_ns(trace)) is None:
         return ()
     message = (
-        f"the GPU was idle for {units.duration(idle_ns)} before the first step and in first uses "
+        f"the GPU was idle for {units.duration(idle_ns)} in set-up and in first uses "
         "of kernels, while the program set itself up and code was loaded"
     )
-    action = f"Warm up before measuring; a longer run pays this once.{_later_steps(trace)}"
+    action = "Warm up before measuring; a longer run pays this once."
     return (Finding("info", message, action, idle_ns),)
-
-
-def _later_steps(trace: Trace) -> str:
-    """How to report the steps after the first alone, where they are numbered."""
-    names = {re.sub(r"\d+$", "", str(name)) for name in steps(trace).name}
-    if trace.selection or len(names) != 1 or not (stem := names.pop()):
-        return ""
-    return f" To speak of the later steps alone: --range '{named(stem)}[1-9]*'"
 
 
 ANALYSIS = Analysis(

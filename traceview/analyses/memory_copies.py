@@ -131,10 +131,10 @@ def _sets(trace: Trace) -> Table:
 
 
 def _findings(trace: Trace, copies: Table) -> tuple[Finding, ...]:
-    """Copies of pageable memory; those before the first step are for information."""
+    """Copies of pageable memory; those of set-up are for information."""
     early = copies["start_ns"] < set_up_end_ns(trace)
     found = []
-    for part, when in ((copies.take(~early), ""), (copies.take(early), " before the first step")):
+    for part, when in ((copies.take(~early), ""), (copies.take(early), " in set-up")):
         for row in _copies(part).rows():
             total_ns = int(row["total_ns"] or 0)
             severity = severity_of(total_ns, steady_span_ns(trace))

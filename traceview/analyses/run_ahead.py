@@ -61,7 +61,7 @@ DEVICES = TableSpec(
         Column(
             "steady_idle_pct",
             "float64",
-            "GPU idle from the first step on, first uses left out",
+            "GPU idle after set-up, first uses left out",
         ),
     ),
     brief=(
@@ -165,21 +165,21 @@ def _devices(trace: Trace, found: Steps) -> Table:
 
 
 def _steady_idle_pct(trace: Trace, device: int) -> float:
-    """Share of idle in the device's time from the first step on, first uses left out."""
+    """Share of idle in the device's time after set-up, first uses left out."""
     gap, work_ns = gaps(trace), _work_ns(trace, device)
     idle_ns = int(gap.idle_ns[_steady(gap, device)].sum())
     return 100.0 * idle_ns / max(work_ns + idle_ns, 1)
 
 
 def _work_ns(trace: Trace, device: int) -> int:
-    """Busy time of the device with selected work from the first step on."""
+    """Busy time of the device with selected work after set-up."""
     done = operations(trace)
     steady = selected_operations(trace) & (done.start_ns >= set_up_end_ns(trace))
     return busy_ns(trace, steady & (done.device == device))
 
 
 def _steady(gap: Gaps, device: int) -> Mask:
-    """True for the gaps of a device from the first step on, those of first uses left out."""
+    """True for the gaps of a device after set-up, those of first uses left out."""
     result: Mask = (gap.device == device) & ~gap.one_time
     return result
 

@@ -41,7 +41,7 @@ SITES = TableSpec(
         Column("wait_ns", "int64", "time the CPU spent in it"),
         Column("benign_ns", "int64", "of the wait, while the GPU worked"),
         Column("idle_after_ns", "int64", "GPU idle from running dry in the wait to the next work"),
-        Column("steady_idle_after_ns", "int64", "of idle_after, from the first step on"),
+        Column("steady_idle_after_ns", "int64", "of idle_after, after set-up"),
         Column("upload_idle_after_ns", "int64", "of that, behind a copy to the GPU"),
         Column("hint", "text", "the operation behind the call", nullable=True),
     ),

@@ -78,8 +78,8 @@ class Gaps:
 
     `before` and `after` are the operations around it, `cause` an index into CAUSES, `wait` the
     row in waits that a sync-drain is due to, else −1.
-    `one_time` is True for what a longer run does not repeat: first uses, and all before the first
-    step.
+    `one_time` is True for what a longer run does not repeat: first uses, and
+    set-up.
     """
 
     device: Array

@@ -9,8 +9,12 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations import operations
 from traceview.facts.ranges import RangeTree, pattern_of, range_tree
+from traceview.facts.selection import selected_operations
 from traceview.tables import Array, Integers, object_array
 from traceview.trace import Trace, fact
+
+WARMED_UP_STEPS = 3
+"""With so many steps the first one counts as set-up."""
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,22 @@ def _work(trace: Trace, tree: RangeTree, rows: Integers) -> tuple[Integers, Inte
 
 @fact
 def set_up_end_ns(trace: Trace) -> int:
-    """Start of the first step that launched work; what comes before is set-up.
+    """Start of the steady part; what comes before is set-up.
 
-    Without steps nothing counts as set-up; nor does it where ranges were selected, for then the
-    user has said what to speak of.
+    That is the start of the second of three or more steps, since the first one loads code and
+    fills caches, else of the first. Without steps nothing counts as set-up; nor does it where
+    nothing but set-up was selected.
     """
     found = steps(trace)
     work = found.operations > 0
-    if trace.selection or not work.any():
-        return int(np.iinfo(np.int64).min)
-    return int(found.cpu_start_ns[work].min())
+    never = int(np.iinfo(np.int64).min)
+    if not work.any():
+        return never
+    series = found.series == found.series[work][np.argmin(found.cpu_start_ns[work])]
+    begun = np.sort(found.cpu_start_ns[work & series])
+    end = int(begun[1 if len(begun) >= WARMED_UP_STEPS else 0])
+    last = operations(trace).start_ns[selected_operations(trace)].max(initial=never)
+    return end if last >= end else never
 
 
 def steps_ahead(found: Steps) -> Integers:
