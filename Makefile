@@ -45,7 +45,11 @@ format: .venv/dev
 	@$(PIP) -e '.[workloads]'
 	@touch $@
 
-test: .venv/workloads
+.venv/ptx: .venv/core
+	@$(PIP) -e '.[ptx]'
+	@touch $@
+
+test: .venv/workloads .venv/ptx
 
 # A failed attempt is remembered, so that it costs its time once: rm -r .cache/nsys tries again.
 nsys:

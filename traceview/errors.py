@@ -58,7 +58,9 @@ class OutputExistsError(TraceviewError):
     """The output file is there already; nothing was written."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} exists already", "pass --force (force=True) to replace it, or choose another")
+        super().__init__(
+            f"{path} exists already", "pass --force (force=True) to replace it, or choose another"
+        )
         self.path = path
 
 

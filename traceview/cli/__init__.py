@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 import click
@@ -18,6 +19,7 @@ from traceview.errors import TraceviewError
 VERBS = {
     "record": "Run a script under a profiler and keep the trace.",
     "report": "Say where the GPU time of a trace went, and what to do first.",
+    "ptx": "Say how wide the memory accesses of kernels are, why, and what to change.",
     "scrub": "Copy a trace without what it tells of the machine and its user.",
     "doctor": "Say what works on this machine, and how to mend the rest.",
 }
@@ -95,6 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 could not be done, 2 misuse, 130 interrupted."""
     settings = Settings()
+    for stream in ("stdout", "stderr"):
+        # Closed by the caller (>&-): what is said goes nowhere.
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115
     try:
         status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
         # A reader that has gone away must be noticed here, not in Python's own last flush.

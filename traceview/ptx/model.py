@@ -26,7 +26,8 @@ class Instruction:
     `opcode` is whole, with its modifiers: ld.global.v4.b32, LDG.E.128. `predicate` is the guard
     as written (%p1, !P0) or None. `line` is the line in the listing, from 1. `source` is the
     user's line that the instruction comes from; `inlined` the lines from the innermost helper
-    out to it. `loop_depth` counts the loops around it.
+    out to it. `loop_depth` counts the loops around it. `ptx_line` is the line of PTX that an
+    instruction of SASS was made from.
     """
 
     opcode: str
@@ -36,6 +37,7 @@ class Instruction:
     source: SourceLine | None = None
     inlined: tuple[SourceLine, ...] = ()
     loop_depth: int = 0
+    ptx_line: int | None = None
 
 
 @dataclass(frozen=True)

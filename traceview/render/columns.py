@@ -39,7 +39,9 @@ class Shown:
         return cells_of(self.cells, self.width)
 
 
-def fitting(spec: TableSpec, table: Table, width: int) -> list[Shown]:
+def fitting(
+    spec: TableSpec, table: Table, width: int, least_text: int = _LEAST_TEXT
+) -> list[Shown]:
     """The columns to show in `width` cells: the brief ones first, then as many as there is room.
 
     A number is never cut. Texts give way, down to a width that still tells them apart, to the
@@ -51,11 +53,11 @@ def fitting(spec: TableSpec, table: Table, width: int) -> list[Shown]:
         shown = _shown(column, table)
         if chosen and shown.is_absent:
             continue
-        least = _LEAST_TEXT if column.name in spec.brief else _READABLE_TEXT
+        least = least_text if column.name in spec.brief else _READABLE_TEXT
         needed = sum(_least(c, least) + GAP for c in (*chosen, shown)) - GAP
         if needed <= width or not chosen:
             chosen.append(shown)
-    return _grown(chosen, width)
+    return _grown(chosen, width, least_text)
 
 
 def _in_order(spec: TableSpec) -> list[Column]:
@@ -70,15 +72,15 @@ def _shown(column: Column, table: Table) -> Shown:
     return Shown(heading, column.dtype == "text", texts, natural)
 
 
-def _least(shown: Shown, text: int = _LEAST_TEXT) -> int:
+def _least(shown: Shown, text: int) -> int:
     if not shown.is_text:
         return shown.width
     return min(shown.width, max(text, cell_len(shown.heading)))
 
 
-def _grown(columns: Sequence[Shown], width: int) -> list[Shown]:
+def _grown(columns: Sequence[Shown], width: int, least_text: int) -> list[Shown]:
     """The columns with the spare room shared among the texts that are cut, the least cut first."""
-    widths = [min(_least(column), width) for column in columns]
+    widths = [min(_least(column, least_text), width) for column in columns]
     spare = max(width - sum(widths) - GAP * (len(widths) - 1), 0)
     lacking = {i: column.width - widths[i] for i, column in enumerate(columns)}
     waiting = sorted((i for i in lacking if lacking[i]), key=lambda i: lacking[i])

@@ -37,7 +37,7 @@ def as_document(report: Report, version: str) -> dict[str, Any]:
         "analyses": {a.name: _analysis(a, report.outcomes[a.name]) for a in report.analyses},
         "findings": [_finding(finding) for finding in report.findings],
     }
-    return {key: _clean(value) for key, value in document.items()}
+    return {key: clean(value) for key, value in document.items()}
 
 
 def _trace(trace: TraceFacts) -> dict[str, Any]:
@@ -88,12 +88,12 @@ def _python_number(value: Any) -> int | bool:
     raise TypeError(f"{type(value).__name__} is not a cell")
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
     """The same value with nothing in it that JSON or UTF-8 cannot hold."""
     if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
+        return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [clean(item) for item in value]
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

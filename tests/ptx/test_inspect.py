@@ -1,0 +1,103 @@
+"""One kernel's report: put together from PTX, SASS and the cubin, and whole without any of them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.ptx.made import HEADER, a_compiled, ptx_kernel
+from tests.ptx.written import need
+from traceview.errors import InputError, PtxSyntaxError
+from traceview.ptx.inspect import inspect
+from traceview.ptx.parse import parse_ptx
+from traceview.ptx.tools import assemble
+
+GELU = Path(__file__).parent / "data" / "gelu-3.7.1-sm90.ptx"
+COPY = ptx_kernel(
+    ".loc 1 31 0\n ld.global.v4.b32 {%r4,%r5,%r6,%r7}, [%rd3];\n"
+    ".loc 1 32 0\n st.global.v4.b32 [%rd4], {%r4,%r5,%r6,%r7};"
+)
+
+
+@pytest.fixture
+def without_tools(monkeypatch):
+    for tool in ("PTXAS", "NVDISASM", "CUOBJDUMP"):
+        monkeypatch.setenv(f"TRACEVIEW_{tool}", "/nowhere/tool")
+
+
+def named(text: str) -> str:
+    return parse_ptx(text).kernels()[0].name
+
+
+def test_a_vectorised_kernel_has_both_levels_and_no_findings():
+    need("ptxas", "nvdisasm")
+    text = GELU.read_text()
+    report = inspect(a_compiled(text, name=named(text)))
+    moved = [(a.level, a.kind, a.width_bits) for a in report.accesses]
+    assert {("ptx", "load", 128), ("sass", "load", 128), ("ptx", "store", 128)} <= set(moved)
+    assert report.differences == ()
+    assert report.findings == ()
+    assert report.registers
+    assert report.spill_bytes == 0
+    assert report.occupancy.blocks_per_sm > 0
+
+
+def test_waves_need_a_grid_and_the_number_of_sms():
+    need("ptxas", "nvdisasm")
+    report = inspect(a_compiled(COPY, grid=(264, 2, 1)), sm_count=132)
+    assert report.waves == 264 * 2 / (132 * report.occupancy.blocks_per_sm)
+    assert inspect(a_compiled(COPY, grid=(264, 1, 1))).waves is None
+    assert inspect(a_compiled(COPY), sm_count=132).waves is None
+
+
+def test_without_tools_the_ptx_still_tells_and_the_rest_says_how_to_get_it(without_tools):
+    # Another text than that of the other tests, which is known to have been assembled.
+    report = inspect(a_compiled(COPY + "// alone"))
+    assert [(a.width_bits, a.level) for a in report.accesses] == [(128, "ptx"), (128, "ptx")]
+    assert (report.registers, report.spill_bytes, report.occupancy, report.sass) == (None,) * 4
+    assert report.elements_per_thread == 4
+    assert any("TRACEVIEW_PTXAS" in note for note in report.notes)
+
+
+def test_a_cubin_alone_is_told_by_its_sass():
+    need("ptxas", "nvdisasm")
+    cubin = assemble(COPY, "sm_90").cubin
+    report = inspect(a_compiled(None, cubin=cubin))
+    assert {access.level for access in report.accesses} == {"sass"}
+    assert report.elements_per_thread == 4
+    assert report.instruction_mix["LDG"] == 1
+
+
+def test_narrow_accesses_of_a_cubin_are_told_without_a_cause():
+    need("ptxas", "nvdisasm")
+    narrow = ptx_kernel("ld.global.b32 %r4, [%rd3]; st.global.b32 [%rd4], %r4;")
+    report = inspect(a_compiled(None, cubin=assemble(narrow, "sm_90").cubin))
+    (finding,) = report.findings
+    assert finding.message.startswith("2 of 2 global accesses move less than 128 bits")
+    assert "does not tell the cause" in finding.evidence
+
+
+def test_without_sass_only_the_ptx_is_looked_at():
+    report = inspect(a_compiled(COPY), sass=False)
+    assert report.sass is None
+    assert {access.level for access in report.accesses} == {"ptx"}
+
+
+def test_an_unknown_block_size_leaves_the_occupancy_out():
+    need("ptxas", "nvdisasm")
+    report = inspect(a_compiled(COPY, num_warps=None))
+    assert report.occupancy is None
+    assert any("--num-warps" in note for note in report.notes)
+
+
+def test_ptx_that_cannot_be_assembled_is_still_read():
+    need("ptxas")
+    report = inspect(a_compiled(ptx_kernel("made.up.b32 %r1, %r1;")))
+    assert report.registers is None
+    assert any("not assembled" in note for note in report.notes)
+
+
+def test_damaged_ptx_and_a_kernel_that_is_not_there():
+    with pytest.raises(PtxSyntaxError):
+        inspect(a_compiled(HEADER + ".visible .entry k( {"))
+    with pytest.raises(InputError, match="no kernel 'other'"):
+        inspect(a_compiled(COPY, name="other"))

@@ -1,0 +1,51 @@
+# ruff: noqa: N803 (constexprs are written in capitals)
+"""Kernels that are narrow, each for one reason."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gelu(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    tl.store(y_ptr + offsets, 0.5 * x * (1 + tl.erf(x * 0.70710678)), mask=mask)
+
+
+@triton.jit
+def strided(x_ptr, y_ptr, stride, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets * stride))
+
+
+@triton.jit
+def every_second(x_ptr, y_ptr, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets * STEP))
+
+
+@triton.jit
+def gather(x_ptr, index_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(index_ptr + offsets)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + index))
+
+
+@triton.jit
+def row_sums(x_ptr, y_ptr, stride, columns, BLOCK: tl.constexpr):
+    row, offsets = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + offsets, mask=offsets < columns, other=0.0)
+    tl.store(y_ptr + row, tl.sum(x, 0))
+
+
+@triton.jit
+def products(a_ptr, b_ptr, c_ptr, size, stride, BLOCK: tl.constexpr):
+    m, n = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, size, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        a = tl.load(a_ptr + m[:, None] * stride + k[None, :])
+        b = tl.load(b_ptr + k[:, None] * BLOCK + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m[:, None] * BLOCK + n[None, :], total)

@@ -1,0 +1,155 @@
+"""Kernels in a terminal and as JSON: they fit, say what was found, and no name breaks them."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from tests.ptx.made import a_compiled, a_line, a_report, an_access
+from tests.render.example import CONTROLS, HOSTILE
+from traceview.ptx.model import Argument
+from traceview.ptx.parse import parse_ptx
+from traceview.ptx.report import PtxReport
+from traceview.render.ptx_json import as_document, render_ptx_json
+from traceview.render.ptx_listing import render_views
+from traceview.render.ptx_names import SourceNames
+from traceview.render.ptx_text import render_ptx_text
+
+UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
+
+
+def of(*kernels):
+    return PtxReport("gelu.py", kernels or (a_report(),))
+
+
+def hostile(text):
+    line = a_line(31, f"/tmp/{text}.py")
+    return a_report(
+        compiled=a_compiled(name=text, arguments=(Argument(text, "constexpr", value=text),)),
+        accesses=(an_access(opcode=text, source=line),),
+        notes=(text,),
+    )
+
+
+def test_a_kernel_is_told_from_its_launch_to_its_finding():
+    text = render_ptx_text(of(), width=100)
+    assert text.startswith("gelu_kernel  sm_90\n---")
+    assert "as launched · 3 launches · grid 64 × 1 × 1 · 4 warps" in text
+    assert "registers 32 · spills 0 B · shared 1.02 kB · occupancy 100.0 %" in text
+    assert "elements a thread 8 · waves 0.25" in text
+    assert re.search(r"gelu.py:31 +ld.global.v4.b32 +128 bit +2 +0 +2 × LDG.E.64", text)
+    assert "load narrowed, PTX 2 × 128 bits, SASS 2 × 64 bits" in text
+    assert re.search(r"low +the load loses 2 lanes\n +→ Load less\n +seen in both", text)
+    assert "Note: no such tool" in text
+
+
+def test_a_guess_is_called_a_guess():
+    guessed = replace(a_report(), compiled=a_compiled(how="guessed"))
+    assert "as guessed: no launch and no signature were given" in render_ptx_text(of(guessed))
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("name", ["gelu", HOSTILE, CONTROLS, "漢字" * 40, "x" * 100_000])
+def test_no_line_is_wider_than_asked_and_none_reaches_the_terminal(name, width):
+    for text in (
+        render_ptx_text(of(hostile(name)), width=width),
+        render_views(of(hostile(name)), ["source", "ptx", "sass"], width=width),
+    ):
+        assert max(cell_len(line) for line in text.splitlines()) <= width
+        assert not UNPRINTABLE.search(text)
+
+
+def test_color_adds_styles_and_nothing_else():
+    plain, colored = (render_ptx_text(of(), width=100, color=color) for color in (False, True))
+    assert "\x1b[1;36mlow" in colored
+    stripped = re.sub(r"\x1b\[[\d;]*m", "", colored)
+    assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
+
+
+def test_sass_without_a_line_of_ptx_has_a_row_of_its_own():
+    alone = an_access(32, 3, level="sass", opcode="LDG.E", source=None)
+    text = render_ptx_text(of(a_report(accesses=(alone,))), width=100)
+    assert re.search(r"\? +32 bit +3 +0 +LDG.E ", text)
+
+
+def test_files_of_one_name_are_told_apart():
+    files = ["/a/x/gelu.py", "/a/y/gelu.py", "/b/norm.py"]
+    report = a_report(accesses=tuple(an_access(source=a_line(1, file)) for file in files))
+    names = SourceNames.of([report])
+    assert [names.of_line(a_line(1, file)) for file in files] == [
+        "x/gelu.py:1",
+        "y/gelu.py:1",
+        "norm.py:1",
+    ]
+
+
+def test_the_source_has_the_widths_in_its_margin(tmp_path):
+    file = tmp_path / "gelu.py"
+    file.write_text("\n".join(f"line {n}" for n in range(1, 60)))
+    load = an_access(128, 2, source=a_line(31, str(file)))
+    loaded = an_access(64, 2, level="sass", source=a_line(31, str(file)))
+    text = render_views(of(a_report(accesses=(load, loaded))), ["source"], width=100)
+    assert "ld 2 × 128 bits → 2 × 64 bits  31  line 31" in text
+    assert "28  line 28" in text
+    assert "line 27" not in text
+
+
+def test_a_source_that_is_gone_or_changed_is_said(tmp_path):
+    file = tmp_path / "gelu.py"
+    report = of(a_report(accesses=(an_access(source=a_line(31, str(file))),)))
+    assert "cannot be read" in render_views(report, ["source"], width=200)
+    file.write_text("short\n")
+    assert "has only 1 lines" in render_views(report, ["source"], width=200)
+
+
+def test_listings_are_annotated():
+    text = (
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
+        ".loc 1 31 0\nld.global.b32 %r1, [%rd1];\nadd.s32 %r1, %r1, 1;\nret;\n}\n"
+        '.file 1 "/home/user/gelu.py"\n'
+    )
+    report = of(a_report(ptx=parse_ptx(text).kernels()[0]))
+    shown = render_views(report, ["ptx", "sass"], width=100)
+    assert "gelu.py:31 global 32 bits  ld.global.b32 %r1, [%rd1]" in shown
+    assert "There is no SASS." in shown
+
+
+def test_json_has_what_the_contract_promises():
+    document = json.loads(render_ptx_json(of(), "1.0"))
+    assert (document["schema_version"], document["target"]) == (1, "gelu.py")
+    assert document["arch"] == "sm_90"
+    (kernel,) = document["kernels"]
+    promised = "name registers spill_bytes shared_memory_bytes num_warps accesses findings"
+    promised += " elements_per_thread instruction_mix occupancy"
+    assert set(promised.split()) <= set(kernel)
+    assert kernel["accesses"][0].items() >= {
+        ("level", "ptx"),
+        ("kind", "load"),
+        ("space", "global"),
+        ("opcode", "ld.global.v4.b32"),
+        ("width_bits", 128),
+        ("predicated", False),
+        ("count", 2),
+        ("loop_depth", 0),
+        ("source", "gelu.py:31"),
+    }
+    assert kernel["occupancy"].keys() >= {
+        "blocks_per_sm",
+        "limiter",
+        "theoretical_occupancy_pct",
+    }
+    assert kernel["findings"][0]["severity"] == "low"
+
+
+def test_json_of_what_is_not_known_is_null():
+    unknown = a_report(registers=None, occupancy=None, dynamic_shared_bytes=None)
+    (kernel,) = as_document(of(replace(unknown, static_shared_bytes=None)), "1")["kernels"]
+    assert [kernel[k] for k in ("registers", "occupancy", "shared_memory_bytes")] == [None] * 3
+
+
+@pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
+def test_json_of_hostile_names_can_be_read(name):
+    (kernel,) = json.loads(render_ptx_json(of(hostile(name)), "1"))["kernels"]
+    assert kernel["name"].encode()

@@ -1,0 +1,100 @@
+"""What one SM holds, by compute capability.
+
+Sources. Threads, blocks, registers and shared memory: CUDA C++ Programming Guide, table
+"Technical Specifications per Compute Capability" (7.2 as in the guides of CUDA 10 to 12), which
+agree with `cuda::arch_traits` of CCCL. Sub-partitions, allocation units and barriers:
+cuda_occupancy.h of the CUDA toolkit, which says nothing of barriers before 9.0. Reserved shared
+memory: the Guide's sections on compute capability 8.x to 12.x.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from traceview.errors import InputError
+
+KIB = 1024
+WARP_THREADS = 32
+_ARCH = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?")
+
+
+@dataclass(frozen=True)
+class SmLimits:
+    """What one SM of a compute capability has to give. Registers are of 32 bits.
+
+    `shared_bytes_per_sm` counts what the driver reserves in each block
+    (`reserved_shared_bytes_per_block`); the two limits of a block do not. A block gets
+    `shared_bytes_per_block` as a matter of course and up to `opt_in_shared_bytes_per_block` if
+    the program asks for it, as Triton does. Registers come to a warp in units of
+    `register_unit`, within one of the `sub_partitions`; shared memory to a block in units of
+    `shared_unit_bytes`. `barriers_per_sm` is None where barriers bound nothing.
+    """
+
+    compute_capability: str
+    threads_per_sm: int
+    blocks_per_sm: int
+    shared_bytes_per_sm: int
+    opt_in_shared_bytes_per_block: int
+    reserved_shared_bytes_per_block: int
+    shared_unit_bytes: int
+    barriers_per_sm: int | None
+    shared_bytes_per_block: int = 48 * KIB
+    threads_per_block: int = 1024
+    registers_per_sm: int = 65_536
+    registers_per_block: int = 65_536
+    registers_per_thread: int = 255
+    register_unit: int = 256
+    sub_partitions: int = 4
+
+    @property
+    def warps_per_sm(self) -> int:
+        """The warps that an SM holds at once."""
+        return self.threads_per_sm // WARP_THREADS
+
+
+def _volta(capability: str, threads: int, blocks: int, shared_kib: int) -> SmLimits:
+    """Before 8.0: nothing is reserved, so that one block may have all of it."""
+    shared = shared_kib * KIB
+    return SmLimits(capability, threads, blocks, shared, shared, 0, 256, None)
+
+
+def _ampere(
+    capability: str, threads: int, blocks: int, shared_kib: int, barriers: int | None = None
+) -> SmLimits:
+    """From 8.0 on: the driver keeps 1 KiB of each block's shared memory."""
+    shared = shared_kib * KIB
+    return SmLimits(capability, threads, blocks, shared, shared - KIB, KIB, 128, barriers)
+
+
+_KNOWN = {
+    limits.compute_capability: limits
+    for limits in (
+        _volta("7.0", threads=2048, blocks=32, shared_kib=96),
+        _volta("7.2", threads=2048, blocks=32, shared_kib=96),
+        _volta("7.5", threads=1024, blocks=16, shared_kib=64),
+        _ampere("8.0", threads=2048, blocks=32, shared_kib=164),
+        _ampere("8.6", threads=1536, blocks=16, shared_kib=100),
+        _ampere("8.7", threads=1536, blocks=16, shared_kib=164),
+        _ampere("8.9", threads=1536, blocks=24, shared_kib=100),
+        _ampere("9.0", threads=2048, blocks=32, shared_kib=228, barriers=64),
+        _ampere("10.0", threads=2048, blocks=32, shared_kib=228, barriers=64),
+        _ampere("10.3", threads=2048, blocks=32, shared_kib=228, barriers=64),
+        _ampere("11.0", threads=1536, blocks=24, shared_kib=228, barriers=24),
+        _ampere("12.0", threads=1536, blocks=24, shared_kib=100, barriers=24),
+        _ampere("12.1", threads=1536, blocks=24, shared_kib=100, barriers=24),
+    )
+}
+KNOWN_CAPABILITIES = tuple(_KNOWN)
+
+
+def limits_of(gpu: str) -> SmLimits:
+    """The limits of a compute capability ("9.0") or of an architecture ("sm_90", "sm_90a").
+
+    Raises InputError where it is not known; a neighbour's numbers would be a guess.
+    """
+    capability = _ARCH.sub(r"\1.\2", gpu) if _ARCH.fullmatch(gpu) else gpu
+    if capability not in _KNOWN:
+        known = ", ".join(KNOWN_CAPABILITIES)
+        raise InputError(f"the SM limits of {gpu[:40]!r} are not known", f"known are {known}")
+    return _KNOWN[capability]

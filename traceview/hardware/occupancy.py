@@ -1,0 +1,106 @@
+"""How many blocks of a kernel one SM holds at once, and what keeps it from holding more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from traceview.errors import InputError
+from traceview.hardware.limits import WARP_THREADS, SmLimits
+
+Limiter = Literal["warps", "blocks", "registers", "shared memory", "barriers"]
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """The blocks that one SM holds at once.
+
+    `blocks_by_limit` says how many blocks each limit alone would allow; a limit that the kernel
+    does not touch is not in it. `limiters` are those that allow the fewest, so that two may be
+    named. No block at all (`blocks_per_sm` 0) means that the launch fails.
+    """
+
+    blocks_per_sm: int
+    active_warps: int
+    theoretical_occupancy_pct: float
+    limiters: tuple[Limiter, ...]
+    blocks_by_limit: Mapping[Limiter, int]
+
+    @property
+    def limiter(self) -> Limiter:
+        """The first of the limiters: warps before blocks, registers, shared memory, barriers."""
+        return self.limiters[0]
+
+
+def occupancy(
+    limits: SmLimits,
+    block_threads: int,
+    registers: int,
+    static_shared_bytes: int = 0,
+    dynamic_shared_bytes: int = 0,
+    barriers: int = 0,
+) -> Occupancy:
+    """The occupancy of a kernel launched with blocks of `block_threads` threads.
+
+    `registers` is a thread's, `barriers` a block's; shared memory is a block's, without what the
+    driver reserves. Shared memory is taken to be opted into, and the SM's L1 cache to yield to
+    it. Raises InputError for a block without threads and for negative numbers.
+    """
+    uses = (registers, static_shared_bytes, dynamic_shared_bytes, barriers)
+    if block_threads < 1 or min(uses) < 0:
+        raise InputError(f"no kernel has {block_threads} threads a block and uses {uses}")
+    warps = _round_up(block_threads, WARP_THREADS) // WARP_THREADS
+    allowed: dict[Limiter, int | None] = {
+        "warps": limits.warps_per_sm // warps if block_threads <= limits.threads_per_block else 0,
+        "blocks": limits.blocks_per_sm,
+        "registers": _by_registers(limits, warps, registers),
+        "shared memory": _by_shared(limits, static_shared_bytes + dynamic_shared_bytes),
+        "barriers": _by_barriers(limits, barriers),
+    }
+    return _fewest(
+        {name: blocks for name, blocks in allowed.items() if blocks is not None}, warps, limits
+    )
+
+
+def _fewest(blocks_by_limit: dict[Limiter, int], warps: int, limits: SmLimits) -> Occupancy:
+    blocks = min(blocks_by_limit.values())
+    return Occupancy(
+        blocks_per_sm=blocks,
+        active_warps=blocks * warps,
+        theoretical_occupancy_pct=100.0 * blocks * warps / limits.warps_per_sm,
+        limiters=tuple(name for name, allowed in blocks_by_limit.items() if allowed == blocks),
+        blocks_by_limit=blocks_by_limit,
+    )
+
+
+def _by_registers(limits: SmLimits, warps: int, registers: int) -> int | None:
+    if registers == 0:
+        return None
+    warp_registers = _round_up(registers * WARP_THREADS, limits.register_unit)
+    # The hardware's check of a block counts as if every sub-partition got as many of its warps.
+    block_registers = warp_registers * _round_up(warps, limits.sub_partitions)
+    if registers > limits.registers_per_thread or block_registers > limits.registers_per_block:
+        return 0
+    per_partition = limits.registers_per_sm // limits.sub_partitions // warp_registers
+    return per_partition * limits.sub_partitions // warps
+
+
+def _by_shared(limits: SmLimits, used_bytes: int) -> int | None:
+    reserved = limits.reserved_shared_bytes_per_block
+    allocated = _round_up(used_bytes + reserved, limits.shared_unit_bytes)
+    if allocated == 0:
+        return None
+    if allocated > limits.opt_in_shared_bytes_per_block + reserved:
+        return 0
+    return limits.shared_bytes_per_sm // allocated
+
+
+def _by_barriers(limits: SmLimits, barriers: int) -> int | None:
+    if barriers == 0 or limits.barriers_per_sm is None:
+        return None
+    return limits.barriers_per_sm // barriers
+
+
+def _round_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit

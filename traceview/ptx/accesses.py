@@ -1,0 +1,198 @@
+"""The memory accesses of a PTX function, its tensor-core operations and its instruction mix.
+
+Bits are those that one thread moves in one instruction. The space of a copy is where the data
+is read wide or narrow: global for cp.async, shared between the blocks of a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from traceview.ptx.model import Access, Function, Instruction, Kind
+from traceview.ptx.opcodes import Words, family, words
+
+FAMILIES = (
+    *("load", "store", "async-copy", "atomic", "tensor-core", "shuffle", "barrier"),
+    *("special-function", "integer", "float", "conversion", "control", "other"),
+)
+# Constants and parameters come through their own cache, whatever their width.
+LEFT_OUT = frozenset({"const", "param"})
+MATRIX_COUNT = {"x1": 1, "x2": 2, "x4": 4}
+REGISTER_BITS = 32
+IMMEDIATE = re.compile(r",\s*(?:0[xX](?P<hex>[0-9a-fA-F]+)|(?P<decimal>\d{1,9}))[uU]?\s*(?:,|$)")
+SHAPE = re.compile(r"m\d+n\d+(?:k\d+)?$")
+NUMBER_TYPE = re.compile(r"(?:[busf]\d+|bf16|tf32|e\dm\d(?:x\d)?|ue\dm\d|kind::\w+)$")
+MULTIPLICATIONS = {"mma": "", "wmma": "mma", "wgmma": "mma_async", "tcgen05": "mma"}
+
+
+class _Move(NamedTuple):
+    """What an opcode moves; `space` None stands for a generic address."""
+
+    kind: Kind
+    space: str | None
+    width_bits: int | None
+
+
+@dataclass(frozen=True)
+class TensorOp:
+    """Equal matrix multiplications of a function, counted.
+
+    `operation` is mma, wmma.mma, wgmma.mma_async or tcgen05.mma, with .sp if sparse. `shape` is
+    such as m16n8k16; None where a descriptor holds it. `types` are as written: of D, A, B and C,
+    or only the `kind::`.
+    """
+
+    operation: str
+    shape: str | None
+    types: tuple[str, ...]
+    loop_depth: int
+    count: int
+
+
+def accesses(function: Function) -> tuple[Access, ...]:
+    """The function's memory accesses, equal ones of a line counted, in order of appearance.
+
+    Constants and parameters are left out; so are the operands that tensor cores read through
+    descriptors, textures, and barriers.
+    """
+    counts = Counter(
+        access for instruction in function.instructions if (access := access_of(instruction))
+    )
+    return tuple(replace(access, count=count) for access, count in counts.items())
+
+
+def instruction_mix(function: Function) -> dict[str, int]:
+    """How many instructions each family has, in the order of FAMILIES; empty families are 0."""
+    counts = Counter(family(instruction.opcode) for instruction in function.instructions)
+    return {name: counts[name] for name in FAMILIES}
+
+
+def tensor_ops(function: Function) -> tuple[TensorOp, ...]:
+    """The function's matrix multiplications on tensor cores, in order of appearance."""
+    counts = Counter(op for instruction in function.instructions if (op := _tensor_op(instruction)))
+    return tuple(replace(op, count=count) for op, count in counts.items())
+
+
+def _tensor_op(instruction: Instruction) -> TensorOp | None:
+    root, modifiers = words(instruction.opcode)
+    second = MULTIPLICATIONS.get(root)
+    if second is None or (second and second not in modifiers[:1]):
+        return None
+    sparse = any(word == "sp" or word.startswith("sp::") for word in modifiers[:2])
+    operation = ".".join(filter(None, (root, second, "sp" if sparse else "")))
+    shape = next((word for word in modifiers if SHAPE.match(word)), None)
+    types = tuple(word for word in modifiers if NUMBER_TYPE.match(word))
+    return TensorOp(operation, shape, types, instruction.loop_depth, 1)
+
+
+def access_of(instruction: Instruction) -> Access | None:
+    opcode = words(instruction.opcode)
+    find = MOVES.get(opcode.root)
+    move = find(opcode, instruction.operands) if find else None
+    if move is None or move.space in LEFT_OUT:
+        return None
+    # Without a scope an atomic is atomic for the whole GPU.
+    default = "gpu" if move.kind in {"atomic", "reduction"} else None
+    return Access(
+        level="ptx",
+        kind=move.kind,
+        space=move.space or "generic",
+        opcode=instruction.opcode,
+        width_bits=move.width_bits,
+        count=1,
+        predicated=instruction.predicate is not None,
+        loop_depth=instruction.loop_depth,
+        source=instruction.source,
+        scope=opcode.scope or default,
+        hints=opcode.hints,
+    )
+
+
+def _plain(kind: Kind) -> Callable[[Words, str], _Move]:
+    def move(opcode: Words, _: str) -> _Move:
+        sized = opcode.modifiers[:1] != ("bulk",)
+        return _Move(kind, opcode.space, opcode.vector_bits if sized else None)
+
+    return move
+
+
+def _matrix(kind: Kind) -> Callable[[Words, str], _Move]:
+    """ldmatrix and stmatrix: a thread has one register of an 8 × 8 matrix of 16 bits.
+
+    An m16n16 matrix of bytes is two such registers.
+    """
+
+    def move(opcode: Words, _: str) -> _Move:
+        count = next((MATRIX_COUNT[word] for word in opcode.modifiers if word in MATRIX_COUNT), 1)
+        registers = count * (2 if "m16n16" in opcode.modifiers else 1)
+        return _Move(kind, "shared", registers * REGISTER_BITS)
+
+    return move
+
+
+def _copy(opcode: Words, operands: str) -> _Move | None:
+    modifiers = opcode.modifiers
+    if modifiers[:2] == ("reduce", "async"):
+        return _Move("reduction", _space_of_copy(opcode), None)
+    if modifiers[:1] != ("async",) or not _space_of_copy(opcode):
+        return None
+    if "prefetch" in modifiers:
+        return _Move("prefetch", "global", None)
+    if "bulk" in modifiers:
+        return _Move("async-copy", _space_of_copy(opcode), None)
+    return _Move("async-copy", _space_of_copy(opcode), _immediate_bits(operands))
+
+
+def _immediate_bits(operands: str) -> int | None:
+    """The size of a cp.async is its first immediate, in bytes."""
+    size = IMMEDIATE.search(operands)
+    if not size:
+        return None
+    return 8 * (int(size["hex"], 16) if size["hex"] else int(size["decimal"]))
+
+
+def _space_of_copy(opcode: Words) -> str | None:
+    """None for those of the family that move nothing: commit_group, wait_group, mbarrier."""
+    if opcode.modifiers[1:2] == ("mbarrier",):
+        return None
+    return "global" if "global" in opcode.modifiers else opcode.space
+
+
+def _prefetch(opcode: Words, _: str) -> _Move:
+    return _Move("prefetch", "param" if "tensormap" in opcode.modifiers else opcode.space, None)
+
+
+def _fragment(opcode: Words, operands: str) -> _Move | None:
+    """wmma.load and wmma.store: the registers of the fragment are in braces."""
+    direction = opcode.modifiers[:1]
+    if direction not in {("load",), ("store",)}:
+        return None
+    registers = operands.partition("{")[2].partition("}")[0].count(",") + 1
+    bits = 64 if "f64" in opcode.modifiers else REGISTER_BITS
+    return _Move("load" if direction == ("load",) else "store", opcode.space, registers * bits)
+
+
+def _multicast(opcode: Words, _: str) -> _Move | None:
+    kinds: dict[str, Kind] = {"ld_reduce": "load", "st": "store", "red": "reduction"}
+    kind = kinds.get(opcode.modifiers[0]) if opcode.modifiers else None
+    return _Move(kind, opcode.space, opcode.vector_bits) if kind else None
+
+
+MOVES: dict[str, Callable[[Words, str], _Move | None]] = {
+    "ld": _plain("load"),
+    "ldu": _plain("load"),
+    "st": _plain("store"),
+    "atom": _plain("atomic"),
+    "red": _plain("reduction"),
+    "ldmatrix": _matrix("load"),
+    "stmatrix": _matrix("store"),
+    "cp": _copy,
+    "prefetch": _prefetch,
+    "prefetchu": _prefetch,
+    "wmma": _fragment,
+    "multimem": _multicast,
+}

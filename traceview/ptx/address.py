@@ -1,0 +1,132 @@
+"""Where the address of an access comes from: which parameters, loaded data, the thread's number.
+
+A backward slice through the registers of a PTX function. Registers may be assigned more than
+once; every assignment counts, so that the answer names what an address may depend on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from traceview.ptx.model import Function, Instruction
+
+_REGISTER = re.compile(r"%[A-Za-z_$][\w$]*(?:\.[a-z]+)?")
+_VECTOR = re.compile(r"^\s*\{([^}]*)\}")
+_WITHOUT_RESULT = ("st.", "bra", "ret", "bar", "red.", "cp.", "membar", "fence", "mbarrier.inval")
+_THREAD = {"%tid.x", "%tid.y", "%tid.z", "%laneid", "%warpid"}
+# What the address of a load leads to is another value: only that it is loaded matters.
+_LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "atom.", "ldu.")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a value is computed from.
+
+    `parameters` are the kernel parameters' names, `pointers` those of them that have 64 bits.
+    `loaded` says that data loaded from global memory enter it, `through_shared` that values went
+    through shared memory, `per_thread` that it differs between the threads of a block.
+    """
+
+    parameters: frozenset[str]
+    pointers: frozenset[str]
+    loaded: bool
+    through_shared: bool
+    per_thread: bool
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The assignments of a function, ready to be followed backwards."""
+
+    function: Function
+    _writers: Mapping[str, list[Instruction]] = field(repr=False)
+
+    @classmethod
+    def of(cls, function: Function) -> Slices:
+        """Note which instruction writes which register."""
+        writers: dict[str, list[Instruction]] = {}
+        for instruction in function.instructions:
+            for register in results(instruction):
+                writers.setdefault(register, []).append(instruction)
+        return cls(function, writers)
+
+    def address(self, access: Instruction) -> Origin:
+        """What the address of a load, store, copy or atomic is computed from."""
+        return self._origin(_REGISTER.findall(_address_text(access.operands)))
+
+    def guard(self, access: Instruction) -> Origin:
+        """What decides whether the access takes place."""
+        return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
+
+    def _origin(self, registers: Iterable[str]) -> Origin:
+        seen: set[str] = set()
+        waiting = list(registers)
+        parameters: set[str] = set()
+        pointers: set[str] = set()
+        loaded = shared = False
+        while waiting:
+            register = waiting.pop()
+            if register in seen:
+                continue
+            seen.add(register)
+            for writer in self._writers.get(register, ()):
+                loaded |= writer.opcode.startswith(_LOADS)
+                shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
+                parameters |= self._parameters(writer)
+                pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
+                waiting += _sources(writer)
+        per_thread = bool(seen & _THREAD)
+        return Origin(frozenset(parameters), frozenset(pointers), loaded, shared, per_thread)
+
+    def _parameters(self, writer: Instruction) -> set[str]:
+        if not writer.opcode.startswith("ld.param"):
+            return set()
+        named = set(re.findall(r"[\w$]+", _address_text(writer.operands)))
+        return named & set(self.function.parameters)
+
+
+def results(instruction: Instruction) -> list[str]:
+    """The registers that an instruction writes: those of its first operand."""
+    if instruction.opcode.startswith(_WITHOUT_RESULT):
+        return []
+    return _REGISTER.findall(_first_operand(instruction.operands))
+
+
+def reads(instruction: Instruction) -> list[str]:
+    """The registers that an instruction reads, its guard among them."""
+    written = 0 if instruction.opcode.startswith(_WITHOUT_RESULT) else 1
+    text = instruction.operands
+    rest = text[len(_first_operand(text)) :] if written else text
+    guard = [instruction.predicate.lstrip("!")] if instruction.predicate else []
+    return _REGISTER.findall(rest) + guard
+
+
+def _sources(writer: Instruction) -> list[str]:
+    if writer.opcode.startswith(_LOADS):
+        return []
+    return reads(writer)
+
+
+def _first_operand(operands: str) -> str:
+    vector = _VECTOR.match(operands)
+    return vector[0] if vector else operands.partition(",")[0]
+
+
+def _address_text(operands: str) -> str:
+    """What stands in the first brackets; for an asynchronous copy, in the second: the source."""
+    brackets = re.findall(r"\[([^\]]*)\]", operands)
+    return brackets[-1] if brackets else ""
+
+
+def together(origins: Iterable[Origin]) -> Origin:
+    """What several values are computed from."""
+    listed = list(origins)
+    return Origin(
+        frozenset().union(*(origin.parameters for origin in listed)),
+        frozenset().union(*(origin.pointers for origin in listed)),
+        any(origin.loaded for origin in listed),
+        any(origin.through_shared for origin in listed),
+        any(origin.per_thread for origin in listed),
+    )

@@ -1,0 +1,255 @@
+"""What a cubin itself tells of its kernels: registers, stack, spills, shared memory, barriers.
+
+A cubin is an ELF file; the section `.nv.info.<kernel>` lists attributes as (format, attribute,
+value). NVIDIA documents neither these nor the flags: they are those that `cuobjdump -elf` names,
+and every number is held against `cuobjdump -res-usage` and `ptxas -v` in the tests.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceview.errors import ToolNotFoundError, TraceFormatError
+from traceview.ptx.model import Resources
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+# Attributes of .nv.info and .nv.info.<kernel>, called EIATTR_… by cuobjdump.
+_MAX_THREADS = 0x05
+_REQUIRED_THREADS = 0x10
+_FRAME_SIZE = 0x11
+_MIN_STACK_SIZE = 0x12
+_REGISTERS = 0x2F
+_TOOLKIT = 0x37
+_BARRIERS = 0x4C
+_ANNOTATIONS = 0x55
+_SPILL = 1
+# The first toolkit whose ptxas marks the instructions that spill.
+_MARKS_SPILLS = 128
+# Attribute of .nv.compat, EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET: an architecture with an "a".
+_ARCH_SPECIFIC = 0x09
+_SIZED = 4
+
+_NOT_IN_FILE = ("SHT_NOBITS", "SHT_NULL")
+# Where st_other is in a symbol, and the bit in it that marks a kernel (STO_CUDA_ENTRY).
+_ST_OTHER = 5
+_KERNEL = 0x10
+_PTX_TEXT = ".nv_debug_ptx_txt"
+# From 9.0 on a kernel's shared memory in the cubin begins with what the driver keeps for itself.
+_RESERVES_FROM = 90
+_RESERVED_BYTES = 1024
+
+# In SASS from 7.0 on: the opcode of STL in the low 12 bits, the log of its width from bit 73 on.
+_INSTRUCTION = struct.Struct("<QQ")
+_STORE_LOCAL = 0x387
+_WIDTH_BYTES = (1, 1, 2, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A section of the file; one that takes no room there (shared memory) has no `data`."""
+
+    data: memoryview
+    size: int
+    flags: int
+    info: int
+
+
+@dataclass(frozen=True)
+class _Cubin:
+    """What is read of a cubin: sections by name, and (name, st_other) of each symbol."""
+
+    flags: int
+    abi: int
+    sections: Mapping[str, _Section]
+    symbols: tuple[tuple[str, int], ...]
+
+
+_ABSENT = _Section(memoryview(b""), 0, 0, 0)
+_Attributes = dict[int, memoryview]
+
+
+def resources(cubin: bytes) -> dict[str, Resources]:
+    """What each kernel of a cubin takes of an SM.
+
+    `static_shared_bytes` leaves out what the driver reserves, as ptxas does and cuobjdump does
+    not. `spill_bytes` are what ptxas calls spill stores: bytes that a thread writes, added up
+    over the instructions that spill; None where a ptxas before 12.8 left a stack and no word of
+    what is on it. `max_threads` is that of a block: as required, or as the launch bounds say.
+
+    Raises TraceFormatError if this is no cubin or a damaged one, ToolNotFoundError without
+    pyelftools.
+    """
+    opened = _read(cubin)
+    try:
+        return {name: _resources(opened, index, name) for index, name in _kernels(opened)}
+    except (struct.error, IndexError) as error:
+        raise _damaged(error) from None
+
+
+def kernels(cubin: bytes) -> tuple[str, ...]:
+    """The names of the kernels, as linked (mangled). Raises as `resources` does."""
+    return tuple(name for _, name in _kernels(_read(cubin)))
+
+
+def arch_of(cubin: bytes) -> str:
+    """The architecture that a cubin is for, such as sm_90a. Raises as `resources` does.
+
+    The suffix f of a family is not kept in a cubin: its code is that of the plain architecture.
+    """
+    opened = _read(cubin)
+    specific = opened.flags & (0x8 if opened.abi >= 8 else 0x800)
+    compat = _attributes(opened, ".nv.compat").get(_ARCH_SPECIFIC)
+    return f"sm_{_number(opened)}{'a' if specific or (compat and compat[0]) else ''}"
+
+
+def embedded_ptx(cubin: bytes) -> str | None:
+    """The PTX that ptxas was given, if it kept line information; None if not.
+
+    It comes without comments and without .loc and .file, line for line as it was: line numbers
+    of SASS instructions refer to it. Raises as `resources` does.
+    """
+    text = _section(_read(cubin), _PTX_TEXT).data
+    return bytes(text).replace(b"\0", b"\n").decode("utf-8", "replace") if text else None
+
+
+def _resources(cubin: _Cubin, index: int, name: str) -> Resources:
+    own = _attributes(cubin, f".nv.info.{name}")
+    code = _section(cubin, f".text.{name}")
+    shared = dict(_of_functions(cubin, index))
+    stack = shared.get(_MIN_STACK_SIZE, shared.get(_FRAME_SIZE, 0))
+    return Resources(
+        registers=shared.get(_REGISTERS, code.info >> 24),
+        stack_bytes=stack,
+        spill_bytes=_spill_bytes(code.data, own) if stack else 0,
+        static_shared_bytes=_shared_bytes(cubin, name),
+        # Before 13.0 the number of barriers is in the flags of the code's section.
+        barriers=own[_BARRIERS][0] if _BARRIERS in own else code.flags >> 20 & 0x7F,
+        max_threads=_max_threads(own),
+    )
+
+
+def _shared_bytes(cubin: _Cubin, name: str) -> int:
+    size = _section(cubin, f".nv.shared.{name}").size
+    return max(0, size - _RESERVED_BYTES) if _number(cubin) >= _RESERVES_FROM else size
+
+
+def _max_threads(own: _Attributes) -> int | None:
+    sides = own.get(_REQUIRED_THREADS) or own.get(_MAX_THREADS)
+    return math.prod(_integers(sides)) if sides else None
+
+
+def _spill_bytes(code: memoryview, own: _Attributes) -> int | None:
+    if _ANNOTATIONS not in own:
+        toolkit = _integers(own[_TOOLKIT])[0] if _TOOLKIT in own else 0
+        return 0 if toolkit >= _MARKS_SPILLS else None
+    marks = _integers(own[_ANNOTATIONS])
+    pairs = zip(marks[::2], marks[1::2], strict=False)
+    return sum(_stored_bytes(code, offset) for kind, offset in pairs if kind == _SPILL)
+
+
+def _stored_bytes(code: memoryview, offset: int) -> int:
+    """What the instruction at an offset stores to local memory; 0 if it is another one."""
+    low, high = _INSTRUCTION.unpack_from(code, offset)
+    return _WIDTH_BYTES[high >> 9 & 7] if low & 0xFFF == _STORE_LOCAL else 0
+
+
+def _kernels(cubin: _Cubin) -> Iterator[tuple[int, str]]:
+    """Symbol index and name of each kernel, in the file's order."""
+    for index, (name, other) in enumerate(cubin.symbols):
+        if other & _KERNEL and f".text.{name}" in cubin.sections:
+            yield index, name
+
+
+def _of_functions(cubin: _Cubin, index: int) -> Iterator[tuple[int, int]]:
+    """Attributes of one function in .nv.info, whose values are pairs of symbol and number."""
+    for number, value in _each_attribute(_section(cubin, ".nv.info").data):
+        pair = _integers(value)
+        if len(pair) == 2 and pair[0] == index:
+            yield number, pair[1]
+
+
+def _attributes(cubin: _Cubin, section: str) -> _Attributes:
+    return dict(_each_attribute(_section(cubin, section).data))
+
+
+def _each_attribute(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    at = 0
+    while at + 4 <= len(data):
+        form, number, size = struct.unpack_from("<BBH", data, at)
+        value = data[at + 4 : at + 4 + size] if form == _SIZED else data[at + 2 : at + 4]
+        at += 4 + (size if form == _SIZED else 0)
+        yield number, value
+
+
+def _integers(value: memoryview) -> tuple[int, ...]:
+    return struct.unpack_from(f"<{len(value) // 4}I", value)
+
+
+def _section(cubin: _Cubin, name: str) -> _Section:
+    return cubin.sections.get(name, _ABSENT)
+
+
+def _number(cubin: _Cubin) -> int:
+    """The number of the architecture: 90 for sm_90a."""
+    return cubin.flags >> 8 & 0xFF if cubin.abi >= 8 else cubin.flags & 0xFF
+
+
+def _read(raw: bytes) -> _Cubin:
+    """Take from a file all that is asked of it later, so that a damaged one fails here."""
+    try:
+        from elftools.common.exceptions import ELFError
+    except ImportError:
+        remedy = "install it: pip install 'traceview[ptx]'"
+        raise ToolNotFoundError("reading a cubin needs pyelftools", remedy) from None
+    try:
+        return _taken_from(raw)
+    except (ELFError, struct.error, ValueError, LookupError, ArithmeticError, TypeError) as error:
+        raise _damaged(error) from None
+
+
+def _taken_from(raw: bytes) -> _Cubin:
+    from elftools.elf.elffile import ELFFile
+
+    if not raw.startswith(b"\x7fELF"):
+        raise TraceFormatError(f"this is no cubin: it begins with {raw[:8]!r} and not as ELF does")
+    elf = ELFFile(io.BytesIO(raw))
+    if elf["e_machine"] != "EM_CUDA":
+        raise TraceFormatError(f"this is no cubin: it is an ELF file for {elf['e_machine']}")
+    if elf["e_phoff"] + elf["e_phnum"] * elf["e_phentsize"] > len(raw):
+        raise ValueError("the file ends within its program headers")
+    sections = dict(_sections(elf, memoryview(raw)))
+    return _Cubin(elf["e_flags"], elf["e_ident"]["EI_ABIVERSION"], sections, _symbols(elf))
+
+
+def _sections(elf: ELFFile, raw: memoryview) -> Iterator[tuple[str, _Section]]:
+    for section in elf.iter_sections():
+        size, flags, info = (int(section[key]) for key in ("sh_size", "sh_flags", "sh_info"))
+        start, in_file = section["sh_offset"], section["sh_type"] not in _NOT_IN_FILE
+        if in_file and start + size > len(raw):
+            raise ValueError(f"the file ends within section {section.name[:60]!r}")
+        data = raw[start : start + size] if in_file else _ABSENT.data
+        yield section.name, _Section(data, size, flags, info)
+
+
+def _symbols(elf: ELFFile) -> tuple[tuple[str, int], ...]:
+    from elftools.elf.sections import SymbolTableSection
+
+    table = elf.get_section_by_name(".symtab")
+    if not isinstance(table, SymbolTableSection):
+        return ()
+    # pyelftools leaves out of st_other the bits that only NVIDIA uses: take the byte itself.
+    raw, size = table.data(), table["sh_entsize"]
+    names = (symbol.name for symbol in table.iter_symbols())
+    return tuple((name, raw[size * at + _ST_OTHER]) for at, name in enumerate(names))
+
+
+def _damaged(error: Exception) -> TraceFormatError:
+    why = str(error).strip() or type(error).__name__
+    return TraceFormatError(f"the cubin is damaged: {why[:200]}", "compile it anew")

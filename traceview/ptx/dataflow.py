@@ -1,0 +1,257 @@
+"""What a Triton kernel does with its parameters, read from its source and never run.
+
+Which of them are pointers (they begin an address), and what they seem to point to.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Functions = Mapping[str, ast.FunctionDef]
+
+_LOADS = {"load"}
+_MADE = {"make_block_ptr", "make_tensor_descriptor"}
+_PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
+_POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
+_TYPES = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "int1": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
+# Torch's indices are 64 bits wide; operands of tl.dot are mostly half precision.
+_INDEX, _OPERAND = "i64", "fp16"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How a kernel uses its parameters. `helpers` are the jitted functions that it may call."""
+
+    function: ast.FunctionDef
+    helpers: Functions = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        arguments = self.function.args
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return tuple(argument.arg for argument in listed)
+
+    @cached_property
+    def pointers(self) -> dict[str, str | None]:
+        """Parameters that are pointers, with the type that they seem to point to, if any."""
+        found: dict[str, str | None] = {}
+        for call, address in self._accesses():
+            root = self._root(address)
+            if root:
+                found[root] = found.get(root) or self._stored_type(call)
+        for name, type_ in self._of_helpers():
+            found[name] = found.get(name) or type_
+        for root, type_ in self._loaded_types():
+            found[root] = found.get(root) or type_
+        return found
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """Names of all functions that are called by a bare name."""
+        calls = self._calls()
+        return frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name))
+
+    @cached_property
+    def returns_value(self) -> bool:
+        """Whether it gives a value back, as no kernel does."""
+        returns = (node for node in ast.walk(self.function) if isinstance(node, ast.Return))
+        return any(node.value is not None for node in returns)
+
+    @cached_property
+    def compared_to_text(self) -> frozenset[str]:
+        """Parameters that are compared with a string."""
+        found = set()
+        for node in ast.walk(self.function):
+            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            if any(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in sides):
+                found |= {side.id for side in sides if isinstance(side, ast.Name)}
+        return frozenset(found)
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """Parameters that are used as a data type: x.to(T), tl.zeros(..., dtype=T)."""
+        given = [call.args[0] for call in self._calls("to") if call.args]
+        given += [k.value for call in self._calls() for k in call.keywords if k.arg == "dtype"]
+        return frozenset(node.id for node in given if isinstance(node, ast.Name))
+
+    @cached_property
+    def flags(self) -> frozenset[str]:
+        """Parameters that an `if` asks for by themselves."""
+        tests = [n.test for n in ast.walk(self.function) if isinstance(n, (ast.If, ast.IfExp))]
+        bare = [t.operand if isinstance(t, ast.UnaryOp) else t for t in tests]
+        return frozenset(node.id for node in bare if isinstance(node, ast.Name))
+
+    @cached_property
+    def has_dot(self) -> bool:
+        """Whether it multiplies matrices."""
+        return any(True for _ in self._calls("dot"))
+
+    @cached_property
+    def _assigned(self) -> dict[str, list[ast.expr]]:
+        """Every expression that a local name is given."""
+        found: dict[str, list[ast.expr]] = {}
+        for node in ast.walk(self.function):
+            for target, value in _assignments(node):
+                found.setdefault(target, []).append(value)
+        return found
+
+    def _calls(self, *names: str) -> Iterator[ast.Call]:
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.Call) and (not names or _called(node) in names):
+                yield node
+
+    def _accesses(self) -> Iterator[tuple[ast.Call, ast.expr]]:
+        for call in self._calls():
+            name, address = _called(call), _first(call)
+            touches = name in ("load", "store") or name in _MADE or name.startswith("atomic_")
+            if touches and address is not None:
+                yield call, address
+
+    def _root(self, address: ast.expr) -> str | None:
+        """The parameter that an address begins with: the leftmost, unless a name tells."""
+        candidates = list(dict.fromkeys(self._addends(address, frozenset())))
+        named = [name for name in candidates if _POINTER_NAME.search(name)]
+        return next(iter(named or candidates), None)
+
+    def _addends(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
+        """Parameters that an address is a sum of; factors of products are none."""
+        if isinstance(node, ast.Name):
+            if node.id in self.parameters:
+                yield node.id
+            elif node.id not in seen:
+                for value in self._assigned.get(node.id, ()):
+                    yield from self._addends(value, seen | {node.id})
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            yield from self._addends(node.left, seen)
+            yield from self._addends(node.right, seen)
+        else:
+            for part in _passed_on(node):
+                yield from self._addends(part, seen)
+
+    def _loads_in(self, node: ast.AST, seen: frozenset[str]) -> Iterator[str]:
+        """Pointers whose loaded values an expression is made of."""
+        if isinstance(node, ast.Call) and _called(node) in _LOADS:
+            address = _first(node)
+            root = self._root(address) if address is not None else None
+            yield from [root] if root else []
+        elif isinstance(node, ast.Name):
+            for value in self._assigned.get(node.id, ()) if node.id not in seen else ():
+                yield from self._loads_in(value, seen | {node.id})
+        else:
+            for part in ast.iter_child_nodes(node):
+                yield from self._loads_in(part, seen)
+
+    def _loaded_types(self) -> Iterator[tuple[str, str]]:
+        for call in self._calls("dot"):
+            for operand in call.args[:2]:
+                yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
+        for _, address in self._accesses():
+            yield from ((root, _INDEX) for root in self._loads_in(address, frozenset()))
+
+    def _stored_type(self, call: ast.Call) -> str | None:
+        """The type that a stored value was last cast to."""
+        if _called(call) != "store" or len(call.args) < 2:
+            return None
+        values = [call.args[1]]
+        if isinstance(values[0], ast.Name):
+            values = self._assigned.get(values[0].id, [])
+        return next(filter(None, map(_cast, reversed(values))), None)
+
+    def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
+        """Parameters that are handed on to a helper, which uses them as pointers."""
+        for call in self._calls():
+            name = _called(call)
+            if name not in self.helpers or name in self.seen:
+                continue
+            inner = Usage(self.helpers[name], self.helpers, self.seen | {name})
+            for parameter, given in _bound(inner.parameters, call):
+                root = self._root(given) if parameter in inner.pointers else None
+                if root:
+                    yield root, inner.pointers[parameter]
+
+
+def is_pointer_name(name: str) -> bool:
+    """Whether a name alone says that it is a pointer: x_ptr."""
+    return bool(re.search(r"_ptrs?$|Ptr$|^ptr", name))
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpacked(target, node.value)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+        yield from _unpacked(node.target, node.value)
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple):
+        values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+        for part, given in zip(target.elts, values, strict=False):
+            yield from _unpacked(part, given)
+
+
+def _called(call: ast.Call) -> str:
+    """The last word of what is called: load for tl.load."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _first(call: ast.Call) -> ast.expr | None:
+    """The address of an access; of desc.load([…]) it is desc."""
+    if isinstance(call.func, ast.Attribute) and _called(call) in ("load", "store"):
+        owner = call.func.value
+        if not (isinstance(owner, ast.Name) and owner.id in ("tl", "language", "gl")):
+            return owner
+    named = (k.value for k in call.keywords if k.arg in ("pointer", "base"))
+    return call.args[0] if call.args else next(named, None)
+
+
+def _passed_on(node: ast.expr) -> list[ast.expr]:
+    """The parts of an expression that an address goes through unchanged."""
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.Call) and _called(node) in _PASSES_ON:
+        first = _first(node)
+        return [first] if first is not None else []
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+    ):
+        return [node.func.value]
+    return []
+
+
+def _cast(node: ast.expr) -> str | None:
+    if not (isinstance(node, ast.Call) and _called(node) == "to" and node.args):
+        return None
+    word = node.args[0]
+    return _TYPES.get(word.attr) if isinstance(word, ast.Attribute) else None
+
+
+def _bound(parameters: tuple[str, ...], call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    yield from zip(parameters, call.args, strict=False)
+    yield from ((k.arg, k.value) for k in call.keywords if k.arg)

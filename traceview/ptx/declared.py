@@ -1,0 +1,165 @@
+"""Triton's own notation of a kernel's signature: `*fp32:16, i32:16, 1024`.
+
+One entry a parameter, in order: a type, a type with a hint (`:16` divisible by 16, `:1` equal to
+one), or a value, which makes the parameter a constexpr. Types may hold commas in brackets.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from traceview.errors import InputError
+from traceview.ptx.model import Argument
+
+Value = int | float | bool | str | None
+
+_SCALARS = r"(?:i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|fp8e\w+)"
+_TYPE = re.compile(rf"\**k?{_SCALARS}|tensordesc<{_SCALARS}\[[\d, ]+\]>|nvTmaDesc")
+_DTYPE = re.compile(r"(?:tl|triton\.language)\.(\w+)")
+EXAMPLE = '"*fp32:16, *fp32:16, i32:16, 1024"'
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel as its source declares it. `default` counts if `has_default`.
+
+    `type` is Triton's name of the type that it is annotated with, or "".
+    """
+
+    name: str
+    is_constexpr: bool = False
+    has_default: bool = False
+    default: Value = None
+    type: str = ""
+
+
+def bind(
+    signature: str, parameters: Sequence[Parameter], constexprs: Mapping[str, Value]
+) -> tuple[Argument, ...]:
+    """The arguments of a kernel from its signature; those in `constexprs` may be left out of it.
+
+    So may all that are marked `tl.constexpr` and have a value in `constexprs` or a default.
+    Raises InputError where the signature does not fit.
+    """
+    check_names(constexprs, [parameter.name for parameter in parameters])
+    entries = _entries(signature)
+    typed = _typed_parameters(parameters, constexprs, len(entries))
+    declared = {p.name: argument(p.name, e) for p, e in zip(typed, entries, strict=True)}
+    declared |= {name: constant(name, value) for name, value in constexprs.items()}
+    defaults = (p for p in parameters if p.name not in declared)
+    declared |= {p.name: constant(p.name, p.default) for p in defaults}
+    return tuple(declared[parameter.name] for parameter in parameters)
+
+
+def is_whole(signature: str, parameters: Sequence[Parameter]) -> bool:
+    """Whether a signature has an entry for every parameter, constexprs included."""
+    return len(_entries(signature)) == len(parameters)
+
+
+def argument(name: str, entry: str) -> Argument:
+    """One entry of a signature. Raises InputError if it is neither a type nor a value."""
+    type_, _, hint = (part.strip() for part in entry.partition(":"))
+    if _TYPE.fullmatch(type_):
+        return _hinted(name, "fp32" if type_ == "f32" else type_, hint)
+    if hint or not _is_value(entry):
+        what = f"{entry[:60]!r}, the signature's entry for {name}, is neither a type nor a value"
+        raise InputError(what, f"write it as Triton does, such as {EXAMPLE}")
+    return constant(name, value_of(entry))
+
+
+def constant(name: str, value: Value) -> Argument:
+    """An argument whose value is known to the compiler."""
+    return Argument(name, "constexpr", value=value)
+
+
+def value_of(text: str) -> Value:
+    """A constexpr as written on the command line: a number, True, None, tl.float16, else text."""
+    text = text.strip()
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if value is None or isinstance(value, (int, float, str)) else text
+
+
+def notation(arguments: Sequence[Argument]) -> str:
+    """The signature that declares these arguments."""
+    return ", ".join(_written(argument) for argument in arguments)
+
+
+def dtype_name(value: Value) -> str | None:
+    """The name of Triton's data type that a value such as `tl.float16` stands for, else None."""
+    found = _DTYPE.fullmatch(value) if isinstance(value, str) else None
+    return found[1] if found else None
+
+
+def check_names(given: Collection[str], names: Sequence[str]) -> None:
+    """Raise InputError for a name that is no parameter of the kernel."""
+    for name in given:
+        if name not in names:
+            remedy = f"its parameters are {', '.join(names)}"
+            raise InputError(f"the kernel has no parameter {name[:60]!r}", remedy)
+
+
+def _typed_parameters(
+    parameters: Sequence[Parameter], constexprs: Mapping[str, Value], count: int
+) -> list[Parameter]:
+    """The parameters that the signature's entries stand for: the first choice that has as many."""
+    rest = [p for p in parameters if p.name not in constexprs]
+    runtime = [p for p in rest if not (p.is_constexpr and p.has_default)]
+    for choice in (list(parameters), rest, runtime):
+        if len(choice) == count:
+            return choice
+    names = ", ".join(p.name for p in parameters)
+    what = f"the signature has {count} entries and the kernel {len(parameters)} parameters"
+    raise InputError(what, f"give one entry each for: {names}")
+
+
+def _hinted(name: str, type_: str, hint: str) -> Argument:
+    if hint == "1":
+        return constant(name, 1)
+    if hint not in ("", "16"):
+        what = f"the hint :{hint[:20]} of {name} is none of Triton's"
+        raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
+    return Argument(name, type_, divisible_by_16=hint == "16")
+
+
+def _is_value(entry: str) -> bool:
+    """Whether an entry is written as a value: a bare word would rather be a type misspelt."""
+    value = value_of(entry)
+    return not isinstance(value, str) or value != entry.strip() or dtype_name(value) is not None
+
+
+def _written(argument: Argument) -> str:
+    if argument.type != "constexpr":
+        return argument.type + (":16" if argument.divisible_by_16 else "")
+    bare = dtype_name(argument.value) is not None
+    return str(argument.value) if bare else repr(argument.value)
+
+
+def _entries(signature: str) -> list[str]:
+    entries = [entry.strip() for entry in _split(signature)]
+    if entries and not entries[-1]:
+        entries.pop()
+    if not all(entries):
+        raise InputError("the signature has an empty entry", f"write it such as {EXAMPLE}")
+    return entries
+
+
+def _split(signature: str) -> Iterator[str]:
+    """The parts between commas that are outside brackets and quotes."""
+    depth, quote, start = 0, "", 0
+    for at, letter in enumerate(signature):
+        if quote or letter in "'\"":
+            quote = "" if letter == quote else quote or letter
+        elif letter in "[<(":
+            depth += 1
+        elif letter in "]>)":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            yield signature[start:at]
+            start = at + 1
+    yield signature[start:]

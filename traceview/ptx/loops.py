@@ -1,0 +1,158 @@
+"""How many natural loops stand around each instruction, in near-linear time.
+
+A natural loop belongs to a header that dominates the source of an edge back to it. Dominators
+come from Lengauer and Tarjan's algorithm; bodies are collapsed into their headers from the inside
+out, so that no block is visited once a loop. A cycle with two ways in has no header and counts
+as no loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+Edges = Sequence[Sequence[int]]
+
+
+class Jump(NamedTuple):
+    """An instruction that may leave the straight line: where to, and whether it may go on."""
+
+    at: int
+    targets: tuple[int, ...]
+    falls_through: bool
+
+
+def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
+    """For `count` instructions the number of loops around each.
+
+    Targets are indices of instructions; `count` itself is the end. Jumps come in order.
+    """
+    jumps = list(jumps)
+    if not any(target <= jump.at for jump in jumps for target in jump.targets):
+        return [0] * count
+    starts = sorted({0, count, *(t for j in jumps for t in j.targets), *(j.at + 1 for j in jumps)})
+    depths = _block_depths(_successors(starts, jumps))
+    return [
+        depth
+        for depth, (begin, end) in zip(depths, pairwise(starts), strict=False)
+        for _ in range(begin, end)
+    ]
+
+
+def _successors(starts: list[int], jumps: list[Jump]) -> list[list[int]]:
+    """The edges between blocks; the last block stands for the end."""
+    block = {start: number for number, start in enumerate(starts)}
+    edges = [[number + 1] for number in range(len(starts) - 1)] + [[]]
+    for jump in jumps:
+        after = block[jump.at + 1]
+        edges[after - 1] = [block[target] for target in jump.targets]
+        if jump.falls_through:
+            edges[after - 1].append(after)
+    return edges
+
+
+def _block_depths(edges: Edges) -> list[int]:
+    order, parents = _depth_first(edges)
+    number = {block: place for place, block in enumerate(order)}
+    before: list[list[int]] = [[] for _ in order]
+    for place, block in enumerate(order):
+        for successor in edges[block]:
+            before[number[successor]].append(place)
+    depths = _nesting(before, _dominators(before, parents))
+    return [depths[number[block]] if block in number else 0 for block in range(len(edges))]
+
+
+def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
+    """Blocks in preorder from block 0, and for each the preorder number of its tree parent."""
+    order: list[int] = []
+    parents: list[int] = []
+    seen = set[int]()
+    waiting = [(0, 0)]
+    while waiting:
+        block, parent = waiting.pop()
+        if block in seen:
+            continue
+        seen.add(block)
+        waiting.extend((successor, len(order)) for successor in reversed(edges[block]))
+        order.append(block)
+        parents.append(parent)
+    return order, parents
+
+
+def _nesting(before: Edges, dominators: Sequence[int]) -> list[int]:
+    """The loops around each block, from its predecessors; all numbers are preorder."""
+    size = len(before)
+    outer, merged, is_header = [-1] * size, list(range(size)), [False] * size
+    dominates = _dominance(dominators)
+    for header in reversed(range(size)):
+        body = [source for source in before[header] if dominates(header, source)]
+        is_header[header] = bool(body)
+        while body:
+            block = _merged_into(body.pop(), merged)
+            if block != header:
+                merged[block] = outer[block] = header
+                body.extend(before[block])
+    depths: list[int] = []
+    for block in range(size):
+        around = depths[outer[block]] if outer[block] >= 0 else 0
+        depths.append(around + is_header[block])
+    return depths
+
+
+def _merged_into(block: int, merged: list[int]) -> int:
+    while merged[block] != block:
+        merged[block] = merged[merged[block]]
+        block = merged[block]
+    return block
+
+
+def _dominance(dominators: Sequence[int]) -> Callable[[int, int], bool]:
+    """Whether one block dominates another, in constant time: intervals over the tree."""
+    size = len(dominators)
+    sizes, first, free = [1] * size, [0] * size, [1] * size
+    for block in range(size - 1, 0, -1):
+        sizes[dominators[block]] += sizes[block]
+    for block in range(1, size):
+        above = dominators[block]
+        first[block] = free[above]
+        free[above] += sizes[block]
+        free[block] = first[block] + 1
+    return lambda above, block: first[above] <= first[block] < first[above] + sizes[above]
+
+
+def _dominators(before: Edges, parents: Sequence[int]) -> list[int]:
+    """The immediate dominator of each block; all numbers are preorder, the root's is its own."""
+    size = len(parents)
+    semi, best, ancestor = list(range(size)), list(range(size)), [-1] * size
+    immediate = [0] * size
+    waiting: list[list[int]] = [[] for _ in range(size)]
+    for block in range(size - 1, 0, -1):
+        parent = parents[block]
+        for source in before[block]:
+            semi[block] = min(semi[block], semi[_evaluate(source, semi, best, ancestor)])
+        waiting[semi[block]].append(block)
+        ancestor[block] = parent
+        for other in waiting[parent]:
+            least = _evaluate(other, semi, best, ancestor)
+            immediate[other] = least if semi[least] < semi[other] else parent
+        waiting[parent].clear()
+    for block in range(1, size):
+        if immediate[block] != semi[block]:
+            immediate[block] = immediate[immediate[block]]
+    return immediate
+
+
+def _evaluate(block: int, semi: list[int], best: list[int], ancestor: list[int]) -> int:
+    """The block of least semidominator on the linked path above `block`, which gets shorter."""
+    if ancestor[block] < 0:
+        return block
+    path = [block]
+    while ancestor[ancestor[path[-1]]] >= 0:
+        path.append(ancestor[path[-1]])
+    for below in reversed(path[:-1]):
+        above = ancestor[below]
+        if semi[best[above]] < semi[best[below]]:
+            best[below] = best[above]
+        ancestor[below] = ancestor[above]
+    return best[block]

@@ -1,0 +1,171 @@
+"""The events of a process that compiles kernels, written line by line as they come.
+
+Line by line, so that what was compiled is kept if the process is killed. Each line is a JSON
+object with a `kind`: compiled, launched, note, ended, failed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from traceview.ptx.declared import Value
+from traceview.ptx.model import Argument, How
+
+
+@dataclass
+class Recording:
+    """What compiles and launches while `how` is set; None means that nobody asked for it.
+
+    `kernel` restricts it to one kernel. `ids` are those of the variants written so far, `seen` the
+    names of all kernels that came by.
+    """
+
+    stream: TextIO
+    kernel: str | None = None
+    how: How | None = None
+    remarks: tuple[str, ...] = ()
+    ids: set[str] = field(default_factory=set)
+    launches: Counter[str] = field(default_factory=Counter)
+    seen: set[str] = field(default_factory=set)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Add a line."""
+        self.stream.write(json.dumps({"kind": kind, **fields}) + "\n")
+        self.stream.flush()
+
+    def compiled(
+        self,
+        *,
+        src: Any,
+        metadata: Mapping[str, Any],
+        metadata_group: Mapping[str, str],
+        **_: Any,
+    ) -> None:
+        """Triton's compilation listener: called for every kernel compiled, or found compiled."""
+        identity = str(metadata["hash"])
+        if self.how is None or identity in self.ids:
+            return
+        self.seen.add(_function_name(src))
+        if self.kernel not in (None, metadata["name"], _function_name(src)):
+            return
+        self.ids.add(identity)
+        files = {Path(path).suffix: str(path) for path in metadata_group.values()}
+        self.write(
+            "compiled",
+            id=identity,
+            name=metadata["name"],
+            kernel=_function_name(src),
+            how=self.how,
+            arguments=[asdict(argument) for argument in arguments_of(src)],
+            num_warps=metadata["num_warps"],
+            num_stages=metadata["num_stages"],
+            dynamic_shared_bytes=metadata["shared"],
+            ptx=files.get(".ptx"),
+            cubin=files.get(".cubin"),
+            source=source_of(getattr(src, "fn", None)),
+            notes=self.remarks,
+        )
+
+    def launched(
+        self,
+        src: Any,
+        identity: str,
+        grid: tuple[int, int, int],
+        arguments: Sequence[Any],
+        timed: bool,
+    ) -> None:
+        """Count a launch. Written at each power of two, so that a long loop writes little.
+
+        A `timed` launch is one of a benchmark: its grid is of use, but it is not counted.
+        """
+        if identity not in self.ids:
+            return
+        self.launches[identity] += not timed
+        count = self.launches[identity]
+        if count & (count - 1) == 0:
+            values = _integers(src, arguments)
+            self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
+
+    def finish(self) -> None:
+        """Write the counts as they are now."""
+        self.write("counts", counts=dict(self.launches))
+
+
+def arguments_of(src: Any) -> tuple[Argument, ...]:
+    """The parameters of a kernel as Triton was told to compile it."""
+    constants = getattr(src, "constants", None) or {}
+    attributes = getattr(src, "attrs", None) or {}
+    return tuple(
+        Argument(
+            str(name),
+            _type_name(type_),
+            _is_divisible((at,), type_, attributes),
+            plain(constants.get((at,))),
+        )
+        for at, (name, type_) in enumerate(src.signature.items())
+    )
+
+
+def plain(value: Any) -> Value:
+    """A constexpr as a value that JSON can hold: types as tl.float16, functions by their name."""
+    import triton.language as tl
+
+    value = getattr(value, "value", value) if isinstance(value, tl.constexpr) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tl.dtype):
+        return _type_words().get(str(value), str(value))
+    return str(getattr(value, "__name__", None) or repr(value)[:80])
+
+
+def source_of(function: Any) -> tuple[str, int] | None:
+    """File and line of a kernel's `def`; None for a kernel that is not Python."""
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    if code is None:
+        return None
+    before = 0
+    for before, line in enumerate(function.raw_src):  # noqa: B007 (the index is what is wanted)
+        if line.lstrip().startswith("def "):
+            break
+    return code.co_filename, function.starting_line_number + before
+
+
+@functools.cache
+def _type_words() -> dict[str, str]:
+    import triton.language as tl
+
+    named = ((name, getattr(tl, name)) for name in dir(tl) if not name.startswith("_"))
+    return {str(value): f"tl.{name}" for name, value in named if isinstance(value, tl.dtype)}
+
+
+def _function_name(src: Any) -> str:
+    return str(getattr(getattr(src, "fn", None), "__name__", src.name))
+
+
+def _type_name(type_: Any) -> str:
+    if isinstance(type_, (tuple, list)):
+        return f"({', '.join(map(_type_name, type_))})"
+    return str(type_)
+
+
+def _is_divisible(place: tuple[int, ...], type_: Any, attributes: Mapping[Any, Any]) -> bool:
+    """Whether the compiler was told so; of a tuple, whether of all that is in it."""
+    if isinstance(type_, (tuple, list)):
+        inside = enumerate(type_)
+        return all(
+            t == "constexpr" or _is_divisible((*place, at), t, attributes) for at, t in inside
+        )
+    said = attributes.get(place, ())
+    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said)
+
+
+def _integers(src: Any, arguments: Sequence[Any]) -> dict[str, int]:
+    """The values of the integers that are passed at run time."""
+    named = zip(src.signature, arguments, strict=False)
+    return {str(name): value for name, value in named if type(value) is int}

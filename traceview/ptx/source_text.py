@@ -1,0 +1,54 @@
+"""The user's source around the lines that a kernel's accesses come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceview.ptx.model import SourceLine
+
+_AROUND = 3
+_MOST_BYTES = 4_000_000
+_FAR_APART = 400
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines of one file, numbered; `missing` says why there are none."""
+
+    file: str
+    lines: tuple[tuple[int, str], ...]
+    missing: str | None = None
+
+
+def excerpts(sources: Iterable[SourceLine]) -> list[Excerpt]:
+    """For each file an excerpt that has all these lines, with a few around them.
+
+    A file that cannot be read, has changed in length, or is too large gets none, with a reason.
+    """
+    by_file: dict[str, set[int]] = {}
+    for source in sources:
+        by_file.setdefault(source.file, set()).add(source.line)
+    return [_excerpt(file, numbers) for file, numbers in sorted(by_file.items())]
+
+
+def _excerpt(file: str, numbers: set[int]) -> Excerpt:
+    try:
+        path = Path(file)
+        if path.stat().st_size > _MOST_BYTES:
+            return Excerpt(file, (), "the file is too large to show")
+        text = path.read_text("utf-8", "replace").splitlines()
+    except (OSError, ValueError) as error:
+        return Excerpt(file, (), f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    if max(numbers) > len(text):
+        return Excerpt(file, (), f"has only {len(text)} lines: it is not what was compiled")
+    wanted = sorted({n for number in numbers for n in _neighbours(number, numbers, len(text))})
+    return Excerpt(file, tuple((n, text[n - 1]) for n in wanted))
+
+
+def _neighbours(number: int, numbers: set[int], most: int) -> range:
+    """The lines to show for one: those around it, and all up to the next, unless that is far."""
+    following = min((n for n in numbers if n > number), default=number)
+    end = following if following - number <= _FAR_APART else number
+    return range(max(1, number - _AROUND), min(most, end + _AROUND) + 1)

@@ -1,0 +1,168 @@
+"""What a user points `traceview ptx` at, and the compiled kernels that are in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from traceview.errors import InputError
+from traceview.ptx import cubin as cubin_file
+from traceview.ptx.model import Compiled
+from traceview.ptx.parse import parse_ptx
+from traceview.ptx.tools import arch_for
+
+DEFAULT_ARCH = "sm_90"
+_TRACES = (".sqlite", ".nsys-rep", ".qdrep", ".json")
+_PACKED = (".gz", ".xz", ".zst")
+_KINDS = "a .ptx, .cubin or .cu file, FILE.py[:kernel], package.module:kernel, or a Triton cache"
+_ARCH = re.compile(r"sm_\d{2,3}[af]?")
+_ELF = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How kernels are to be compiled; None leaves it to the target.
+
+    `signature` is in Triton's notation, `constexprs` maps names to values as written, and
+    `arguments` are those of the script, `timeout_s` is how long it may run, `emulate` gives its
+    tensors their values. `note` gets a line at a time for the user.
+    """
+
+    arch: str | None = None
+    kernel: str | None = None
+    signature: str | None = None
+    constexprs: Mapping[str, str] = field(default_factory=dict)
+    num_warps: int | None = None
+    num_stages: int | None = None
+    first_config: bool = False
+    emulate: bool = False
+    timeout_s: float | None = None
+    arguments: Sequence[str] = ()
+    note: Callable[[str], None] = lambda _: None
+
+
+def kernels_of(target: str, options: Options) -> list[Compiled]:
+    """The kernels of a target, compiled.
+
+    Raises InputError if the target is of no known kind or has no such kernel, and what its
+    compiler raises.
+    """
+    if options.arch and not _ARCH.fullmatch(options.arch):
+        what = f"{options.arch[:40]!r} is no GPU architecture"
+        raise InputError(what, "write it as --arch sm_90")
+    found = _found(target, options)
+    if is_python(target):
+        # Its kernels were chosen by the names of their functions.
+        return found
+    chosen = [kernel for kernel in found if options.kernel in (None, kernel.name)]
+    if not chosen:
+        raise InputError(*_none(target, options.kernel, found))
+    return chosen
+
+
+def is_python(target: str) -> bool:
+    """True for FILE.py, FILE.py:kernel and package.module:kernel."""
+    path = Path(target)
+    if path.exists():
+        return path.is_file() and path.suffix == ".py"
+    file, colon, kernel = target.rpartition(":")
+    return bool(colon and kernel.isidentifier() and file) or target.endswith(".py")
+
+
+def _found(target: str, options: Options) -> list[Compiled]:
+    path = Path(target)
+    _refuse_trace(path)
+    if is_python(target):
+        return _of_python(target, options)
+    if path.is_dir():
+        return _of_cache(path, options)
+    if not path.exists():
+        raise InputError(f"there is no file {target}", f"name {_KINDS}")
+    read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
+    if read is None:
+        raise InputError(f"{target} is no known kind of target", f"name {_KINDS}")
+    return read(path, options)
+
+
+def _refuse_trace(path: Path) -> None:
+    plain = path.with_suffix("") if path.suffix in _PACKED else path
+    if plain.suffix in _TRACES:
+        what = f"{path} is a trace, and kernels are not read from traces yet"
+        raise InputError(what, "name the Triton cache of the run instead: ~/.triton/cache")
+
+
+def _of_ptx(path: Path, options: Options) -> list[Compiled]:
+    raw = path.read_bytes()
+    if raw.startswith(_ELF):
+        raise InputError(f"{path} is not PTX but a cubin", "rename it to end in .cubin")
+    text = raw.decode("utf-8", "surrogateescape")
+    listing = parse_ptx(text, str(path))
+    arch = arch_for(text, options.arch)
+    names = [kernel.name for kernel in listing.kernels()]
+    return [_given(name, arch, text, None, path, options) for name in names]
+
+
+def _of_cubin(path: Path, options: Options) -> list[Compiled]:
+    raw = path.read_bytes()
+    arch = cubin_file.arch_of(raw)
+    if options.arch and not arch.startswith(options.arch):
+        raise InputError(f"{path} is for {arch}, not for {options.arch}", "leave out --arch")
+    return [_given(name, arch, None, raw, path, options) for name in cubin_file.kernels(raw)]
+
+
+def _of_cuda(path: Path, options: Options) -> list[Compiled]:
+    from traceview.ptx.cuda_source import compile_cuda
+
+    arch = options.arch or DEFAULT_ARCH
+    ptx, cubin = compile_cuda(path, arch)
+    names = [kernel.name for kernel in parse_ptx(ptx, str(path)).kernels()]
+    return [_given(name, arch, ptx, cubin, path, options) for name in names]
+
+
+def _given(
+    name: str, arch: str, ptx: str | None, cubin: bytes | None, path: Path, options: Options
+) -> Compiled:
+    return Compiled(
+        name=name,
+        arch=arch,
+        how="given",
+        ptx=ptx,
+        cubin=cubin,
+        num_warps=options.num_warps,
+        source_file=str(path),
+    )
+
+
+def _none(target: str, kernel: str | None, found: Sequence[Compiled]) -> tuple[str, str]:
+    names = list(dict.fromkeys(each.name for each in found))
+    if kernel is None:
+        return f"{target} has no kernel", "name a file that defines or launches one"
+    listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    return f"{target} has no kernel {kernel!r}", f"it has {listed}" if names else ""
+
+
+def _of_python(target: str, options: Options) -> list[Compiled]:
+    from traceview.ptx.python_target import compile_python
+
+    return compile_python(
+        target,
+        kernel=options.kernel,
+        arch=options.arch or DEFAULT_ARCH,
+        script_args=options.arguments,
+        signature=options.signature,
+        constexprs=options.constexprs,
+        num_warps=options.num_warps,
+        num_stages=options.num_stages,
+        first_config=options.first_config,
+        emulate=options.emulate,
+        timeout_s=options.timeout_s,
+        note=options.note,
+    )
+
+
+def _of_cache(folder: Path, options: Options) -> list[Compiled]:
+    from traceview.ptx.cache_target import read_cache
+
+    return read_cache(folder, kernel=options.kernel, note=options.note)

@@ -1,0 +1,176 @@
+"""PTX text into statements, in order and in time linear in its length.
+
+PTX is a language of tokens: a statement ends at its `;` wherever the lines break, and several may
+share a line. Only a few directives (`.loc`, `.file`, `.version` …) have no `;` and end with their
+last token. A brace opens a scope where a statement may begin, and a vector within one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
+
+from traceview.errors import PtxSyntaxError
+
+STRING = r'"(?:[^"\\\n]|\\[^\n])*+"'
+REMARK = r"//[^\n]*+|/\*(?s:.*?)\*/"
+GUARD = r"(?:@\s*+(!?\s*+%?[\w$]++)\s*+)?"
+# A `:` after the word would make it a label.
+OPCODE = r"([A-Za-z_]\w*+(?:\s*+(?:\.|::)\w++)*+)(?!\s*+:)"
+NUMBER = r"\s++\d{1,9}+"
+LOC = (
+    rf"\.loc{NUMBER}{NUMBER}{NUMBER}(?:\s*+,\s*+function_name\s++[\w$.]++(?:\s*+\+\s*+\d++)?+"
+    rf"\s*+,\s*+inlined_at{NUMBER}{NUMBER}{NUMBER})?+(?:[ \t]*+//[^\n]*+)?+"
+)
+
+# The common shape of each statement; what does not fit is read piece by piece.
+STATEMENT = re.compile(
+    rf"""\s*+(?:
+      {GUARD}{OPCODE}\s*+(?P<instruction>[^;{{}}/"]*+(?:\{{[^;{{}}/"]*+\}}[^;{{}}/"]*+)*+);
+    | (?P<loc>{LOC})
+    | (?P<remark>{REMARK})
+    | (?P<registers>\.(?:reg|param)\b[^;{{}}/"]*+;)
+    | (?P<label>[A-Za-z_$%][\w$]*+)\s*+:(?!:)
+    | (?P<open>\{{)
+    | (?P<close>\}})
+    | (?P<directive>\.[A-Za-z_]\w*+)
+    | (?P<irregular>[@A-Za-z_])
+    | (?P<end>\Z)
+    | (?P<stray>.)
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+INSTRUCTION = re.compile(rf"{GUARD}{OPCODE}\s*+(.*)", re.ASCII | re.DOTALL)
+PIECE = re.compile(
+    rf'(?P<plain>[^;{{}}/"]++)|(?P<remark>{REMARK})|(?P<string>{STRING})|(?P<mark>[;{{}}])'
+)
+# The directives without a `;`.
+UNENDED = {
+    ".loc": re.compile(LOC, re.ASCII),
+    ".version": re.compile(r"\.version\s++\d++\.\d++", re.ASCII),
+    ".target": re.compile(r"\.target\s++\w++(?:\s*+,\s*+\w++)*+", re.ASCII),
+    ".address_size": re.compile(r"\.address_size\s++\d++", re.ASCII),
+    ".file": re.compile(
+        rf"\.file\s++\d++\s++{STRING}(?:[ \t]++{STRING})?+(?:\s*+,\s*+\d++\s*+,\s*+\d++)?+",
+        re.ASCII,
+    ),
+    ".section": re.compile(
+        rf'\.section\s++[.\w]++[^{{\n]*+\s*+\{{(?:[^}}/"]++|{REMARK}|{STRING})*+\}}', re.ASCII
+    ),
+}
+IS_HEADER = re.compile(r"\.(?:entry|func)\b")
+TWO_WORDS = re.compile(r"[\w\])}]\s++(?=[\w%$({\[])", re.ASCII)
+SHOWN_CHARACTERS = 40
+IF_CUT_OFF = "if the file was cut off, write it again"
+
+
+class Statement(NamedTuple):
+    """One statement.
+
+    `kind` is instruction, loc, remark, label, open, close, directive, or header: the head of a
+    function up to its brace. `text` is an instruction's operands, a label's name, or the whole
+    of the rest. `line` counts from 1; `offset` counts the text's characters from 0.
+    """
+
+    kind: str
+    offset: int
+    line: int
+    text: str
+    opcode: str = ""
+    guard: str | None = None
+
+
+class Source:
+    """A text that is read as PTX; errors call it `name`."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.text = text
+        self.name = name
+
+    def fail(self, offset: int, what: str, remedy: str = "") -> NoReturn:
+        """Raise PtxSyntaxError for a place in the text, with what stands there."""
+        line = self.text.count("\n", 0, offset) + 1
+        column = offset - self.text.rfind("\n", 0, offset)
+        there = self.text[offset : offset + SHOWN_CHARACTERS].partition("\n")[0].rstrip()
+        seen = f"{what}: {there!a}" if there else what
+        raise PtxSyntaxError(self.name, line, column, seen, remedy)
+
+    def statements(self) -> Iterator[Statement]:
+        """All statements in order. Raises PtxSyntaxError at the first that is none."""
+        text, at, line, counted = self.text, 0, 1, 0
+        while found := STATEMENT.match(text, at):
+            kind, at = found.lastgroup or "", found.end()
+            if kind == "end":
+                return
+            start = found.start(2 if kind == "instruction" else kind)
+            line += text.count("\n", counted, start)
+            counted = start
+            if kind == "instruction":
+                operands = found[3]
+                if TWO_WORDS.search(operands):
+                    self._missing_end(operands, found.start(3))
+                yield Statement(kind, start, line, operands, found[2], found[1])
+            elif kind == "directive" or kind == "irregular":
+                statement, at = self._irregular(start, line)
+                yield statement
+            elif kind == "stray":
+                self.fail(start, "no PTX statement begins like this")
+            elif kind != "registers":
+                yield Statement(kind, start, line, found[kind])
+
+    def _missing_end(self, operands: str, start: int) -> NoReturn:
+        found = TWO_WORDS.search(operands)
+        assert found
+        self.fail(start + found.end(), "a ',' or ';' is missing before")
+
+    def _irregular(self, start: int, line: int) -> tuple[Statement, int]:
+        """The statement that begins at `start`, and where it ends, for all but common shapes."""
+        if self.text[start] == ".":
+            return self._directive(start, line)
+        plain, end = self._pieces(start)
+        found = INSTRUCTION.fullmatch(plain)
+        if not found:
+            self.fail(start, "no PTX instruction looks like this")
+        if TWO_WORDS.search(found[3]):
+            self.fail(start, "a ',' or ';' is missing in")
+        return Statement("instruction", start, line, found[3], found[2], found[1]), end
+
+    def _directive(self, start: int, line: int) -> tuple[Statement, int]:
+        word = self.text[start : start + 16].split(None, 1)[0]
+        if unended := UNENDED.get(word):
+            found = unended.match(self.text, start)
+            if not found:
+                self.fail(start, f"{word} is damaged or cut off", IF_CUT_OFF)
+            return Statement("directive", start, line, found[0]), found.end()
+        plain, end = self._pieces(start)
+        opens = self.text[end - 1] == "{"
+        # A pragma ends with a ';' though it may stand in the head of a function.
+        is_header = opens or (plain.endswith('"') and bool(IS_HEADER.search(plain)))
+        kind = "header" if is_header else "directive"
+        # The brace is a statement of its own.
+        return Statement(kind, start, line, plain), end - opens
+
+    def _pieces(self, start: int) -> tuple[str, int]:
+        """The text up to its `;` or a function's `{`, without remarks, and the end after that."""
+        pieces: list[str] = []
+        at, depth, braced = start, 0, False
+        while True:
+            piece = PIECE.match(self.text, at)
+            if not piece:
+                self.fail(start, "a statement has no ';'", IF_CUT_OFF)
+            at = piece.end()
+            mark = piece[0] if piece.lastgroup == "mark" else ""
+            if mark == ";" and not depth:
+                return "".join(pieces).strip(), at
+            if mark == "{" and not braced and self._is_header(pieces):
+                return "".join(pieces).strip(), at
+            braced = braced or mark == "{"
+            if mark == ";" or (mark == "}" and not depth):
+                self.fail(at - 1, "a statement is not finished before")
+            depth += (mark == "{") - (mark == "}")
+            pieces.append(" " if piece.lastgroup == "remark" else piece[0])
+
+    @staticmethod
+    def _is_header(pieces: list[str]) -> bool:
+        return pieces[0].startswith(".") and bool(IS_HEADER.search("".join(pieces)))
