@@ -29,6 +29,7 @@ REFERS_TO_STRINGS = {
 }
 DESCRIBES_THE_DRIVER = ("NvDriverVersion", "CudaDriverVersion", "OsDescription", "CpuDescription")
 PATHS = (("META_DATA_CAPTURE", "value"), ("META_DATA_EXPORT", "value"), ("PROCESSES", "name"))
+FOLDERS = re.compile(r"(?<!\S)/\S*/")
 BACKTRACE_CLASS = 67
 BLOCKS = "s.value LIKE '%Synchronize%' OR s.value LIKE '%Memcpy%'"
 
@@ -79,6 +80,15 @@ def drop_the_machine(connection: sqlite3.Connection) -> None:
         "UPDATE DIAGNOSTIC_EVENT SET text = 'Process was launched by the profiler' "
         "WHERE text LIKE 'Process was launched by the profiler%'"
     )
+    # Libraries in call chains, too; and of the run, not the kernel of the machine.
+    connection.execute("UPDATE StringIds SET value = last_part(value) WHERE value LIKE '/%.so%'")
+    connection.create_function("last_parts", 1, lambda text: FOLDERS.sub("", text))
+    connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = last_parts(text)")
+    if "TRACEVIEW_RUN" in tables(connection):
+        connection.execute("DELETE FROM TRACEVIEW_RUN WHERE name = 'host_os'")
+        connection.execute(
+            "UPDATE TRACEVIEW_RUN SET value = last_parts(value) WHERE name = 'nsys_command'"
+        )
     for table, column in PATHS:
         connection.execute(
             f"UPDATE {table} SET {column} = last_part({column}) WHERE {column} LIKE '%/%'"
