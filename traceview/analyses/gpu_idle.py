@@ -196,7 +196,7 @@ def _findings(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 severity,
-                f"the GPU was idle for {units.duration(idle_ns)} in "
+                f"The GPU was idle for {units.duration(idle_ns)} in "
                 f"{units.counted(int(mine.sum()), 'gap')} of cause {list(CAUSES)[cause]}: "
                 f"{list(CAUSES.values())[cause]}",
                 action,
@@ -211,7 +211,7 @@ def _one_time(trace: Trace, found: Gaps) -> tuple[Finding, ...]:
     if severity_of(idle_ns, steady_span_ns(trace)) is None:
         return ()
     message = (
-        f"the GPU was idle for {units.duration(idle_ns)} in set-up and in first uses "
+        f"The GPU was idle for {units.duration(idle_ns)} in set-up and in first uses "
         "of kernels, while the program set itself up and code was loaded"
     )
     action = "Warm up before measuring; a longer run pays this once."

@@ -109,7 +109,7 @@ def _findings(trace: Trace, rows: Integers) -> tuple[Finding, ...]:
     return (
         Finding(
             severity,
-            f"of the GPU's idle time of cause launch-late, {units.duration(total)} passed while "
+            f"Of the GPU's idle time of cause launch-late, {units.duration(total)} passed while "
             "the CPU was inside launch calls",
             "Launch less often: fuse kernels, use torch.compile, or replay a CUDA graph.",
             total,

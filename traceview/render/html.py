@@ -70,7 +70,6 @@ class FindingView:
     title: str
     severity: str
     stake: str
-    share: str
     message: str
     action: str
 
@@ -120,7 +119,7 @@ def _template() -> Template:
 
 
 def _finding(report: Report, ranked: RankedFinding) -> FindingView:
-    finding, whole = ranked.finding, report.trace.duration_ns
+    finding = ranked.finding
     stake = finding.time_at_stake_ns
     title = next(a.title for a in report.analyses if a.name == ranked.analysis)
     return FindingView(
@@ -128,7 +127,6 @@ def _finding(report: Report, ranked: RankedFinding) -> FindingView:
         title=title,
         severity=finding.severity,
         stake=units.duration(stake) if stake else "",
-        share=units.percent(100 * stake / whole) if 0 < stake <= whole else "",
         message=finding.message,
         action=finding.action,
     )
