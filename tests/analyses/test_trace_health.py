@@ -94,3 +94,10 @@ def test_launches_into_a_graph_that_is_captured_are_not_lost(tmp_path):
 
     [(_, detail)] = status(result, "launches")
     assert detail.startswith("1 launch call without")
+
+
+def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
+    result = ask(ANALYSIS, Export().launch_without_kernel((0, 2)), tmp_path)
+
+    assert status(result, "GPU work")[0][0] == "blind"
+    assert result.findings[0].severity == "medium"

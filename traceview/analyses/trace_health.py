@@ -93,10 +93,11 @@ def _finding(check: Check) -> Finding:
 def _gpu_work(trace: Trace) -> list[Check]:
     done = operations(trace)
     if "kernels" not in trace.tables:
-        launched = bool((what_calls_do(trace) == Does.LAUNCH).any())
-        detail = "kernels were launched and none was recorded" if launched else "none recorded"
-        status = "blind" if launched else "note"
-        return [Check("GPU work", status, detail, _record("cuda,nvtx"))]
+        if (what_calls_do(trace) == Does.LAUNCH).any():
+            return [_lost_all()]
+        return [Check("GPU work", "note", "none recorded", _record("cuda,nvtx"))]
+    if not len(done) and (what_calls_do(trace) == Does.LAUNCH).any():
+        return [_lost_all()]
     if not len(done):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing")]
     kernels = len(trace.kernels)
@@ -108,6 +109,11 @@ def _gpu_work(trace: Trace) -> list[Check]:
             f"{units.counted(len(done) - kernels, 'other operation')}",
         )
     ]
+
+
+def _lost_all() -> Check:
+    detail = "work was launched and none of it was recorded, so GPU time is unknown"
+    return Check("GPU work", "blind", detail, _record("cuda,nvtx"))
 
 
 def _record(trace_option: str, more: str = "") -> str:
@@ -145,7 +151,7 @@ def _unpaired(trace: Trace) -> list[Check]:
     orphans = int((~done.launched).sum())
     checks = []
     if lost:
-        detail = f"{units.counted(lost, 'launch call')} without GPU work: it failed, or was lost"
+        detail = f"{units.counted(lost, 'launch call')} without GPU work: failed, or lost"
         checks.append(Check("launches", "warning", detail, _FLUSH))
     if orphans:
         detail = (

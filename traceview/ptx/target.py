@@ -73,13 +73,13 @@ def is_python(target: str) -> bool:
 
 def _found(target: str, options: Options) -> list[Compiled]:
     path = Path(target)
-    _refuse_trace(path)
     if is_python(target):
         return _of_python(target, options)
     if path.is_dir():
         return _of_cache(path, options)
     if not path.exists():
         raise InputError(f"there is no file {target}", f"name {_KINDS}")
+    _refuse_trace(path)
     read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
     if read is None:
         raise InputError(f"{target} is no known kind of target", f"name {_KINDS}")
@@ -88,8 +88,8 @@ def _found(target: str, options: Options) -> list[Compiled]:
 
 def _refuse_trace(path: Path) -> None:
     plain = path.with_suffix("") if path.suffix in _PACKED else path
-    if plain.suffix in _TRACES:
-        what = f"{path} is a trace, and kernels are not read from traces yet"
+    if plain.suffix in _TRACES and path.stat().st_size:
+        what = f"{path} is named like a trace, and kernels are not read from traces yet"
         raise InputError(what, "name the Triton cache of the run instead: ~/.triton/cache")
 
 
