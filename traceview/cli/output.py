@@ -12,6 +12,15 @@ import click
 
 from traceview.errors import InputError, OutputExistsError, TraceviewError
 
+STDOUT = "-"
+json_option = click.option(
+    "--json",
+    "json_",
+    is_flag=False,
+    flag_value=STDOUT,
+    metavar="[PATH|-]",
+    help="Write JSON; with no path or -, print it and nothing else to stdout.",
+)
 _PACKED = (".gz", ".xz", ".zst")
 _NARROWEST, _PLAIN = 40, 80
 _TRACES = (".sqlite", ".nsys-rep", ".qdrep")

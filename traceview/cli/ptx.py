@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.output import check_free, print_text, progress, write_file
+from traceview.cli.output import (
+    STDOUT,
+    check_free,
+    json_option,
+    print_text,
+    progress,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from traceview.ptx.report import PtxReport
 
-_STDOUT = "-"
 _VIEWS = ("source", "ptx", "sass")
 
 
@@ -61,14 +67,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 @click.option("--source", is_flag=True, help="Show the source with the accesses in the margin.")
 @click.option("--ptx", is_flag=True, help="Show the PTX, annotated.")
 @click.option("--sass", is_flag=True, help="Show the SASS, annotated.")
-@click.option(
-    "--json",
-    "json_",
-    is_flag=False,
-    flag_value=_STDOUT,
-    metavar="[PATH|-]",
-    help="Write JSON; with no path or -, print it and nothing else to stdout.",
-)
+@json_option
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @debug_option
 def command(
@@ -88,19 +87,19 @@ def command(
     """
     if target is None:
         raise click.UsageError(_no_target(json_), click.get_current_context())
-    written = Path(json_) if json_ and json_ != _STDOUT else None
+    written = Path(json_) if json_ and json_ != STDOUT else None
     if written:
         check_free(written, source=Path(target), force=force)
     report = _made(target, options)
     views = [view for view, wanted in zip(_VIEWS, (source, ptx, sass), strict=True) if wanted]
-    if json_ != _STDOUT:
+    if json_ != STDOUT:
         print_text(lambda width, color: _drawn(report, views, width, color))
     if json_:
         _put_json(report, written)
 
 
 def _no_target(json_: str | None) -> str:
-    if json_ and json_ != _STDOUT:
+    if json_ and json_ != STDOUT:
         return (
             f"--json took {json_!r} as the file to write, which leaves no TARGET. "
             f"Put TARGET first: traceview ptx {json_} --json"

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.output import check_free, print_text, progress, unpacked_name, write_file
+from traceview.cli.output import (
+    STDOUT,
+    check_free,
+    json_option,
+    print_text,
+    progress,
+    unpacked_name,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from traceview.report import Report
 
 _HERE = ""
-_STDOUT = "-"
 
 
 @dataclass(frozen=True)
@@ -40,14 +47,7 @@ class _Wanted:
     metavar="[PATH]",
     help="Write one HTML page; with no path, <trace>.html in the current folder.",
 )
-@click.option(
-    "--json",
-    "json_",
-    is_flag=False,
-    flag_value=_STDOUT,
-    metavar="[PATH|-]",
-    help="Write JSON; with no path or -, print it and nothing else to stdout.",
-)
+@json_option
 @click.option("--only", multiple=True, metavar="NAME", help="Ask this question alone (repeatable).")
 @click.option(
     "--range",
@@ -97,7 +97,7 @@ def print_summary(path: Path) -> None:
 
 def _no_trace(html: str | None, json_: str | None) -> str:
     for option, taken in (("--html", html), ("--json", json_)):
-        if taken and taken != _STDOUT:
+        if taken and taken != STDOUT:
             return (
                 f"{option} took {taken!r} as the file to write, which leaves no TRACE. "
                 f"Put TRACE first: traceview report {taken} {option}"
@@ -107,7 +107,7 @@ def _no_trace(html: str | None, json_: str | None) -> str:
 
 def _wanted(trace: Path, html: str | None, json_: str | None) -> _Wanted:
     page = Path(f"{_stem(trace)}.html") if html == _HERE else Path(html) if html else None
-    to_stdout = json_ == _STDOUT
+    to_stdout = json_ == STDOUT
     return _Wanted(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
 
 
