@@ -1,5 +1,7 @@
 # make demo    show a report: of a fresh recording with a GPU, else of one that ships
 # make test    set everything up and run the tests
+# make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
+# make corpus  get thousands of modules of another compiler, for the slow test that reads them
 # make lint, make types, make format, make clean
 
 PYTHON ?= python3
@@ -9,13 +11,20 @@ PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto
 
-.PHONY: demo test lint types format nsys clean
+.PHONY: demo test test-tritons corpus lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
 
 test: .venv/dev nsys
 	@$(BIN)/python -m pytest $(PYTEST)
+
+test-tritons: .venv/dev .venv/workloads .venv/ptx
+	@PYTEST='$(PYTEST)' scripts/test-tritons.sh $(BIN)/python
+
+# Without what it depends on, as the modules are all that is wanted of it.
+corpus: .venv/dev
+	@$(PIP) --no-deps mojolearn-nvidia-ptx
 
 lint: .venv/dev
 	@$(BIN)/ruff check .
@@ -47,6 +56,7 @@ format: .venv/dev
 
 .venv/ptx: .venv/core
 	@$(PIP) -e '.[ptx]'
+	@$(PIP) --no-deps einops fla-core liger-kernel || echo "make: without fla-core and liger-kernel their tests skip"
 	@touch $@
 
 test: .venv/workloads .venv/ptx

@@ -1,9 +1,11 @@
 """Time `parse_ptx` on modules of growing size; twice the text should take twice the time.
 
-    python benchmarks/parse_ptx.py FILE.ptx [--megabytes 5 10 20] [--runs 3]
+    python benchmarks/parse_ptx.py FILE.ptx [--megabytes 5 10 20] [--runs 3] [--pyptx 1]
 
 The functions of FILE are repeated under new names until the text has the size. Every run is a
-fresh process; memory is the most that it held, text and listing together.
+fresh process; the one that took the least CPU time counts. Memory is the most that it held, text
+and listing together. `--pyptx` also times the parser of the package pyptx, on texts of the sizes
+given.
 """
 
 from __future__ import annotations
@@ -35,15 +37,44 @@ def repeated(text: str, characters: int) -> str:
     return text[: begin.start()] + "".join(many) + text[end:]
 
 
-def measure(path: str, megabytes: int) -> None:
+def ours(text: str) -> int:
+    """Parse with traceview; the number of instructions."""
+    return sum(len(function.instructions) for function in parse_ptx(text).functions)
+
+
+def theirs(text: str) -> int:
+    """Parse with pyptx; the number of statements."""
+    from pyptx.parser import parse
+
+    return sum(len(getattr(each, "body", ())) for each in parse(text).directives)
+
+
+PARSERS = {"traceview": ours, "pyptx": theirs}
+COUNTED = {"traceview": "instructions", "pyptx": "statements"}
+
+
+def measure(parser: str, path: str, megabytes: int) -> None:
     """Parse once and print what it took as JSON."""
     text = repeated(Path(path).read_text(), megabytes * 1_000_000)
-    begin = time.perf_counter()
-    listing = parse_ptx(text, path)
-    seconds = time.perf_counter() - begin
-    instructions = sum(len(function.instructions) for function in listing.functions)
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    count = PARSERS[parser](text)
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
-    print(json.dumps({"seconds": seconds, "instructions": instructions, "peak_mib": peak}))
+    run = {"seconds": seconds, "cpu_seconds": cpu_seconds, "count": count, "peak_mib": peak}
+    print(json.dumps(run))
+
+
+def best(parser: str, path: str, megabytes: int, runs: int) -> float:
+    """Print the best of several runs, each in a process of its own; its CPU seconds a megabyte."""
+    command = [sys.executable, __file__, path, "--once", parser, str(megabytes)]
+    done = [subprocess.run(command, capture_output=True, check=True).stdout for _ in range(runs)]
+    run = min(map(json.loads, done), key=lambda run: run["cpu_seconds"])
+    rate = run["cpu_seconds"] / megabytes
+    print(
+        f"{parser:9} {megabytes:4} MB  {run['seconds']:6.2f} s  {run['cpu_seconds']:6.2f} s CPU"
+        f"  {rate:6.3f} s/MB  {run['count']:9,} {COUNTED[parser]}  {run['peak_mib']:5.0f} MiB"
+    )
+    return rate
 
 
 def main() -> None:
@@ -51,22 +82,17 @@ def main() -> None:
     parser.add_argument("file")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[5, 10, 20])
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--once", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--pyptx", type=int, nargs="+", default=[])
+    parser.add_argument("--once", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
-        measure(options.file, options.once)
+        measure(options.once[0], options.file, int(options.once[1]))
         return
-    for size in options.megabytes:
-        command = [sys.executable, __file__, options.file, "--once", str(size)]
-        runs = [
-            json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-            for _ in range(options.runs)
-        ]
-        best = min(runs, key=lambda run: run["seconds"])
-        print(
-            f"{size:4} MB  {best['seconds']:6.2f} s  {size / best['seconds']:5.2f} MB/s"
-            f"  {best['instructions']:9,} instructions  {best['peak_mib']:6.0f} MiB"
-        )
+    rates = [best("traceview", options.file, size, options.runs) for size in options.megabytes]
+    print(f"a megabyte of the largest takes {rates[-1] / rates[0]:.2f} times one of the smallest")
+    for size in options.pyptx:
+        rate = best("pyptx", options.file, size, options.runs)
+        print(f"traceview is {rate / rates[-1]:.0f} times as fast")
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ def test_options_reach_the_compiler(asked):
         "num_stages": 2,
         "first_config": True,
         "emulate": False,
+        "compile_torch": False,
         "timeout_s": 9.0,
         "sm_count": 132,
         "arguments": ("--size", "7"),
@@ -142,3 +143,136 @@ def test_what_does_not_fit_the_target(tmp_path, capsys, options, said):
 def test_an_empty_folder_has_no_kernels(tmp_path, capsys):
     assert run(["ptx", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+FORMS = {
+    "gelu.py --num-warps 4 8": [("gelu.py", "num_warps", 4), ("gelu.py", "num_warps", 8)],
+    "--num-warps 4 8 gelu.py": [("gelu.py", "num_warps", 4), ("gelu.py", "num_warps", 8)],
+    "gelu.py --num-warps 4 --num-warps 8": [
+        ("gelu.py", "num_warps", 4),
+        ("gelu.py", "num_warps", 8),
+    ],
+    "gelu.py --num-stages 2 3 4": [("gelu.py", "num_stages", n) for n in (2, 3, 4)],
+    "gelu.py --arch sm_80 sm_90": [("gelu.py", "arch", "sm_80"), ("gelu.py", "arch", "sm_90")],
+    "gelu.py --signature *fp32,8 *fp16,8": [
+        ("gelu.py", "signature", "*fp32,8"),
+        ("gelu.py", "signature", "*fp16,8"),
+    ],
+    "gelu.py --constexpr B=1 B=2 --constexpr C=3": [
+        ("gelu.py", "constexprs", {"B": "1", "C": "3"}),
+        ("gelu.py", "constexprs", {"B": "2", "C": "3"}),
+    ],
+    "gelu.py --diff a b": [("gelu.py", "kernel", "a"), ("gelu.py", "kernel", "b")],
+    "--diff a.ptx b.py:k": [("a.ptx", "kernel", None), ("b.py:k", "kernel", None)],
+}
+
+
+@pytest.mark.parametrize("line", FORMS)
+def test_the_forms_of_a_comparison(asked, capsys, line):
+    assert run(["ptx", *line.split(), "--", "7"]) == 0
+    name = FORMS[line][0][1]
+    assert [(target, name, options[name]) for target, options in asked] == FORMS[line]
+    assert all(options["arguments"] == ("7",) for _, options in asked)
+    shown = capsys.readouterr()
+    assert "Nothing differs." in shown.out
+    assert shown.err == "traceview: a remark\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("gelu.py --num-warps 4 64", 2),
+        ("gelu.py --num-warps 1 2 4 8 16", 1),
+        ("gelu.py --num-warps 4 8 --arch sm_80 sm_90", 1),
+        ("--diff a b --num-warps 4 8", 1),
+        ("gelu.py --diff a b --kernel c", 2),
+        ("gelu.py --diff a", 2),
+        ("gelu.py --num-warps 4 8 --source", 2),
+    ],
+)
+def test_what_cannot_be_compared(asked, capsys, line, status):
+    assert run(["ptx", *line.split()]) == status
+    assert asked == []
+    assert capsys.readouterr().out == ""
+
+
+def test_one_value_is_no_comparison(asked, capsys):
+    assert run(["ptx", "--num-warps", "4", "gelu.py", "--num-warps", "4"]) == 0
+    assert [options["num_warps"] for _, options in asked] == [4]
+    assert "Nothing differs" not in capsys.readouterr().out
+
+
+def test_json_of_a_comparison(asked, capsys):
+    assert run(["ptx", "gelu.py", "--num-warps", "4", "8", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [k["version"] for k in document["kernels"]] == ["--num-warps 4", "--num-warps 8"]
+    assert len(document["diff"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("in/gelu.py --html", "gelu.html"),
+        ("gelu.py:kernel --html", "gelu.html"),
+        ("package.module:kernel --html", "package.module.html"),
+        ("in/k.v2 --html", "k.v2.html"),
+        ("run.sqlite.xz --html", "run.html"),
+        ("gelu.py --num-warps 4 8 --html", "gelu.html"),
+        ("--diff a.ptx in/b.cubin --html", "a-b.html"),
+        ("--diff x.py:a x.py:b --html", "x.html"),
+        ("gelu.py --html page.html", "page.html"),
+    ],
+)
+def test_a_page_is_named_after_its_target(asked, tmp_path, capsys, line, name):
+    assert run(["ptx", *line.split()]) == 0
+    assert (tmp_path / name).read_text().startswith("<!doctype html>")
+    assert capsys.readouterr().err.endswith(f"Wrote {name}\n")
+    asked.clear()
+    assert run(["ptx", *line.split()]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert asked == []
+    assert run(["ptx", *line.split(), "--force"]) == 0
+
+
+@pytest.mark.parametrize("line", ["gelu.py --html gelu.py", "gelu.py:k --json gelu.py"])
+def test_the_target_is_never_written_over(asked, tmp_path, capsys, line):
+    (tmp_path / "gelu.py").write_text("kernel")
+    assert run(["ptx", *line.split(), "--force"]) == 1
+    assert "is the target that is read" in capsys.readouterr().err
+    assert (tmp_path / "gelu.py").read_text() == "kernel"
+
+
+def test_a_target_taken_for_the_page_is_explained(asked, capsys):
+    assert run(["ptx", "--html", "gelu.py"]) == 2
+    assert "traceview ptx gelu.py --html" in capsys.readouterr().err
+
+
+def test_a_version_that_cannot_be_had_is_named(tmp_path, capsys):
+    file = tmp_path / "k.ptx"
+    file.write_text(ptx_kernel(""))
+    assert run(["ptx", str(file), "--arch", "sm_90", "sm_80"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("traceview: error: --arch sm_80: ")
+    assert shown.err.count("\n") == 1
+
+
+def test_two_files_of_real_ptx_side_by_side(capsys):
+    files = [str(DATA / f"gelu-{triton}-sm90.ptx") for triton in ("3.6.0", "3.7.1")]
+    assert run(["ptx", "--diff", *files]) == 0
+    shown = capsys.readouterr().out
+    assert "gelu-3.6.0-sm90.ptx → gelu-3.7.1-sm90.ptx" in shown
+    assert "elements per thread 8" in " ".join(shown.split())
+
+
+def test_two_signatures_of_a_triton_kernel(capsys, monkeypatch):
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    monkeypatch.setenv("COLUMNS", "160")
+    target = str(DATA.parent / "kernels" / "gelu.py") + ":gelu_kernel"
+    signatures = [f"*fp32:16, *fp32:16, {n}, 1024" for n in ("i32", "i32:16")]
+    assert run(["ptx", target, "--signature", *signatures]) == 0
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "n_elements i32 i32:16" in rows
+    (load,) = [row for row in rows if row.startswith("gelu.py:12 global load")]
+    assert "8 × 32 bits 2 × 128 bits wider" in load
+    assert any(row.startswith("high vanishes Global loads at gelu.py:12") for row in rows)

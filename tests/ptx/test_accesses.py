@@ -101,6 +101,27 @@ MOVES = {
     ("load", "shared", 32): [
         "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {a}, [b];",
     ],
+    ("load", "texture", None): [
+        "tex.2d.v4.f32.f32 {a, b, c, d}, [e, {f, g}];",
+        "tex.level.a2d.v4.u32.f32 {a, b, c, d}, [e, f, {g, h, i, j}], k;",
+        "tld4.r.2d.v4.f32.f32 {a, b, c, d}, [e, {f, g}];",
+    ],
+    ("load", "surface", 128): [
+        "suld.b.2d.v4.b32.trap {a, b, c, d}, [e, {f, g}];",
+        "suld.b.1d.v2.b64.zero {a, b}, [c, {d}];",
+    ],
+    ("load", "surface", 8): [
+        "suld.b.1d.b8.clamp {a}, [b, {c}];",
+    ],
+    ("store", "surface", 64): [
+        "sust.b.3d.v2.b32.trap [a, {b, c, d, e}], {f, g};",
+    ],
+    ("store", "surface", None): [
+        "sust.p.2d.v4.b32.trap [a, {b, c}], {d, e, f, g};",
+    ],
+    ("reduction", "surface", 64): [
+        "sured.b.add.1d.u64.trap [a, {b}], c;",
+    ],
 }
 
 
@@ -128,6 +149,8 @@ def test_what_moves(instruction, moved):
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {a}, b, c, 1, 1, 1, 0, 0;",
         "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {a}, {b}, {c}, {d};",
         "prefetch.const.tensormap [a];",
+        "txq.width.b32 a, [b];",
+        "suq.width.b32 a, [b];",
         "multimem;",
     ],
 )
@@ -141,6 +164,7 @@ def test_what_moves_nothing_that_counts(instruction):
         ("atom.global.add.u32 a, [b], c;", "gpu", ()),
         ("atom.global.sys.acq_rel.add.u32 a, [b], c;", "sys", ()),
         ("red.shared::cta.cta.add.u32 [b], c;", "cta", ()),
+        ("sured.b.add.2d.u32.trap [a, {b, c}], d;", None, ()),
         ("ld.global.u32 a, [b];", None, ()),
         ("ld.acquire.cluster.global.u32 a, [b];", "cluster", ()),
         ("ld.global.cs.nc.L1::no_allocate.u32 a, [b];", None, ("cs", "nc", "L1::no_allocate")),

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.ptx.made import HEADER, a_compiled, ptx_kernel
-from tests.ptx.written import need
-from traceview.errors import InputError, PtxSyntaxError
+from tests.ptx.written import SERIALISED, need
+from traceview.errors import InputError, PtxSyntaxError, TraceviewError
+from traceview.ptx import code
 from traceview.ptx.inspect import inspect
 from traceview.ptx.parse import parse_ptx
+from traceview.ptx.residency import Sms
 from traceview.ptx.tools import assemble
 
 GELU = Path(__file__).parent / "data" / "gelu-3.7.1-sm90.ptx"
@@ -45,8 +47,16 @@ def test_waves_need_a_grid_and_the_number_of_sms():
     need("ptxas", "nvdisasm")
     report = inspect(a_compiled(COPY, grid=(264, 2, 1)), sm_count=132)
     assert report.waves == 264 * 2 / (132 * report.occupancy.blocks_per_sm)
-    assert inspect(a_compiled(COPY, grid=(264, 1, 1))).waves is None
+    assert report.sms == Sms(132)
     assert inspect(a_compiled(COPY), sm_count=132).waves is None
+    assert inspect(a_compiled(COPY), sm_count=132).sms is None
+
+
+def test_waves_on_a_gpu_that_nobody_named_say_which_was_assumed():
+    need("ptxas", "nvdisasm")
+    report = inspect(a_compiled(COPY, grid=(264, 1, 1)))
+    assert report.sms == Sms(132, "H100 SXM and H200")
+    assert report.waves == 264 / (132 * report.occupancy.blocks_per_sm)
 
 
 def test_without_tools_the_ptx_still_tells_and_the_rest_says_how_to_get_it(without_tools):
@@ -101,3 +111,31 @@ def test_damaged_ptx_and_a_kernel_that_is_not_there():
         inspect(a_compiled(HEADER + ".visible .entry k( {"))
     with pytest.raises(InputError, match="no kernel 'other'"):
         inspect(a_compiled(COPY, name="other"))
+
+
+def test_a_remark_on_one_kernel_is_not_told_of_another():
+    need("ptxas")
+    other = SERIALISED[SERIALISED.index(".visible") :].replace("serial(", "other(")
+    lean = COPY[COPY.index(".visible") :].partition(".file")[0]
+    text = SERIALISED + other + lean.replace(".loc 1", "// .loc 1")
+    said = {
+        name: inspect(a_compiled(text, name=name, arch="sm_90a")).compiled.notes
+        for name in ("serial", "other", "k")
+    }
+    assert {name: len(notes) for name, notes in said.items()} == {"serial": 1, "other": 1, "k": 0}
+    assert "'other'" in said["other"][0]
+
+
+def test_ptx_that_ptxas_refuses_is_given_to_it_once(monkeypatch):
+    need("ptxas")
+    asked = []
+
+    def refuse(ptx, arch):
+        asked.append(arch)
+        raise TraceviewError("ptxas does not accept it")
+
+    monkeypatch.setattr(code, "assemble", refuse)
+    text = COPY + "// refused"
+    for _ in range(3):
+        assert any("not assembled" in note for note in inspect(a_compiled(text)).notes)
+    assert len(asked) == 1

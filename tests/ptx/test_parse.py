@@ -1,5 +1,7 @@
 """Corner cases of PTX, each written by hand with its whole expected reading."""
 
+import time
+
 import pytest
 
 from traceview.errors import PtxSyntaxError
@@ -127,6 +129,8 @@ def test_variables_and_debug_sections_are_passed_over():
         (".shared .b8 a; .shared .f64 b, c[2][2];", 48),
         (".shared .align 16 .b8 a[1]; .shared .v4 .f32 b[2];", 48),
         (".shared .b32 a[0x10];", 64),
+        (".shared .b8 a[010], b[0b1010], c[0X1FU][ 2 ];", 80),
+        (".shared .b8 a[WARP_SZ][2];", 64),
         (".extern .shared .align 16 .b8 dynamic[];", 0),
         ("{ .shared .b16 inner[3]; }", 6),
     ],
@@ -237,6 +241,11 @@ def test_lines_within_inline_assembly_are_those_before_it():
         (START + "{ }", 4, 1, "no function begins here"),
         (START + ".entry () { }", 4, 1, "no function's head"),
         (START + ".shared .b8 x[k];", 4, 1, "is no number"),
+        # ptxas refuses each of these, too.
+        (START + ".shared .b8 x[4*256];", 4, 1, "is no number"),
+        (START + ".shared .b8 x[08];", 4, 1, "is no number"),
+        (START + ".shared .b8 x[1_0];", 4, 1, "is no number"),
+        (START + ".shared .b8 x" + "[9]" * 50_000 + ";", 4, 1, "is no number"),
         (START + ".section .debug_info {\n.b8 1", 4, 1, ".section is damaged"),
         (START + ".entry k() { /* ret; }", 4, 14, "no PTX statement"),
         (START + '.entry k() { .pragma "x; }', 4, 14, "no ';'"),
@@ -261,3 +270,39 @@ def test_deep_nesting_and_long_chains_end():
     nested = "{" * 20_000 + "}" * 20_000
     chain = f".loc 1 1 1, {at}\n" * 5_000
     assert [i.opcode for i in kernel(f"{chain} {nested} ret;", end=A).instructions] == ["ret"]
+
+
+def of_many(text, begin="", end=""):
+    return lambda count: START + begin + "".join(text.format(i, i + 1) for i in range(count)) + end
+
+
+GROWING = {
+    "functions": of_many(".entry f{0}(.param .u64 p) .maxntid 64 {{ ret; }}\n"),
+    "loops in a row": of_many("L{0}: a;\n@%p1 bra L{0};\n", ".entry k() {\n", "}"),
+    "branches to one place": of_many("@%p1 bra L; a;\n", ".entry k() {\n", "L: }"),
+    "scopes with one label": of_many("{{ L: a;\n@%p1 bra L; }}\n", ".entry k() {\n", "}"),
+    "scopes in scopes": lambda n: START + ".entry k() {\n" + "L: { bra L;\n" * n + "}" * n + "}",
+    "lines": of_many(".loc 1 {1} 1 // a:{0}:3 @[ b:{0}:2 ]\na;\n", A + ".entry k() {\n", "}"),
+    "shared variables": of_many(
+        ".shared .b8 m{0}[4];\n.entry f{0}() {{ st.shared.b8 [m{0}], 1; }}\n"
+    ),
+    "calls of calls": of_many(
+        ".func f{1}() {{ call f{0}; }}\n", ".shared .b8 m[4];\n.func f0() { a [m]; }\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", GROWING)
+def test_four_times_the_text_takes_four_times_the_time(shape):
+    """And not sixteen times, as if each piece had to do with each."""
+    few, many = (least_cpu_seconds(GROWING[shape](count)) for count in (4_000, 16_000))
+    assert many < 9 * few
+
+
+def least_cpu_seconds(text):
+    def seconds():
+        begin = time.process_time()
+        parse_ptx(text)
+        return time.process_time() - begin
+
+    return min(seconds() for _ in range(3))

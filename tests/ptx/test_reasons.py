@@ -1,49 +1,28 @@
 """Why an access is narrow and what to do: shown by recompiling, or called likely."""
 
-from functools import partial
-from pathlib import Path
-
 import pytest
 
-from tests.ptx.made import a_compiled, a_line, an_access, ptx_kernel
+from tests.ptx.made import a_compiled, a_line, ptx_kernel
+from tests.ptx.retried import Retried, allow
 from traceview.errors import TraceviewError
-from traceview.hardware import limits_of, occupancy
-from traceview.ptx.declared import argument
 from traceview.ptx.inspect import inspect
+from traceview.ptx.kernel_report import Finding
 from traceview.ptx.model import Argument
-from traceview.ptx.reasons import access_findings, ranked, resource_findings
-from traceview.ptx.recompiling import Recompiler, changed_arguments
+from traceview.ptx.reasons import ranked
+from traceview.ptx.recompiling import changed_arguments
 from traceview.ptx.trials import MOST_TRIALS, Change, Trials
 
-KERNELS = Path(__file__).with_name("why_narrow.py")
 POINTERS = "*fp32:16, *fp32:16"
-NAMES = {
-    "gelu": ("x_ptr", "y_ptr", "n", "BLOCK"),
-    "strided": ("x_ptr", "y_ptr", "stride", "BLOCK"),
-    "every_second": ("x_ptr", "y_ptr", "STEP", "BLOCK"),
-    "gather": ("x_ptr", "index_ptr", "y_ptr", "BLOCK"),
-    "products": ("a_ptr", "b_ptr", "c_ptr", "size", "stride", "BLOCK"),
-    "row_sums": ("x_ptr", "y_ptr", "stride", "columns", "BLOCK"),
-}
-
-
-@pytest.fixture(scope="module")
-def recompiler():
-    pytest.importorskip("triton", reason="Triton compiles these kernels", exc_type=ImportError)
-    with Recompiler(str(KERNELS)) as held:
-        yield held
 
 
 @pytest.fixture
-def findings(recompiler):
+def findings(tmp_path, monkeypatch):
     """The findings on a kernel of why_narrow.py with these arguments."""
+    allow(tmp_path, monkeypatch)
+    from tests.ptx import why_narrow
 
     def found(kernel, signature):
-        entries = zip(NAMES[kernel], signature.split(", "), strict=True)
-        arguments = tuple(argument(name, entry) for name, entry in entries)
-        bare = a_compiled(name=kernel, arguments=arguments, how="declared", arch="sm_90")
-        compiled = recompiler.compile(bare, Change())
-        return inspect(compiled, recompile=partial(recompiler.compile, compiled)).findings
+        return Retried(getattr(why_narrow, kernel), signature).findings()
 
     return found
 
@@ -85,6 +64,13 @@ def findings(recompiler):
             "too few neighbouring elements, and n may not be divisible by 16",
             "Pad or align n to a multiple of 16, and use num_warps=1",
             "recompiled with n divisible by 16, num_warps=1: 128 bits instead of 32",
+        ),
+        (
+            "gelu",
+            "*fp16:16, *fp16:16, i32, 1024",
+            "n is not known to be divisible by 16",
+            "Pad n to a multiple of 16",
+            "recompiled with n divisible by 16: 128 bits instead of 16",
         ),
         (
             "row_sums",
@@ -139,7 +125,7 @@ def test_a_wide_kernel_has_no_findings(findings, kernel, signature):
 
 def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):
     found = findings("products", "*fp16:16, *fp16:16, *fp32:16, i32:16, i32, 64")
-    (finding,) = (f for f in found if "global loads" in f.message)
+    (finding,) = (f for f in found if "Global loads" in f.message)
     assert "stride is not known to be divisible by 16" in finding.message
     assert "recompiled with stride divisible by 16: 128 bits" in finding.evidence
 
@@ -148,6 +134,19 @@ def test_loads_and_stores_with_one_cause_are_one_finding(findings):
     (finding,) = findings("gelu", f"{POINTERS}, i32, 1024")
     assert "loads at why_narrow.py:12 and stores at why_narrow.py:13" in finding.message
     assert "(16 × 32 bits)" in finding.message
+
+
+def test_lanes_that_nobody_reads_are_not_loaded(tmp_path, monkeypatch):
+    """Of four neighbours two are kept: v4.b32 in PTX is LDG.E.64 in SASS."""
+    allow(tmp_path, monkeypatch)
+    from tests.ptx.under_pressure import front_half
+
+    report = Retried(front_half, f"{POINTERS}, i32:16, 1024").report()
+    loads = {(a.level, a.opcode, a.predicated) for a in report.accesses if a.kind == "load"}
+    assert {("ptx", "ld.global.v4.b32", True), ("sass", "LDG.E.64", True)} <= loads
+    (finding,) = (f for f in report.findings if "narrower in SASS" in f.message)
+    assert "2 × 128 bits become 2 × 64 bits (4 loaded values are never read)" in finding.message
+    assert finding.source.line == 33
 
 
 def test_without_recompiling_a_cause_is_only_likely():
@@ -188,47 +187,6 @@ def test_a_change_is_put_into_the_arguments():
     )
 
 
-def resource(**changes):
-    known = {"spill_bytes": 0, "stack_bytes": 0, "occupancy": None, "uses_tensor_cores": False}
-    notes = changes.pop("notes", ())
-    return list(resource_findings(a_compiled(notes=notes), **(known | changes)))
-
-
-def test_spills_and_arrays_in_local_memory():
-    assert resource() == []
-    (spilled,) = resource(spill_bytes=512, stack_bytes=512)
-    assert (spilled.severity, "512 bytes" in spilled.message) == ("high", True)
-    (array,) = resource(stack_bytes=64)
-    assert "likely an array" in array.message
-
-
-def test_serialised_wgmma_is_told_with_the_words_of_ptxas():
-    note = "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized"
-    (finding,) = resource(notes=("something else", note))
-    assert (finding.severity, finding.evidence) == ("high", note)
-
-
-def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
-    low = occupancy(limits_of("sm_90"), 128, 255)
-    (finding,) = resource(occupancy=low)
-    assert finding.severity == "medium"
-    assert f"{low.theoretical_occupancy_pct:.1f} %, limited by registers" in finding.message
-    (milder,) = resource(occupancy=low, uses_tensor_cores=True)
-    assert milder.severity == "low"
-    assert resource(occupancy=occupancy(limits_of("sm_90"), 128, 32)) == []
-
-
-def test_a_block_that_fits_nowhere_fails_to_launch():
-    (finding,) = resource(occupancy=occupancy(limits_of("sm_90"), 128, 32, 300_000))
-    assert (finding.severity, "its launch fails" in finding.message) == ("high", True)
-
-
-@pytest.mark.parametrize(("count", "depth", "found"), [(8, 1, 1), (7, 1, 0), (8, 0, 0)])
-def test_many_narrow_shared_accesses_in_a_loop(count, depth, found):
-    access = an_access(32, count, space="shared", opcode="ld.shared.b32", loop_depth=depth)
-    assert len(list(access_findings(a_compiled(), [access], [], None, None))) == found
-
-
 def test_the_worst_comes_first():
-    low, high = resource(stack_bytes=64)[0], resource(spill_bytes=512)[0]
+    low, high = Finding("low", "a", "b", "c"), Finding("high", "d", "e", "f")
     assert ranked([low, high]) == (high, low)

@@ -10,7 +10,9 @@ import pytest
 from tests.ptx.written import ARCHES, COPY, KERNELS, MODULE, kernel, need
 from traceview.errors import TraceFormatError
 from traceview.ptx import programs
+from traceview.ptx.accesses import accesses as ptx_accesses
 from traceview.ptx.model import Function, Instruction, Listing, SourceLine
+from traceview.ptx.parse import parse_ptx
 from traceview.ptx.sass import access_of, accesses, disassemble, with_sources_of
 from traceview.ptx.sass_text import parse
 from traceview.ptx.tools import assemble
@@ -166,6 +168,14 @@ WIDTHS = {
     "REDG.E.ADD.F64.RN.STRONG.GPU": ("reduction", "global", 64),
     "ATOMS.MAX.S32": ("atomic", "shared", 32),
     "CCTL.E.PF2": ("prefetch", "global", None),
+    "TEX.LL": ("load", "texture", None),
+    "TLD.LZ": ("load", "texture", None),
+    "TLD4.G": ("load", "texture", None),
+    "SULD.D.BA.1D.U8.STRONG.SM.TRAP": ("load", "surface", 8),
+    "SULD.D.BA.2D.128.STRONG.SM": ("load", "surface", 128),
+    "SUST.D.BA.1D.STRONG.SM.TRAP": ("store", "surface", 32),
+    "SUST.P.2D.STRONG.SM.TRAP": ("store", "surface", None),
+    "SURED.D.BA.1D.ADD.U64.STRONG.SYS.TRAP": ("reduction", "surface", 64),
 }
 
 
@@ -181,7 +191,7 @@ class TestAccesses:
         assert access.opcode == opcode
 
     @pytest.mark.parametrize(
-        "opcode", ["LDC.64", "ULDC", "MOV", "CCTL.IVALL", "SYNCS.EXCH.64", "LEA"]
+        "opcode", ["LDC.64", "ULDC", "MOV", "TXQ", "TMML", "CCTL.IVALL", "SYNCS.EXCH.64", "LEA"]
     )
     def test_what_is_none(self, opcode):
         assert access_of(one(opcode)) is None
@@ -266,6 +276,25 @@ class TestWhatPtxasMakes:
         ((opcode, width, count),) = loads_of(ptx)
         assert opcode.startswith("LDG.E.")
         assert (width, count) == (256, 1)
+
+
+WIDE = Path(__file__).parent / "data" / "nvcc-13.0-sm100.ptx"
+
+
+def test_what_nvcc_writes_is_as_wide_in_both_levels():
+    """Accesses of 256 bits, textures and surfaces."""
+    need("ptxas", "nvdisasm")
+    text = WIDE.read_text()
+    written = {f.name: moved(ptx_accesses(f)) for f in parse_ptx(text).functions}
+    running = {f.name: moved(accesses(f)) for f in disassemble(assemble(text).cubin).functions}
+    assert written == running
+    assert written["wide"] == {("load", "global", 256), ("store", "global", 256)}
+    assert ("load", "texture", None) in written["pictures"]
+    assert ("store", "surface", 128) in written["pictures"]
+
+
+def moved(found):
+    return {(access.kind, access.space, access.width_bits) for access in found}
 
 
 @pytest.mark.parametrize("arch", ARCHES)

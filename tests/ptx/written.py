@@ -99,6 +99,7 @@ MODULE = HEADER + "\n".join(
     for name, text in KERNELS.items()
 )
 
+# The first product is read before it is waited for, which every ptxas remarks on.
 SERIALISED = """.version 8.0
 .target sm_90a
 .address_size 64
@@ -108,7 +109,7 @@ SERIALISED = """.version 8.0
     ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [d];
     wgmma.fence.sync.aligned;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd2, %rd2, 1, 1, 1, 0, 0;
-    add.f32 %f1, %f1, 0f3f800000;
+    st.global.f32 [%rd1], %f2;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd2, %rd2, 1, 1, 1, 0, 0;
     wgmma.commit_group.sync.aligned;
     wgmma.wait_group.sync.aligned 0;

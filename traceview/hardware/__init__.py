@@ -1,13 +1,24 @@
-"""Limits and rates of GPUs by compute capability, each with its source."""
+"""Limits and rates of GPUs by compute capability and product, each with its source."""
 
+from traceview.hardware.given import FIGURES, given
 from traceview.hardware.limits import KNOWN_CAPABILITIES, SmLimits, limits_of
 from traceview.hardware.occupancy import Limiter, Occupancy, occupancy
+from traceview.hardware.parts import Part, part_of
+from traceview.hardware.rates import FLOP_KINDS, Rates, lanes_of, rates_of
 
 __all__ = [
+    "FIGURES",
+    "FLOP_KINDS",
     "KNOWN_CAPABILITIES",
     "Limiter",
     "Occupancy",
+    "Part",
+    "Rates",
     "SmLimits",
+    "given",
+    "lanes_of",
     "limits_of",
     "occupancy",
+    "part_of",
+    "rates_of",
 ]

@@ -1,10 +1,12 @@
 """What one SM holds, by compute capability.
 
 Sources. Threads, blocks, registers and shared memory: CUDA C++ Programming Guide, table
-"Technical Specifications per Compute Capability" (7.2 as in the guides of CUDA 10 to 12), which
-agree with `cuda::arch_traits` of CCCL. Sub-partitions, allocation units and barriers:
-cuda_occupancy.h of the CUDA toolkit, which says nothing of barriers before 9.0. Reserved shared
-memory: the Guide's sections on compute capability 8.x to 12.x.
+"Technical Specifications per Compute Capability" (7.2 as in the guides of CUDA 10 to 12), and
+`cuda::arch_traits` of NVIDIA's CCCL 3.3, against which a test holds them (7.2 is not in it).
+What the driver reserves of each block's shared memory, and the most that a block may opt into:
+arch_traits again, and the Guide's sections on 7.x to 12.x. Sub-partitions, units of allocation
+and barriers: cuda_occupancy.h of CUDA 13.0, against which the occupancy is tested; it says
+nothing of barriers before 9.0.
 """
 
 from __future__ import annotations

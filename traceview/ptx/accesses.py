@@ -1,7 +1,8 @@
 """The memory accesses of a PTX function, its tensor-core operations and its instruction mix.
 
 Bits are those that one thread moves in one instruction. The space of a copy is where the data
-is read wide or narrow: global for cp.async, shared between the blocks of a cluster.
+is read wide or narrow: global for cp.async, shared between the blocks of a cluster. Textures and
+surfaces are spaces of their own, as the hardware goes there by another way than to global memory.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def accesses(function: Function) -> tuple[Access, ...]:
     """The function's memory accesses, equal ones of a line counted, in order of appearance.
 
     Constants and parameters are left out; so are the operands that tensor cores read through
-    descriptors, textures, and barriers.
+    descriptors, tensor memory, and barriers.
     """
     counts = Counter(
         access for instruction in function.instructions if (access := access_of(instruction))
@@ -90,13 +91,17 @@ def _tensor_op(instruction: Instruction) -> TensorOp | None:
 
 
 def access_of(instruction: Instruction) -> Access | None:
+    """The access that one instruction makes, counted once; None if it makes none that counts.
+
+    `accesses` says what is left out.
+    """
     opcode = words(instruction.opcode)
     find = MOVES.get(opcode.root)
     move = find(opcode, instruction.operands) if find else None
     if move is None or move.space in LEFT_OUT:
         return None
-    # Without a scope an atomic is atomic for the whole GPU.
-    default = "gpu" if move.kind in {"atomic", "reduction"} else None
+    # Without a scope an atomic is atomic for the whole GPU; of surfaces the manual does not tell.
+    is_atomic = move.kind in {"atomic", "reduction"} and move.space != "surface"
     return Access(
         level="ptx",
         kind=move.kind,
@@ -107,7 +112,7 @@ def access_of(instruction: Instruction) -> Access | None:
         predicated=instruction.predicate is not None,
         loop_depth=instruction.loop_depth,
         source=instruction.source,
-        scope=opcode.scope or default,
+        scope=opcode.scope or ("gpu" if is_atomic else None),
         hints=opcode.hints,
     )
 
@@ -182,6 +187,21 @@ def _multicast(opcode: Words, _: str) -> _Move | None:
     return _Move(kind, opcode.space, opcode.vector_bits) if kind else None
 
 
+def _texture(_: Words, __: str) -> _Move:
+    """How many bits a texel has is in the texture's descriptor; registers get 32 for each part."""
+    return _Move("load", "texture", None)
+
+
+def _surface(kind: Kind) -> Callable[[Words, str], _Move]:
+    """With .b the bits are moved as they are; sust.p makes them fit the surface's descriptor."""
+
+    def move(opcode: Words, _: str) -> _Move:
+        converted = opcode.root == "sust" and opcode.modifiers[:1] == ("p",)
+        return _Move(kind, "surface", None if converted else opcode.vector_bits)
+
+    return move
+
+
 MOVES: dict[str, Callable[[Words, str], _Move | None]] = {
     "ld": _plain("load"),
     "ldu": _plain("load"),
@@ -195,4 +215,9 @@ MOVES: dict[str, Callable[[Words, str], _Move | None]] = {
     "prefetchu": _prefetch,
     "wmma": _fragment,
     "multimem": _multicast,
+    "tex": _texture,
+    "tld4": _texture,
+    "suld": _surface("load"),
+    "sust": _surface("store"),
+    "sured": _surface("reduction"),
 }

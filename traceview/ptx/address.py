@@ -16,6 +16,7 @@ _REGISTER = re.compile(r"%[A-Za-z_$][\w$]*(?:\.[a-z]+)?")
 _VECTOR = re.compile(r"^\s*\{([^}]*)\}")
 _WITHOUT_RESULT = ("st.", "bra", "ret", "bar", "red.", "cp.", "membar", "fence", "mbarrier.inval")
 _THREAD = {"%tid.x", "%tid.y", "%tid.z", "%laneid", "%warpid"}
+_BLOCK = {"%ctaid.x", "%ctaid.y", "%ctaid.z", "%clusterid.x", "%clusterid.y", "%clusterid.z"}
 # What the address of a load leads to is another value: only that it is loaded matters.
 _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "atom.", "ldu.")
 
@@ -26,7 +27,8 @@ class Origin:
 
     `parameters` are the kernel parameters' names, `pointers` those of them that have 64 bits.
     `loaded` says that data loaded from global memory enter it, `through_shared` that values went
-    through shared memory, `per_thread` that it differs between the threads of a block.
+    through shared memory, `per_thread` that it differs between the threads of a block, `per_block`
+    between blocks.
     """
 
     parameters: frozenset[str]
@@ -34,6 +36,7 @@ class Origin:
     loaded: bool
     through_shared: bool
     per_thread: bool
+    per_block: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,14 @@ class Slices:
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
                 waiting += _sources(writer)
-        per_thread = bool(seen & _THREAD)
-        return Origin(frozenset(parameters), frozenset(pointers), loaded, shared, per_thread)
+        return Origin(
+            frozenset(parameters),
+            frozenset(pointers),
+            loaded,
+            shared,
+            per_thread=bool(seen & _THREAD),
+            per_block=bool(seen & _BLOCK),
+        )
 
     def _parameters(self, writer: Instruction) -> set[str]:
         if not writer.opcode.startswith("ld.param"):
@@ -129,4 +138,5 @@ def together(origins: Iterable[Origin]) -> Origin:
         any(origin.loaded for origin in listed),
         any(origin.through_shared for origin in listed),
         any(origin.per_thread for origin in listed),
+        any(origin.per_block for origin in listed),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import InputError
+from traceview.ptx.inductor import Generated
 from traceview.ptx.model import Argument, Compiled
 
 _FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<parameters>.*)\)\s*(?:attributes|\{|->)")
@@ -40,7 +41,9 @@ def read_cache(
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
-    found = [c for path in sorted(_descriptions(folder)) for c in _entry(path, note)]
+    generated = Generated.in_folder(folder)
+    each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
+    found = [generated.described(compiled) for compiled in each]
     if not found:
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)

@@ -1,7 +1,7 @@
 """The process in which the user's script runs: it compiles kernels and writes down what it got.
 
-Started by traceview.ptx.python_target with two paths: a request as JSON, and the file for the
-events (see traceview.ptx.recording).
+Started by traceview.ptx.process with two paths: a request as JSON, and the file for the events
+(see traceview.ptx.recording). It lives on to compile again (see traceview.ptx.serving).
 """
 
 from __future__ import annotations
@@ -10,78 +10,68 @@ import functools
 import importlib.util
 import json
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
-from traceview.ptx import declared, guessed, pretend_cuda, script, triton_driver
-from traceview.ptx.declared import Value
+from traceview.ptx import pretend_compile, pretend_cuda, script, serving, triton_driver
+from traceview.ptx.conclusion import After
 from traceview.ptx.emulation import emulate
-from traceview.ptx.jitted import (
-    Configuration,
-    Jitted,
-    compile_for,
-    in_words,
-    jitted_in,
-    resolved,
-)
-from traceview.ptx.model import Argument
+from traceview.ptx.jitted import in_words, resolved
 from traceview.ptx.recording import Recording
-from traceview.ptx.script import Ending, Script
+from traceview.ptx.request import Request
+from traceview.ptx.serving import STARTED, Channel
 from traceview.ptx.triton_driver import Gpu, Overrides, Trials
 
-
-@dataclass(frozen=True)
-class Request:
-    """What to compile. One of `file` and `module` is set; `capability` is such as 9.0."""
-
-    file: str | None
-    module: str | None
-    kernel: str | None
-    capability: str
-    script_args: Sequence[str]
-    signature: str | None
-    constexprs: Mapping[str, str]
-    options: Mapping[str, int]
-    first_config: bool
-    emulate: bool
-
-    @property
-    def values(self) -> dict[str, Value]:
-        """The constexprs as values."""
-        return {name: declared.value_of(text) for name, text in self.constexprs.items()}
+_UNREACHED = "; --num-warps and the like do not reach its kernels"
+_COMPILE = "add --compile (experimental) to see the kernels that torch.compile generates"
 
 
 def main(request_path: str, events_path: str) -> None:
-    """Do what the request says, and end the process: threads of the script may still run."""
+    """Do what the request says, answer questions, end the process with all its threads."""
+    signal.signal(script.STOP, signal.SIG_IGN)
     request = Request(**json.loads(Path(request_path).read_text()))
+    channel, gpu = Channel.taken(), Gpu(request.capability)
     with Path(events_path).open("a") as stream:
         recording = Recording(stream, request.kernel)
         try:
-            _serve(request, recording)
+            recording.finish(_ran(request, recording, gpu, lambda: channel.send(STARTED)))
         except TraceviewError as error:
             name = type(error).__name__
             recording.write("failed", error=name, what=error.what, remedy=error.remedy)
-        recording.finish()
+        if recording.variants:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            serving.serve(channel, recording.variants, gpu.target)
+    _end()
+
+
+def _end() -> None:
+    """Threads of the script may still run."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def _serve(request: Request, recording: Recording) -> None:
+def _ran(request: Request, recording: Recording, gpu: Gpu, starting: Callable[[], None]) -> bool:
+    """Whether the script came to its end."""
     _need_triton()
     found = script.of_file(request.file) if request.file else script.of_module(str(request.module))
-    gpu = Gpu(request.capability)
     overrides = _pretend(request, gpu, recording)
     launch = request.signature is None
     recording.how = "launched" if launch else None
-    ending = script.run(found, as_main=launch, arguments=request.script_args)
+    arguments, born_as = request.script_args, os.getpid()
+    ending = script.run(found, as_main=launch, arguments=arguments, starting=starting)
+    if os.getpid() != born_as:
+        # The script has forked, and this is not the process that answers.
+        _end()
     recording.how = None
     _check_overrides(overrides, recording)
-    _After(request, recording, gpu, found, ending).conclude()
+    After(request, recording, gpu, found, ending).conclude()
+    return not ending.stopped
 
 
 def _need_triton() -> None:
@@ -107,7 +97,25 @@ def _pretend(request: Request, gpu: Gpu, recording: Recording) -> Overrides:
     if importlib.util.find_spec("torch"):
         unchecked = functools.cache(functools.partial(_say_unchecked, recording))
         pretend_cuda.install(gpu, None if request.emulate else unchecked)
+        _pretend_compile(request, gpu, recording, on_launch.trials)
     return overrides
+
+
+def _pretend_compile(request: Request, gpu: Gpu, recording: Recording, trials: Trials) -> None:
+    def note(text: str) -> None:
+        recording.write("note", text=text)
+
+    @functools.cache
+    def passed_over() -> None:
+        recording.remedy = _COMPILE
+        note(f"torch.compile was passed over, its functions ran as written: {_COMPILE}")
+
+    if request.compile_torch:
+        recording.places = pretend_compile.places_of
+        unreached = request.options or request.constexprs
+        pretend_compile.install(gpu, trials, lambda text: note(text + _UNREACHED * bool(unreached)))
+    else:
+        pretend_compile.pass_over(passed_over)
 
 
 def _say_unchecked(recording: Recording, name: str) -> None:
@@ -117,7 +125,7 @@ def _say_unchecked(recording: Recording, name: str) -> None:
 
 def _check_overrides(overrides: Overrides, recording: Recording) -> None:
     unused = [name for name in overrides.values if name not in overrides.used]
-    if unused and recording.ids:
+    if unused and recording.variants:
         raise InputError(f"no kernel that is launched has a parameter {unused[0][:60]!r}")
 
 
@@ -144,132 +152,3 @@ class _OnLaunch:
             self._impossible.add(metadata.name)
             text = f"{metadata.name} cannot be emulated and gives no values: {in_words(error)}"
             self._recording.write("note", text=text)
-
-
-@dataclass(frozen=True)
-class _After:
-    """What is left to do after the script has run."""
-
-    request: Request
-    recording: Recording
-    gpu: Gpu
-    script: Script
-    ending: Ending
-
-    def conclude(self) -> None:
-        """Compile what was declared, or what has to be guessed; say how the script ended."""
-        if self.ending.failure and (self.recording.ids or self._jitted):
-            self._note(f"{self.script.name} {self.ending.failure}; what came before is kept")
-        if self.request.signature is not None:
-            self._declared(self._one(), self.request.signature)
-        elif self.recording.ids:
-            self._tell_of_unlaunched()
-        else:
-            self._guess_all()
-
-    @functools.cached_property
-    def _jitted(self) -> dict[str, Jitted]:
-        return {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
-
-    @functools.cached_property
-    def _kernels(self) -> list[str]:
-        """Names of those functions of the script's own that seem to be kernels."""
-        module = self.ending.names.get("__name__")
-        own = {name: j.tree for name, j in self._jitted.items() if j.module == module}
-        return guessed.kernels_among(own)
-
-    def _note(self, text: str) -> None:
-        self.recording.write("note", text=text)
-
-    def _tell_of_unlaunched(self) -> None:
-        rest = [name for name in self._kernels if name not in self.recording.seen]
-        if rest and self.request.kernel is None:
-            first = f"add :{rest[0]} to the target to see it, its arguments guessed"
-            self._note(f"never launched, so not shown: {', '.join(rest)} ({first})")
-
-    def _one(self) -> Jitted:
-        """The kernel that a signature is for. Raises InputError if that is not clear."""
-        names = self._named()
-        if len(names) > 1:
-            remedy = f"name one of: {', '.join(names)}"
-            raise InputError(f"{self.script.name} has {len(names)} kernels", remedy)
-        return self._jitted[names[0]]
-
-    def _named(self) -> list[str]:
-        """The kernels that are meant. Raises InputError if there are none."""
-        wanted = self.request.kernel
-        if wanted is None and self._kernels:
-            return self._kernels
-        if wanted in self._jitted:
-            return [str(wanted)]
-        raise self._none()
-
-    def _none(self) -> InputError:
-        """Why there is nothing to show."""
-        name, ending = self.script.name, self.ending
-        if ending.missing:
-            remedy = f"install it for {sys.executable}, or name another Python in $TRACEVIEW_PYTHON"
-            return InputError(f"{name} needs the package {ending.missing}, not found here", remedy)
-        there = sorted(set(self._kernels) | self.recording.seen)
-        if self.request.kernel and there:
-            early = f" (it {ending.failure})" if ending.failure else ""
-            what = f"{name} has no Triton kernel {self.request.kernel[:60]!r}{early}"
-            return InputError(what, f"it has: {', '.join(there)}")
-        if ending.failure:
-            return InputError(f"{name} {ending.failure}", "no kernel was compiled before that")
-        return InputError(f"{name} neither launches nor defines a Triton kernel")
-
-    def _configurations(self, jitted: Jitted) -> Sequence[Configuration]:
-        return jitted.configurations[:1] if self.request.first_config else jitted.configurations
-
-    def _declared(self, jitted: Jitted, signature: str) -> None:
-        self.recording.how = "declared"
-        whole = declared.is_whole(signature, jitted.parameters)
-        for configuration in (Configuration(),) if whole else self._configurations(jitted):
-            given = dict(configuration.constexprs) | self.request.values
-            arguments = declared.bind(signature, jitted.parameters, given)
-            problem = self._compile(jitted, arguments, configuration, ())
-            if problem:
-                raise InputError(f"{jitted.name} does not compile as declared: {problem}")
-
-    def _guess_all(self) -> None:
-        names, problems = self._named(), []
-        self._note(f"{', '.join(names)}: no launch was seen, so the arguments are guessed")
-        for name in names:
-            problems += self._guess(self._jitted[name])
-        if not self.recording.ids:
-            raise InputError(problems[0], 'declare its arguments with --signature "…"')
-        for problem in problems:
-            self._note(problem)
-
-    def _guess(self, jitted: Jitted) -> list[str]:
-        self.recording.how = "guessed"
-        declared.check_names(self.request.constexprs, [p.name for p in jitted.parameters])
-        helpers = {name: j.tree for name, j in self._jitted.items()}
-        usage, problems = jitted.usage(helpers), []
-        for configuration in self._configurations(jitted):
-            given = dict(configuration.constexprs) | self.request.values
-            arguments = guessed.guess(jitted.parameters, usage, given)
-            given = jitted.chosen(arguments) | given
-            arguments = guessed.guess(jitted.parameters, usage, given)
-            said = guessed.in_words(arguments)
-            problem = self._compile(jitted, arguments, configuration, (said,))
-            problems += [f"{jitted.name} does not compile: {problem}; {said}"] if problem else []
-        return problems
-
-    def _compile(
-        self,
-        jitted: Jitted,
-        arguments: Sequence[Argument],
-        configuration: Configuration,
-        remarks: tuple[str, ...],
-    ) -> str | None:
-        """Compile once; what went wrong, if anything."""
-        said = (configuration.said,) if configuration.said else ()
-        self.recording.remarks = (*remarks, *said)
-        options = dict(configuration.options) | dict(self.request.options)
-        try:
-            compile_for(self.gpu.target, jitted, arguments, options)
-        except Exception as error:
-            return in_words(error)
-        return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import TypeVar, TypeVarTuple
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.ptx import cubin as cubin_file
@@ -11,6 +14,10 @@ from traceview.ptx import sass as sass_code
 from traceview.ptx.model import Compiled, Function, Listing, Resources
 from traceview.ptx.parse import parse_ptx
 from traceview.ptx.tools import Assembled, assemble
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_ON_FUNCTION = re.compile(r"function '([^']+)'")
 
 
 @dataclass(frozen=True)
@@ -27,39 +34,68 @@ class Code:
     notes: tuple[str, ...]
 
 
-def code_of(compiled: Compiled, *, sass: bool = True) -> Code:
+def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Code:
     """Parse, assemble and disassemble a kernel as far as can be.
 
-    Raises TraceFormatError if its PTX is damaged, InputError if that has no such kernel.
+    With `ptxas` False nothing is assembled: neither a cubin that is missing nor, for the remarks,
+    one that is there. Raises TraceFormatError if its PTX is damaged, InputError if that has no
+    such kernel.
     """
     ptx = _parsed(compiled.ptx) if compiled.ptx else None
     notes: list[str] = []
-    remarks, cubin = _cubin(compiled, notes)
-    listing = _disassembled_or_none(cubin, ptx, notes) if cubin and sass else None
+    remarks, cubin = _cubin(compiled, notes) if ptxas else (compiled.notes, compiled.cubin)
+    listing = _sass_or_none(cubin, compiled.ptx, notes) if cubin and sass else None
     return Code(
         ptx=_named(ptx, compiled.name, required=True),
         sass=_named(listing, compiled.name),
         resources=_resources_or_none(cubin, compiled.name, notes) if cubin else None,
-        remarks=remarks,
+        remarks=_own(remarks, compiled.name, ptx),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-# A file with many kernels is given once for each of them.
+def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
+    """The function with its latest results and failures kept.
+
+    A file with many kernels is given once for each of them.
+    """
+
+    @lru_cache(maxsize=2)
+    def kept(arguments: tuple[*Ts]) -> T | TraceviewError:
+        try:
+            return function(*arguments)
+        except ToolNotFoundError:
+            # A tool may be named in the meantime.
+            raise
+        except TraceviewError as error:
+            return error
+
+    @wraps(function)
+    def once(*arguments: *Ts) -> T:
+        result = kept(arguments)
+        if isinstance(result, TraceviewError):
+            raise result.with_traceback(None)
+        return result
+
+    return once
+
+
 _parsed = lru_cache(maxsize=2)(parse_ptx)
 
 
-@lru_cache(maxsize=2)
+@_once
 def _assembled(ptx: str, arch: str) -> Assembled:
     return assemble(ptx, arch)
 
 
-@lru_cache(maxsize=2)
-def _disassembled(cubin: bytes) -> Listing:
-    return sass_code.disassemble(cubin)
+@_once
+def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
+    """The SASS, with the source lines of the PTX where there is one."""
+    listing = sass_code.disassemble(cubin)
+    return sass_code.with_sources_of(listing, _parsed(ptx)) if ptx else listing
 
 
-@lru_cache(maxsize=2)
+@_once
 def _resources(cubin: bytes) -> dict[str, Resources]:
     return cubin_file.resources(cubin)
 
@@ -69,8 +105,7 @@ def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes
 
     Triton throws ptxas's remarks away: for wgmma, of which they tell most, it is asked again.
     """
-    told = compiled.notes or "wgmma" not in (compiled.ptx or "")
-    if compiled.ptx is None or (compiled.cubin and told):
+    if compiled.ptx is None or (compiled.cubin and (compiled.notes or "wgmma" not in compiled.ptx)):
         return compiled.notes, compiled.cubin
     try:
         made = _assembled(compiled.ptx, compiled.arch)
@@ -83,13 +118,20 @@ def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes
     return compiled.notes, compiled.cubin
 
 
-def _disassembled_or_none(cubin: bytes, ptx: Listing | None, notes: list[str]) -> Listing | None:
+def _own(remarks: tuple[str, ...], name: str, ptx: Listing | None) -> tuple[str, ...]:
+    """The remarks without those on other kernels of the file."""
+    found = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
+    named = {remark: match[1] for remark, match in found if match}
+    others = {kernel.name for kernel in ptx.kernels()} - {name} if ptx and named else set()
+    return tuple(remark for remark in remarks if named.get(remark) not in others)
+
+
+def _sass_or_none(cubin: bytes, ptx: str | None, notes: list[str]) -> Listing | None:
     try:
-        listing = _disassembled(cubin)
+        return _disassembled(cubin, ptx)
     except TraceviewError as error:
         notes.append(f"no SASS: {error}")
         return None
-    return sass_code.with_sources_of(listing, ptx) if ptx else listing
 
 
 def _resources_or_none(cubin: bytes, name: str, notes: list[str]) -> Resources | None:

@@ -36,6 +36,9 @@ _MARKS_SPILLS = 128
 _ARCH_SPECIFIC = 0x09
 _SIZED = 4
 
+# No section comes near, shared memory least of all.
+_MOST_BYTES = 1 << 40
+
 _NOT_IN_FILE = ("SHT_NOBITS", "SHT_NULL")
 # Where st_other is in a symbol, and the bit in it that marks a kernel (STO_CUDA_ENTRY).
 _ST_OTHER = 5
@@ -232,6 +235,8 @@ def _sections(elf: ELFFile, raw: memoryview) -> Iterator[tuple[str, _Section]]:
     for section in elf.iter_sections():
         size, flags, info = (int(section[key]) for key in ("sh_size", "sh_flags", "sh_info"))
         start, in_file = section["sh_offset"], section["sh_type"] not in _NOT_IN_FILE
+        if size > _MOST_BYTES:
+            raise ValueError(f"section {section.name[:60]!r} is said to have {size:,} bytes")
         if in_file and start + size > len(raw):
             raise ValueError(f"the file ends within section {section.name[:60]!r}")
         data = raw[start : start + size] if in_file else _ABSENT.data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from math import prod
 from typing import NamedTuple
 
 from traceview.ptx.opcodes import TYPE_BITS
@@ -22,6 +21,15 @@ VARIABLE = re.compile(r"([A-Za-z_$%][\w$]*)\s*((?:\[[^\]]*\]\s*)*)")
 SHARED = re.compile(r"(?:\.(?:visible|weak|common)\s+)*\.shared\b", re.ASCII)
 MODIFIER = re.compile(r"\s*\.(?:align\s+(?P<align>\d+)|(?P<word>\w+))", re.ASCII)
 EXTENT = re.compile(r"\[([^\]]*)\]")
+# The integers of PTX: those of C, where a leading 0 means octal, and not those of Python.
+INTEGERS = (
+    (re.compile(r"0[xX]([0-9a-fA-F]+)U?"), 16),
+    (re.compile(r"0[bB]([01]+)U?"), 2),
+    (re.compile(r"0([0-7]+)U?"), 8),
+    (re.compile(r"(0|[1-9][0-9]*)U?"), 10),
+)
+WARP_THREADS = 32
+MOST_BYTES = 1 << 63
 VECTORS = {"v2": 2, "v4": 4}
 
 
@@ -79,7 +87,22 @@ def read_shared(text: str) -> list[SharedVariable]:
 
 
 def _extent(extents: str) -> int:
-    return prod(int(extent.strip().rstrip("Uu"), 0) for extent in EXTENT.findall(extents))
+    size = 1
+    for extent in EXTENT.findall(extents):
+        size *= _length(extent.strip())
+        if size > MOST_BYTES:
+            raise ValueError("no memory is as large")
+    return size
+
+
+def _length(extent: str) -> int:
+    """A dimension: ptxas takes an integer or WARP_SZ there, and no expression."""
+    if extent == "WARP_SZ":
+        return WARP_THREADS
+    for form, base in INTEGERS:
+        if found := form.fullmatch(extent):
+            return int(found[1], base)
+    raise ValueError(f"{extent!r} is no integer")
 
 
 def room(variables: Iterable[SharedVariable]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from traceview import errors
 from traceview.errors import TraceviewError
+from traceview.ptx.inductor import Generated
 from traceview.ptx.model import Argument, Compiled
 
 _TRIED = (
@@ -26,11 +27,15 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Events:
-    """What happened in the process: kernels, remarks, and the error that it ended with, if any."""
+    """What happened in the process: kernels, remarks, and the error that it ended with, if any.
+
+    `is_whole` tells whether the launches are those of the whole script.
+    """
 
     compiled: list[Compiled]
     notes: tuple[str, ...]
     failure: TraceviewError | None
+    is_whole: bool = True
 
     @classmethod
     def read(cls, path: Path, arch: str) -> Events:
@@ -39,7 +44,9 @@ class Events:
         variants = _variants(lines)
         notes = tuple(line["text"] for line in lines if line["kind"] == "note")
         failures = [_failure(line) for line in lines if line["kind"] == "failed"]
-        return cls([_compiled(v, arch) for v in variants], notes, failures[0] if failures else None)
+        failure = failures[0] if failures else None
+        whole = any(line["kind"] == "counts" and line["whole"] for line in lines)
+        return cls(_all_compiled(variants, arch, path.parent), notes, failure, whole)
 
     @property
     def summary(self) -> str:
@@ -102,6 +109,12 @@ def _failure(line: Mapping[str, Any]) -> TraceviewError:
     return kind(line["what"], line["remedy"])
 
 
+def _all_compiled(variants: list[_Variant], arch: str, folder: Path) -> list[Compiled]:
+    """`folder` goes with the process: the text of what lies in there is kept."""
+    generated = Generated.in_folder(folder)
+    return [generated.described(_compiled(variant, arch)) for variant in variants]
+
+
 def _compiled(variant: _Variant, arch: str) -> Compiled:
     line, source = variant.line, variant.line["source"] or (None, None)
     ptx, cubin = (Path(line[key]) if line[key] else None for key in ("ptx", "cubin"))
@@ -120,6 +133,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         source_file=source[0],
         source_line=source[1],
         notes=(*line["notes"], *_remarks(variant)),
+        variant=line["id"],
     )
 
 

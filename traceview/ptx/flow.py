@@ -21,7 +21,6 @@ class UnknownLabelError(Exception):
 
 
 class _Label(NamedTuple):
-    scope: int
     at: int
     targets: tuple[str, ...]
 
@@ -44,9 +43,10 @@ class Flow:
     def __init__(self) -> None:
         self._outer = [-1]
         self._scope = 0
-        self._labels: dict[str, list[_Label]] = {}
+        # By name, then by the scope that it stands in.
+        self._labels: dict[str, dict[int, _Label]] = {}
         self._branches: list[_Branch] = []
-        self._last_label = ""
+        self._last_label = ("", 0)
 
     @property
     def is_outermost(self) -> bool:
@@ -61,15 +61,15 @@ class Flow:
         self._scope = self._outer[self._scope]
 
     def label(self, name: str, at: int) -> None:
-        self._labels.setdefault(name, []).append(_Label(self._scope, at, ()))
-        self._last_label = name
+        self._labels.setdefault(name, {})[self._scope] = _Label(at, ())
+        self._last_label = (name, self._scope)
 
     def branch_targets(self, names: str) -> None:
         """Make the last label a table of targets, as `brx.idx` uses it."""
-        if self._last_label:
-            label = self._labels[self._last_label].pop()
+        name, scope = self._last_label
+        if name:
             targets = tuple(name.strip() for name in names.split(","))
-            self._labels[self._last_label].append(label._replace(targets=targets))
+            self._labels[name][scope] = self._labels[name][scope]._replace(targets=targets)
 
     def instruction(self, root: str, operands: str, guarded: bool, at: int, offset: int) -> None:
         """Notice a branch or an end; `root` is the opcode without its modifiers."""
@@ -90,13 +90,16 @@ class Flow:
         return tuple(self._find(name, branch).at for name in label.targets)
 
     def _find(self, name: str, branch: _Branch) -> _Label:
-        labels = self._labels.get(name, [])
+        labels = self._labels.get(name, {})
         if len(labels) == 1:
-            return labels[0]
-        by_scope = {label.scope: label for label in labels}
-        scope = branch.scope if by_scope else -1
-        while scope >= 0:
-            if scope in by_scope:
-                return by_scope[scope]
-            scope = self._outer[scope]
-        raise UnknownLabelError(branch.offset, name)
+            return next(iter(labels.values()))
+        passed: list[int] = []
+        scope = branch.scope
+        while scope not in labels:
+            passed.append(scope)
+            scope = self._outer[scope] if labels else -1
+            if scope < 0:
+                raise UnknownLabelError(branch.offset, name)
+        # What was found once need not be looked for again, from there or on the way.
+        labels.update(dict.fromkeys(passed, labels[scope]))
+        return labels[scope]

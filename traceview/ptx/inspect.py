@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from traceview.errors import InputError
-from traceview.hardware import Occupancy, limits_of, occupancy
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx import sass as sass_code
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.code import Code, code_of
-from traceview.ptx.kernel_report import Finding, KernelReport
+from traceview.ptx.kernel_report import KernelReport
 from traceview.ptx.levels import differences
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.provenance import Provenance
-from traceview.ptx.reasons import access_findings, ranked, resource_findings
+from traceview.ptx.reasons import findings_on
+from traceview.ptx.residency import Sms, occupancy_of, sms_of, static_shared, waves_of
 from traceview.ptx.trials import Recompile
 from traceview.ptx.width import elements_per_thread
 
-_WARP_THREADS = 32
 _SASS_TENSOR = {
     *("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA"),
     *("HGMMA", "IGMMA", "QGMMA", "BGMMA"),
@@ -38,22 +35,24 @@ def inspect(
 ) -> KernelReport:
     """Report on one kernel. `sass` False leaves the SASS out, for speed.
 
-    With `recompile` the causes of narrow accesses are tested instead of inferred. `sm_count` is
-    the number of SMs of the GPU, for the waves. A tool that is missing leaves its part None, with
-    a note on how to get it. Raises TraceFormatError if the PTX cannot be parsed.
+    With `recompile` causes and remedies are tested instead of inferred. `sm_count` is the number
+    of SMs of the GPU, for the waves; None takes that of a part of this architecture, and says so
+    in a note. A tool that is missing leaves its part None, with a note on how to get it. Raises
+    TraceFormatError if the PTX cannot be parsed.
     """
     code = code_of(compiled, sass=sass)
     compiled = replace(compiled, notes=code.remarks)
     provenance = Provenance.of(code.ptx, compiled.arguments) if code.ptx else None
     report = _measured(compiled, code, provenance, sm_count)
-    return replace(report, findings=ranked(_findings(report, provenance, recompile)))
+    return replace(report, findings=findings_on(report, code, provenance, recompile))
 
 
 def _measured(
     compiled: Compiled, code: Code, provenance: Provenance | None, sm_count: int | None
 ) -> KernelReport:
     accesses, resources = _accesses(code), code.resources
-    known, said = _occupancy(compiled, code)
+    known, said = occupancy_of(compiled, code)
+    sms = sms_of(compiled, sm_count) if compiled.grid else None
     return KernelReport(
         compiled=compiled,
         ptx=code.ptx,
@@ -68,28 +67,18 @@ def _measured(
         registers=resources.registers if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,
         stack_bytes=resources.stack_bytes if resources else None,
-        static_shared_bytes=_static_shared(code),
+        static_shared_bytes=static_shared(code),
         dynamic_shared_bytes=compiled.dynamic_shared_bytes,
         occupancy=known,
-        waves=_waves(compiled, known, sm_count),
+        waves=waves_of(compiled, known, sms),
+        sms=sms,
         findings=(),
-        notes=(*code.notes, *said),
+        notes=(*code.notes, *said, *_assumed(sms)),
     )
 
 
-def _findings(
-    report: KernelReport, provenance: Provenance | None, recompile: Recompile | None
-) -> Iterator[Finding]:
-    yield from access_findings(
-        report.compiled, report.accesses, report.differences, provenance, recompile
-    )
-    yield from resource_findings(
-        report.compiled,
-        spill_bytes=report.spill_bytes,
-        stack_bytes=report.stack_bytes,
-        occupancy=report.occupancy,
-        uses_tensor_cores=bool(report.tensor_ops),
-    )
+def _assumed(sms: Sms | None) -> tuple[str, ...]:
+    return (f"waves are those of {sms.said}",) if sms and sms.assumed else ()
 
 
 def _accesses(code: Code) -> tuple[Access, ...]:
@@ -130,63 +119,3 @@ def _counted(code: Code, names: tuple[str, ...]) -> int | None:
     if function is None:
         return None
     return sum(i.opcode.partition(".")[0] in names for i in function.instructions)
-
-
-def _static_shared(code: Code) -> int | None:
-    if code.resources:
-        return code.resources.static_shared_bytes
-    return code.ptx.static_shared_bytes if code.ptx else None
-
-
-def _occupancy(compiled: Compiled, code: Code) -> tuple[Occupancy | None, tuple[str, ...]]:
-    """The occupancy at the launch's block size, or why there is none."""
-    if code.resources is None:
-        return None, ()
-    threads, said = _block_threads(compiled, code)
-    if threads is None:
-        return None, ("no occupancy: the block size is not known; pass --num-warps",)
-    try:
-        limits = limits_of(compiled.arch)
-    except InputError as error:
-        return None, (f"no occupancy: {error}",)
-    dynamic = compiled.dynamic_shared_bytes
-    unknown = "dynamic shared memory is not known and counted as none in the occupancy"
-    if dynamic is None and _uses_dynamic_shared(code):
-        said = (*said, unknown)
-    known = occupancy(
-        limits,
-        threads,
-        code.resources.registers,
-        code.resources.static_shared_bytes,
-        dynamic or 0,
-        code.resources.barriers,
-    )
-    return known, said
-
-
-def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[str, ...]]:
-    """Threads of a block: as launched, as required, or the most that the kernel allows."""
-    directives = code.ptx.directives if code.ptx else {}
-    if directives.get("reqntid"):
-        # With warp specialisation, this is more than num_warps of them.
-        return math.prod(directives["reqntid"]), ()
-    if compiled.num_warps:
-        return compiled.num_warps * _WARP_THREADS, ()
-    most = math.prod(directives.get("maxntid", ())) if directives.get("maxntid") else None
-    most = most or (code.resources.max_threads if code.resources else None)
-    if most is None:
-        return None, ()
-    return most, (f"occupancy is that of {most} threads a block, the most the kernel allows",)
-
-
-def _uses_dynamic_shared(code: Code) -> bool:
-    if _static_shared(code) or not code.ptx:
-        return False
-    return any(".shared" in instruction.opcode for instruction in code.ptx.instructions)
-
-
-def _waves(compiled: Compiled, known: Occupancy | None, sm_count: int | None) -> float | None:
-    """The blocks of the grid ÷ those that all SMs hold at once."""
-    if not (compiled.grid and known and known.blocks_per_sm and sm_count):
-        return None
-    return math.prod(compiled.grid) / (known.blocks_per_sm * sm_count)

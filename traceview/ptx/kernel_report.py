@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Literal
 
 from traceview.hardware import Occupancy
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
+from traceview.ptx.residency import Sms
 
 Severity = Literal["high", "medium", "low", "info"]
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
+
+
+def where(source: SourceLine | None) -> str:
+    """A source line as a finding calls it: `gelu.py:31`."""
+    return f"{PurePath(source.file).name}:{source.line}" if source else "an unknown line"
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class Finding:
 
     `message` holds its number, `action` is an imperative, `evidence` tells what the message
     stands on: what was seen in the code, or which recompilation showed it. `source` is the line
-    to change, where it is one.
+    to change, where it is one. `cause` is the part of the message that says why, where it has one.
     """
 
     severity: Severity
@@ -28,6 +35,7 @@ class Finding:
     action: str
     evidence: str
     source: SourceLine | None = None
+    cause: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,8 @@ class KernelReport:
     """All that is known of one kernel. A part that could not be had is None; `notes` say why.
 
     Bytes of shared memory are a block's, registers and spills a thread's. `ptx` and `sass` are
-    the two listings. `waves` are the blocks of the launch ÷ those that the GPU holds at once.
+    the two listings. `waves` are the blocks of the launch ÷ those that the GPU holds at once; `sms`
+    says on how many SMs, and whether that is assumed.
     `elements_per_thread` is defined in traceview.ptx.width.
     """
 
@@ -74,6 +83,7 @@ class KernelReport:
     waves: float | None
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
+    sms: Sms | None = None
 
     @property
     def name(self) -> str:

@@ -31,8 +31,8 @@ def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
     jumps = list(jumps)
     if not any(target <= jump.at for jump in jumps for target in jump.targets):
         return [0] * count
-    starts = sorted({0, count, *(t for j in jumps for t in j.targets), *(j.at + 1 for j in jumps)})
-    depths = _block_depths(_successors(starts, jumps))
+    starts = block_starts(count, jumps)
+    depths = _block_depths(block_edges(starts, jumps))
     return [
         depth
         for depth, (begin, end) in zip(depths, pairwise(starts), strict=False)
@@ -40,8 +40,14 @@ def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
     ]
 
 
-def _successors(starts: list[int], jumps: list[Jump]) -> list[list[int]]:
-    """The edges between blocks; the last block stands for the end."""
+def block_starts(count: int, jumps: Iterable[Jump]) -> list[int]:
+    """Where the blocks of `count` instructions begin; `count` itself is the last."""
+    listed = list(jumps)
+    return sorted({0, count, *(t for j in listed for t in j.targets), *(j.at + 1 for j in listed)})
+
+
+def block_edges(starts: Sequence[int], jumps: Iterable[Jump]) -> list[list[int]]:
+    """The blocks that each block leads to, by number; the last stands for the end."""
     block = {start: number for number, start in enumerate(starts)}
     edges = [[number + 1] for number in range(len(starts) - 1)] + [[]]
     for jump in jumps:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from traceview.ptx.loops import Jump
+
 Level = Literal["ptx", "sass"]
 Kind = Literal["load", "store", "async-copy", "atomic", "reduction", "prefetch"]
 How = Literal["launched", "declared", "guessed", "given"]
@@ -64,7 +66,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a listing. `directives` holds reqntid, maxnreg, … with their numbers."""
+    """A function of a listing. `directives` holds reqntid, maxnreg, … with their numbers.
+
+    `jumps` are the instructions that may leave the straight line, in order.
+    """
 
     name: str
     level: Level
@@ -73,6 +78,7 @@ class Function:
     parameters: tuple[str, ...] = ()
     directives: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     static_shared_bytes: int | None = None
+    jumps: tuple[Jump, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,8 @@ class Compiled:
     `how` tells what the compilation stands on: a launch of the user's program, a declared
     signature, a guess from the source, or a file that was given. `grid` is that of the launch,
     `launches` how often this variant was launched. `notes` are remarks of the compiler, such as
-    ptxas's on serialised wgmma.
+    ptxas's on serialised wgmma. `variant` names the kernel to the process that compiled it.
+    `source_text` is the text of `source_file` where that file does not last.
     """
 
     name: str
@@ -139,3 +146,12 @@ class Compiled:
     source_file: str | None = None
     source_line: int | None = None
     notes: tuple[str, ...] = ()
+    variant: str | None = None
+    source_text: str | None = None
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The texts of sources that do not last, by their files."""
+        if self.source_file is None or self.source_text is None:
+            return {}
+        return {self.source_file: self.source_text}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 from traceview.ptx.address import Origin, together
+from traceview.ptx.atomics import VECTORS_SINCE, has_wider_form
 from traceview.ptx.causes import (
     WIDE_BITS,
     Cause,
@@ -18,14 +18,19 @@ from traceview.ptx.causes import (
     too_few_elements,
     undeclared,
 )
-from traceview.ptx.kernel_report import SEVERITIES, Finding, Severity
+from traceview.ptx.kernel_report import SEVERITIES, Finding, Severity, where
 from traceview.ptx.levels import Place, by_place, said, widths
-from traceview.ptx.model import Access, Compiled, Kind, SourceLine
+from traceview.ptx.model import Access, Compiled, Kind
 from traceview.ptx.provenance import Provenance
 from traceview.ptx.trials import Trials
 from traceview.ptx.width import bits_per_pass
 
-_KINDS: dict[Kind, str] = {"load": "loads", "store": "stores", "async-copy": "asynchronous copies"}
+_KINDS: dict[Kind, str] = {
+    "load": "loads",
+    "store": "stores",
+    "async-copy": "asynchronous copies",
+    "atomic": "atomics",
+}
 _MINOR_SHARE = 0.1
 _MOST_LINES = 3
 
@@ -72,7 +77,7 @@ def narrow_findings(
     deepest = max((a.loop_depth for listed in places.values() for a in listed), default=0)
     alike: dict[tuple[int, Verdict], list[tuple[Narrow, Severity]]] = defaultdict(list)
     for place, listed in places.items():
-        narrow = _narrow(place, listed, provenance)
+        narrow = _narrow(place, listed, provenance, compiled.arch)
         if narrow:
             minor = bits_per_pass(listed) < _MINOR_SHARE * most
             outside = max(a.loop_depth for a in listed) < deepest
@@ -82,14 +87,13 @@ def narrow_findings(
         yield _finding([narrow for narrow, _ in same], verdict, _worst(s for _, s in same))
 
 
-def where(source: SourceLine | None) -> str:
-    """A source line as a reader calls it: `gelu.py:31`."""
-    return f"{PurePath(source.file).name}:{source.line}" if source else "an unknown line"
-
-
-def _narrow(place: Place, listed: Sequence[Access], provenance: Provenance) -> Narrow | None:
+def _narrow(
+    place: Place, listed: Sequence[Access], provenance: Provenance, arch: str
+) -> Narrow | None:
     kind = place[1]
     narrow = [a for a in listed if a.width_bits and a.width_bits < WIDE_BITS]
+    if kind == "atomic":
+        narrow = [access for access in narrow if has_wider_form(access, arch)]
     if kind not in _KINDS or not narrow or 2 * bits_per_pass(narrow) < bits_per_pass(listed):
         return None
     address = together(provenance.address(access) for access in narrow)
@@ -116,15 +120,19 @@ def _finding(narrow: Sequence[Narrow], verdict: Verdict, severity: Severity) -> 
     places = " and ".join(shown) + (f" and at {more} more lines" if more else "")
     counts = said(widths([access for each in narrow for access in each.accesses]))
     message = (
-        f"global {places} move {narrow[0].width} of {WIDE_BITS} bits a thread and instruction "
+        f"Global {places} move {narrow[0].width} of {WIDE_BITS} bits a thread and instruction "
         f"({counts}): {verdict.cause}"
     )
-    return Finding(severity, message, verdict.action, verdict.evidence, narrow[0].place[0])
+    source = narrow[0].place[0]
+    return Finding(severity, message, verdict.action, verdict.evidence, source, verdict.cause)
 
 
 def _verdict(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Verdict:
     shown = _shown(narrow, compiled, trials) if trials else None
-    return shown or _inferred(narrow, compiled, tried=trials is not None and trials.worked)
+    found = shown or _inferred(narrow, compiled, tried=trials is not None and trials.worked)
+    if narrow.place[1] == "atomic":
+        return replace(found, evidence=f"{found.evidence}; {VECTORS_SINCE}")
+    return found
 
 
 def _shown(narrow: Narrow, compiled: Compiled, trials: Trials) -> Verdict | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from traceview.ptx.declarations import Header, SharedVariable, read_header, read_shared
 from traceview.ptx.flow import BRANCHES, ENDS, Flow, UnknownLabelError
 from traceview.ptx.lines import Chain, FileTable, LineTracker
-from traceview.ptx.loops import loop_depths
+from traceview.ptx.loops import Jump, loop_depths
 from traceview.ptx.model import Function, Instruction, Listing
 from traceview.ptx.shared_memory import Uses, static_shared_bytes
 from traceview.ptx.tokens import IF_CUT_OFF, SHOWN_CHARACTERS, Source, Statement
@@ -196,6 +196,7 @@ class _Module:
     def _function(self, body: _Body, static_shared: int) -> Function:
         home = next((chain[-1][0] for chain in body.chains if chain), "")
         origins = [self._files.origin(chain, home) for chain in body.chains]
+        jumps = self._jumps(body)
         instructions = map(
             Instruction,
             body.opcodes,
@@ -204,16 +205,16 @@ class _Module:
             body.lines,
             (source for source, _ in origins),
             (inlined for _, inlined in origins),
-            self._depths(body),
+            loop_depths(len(body.lines), jumps),
         )
         name, is_entry, parameters, directives = body.header
         return Function(
-            name, "ptx", is_entry, tuple(instructions), parameters, directives, static_shared
+            name, "ptx", is_entry, tuple(instructions), parameters, directives, static_shared, jumps
         )
 
-    def _depths(self, body: _Body) -> list[int]:
+    def _jumps(self, body: _Body) -> tuple[Jump, ...]:
         try:
-            return loop_depths(len(body.lines), body.flow.jumps())
+            return tuple(body.flow.jumps())
         except UnknownLabelError as error:
             self._source.fail(
                 error.offset, f"{body.header.name} has no label {error.label[:SHOWN_CHARACTERS]!a}"

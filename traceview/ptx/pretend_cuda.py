@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from traceview.hardware import limits_of
@@ -127,7 +128,8 @@ def _cuda_answers(torch: Any, gpu: Gpu) -> dict[str, Any]:
     properties = _Properties(gpu)
     answers: dict[str, Any] = {"Event": Event, "Stream": Stream, "CUDAGraph": _Graph}
     # Dynamo lists these by identity: each name needs a function or class of its own.
-    answers |= {name: type(name, (_Context,), {}) for name in ("graph", "device", "device_of")}
+    contexts = ["graph", "device", "device_of", "_DeviceGuard"]
+    answers |= {name: type(name, (_Context,), {}) for name in contexts}
     stream = Stream()
     for names, value in ((_NOTHING, None), (_ZERO, 0), (_YES, True), (_STREAM, stream)):
         answers |= {name: _answer(value) for name in names.split()}
@@ -146,15 +148,56 @@ def _answer(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
+@dataclass
+class _Tracing:
+    """What torch.compile is following: a program on the GPU, or at times one on the CPU."""
+
+    on_cpu: bool = False
+
+
+tracing = _Tracing()
+
+
+def _is_traced() -> bool:
+    """Whether torch.compile is following the program, on tensors without values.
+
+    Dynamo takes the first answer for a constant; the second is for what it calls.
+    """
+    import torch
+
+    if torch.compiler.is_dynamo_compiling():
+        return True
+    modes: Any = torch._C
+    kinds = modes._TorchDispatchModeKey
+    return any(map(modes._get_dispatch_mode, (kinds.FAKE, kinds.PROXY, kinds.FUNCTIONAL)))
+
+
+def _is_traced_on_gpu() -> bool:
+    return _is_traced() and not tracing.on_cpu
+
+
 def _on_cpu(device: Any) -> Any:
     """Where a tensor really goes that is asked for on `device`."""
     import torch
 
+    if _is_traced_on_gpu():
+        return _numbered(device)
     if isinstance(device, torch.device):
         return torch.device("cpu") if device.type == "cuda" else device
     if isinstance(device, str):
         return "cpu" if device.partition(":")[0] == "cuda" else device
     return "cpu" if type(device) is int else device
+
+
+def _numbered(device: Any) -> Any:
+    """The GPU with its number, for which PyTorch would ask CUDA."""
+    import torch
+
+    if type(device) is int or device == "cuda":
+        return torch.device("cuda", device if type(device) is int else 0)
+    if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
+        return torch.device("cuda", 0)
+    return device
 
 
 def _replace_factories(torch: Any) -> None:
@@ -183,7 +226,7 @@ def _redirected(make: Callable[..., Any]) -> Callable[..., Any]:
             keywords["device"] = _on_cpu(keywords["device"])
         keywords.pop("pin_memory", None)
         tensor = make(*arguments, **keywords)
-        if empty:
+        if empty and not _is_traced():
             tensor.detach().zero_()
         return tensor
 
@@ -208,20 +251,27 @@ def _replace_defaults(torch: Any) -> None:
 
 
 def _replace_tensor(torch: Any) -> None:
-    real_to = torch.Tensor.to
-    here = torch.device("cuda", 0)
+    real_to, real_device, here = torch.Tensor.to, torch.Tensor.device, torch.device("cuda", 0)
 
     def to(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if "device" in keywords:
             keywords["device"] = _on_cpu(keywords["device"])
         return real_to(self, *map(_on_cpu, arguments), **keywords)
 
-    torch.Tensor.to = to
-    torch.Tensor.cuda = torch.Tensor.pin_memory = lambda self, *_, **__: self
-    torch.Tensor.is_cuda = property(lambda _: True)
-    torch.Tensor.is_cpu = property(lambda _: False)
-    torch.Tensor.device = property(lambda _: here)
-    torch.Tensor.get_device = lambda _: 0
+    def cuda(self: Any, *_: Any, **__: Any) -> Any:
+        return real_to(self, here) if _is_traced_on_gpu() else self
+
+    def device(self: Any) -> Any:
+        # What has no values, and what torch.compile works with, is where it says.
+        really = real_device.__get__(self)
+        return here if really.type == "cpu" and not tracing.on_cpu else really
+
+    torch.Tensor.to, torch.Tensor.cuda = to, cuda
+    torch.Tensor.pin_memory = lambda self, *_, **__: self
+    torch.Tensor.is_cuda = property(lambda self: self.device.type == "cuda")
+    torch.Tensor.is_cpu = property(lambda self: self.device.type == "cpu")
+    torch.Tensor.device = property(device)
+    torch.Tensor.get_device = lambda self: self.device.index or 0
     torch.Tensor.record_stream = lambda *_: None
 
 

@@ -105,6 +105,19 @@ def run(
         return Ran(ran.status, out, err, written)
 
 
+def extracted(
+    path: Path, arguments: Sequence[str | Path], suffix: str, patience_s: float = PATIENCE_S
+) -> tuple[Ran, list[bytes]]:
+    """Run a tool that writes files of this suffix into the current folder; give what they hold.
+
+    Raises as `run` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+        ran = _run([path, *arguments], patience_s, folder)
+        files = sorted(Path(folder).glob(f"*{suffix}"))
+        return ran, [file.read_bytes() for file in files if file.is_file()]
+
+
 def first_success(paths: Sequence[Path], attempt: Callable[[Path], Ran], too_old: str) -> Ran:
     """Try tools in turn, as long as one says by a message like `too_old` that it is too old."""
     ran = attempt(paths[0])

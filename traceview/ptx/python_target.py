@@ -7,41 +7,21 @@ declared by a signature, as guessed from the source.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from traceview import errors
-from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.errors import InputError, TraceviewError
 from traceview.hardware import limits_of
-from traceview.ptx.child import Request
 from traceview.ptx.events import Events
 from traceview.ptx.model import Compiled
+from traceview.ptx.process import Process
+from traceview.ptx.recompiling import Recompiler
+from traceview.ptx.request import Request
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-# The process gets the package's folder for its own imports alone: a script must not see it.
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from traceview.ptx import child; "
-    "sys.path.pop(0); child.main(*sys.argv[2:])"
-)
-# Settings of the user's that would keep Triton from compiling, or write where it should not.
-_UNSET = (
-    "TRITON_INTERPRET",
-    "TRITON_STORE_BINARY_ONLY",
-    "TRITON_DISABLE_LINE_INFO",
-    "TRITON_KERNEL_DUMP",
-    "TRITON_DUMP_DIR",
-    "TRITON_CACHE_MANAGER",
-    "TRITON_DEFAULT_BACKEND",
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +46,9 @@ def compile_python(
     num_stages: int | None = None,
     first_config: bool = False,
     emulate: bool = False,
+    compile_torch: bool = False,
     timeout_s: float | None = None,
+    recompiler: Recompiler | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> list[Compiled]:
     """Compile the kernels of a Python target for `arch`; none of them is launched.
@@ -74,7 +56,9 @@ def compile_python(
     `signature` is in Triton's notation. `constexprs`, `num_warps` and `num_stages` also replace
     what the script passes. `first_config` compiles one configuration of an autotuned kernel
     instead of all. `emulate` gives the script's tensors their values through Triton's
-    interpreter. `note` gets a line at a time for the user. The script writes to stderr.
+    interpreter; `compile_torch` lets torch.compile compile what it generates. After `timeout_s`
+    the script is interrupted. `recompiler` takes the process, to compile the kernels again.
+    `note` gets a line at a time for the user. The script writes to stderr.
 
     Raises InputError where the target, the signature or the script is at fault, ToolNotFoundError
     without Triton, TraceviewError if the process is killed before anything was compiled.
@@ -92,11 +76,18 @@ def compile_python(
         options={name: value for name, value in options.items() if value is not None},
         first_config=first_config,
         emulate=emulate,
+        compile_torch=compile_torch,
+        timeout_s=timeout_s,
     )
-    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        ended = _run(request, Path(folder), timeout_s)
-        events = Events.read(Path(folder, "events.jsonl"), arch)
-        return _kept(events, ended, found, note)
+    with ExitStack() as held:
+        process = Process(request)
+        held.callback(process.close)
+        ended = process.run(timeout_s)
+        kept = _kept(Events.read(process.events, arch), ended, found, note)
+        if recompiler:
+            recompiler.take(process, _why_gone(process, found, ended))
+            held.pop_all()
+        return kept
 
 
 def parse_target(text: str, kernel: str | None = None) -> Target:
@@ -121,63 +112,15 @@ def _existing(place: str) -> str:
     return str(path.absolute())
 
 
-def _run(request: Request, folder: Path, timeout_s: float | None) -> str | None:
-    """Run the child to its end; how it ended, where that was not by itself."""
-    asked = folder / "request.json"
-    asked.write_text(json.dumps(asdict(request)))
-    root = Path(errors.__file__).parents[1]
-    command = [python(), "-P", "-c", _START, str(root), str(asked), str(folder / "events.jsonl")]
-    process = _started(command, folder)
-    try:
-        status = process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return f"did not end within {timeout_s:g} s and was stopped"
-    finally:
-        _stop(process)
-    if status < 0:
-        name = signal.Signals(-status).name
-        hint = ", perhaps for want of memory" if name == "SIGKILL" else ""
-        return f"was killed by {name}{hint}"
-    return f"ended with status {status}" if status else None
+def _name(target: Target) -> str:
+    return Path(target.file).name if target.file else str(target.module)
 
 
-def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(  # noqa: S603 (the whole purpose)
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=2,
-            env=environment(folder),
-            start_new_session=True,
-        )
-    except OSError as error:
-        what = f"{command[0]} cannot run: {error.strerror}"
-        raise ToolNotFoundError(what, "correct $TRACEVIEW_PYTHON") from None
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the child and all that it started, also when we are interrupted."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def python() -> str:
-    """The Python that runs scripts: $TRACEVIEW_PYTHON, or our own."""
-    return os.environ.get("TRACEVIEW_PYTHON") or sys.executable
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """The environment of a process that runs a script and keeps its caches in a folder."""
-    kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    return kept | {
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        # What slips through the pretence must fail here as it would without a GPU.
-        "CUDA_VISIBLE_DEVICES": "",
-        "MPLBACKEND": "Agg",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+def _why_gone(process: Process, target: Target, ended: str | None) -> str | None:
+    """Why the kernels cannot be compiled again, if that is so."""
+    if process.lives:
+        return None
+    return f"{_name(target)} {ended or 'ended the process'}, so nothing can be recompiled"
 
 
 def _kept(
@@ -186,7 +129,7 @@ def _kept(
     """What was compiled, after saying what went wrong; raises if that is all there is."""
     if events.failure:
         raise events.failure
-    name = Path(target.file).name if target.file else str(target.module)
+    name = _name(target)
     if ended and not events.compiled:
         raise TraceviewError(f"{name} {ended} before any kernel was compiled", _remedy(ended))
     if not events.compiled:
@@ -195,6 +138,8 @@ def _kept(
         note(f"{name} {ended}; what was compiled until then is kept")
     for text in events.notes:
         note(text)
+    if not events.is_whole and any(compiled.launches for compiled in events.compiled):
+        note(f"{name} was cut short: the launch counts are lower bounds")
     note(f"{name}: {events.summary}")
     return events.compiled
 

@@ -4,66 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from traceview.hardware import Limiter, Occupancy
+from traceview.ptx.atomics import atomic_findings
 from traceview.ptx.causes import WIDE_BITS
-from traceview.ptx.kernel_report import SEVERITIES, Difference, Finding
+from traceview.ptx.code import Code
+from traceview.ptx.kernel_report import SEVERITIES, Difference, Finding, KernelReport, where
 from traceview.ptx.levels import place_of, said, widths
-from traceview.ptx.model import Access, Compiled, Level
-from traceview.ptx.narrow import narrow_findings, where
+from traceview.ptx.model import Access
+from traceview.ptx.narrow import narrow_findings
+from traceview.ptx.narrow_shared import narrow_shared_findings
+from traceview.ptx.pressure import occupancy_findings, serialised_findings, spill_findings
 from traceview.ptx.provenance import Provenance
+from traceview.ptx.residency import registers_for_more_blocks
+from traceview.ptx.tails import tail_findings
 from traceview.ptx.trials import Recompile, Trials
 
-LOW_OCCUPANCY_PCT = 25.0
-_MANY_SHARED = 8
 _MOVES = ("load", "store", "async-copy")
-_NARROW_SHARED_BITS = 32
-_RELIEF: dict[Limiter, str] = {
-    "registers": "Lower the registers a thread needs: a smaller tile, or more warps for it",
-    "shared memory": "Lower the shared memory of a block: fewer stages, or a smaller tile",
-    "blocks": "Use larger blocks: more warps each",
-    "warps": "Choose a block whose warps divide those of the SM",
-    "barriers": "Use fewer named barriers in a block",
-}
 
 
-def access_findings(
-    compiled: Compiled,
-    accesses: Sequence[Access],
-    differences: Iterable[Difference],
-    provenance: Provenance | None,
-    recompile: Recompile | None,
-) -> Iterator[Finding]:
-    """What can be said of the accesses. `provenance` is None where there is no PTX."""
-    if provenance:
-        trials = Trials(recompile) if recompile else None
-        yield from narrow_findings(compiled, accesses, provenance, trials)
-        yield from _dead_lanes(accesses, differences, provenance)
-    else:
-        yield from _narrow_in_sass(accesses)
-    yield from _narrow_shared(accesses)
+def findings_on(
+    report: KernelReport, code: Code, provenance: Provenance | None, recompile: Recompile | None
+) -> tuple[Finding, ...]:
+    """All that can be said of a kernel, the worst first; equals stay in their order.
 
-
-def resource_findings(
-    compiled: Compiled,
-    *,
-    spill_bytes: int | None,
-    stack_bytes: int | None,
-    occupancy: Occupancy | None,
-    uses_tensor_cores: bool,
-) -> Iterator[Finding]:
-    """Spills, arrays in local memory, low occupancy, and what ptxas remarked."""
-    if spill_bytes:
-        yield _spills(spill_bytes)
-    elif stack_bytes:
-        yield _stack(stack_bytes)
-    yield from _serialised(compiled.notes)
-    if occupancy:
-        yield from _low_occupancy(occupancy, uses_tensor_cores)
+    `provenance` is None where there is no PTX. With `recompile` causes and remedies are tested,
+    within one budget of trials: what is dearest comes first.
+    """
+    trials = Trials(recompile) if recompile else None
+    found = [
+        *serialised_findings(report.compiled, trials),
+        *spill_findings(report.compiled, report.spill_bytes, report.stack_bytes, trials),
+        *_access_findings(report, provenance, trials),
+        *_occupancy(report, code, trials),
+        *narrow_shared_findings(report.compiled, report.accesses, trials),
+        *tail_findings(report.compiled, report.occupancy, report.sms),
+    ]
+    return ranked(found)
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings, the worst first; equals stay in their order."""
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _access_findings(
+    report: KernelReport, provenance: Provenance | None, trials: Trials | None
+) -> Iterator[Finding]:
+    compiled, accesses = report.compiled, report.accesses
+    if provenance is None:
+        yield from _narrow_in_sass(accesses)
+        return
+    yield from narrow_findings(compiled, accesses, provenance, trials)
+    yield from atomic_findings(compiled, accesses, provenance, report.sass)
+    yield from dead_lanes(accesses, report.differences, provenance)
+
+
+def _occupancy(report: KernelReport, code: Code, trials: Trials | None) -> Iterator[Finding]:
+    return occupancy_findings(
+        report.compiled,
+        report.occupancy,
+        report.spill_bytes,
+        trials,
+        uses_tensor_cores=bool(report.tensor_ops),
+        registers_for_more=registers_for_more_blocks(report.compiled, code),
+    )
 
 
 def _narrow_in_sass(accesses: Sequence[Access]) -> Iterator[Finding]:
@@ -82,9 +85,10 @@ def _narrow_in_sass(accesses: Sequence[Access]) -> Iterator[Finding]:
         )
 
 
-def _dead_lanes(
+def dead_lanes(
     accesses: Sequence[Access], differences: Iterable[Difference], provenance: Provenance
 ) -> Iterator[Finding]:
+    """Vectors of which ptxas moves a part alone, as the rest is never read."""
     for difference in differences:
         if difference.change != "narrowed":
             continue
@@ -97,95 +101,9 @@ def _dead_lanes(
         dead = f"{unused} loaded values are never read" if unused else "likely values unused"
         yield Finding(
             "low",
-            f"the {difference.kind} at {where(difference.source)} is narrower in SASS: "
+            f"The {difference.kind} at {where(difference.source)} is narrower in SASS: "
             f"{difference.ptx} become {difference.sass} ({dead})",
             "Load only what is used, so that the remaining lanes can be filled",
             "PTX and SASS of the same line, side by side",
             difference.source,
         )
-
-
-def _narrow_shared(accesses: Sequence[Access]) -> Iterator[Finding]:
-    """In loops only: outside of them a few narrow accesses cost next to nothing."""
-    level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
-    narrow = [access for access in accesses if access.level == level and _is_narrow_shared(access)]
-    count = sum(access.count for access in narrow)
-    if count < _MANY_SHARED:
-        return
-    worst = max(narrow, key=lambda access: access.count)
-    yield Finding(
-        "low",
-        f"{count} shared-memory accesses in loops move {_NARROW_SHARED_BITS} bits or less, "
-        f"most of them at {where(worst.source)}",
-        "Give each thread neighbouring elements of the tile, or let tl.dot load them by ldmatrix",
-        f"{worst.count} × {worst.opcode} at loop depth {worst.loop_depth} in {level.upper()}",
-        worst.source,
-    )
-
-
-def _is_narrow_shared(access: Access) -> bool:
-    return (
-        access.space == "shared"
-        and access.kind in ("load", "store")
-        and access.loop_depth > 0
-        and 0 < (access.width_bits or 0) <= _NARROW_SHARED_BITS
-        and "matrix" not in access.opcode.lower()
-        and not access.opcode.startswith("LDSM")
-    )
-
-
-def _spills(spill_bytes: int) -> Finding:
-    return Finding(
-        "high" if spill_bytes >= 128 else "medium",
-        f"{spill_bytes:,} bytes of registers a thread are spilled to local memory",
-        "Use a smaller tile or more warps, so that a thread has less to hold; fewer stages help, "
-        "too",
-        "read from the compiled kernel",
-    )
-
-
-def _stack(stack_bytes: int) -> Finding:
-    return Finding(
-        "low",
-        f"{stack_bytes:,} bytes a thread lie in local memory without a spill: likely an array "
-        "indexed at run time",
-        "Unroll the loop that indexes the array, so that it can live in registers",
-        "the stack frame in the compiled kernel",
-    )
-
-
-def _serialised(notes: Sequence[str]) -> Iterator[Finding]:
-    remarks = [note for note in notes if "wgmma" in note and "serializ" in note]
-    if remarks:
-        yield Finding(
-            "high",
-            f"wgmma instructions are serialised ({len(remarks)} remark{'s'[: len(remarks) > 1]} of "
-            "ptxas): each waits for the one before it",
-            "Lower the register pressure: a smaller tile, or 8 warps instead of 4",
-            remarks[0],
-        )
-
-
-def _low_occupancy(occupancy: Occupancy, uses_tensor_cores: bool) -> Iterator[Finding]:
-    pct = occupancy.theoretical_occupancy_pct
-    limiters = " and ".join(occupancy.limiters)
-    if not occupancy.blocks_per_sm:
-        yield Finding(
-            "high",
-            f"a block does not fit on an SM (0 blocks, limited by {limiters}): its launch fails",
-            _RELIEF[occupancy.limiter],
-            _limits(occupancy),
-        )
-    elif pct < LOW_OCCUPANCY_PCT:
-        # Tensor-core kernels hide latency by their own pipeline, and are built to run so.
-        yield Finding(
-            "low" if uses_tensor_cores else "medium",
-            f"theoretical occupancy is {pct:.1f} %, limited by {limiters}",
-            _RELIEF[occupancy.limiter],
-            _limits(occupancy),
-        )
-
-
-def _limits(occupancy: Occupancy) -> str:
-    each = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
-    return f"blocks per SM that each limit allows: {each}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,21 +18,32 @@ from traceview.ptx.declared import Value
 from traceview.ptx.model import Argument, How
 
 
+@dataclass(frozen=True)
+class Variant:
+    """A kernel as it was compiled: Triton's source object, and the options in its metadata."""
+
+    source: Any
+    metadata: Mapping[str, Any]
+
+
 @dataclass
 class Recording:
     """What compiles and launches while `how` is set; None means that nobody asked for it.
 
-    `kernel` restricts it to one kernel. `ids` are those of the variants written so far, `seen` the
-    names of all kernels that came by.
+    `kernel` restricts it to one kernel. `variants` are those written so far, by their ids, `seen`
+    the names of all kernels that came by. `places` tells remarks on where a kernel of this name
+    comes from, if it is generated. `remedy` says what to do if no kernel comes by at all.
     """
 
     stream: TextIO
     kernel: str | None = None
     how: How | None = None
     remarks: tuple[str, ...] = ()
-    ids: set[str] = field(default_factory=set)
+    variants: dict[str, Variant] = field(default_factory=dict)
     launches: Counter[str] = field(default_factory=Counter)
     seen: set[str] = field(default_factory=set)
+    places: Callable[[str], Sequence[str]] = lambda _: ()
+    remedy: str = ""
 
     def write(self, kind: str, **fields: Any) -> None:
         """Add a line."""
@@ -49,12 +60,12 @@ class Recording:
     ) -> None:
         """Triton's compilation listener: called for every kernel compiled, or found compiled."""
         identity = str(metadata["hash"])
-        if self.how is None or identity in self.ids:
+        if self.how is None or identity in self.variants:
             return
         self.seen.add(_function_name(src))
         if self.kernel not in (None, metadata["name"], _function_name(src)):
             return
-        self.ids.add(identity)
+        self.variants[identity] = Variant(src, metadata)
         files = {Path(path).suffix: str(path) for path in metadata_group.values()}
         self.write(
             "compiled",
@@ -69,7 +80,7 @@ class Recording:
             ptx=files.get(".ptx"),
             cubin=files.get(".cubin"),
             source=source_of(getattr(src, "fn", None)),
-            notes=self.remarks,
+            notes=(*self.remarks, *self.places(str(metadata["name"]))),
         )
 
     def launched(
@@ -84,7 +95,7 @@ class Recording:
 
         A `timed` launch is one of a benchmark: its grid is of use, but it is not counted.
         """
-        if identity not in self.ids:
+        if identity not in self.variants:
             return
         self.launches[identity] += not timed
         count = self.launches[identity]
@@ -92,9 +103,9 @@ class Recording:
             values = _integers(src, arguments)
             self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
 
-    def finish(self) -> None:
-        """Write the counts as they are now."""
-        self.write("counts", counts=dict(self.launches))
+    def finish(self, whole: bool) -> None:
+        """Write the counts as they are now; `whole` if the script came to its end."""
+        self.write("counts", counts=dict(self.launches), whole=whole)
 
 
 def arguments_of(src: Any) -> tuple[Argument, ...]:

@@ -28,10 +28,11 @@ class PtxReport:
 
 def inspect_target(target: str, options: Options, *, sm_count: int | None = None) -> PtxReport:
     """Compile and report on all kernels of a target. Raises as `kernels_of` and `inspect` do."""
-    kernels = kernels_of(target, options)
     if not is_python(target):
+        kernels = kernels_of(target, options)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
-    with Recompiler(target) as recompiler:
+    with Recompiler() as recompiler:
+        kernels = kernels_of(target, replace(options, recompiler=recompiler))
         return PtxReport(target, tuple(_tried(k, recompiler, sm_count) for k in kernels))
 
 

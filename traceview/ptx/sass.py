@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from traceview.errors import TraceFormatError
@@ -40,7 +41,16 @@ _MEANING: dict[str, tuple[Kind, str]] = {
     "REDG": ("reduction", "global"),
     "REDAS": ("reduction", "shared"),
     "RED": ("reduction", "global"),
+    "TEX": ("load", "texture"),
+    "TXD": ("load", "texture"),
+    "TLD": ("load", "texture"),
+    "TLD4": ("load", "texture"),
+    "SULD": ("load", "surface"),
+    "SUST": ("store", "surface"),
+    "SURED": ("reduction", "surface"),
 }
+# The bits of a texel are in its descriptor.
+_TEXTURES = frozenset(name for name, (_, space) in _MEANING.items() if space == "texture")
 _PREFETCH = re.compile(r"CCTL\..*\bPF[12]?\b")
 # A matrix of 8 x 8 elements of 16 bits gives each of the 32 threads this much.
 _MATRIX_BITS = 32
@@ -48,6 +58,7 @@ _WIDTH = re.compile(r"(?:U|S|F|BF)?(?P<bits>8|16|32|64|128|256)(?:(?:x|_V)(?P<co
 _HINT = re.compile(r"E[FLNU](?:L2)?|NA|LU|LTC\d+B|CONSTANT|BYPASS")
 _SCOPES = {"CTA": "cta", "SM": "cta", "CLUSTER": "cluster", "GPU": "gpu", "SYS": "sys"}
 _NEVER = ("!PT", "!UPT")
+MOST_KEPT = 16
 _CONDITION_LAST = re.compile(r".*, *!?U?P\d+")
 
 
@@ -59,9 +70,11 @@ def disassemble(cubin: bytes) -> Listing:
     return parse(text_of(cubin))
 
 
+@lru_cache(maxsize=MOST_KEPT)
 def text_of(cubin: bytes) -> str:
     """What nvdisasm prints of a cubin's code: the text that the line numbers refer to.
 
+    The latest MOST_KEPT are kept, so that several can be asked for at once, ahead of their use.
     Raises as `disassemble` does.
     """
 
@@ -139,6 +152,8 @@ def _width_bits(name: str, modifiers: list[str]) -> int | None:
     """What one thread moves: 32 bits where the opcode names no width."""
     if name.startswith("U") or name == "CCTL":
         # The size of a bulk copy is in a descriptor or a register.
+        return None
+    if name in _TEXTURES or (name == "SUST" and modifiers[:1] == ["P"]):
         return None
     if name in ("LDSM", "STSM"):
         return _MATRIX_BITS * int(modifiers[-1] if modifiers[-1] in ("2", "4") else 1)

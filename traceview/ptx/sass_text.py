@@ -12,7 +12,7 @@ instruction names the line that it was made from, until the next such comment:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from traceview.errors import TraceFormatError
@@ -20,6 +20,8 @@ from traceview.ptx.loops import Jump, loop_depths
 from traceview.ptx.model import Function, Instruction, Listing, SourceLine
 
 PTX_FILE = ".nv_debug_ptx_txt"
+# Of a home that was overwritten in its length; PTX, which needs not keep it, says `~/`.
+_OVERWRITTEN = re.compile(r"^~/+")
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<offset>[0-9a-f]+)\*/\s+(?:@(?P<guard>!?U?P[T\d]+)\s+)?"
     r"(?P<opcode>[A-Z][\w.]*)\s*(?P<operands>.*?)\s*;\s*$"
@@ -112,7 +114,7 @@ class _Reader:
         )
 
     def _made_from(self, found: re.Match[str]) -> None:
-        place = SourceLine(found["file"], int(found["line"]))
+        place = SourceLine(_OVERWRITTEN.sub("~/", found["file"]), int(found["line"]))
         if place.file == PTX_FILE:
             self._ptx_line = place.line
             return
@@ -129,15 +131,16 @@ class _Reader:
 
     def _close(self) -> Iterator[Function]:
         if self._open:
-            instructions = tuple(_with_loops(self._open))
+            code = _without_padding(self._open)
+            jumps = tuple(_jumps(code, self._open.labels))
             is_kernel = self._open.name in self._kernels
-            yield Function(self._open.name, "sass", is_kernel, instructions)
+            instructions = tuple(_with_loops(code, jumps))
+            yield Function(self._open.name, "sass", is_kernel, instructions, jumps=jumps)
         self._open = None
 
 
-def _with_loops(function: _Open) -> Iterator[Instruction]:
-    code = _without_padding(function)
-    depths = loop_depths(len(code), _jumps(code, function.labels))
+def _with_loops(code: list[Instruction], jumps: Iterable[Jump]) -> Iterator[Instruction]:
+    depths = loop_depths(len(code), jumps)
     for instruction, depth in zip(code, depths, strict=True):
         yield replace(instruction, loop_depth=depth) if depth else instruction
 

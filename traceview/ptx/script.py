@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 from traceview.errors import InputError
+
+# LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
+STOP = signal.SIGVTALRM
+"""Tells a process that its script has run for long enough."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,19 @@ class Script:
 
 @dataclass(frozen=True)
 class Ending:
-    """What a script left: its names, and in words how it failed; `missing` names a package."""
+    """What a script left: its names, and in words how it failed; `missing` names a package.
+
+    `stopped` if it was told to end: it had run for too long.
+    """
 
     names: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
     missing: str | None = None
+    stopped: bool = False
+
+
+class Stopped(BaseException):
+    """Raised in a script that is to end."""
 
 
 def of_file(path: str) -> Script:
@@ -60,14 +74,27 @@ def of_module(name: str) -> Script:
     return Script(spec.origin, _compiled(Path(spec.origin).read_bytes(), spec.origin), spec)
 
 
-def run(script: Script, *, as_main: bool, arguments: Sequence[str]) -> Ending:
-    """Run a script as Python would, whatever it does; as an imported module if not `as_main`."""
+def run(
+    script: Script,
+    *,
+    as_main: bool,
+    arguments: Sequence[str],
+    starting: Callable[[], None] = lambda: None,
+) -> Ending:
+    """Run a script as Python would, whatever it does; as an imported module if not `as_main`.
+
+    From the call of `starting` on, the signal STOP ends it.
+    """
     module = _module(script, "__main__" if as_main else _import_name(script))
     sys.argv = [script.path, *arguments]
     if script.spec is None:
         sys.path.insert(0, str(Path(script.path).parent))
     try:
-        exec(script.code, module.__dict__)  # noqa: S102 (the user asks for it)
+        with _stoppable():
+            starting()
+            exec(script.code, module.__dict__)  # noqa: S102 (the user asks for it)
+    except Stopped:
+        return Ending(module.__dict__, "was stopped", stopped=True)
     except SystemExit as end:
         failed = end.code not in (None, 0)
         return Ending(module.__dict__, f"exited with {end.code!r:.80}" if failed else None)
@@ -75,6 +102,18 @@ def run(script: Script, *, as_main: bool, arguments: Sequence[str]) -> Ending:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         return Ending(module.__dict__, _in_words(error, script), missing)
     return Ending(module.__dict__)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    signal.signal(STOP, stop)
+    try:
+        yield
+    finally:
+        signal.signal(STOP, signal.SIG_IGN)
 
 
 def _import_name(script: Script) -> str:

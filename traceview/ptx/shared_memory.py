@@ -31,27 +31,42 @@ def static_shared_bytes(
         **{variable.name: (variable,) for variable in of_module},
         **{name: uses.own for name, uses in functions.items()},
     }
-    place = {name: number for number, name in enumerate(owned)}
     named = {
-        name: owned.keys() & set(chain.from_iterable(map(IDENTIFIER.findall, uses.operands)))
+        name: set(chain.from_iterable(map(IDENTIFIER.findall, uses.operands)))
         for name, uses in functions.items()
     }
+    reached = _reached(owned, named)
     return {
-        name: room(
-            variable
-            for each in sorted(_reached(name, named), key=place.__getitem__)
-            for variable in owned[each]
-        )
+        name: room(variable for owner in reached[name] for variable in owned[owner])
         for name in functions
     }
 
 
-def _reached(name: str, named: Mapping[str, set[str]]) -> set[str]:
-    """The function and whatever it names, or those name in turn."""
-    reached = {name}
-    waiting = [name]
-    while waiting:
-        fresh = named.get(waiting.pop(), set()) - reached
-        reached |= fresh
-        waiting.extend(fresh)
+def _reached(
+    owned: Mapping[str, Sequence[SharedVariable]], named: Mapping[str, set[str]]
+) -> dict[str, list[str]]:
+    """For each function what it reaches, by name and through functions, in the order of `owned`.
+
+    Each owner of variables is followed up to whoever names it: most functions own none.
+    """
+    users: dict[str, list[str]] = {}
+    for function, names in named.items():
+        for name in names & owned.keys():
+            users.setdefault(name, []).append(function)
+    reached: dict[str, list[str]] = {name: [] for name in named}
+    for owner in filter(owned.get, owned):
+        for function in _upwards(owner, users):
+            if function in reached:
+                reached[function].append(owner)
     return reached
+
+
+def _upwards(owner: str, users: Mapping[str, Sequence[str]]) -> set[str]:
+    """Whoever names the owner, or names those in turn; and itself."""
+    found = {owner}
+    waiting = [owner]
+    while waiting:
+        fresh = set(users.get(waiting.pop(), ())) - found
+        found |= fresh
+        waiting.extend(fresh)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,23 +22,27 @@ class Excerpt:
     missing: str | None = None
 
 
-def excerpts(sources: Iterable[SourceLine]) -> list[Excerpt]:
+def excerpts(
+    sources: Iterable[SourceLine], texts: Mapping[str, str] | None = None
+) -> list[Excerpt]:
     """For each file an excerpt that has all these lines, with a few around them.
 
-    A file that cannot be read, has changed in length, or is too large gets none, with a reason.
+    `texts` has the text of files that did not last. A file that cannot be read, has changed in
+    length, or is too large gets none, with a reason.
     """
     by_file: dict[str, set[int]] = {}
     for source in sources:
         by_file.setdefault(source.file, set()).add(source.line)
-    return [_excerpt(file, numbers) for file, numbers in sorted(by_file.items())]
+    known = texts or {}
+    return [_excerpt(file, numbers, known.get(file)) for file, numbers in sorted(by_file.items())]
 
 
-def _excerpt(file: str, numbers: set[int]) -> Excerpt:
+def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
     try:
         path = Path(file)
-        if path.stat().st_size > _MOST_BYTES:
+        if known is None and path.stat().st_size > _MOST_BYTES:
             return Excerpt(file, (), "the file is too large to show")
-        text = path.read_text("utf-8", "replace").splitlines()
+        text = (path.read_text("utf-8", "replace") if known is None else known).splitlines()
     except (OSError, ValueError) as error:
         return Excerpt(file, (), f"cannot be read: {getattr(error, 'strerror', None) or error}")
     if max(numbers) > len(text):

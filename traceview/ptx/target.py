@@ -6,17 +6,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from traceview.errors import InputError
+from traceview.errors import InputError, TraceFormatError
 from traceview.ptx import cubin as cubin_file
 from traceview.ptx.model import Compiled
 from traceview.ptx.parse import parse_ptx
 from traceview.ptx.tools import arch_for
 
+if TYPE_CHECKING:
+    from traceview.ptx.recompiling import Recompiler
+
 DEFAULT_ARCH = "sm_90"
-_TRACES = (".sqlite", ".nsys-rep", ".qdrep", ".json")
-_PACKED = (".gz", ".xz", ".zst")
-_KINDS = "a .ptx, .cubin or .cu file, FILE.py[:kernel], package.module:kernel, or a Triton cache"
+_KINDS = (
+    "a .ptx, .cubin or .cu file, FILE.py[:kernel], package.module:kernel, a Triton cache, or a "
+    "trace of `traceview record`"
+)
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _ELF = b"\x7fELF"
 
@@ -27,7 +32,8 @@ class Options:
 
     `signature` is in Triton's notation, `constexprs` maps names to values as written, and
     `arguments` are those of the script, `timeout_s` is how long it may run, `emulate` gives its
-    tensors their values. `note` gets a line at a time for the user.
+    tensors their values, `compile_torch` lets torch.compile compile. `recompiler` is to keep the
+    process of a Python target. `note` gets a line at a time for the user.
     """
 
     arch: str | None = None
@@ -38,7 +44,9 @@ class Options:
     num_stages: int | None = None
     first_config: bool = False
     emulate: bool = False
+    compile_torch: bool = False
     timeout_s: float | None = None
+    recompiler: Recompiler | None = None
     arguments: Sequence[str] = ()
     note: Callable[[str], None] = lambda _: None
 
@@ -79,22 +87,14 @@ def _found(target: str, options: Options) -> list[Compiled]:
         return _of_cache(path, options)
     if not path.exists():
         raise InputError(f"there is no file {target}", f"name {_KINDS}")
-    _refuse_trace(path)
     read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
     if read is None:
         raise InputError(f"{target} is no known kind of target", f"name {_KINDS}")
     return read(path, options)
 
 
-def _refuse_trace(path: Path) -> None:
-    plain = path.with_suffix("") if path.suffix in _PACKED else path
-    if plain.suffix in _TRACES and path.stat().st_size:
-        what = f"{path} is named like a trace, and kernels are not read from traces yet"
-        raise InputError(what, "name the Triton cache of the run instead: ~/.triton/cache")
-
-
 def _of_ptx(path: Path, options: Options) -> list[Compiled]:
-    raw = path.read_bytes()
+    raw = _bytes_of(path)
     if raw.startswith(_ELF):
         raise InputError(f"{path} is not PTX but a cubin", "rename it to end in .cubin")
     text = raw.decode("utf-8", "surrogateescape")
@@ -105,11 +105,21 @@ def _of_ptx(path: Path, options: Options) -> list[Compiled]:
 
 
 def _of_cubin(path: Path, options: Options) -> list[Compiled]:
-    raw = path.read_bytes()
-    arch = cubin_file.arch_of(raw)
+    raw = _bytes_of(path)
+    try:
+        arch, names = cubin_file.arch_of(raw), cubin_file.kernels(raw)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
     if options.arch and not arch.startswith(options.arch):
         raise InputError(f"{path} is for {arch}, not for {options.arch}", "leave out --arch")
-    return [_given(name, arch, None, raw, path, options) for name in cubin_file.kernels(raw)]
+    return [_given(name, arch, None, raw, path, options) for name in names]
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _of_cuda(path: Path, options: Options) -> list[Compiled]:
@@ -157,7 +167,9 @@ def _of_python(target: str, options: Options) -> list[Compiled]:
         num_stages=options.num_stages,
         first_config=options.first_config,
         emulate=options.emulate,
+        compile_torch=options.compile_torch,
         timeout_s=options.timeout_s,
+        recompiler=options.recompiler,
         note=options.note,
     )
 

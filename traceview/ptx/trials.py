@@ -1,15 +1,20 @@
-"""Recompiling a kernel with one assumption changed, to see whether an access gets wider."""
+"""Recompiling a kernel with one assumption changed, to see what that does to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from traceview.errors import TraceviewError
-from traceview.ptx.accesses import accesses
+from traceview.hardware import Occupancy
+from traceview.ptx import accesses as ptx_accesses
+from traceview.ptx import sass as sass_code
+from traceview.ptx.code import Code, code_of
 from traceview.ptx.levels import Place, place_of
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.parse import parse_ptx
+from traceview.ptx.residency import occupancy_of
 
 MOST_TRIALS = 16
 
@@ -19,13 +24,14 @@ class Change:
     """What a trial compiles differently; what it does not name stays as it was.
 
     `divisible` names arguments taken to be divisible by 16, `constexprs` gives arguments the
-    value of a compile-time constant.
+    value of a compile-time constant, `max_registers` is the most that a thread may have.
     """
 
     divisible: tuple[str, ...] = ()
     constexprs: tuple[tuple[str, int], ...] = ()
     num_warps: int | None = None
     num_stages: int | None = None
+    max_registers: int | None = None
 
     @property
     def said(self) -> str:
@@ -34,6 +40,7 @@ class Change:
         parts += [f"{name}={value}" for name, value in self.constexprs]
         parts += [f"num_warps={self.num_warps}"] if self.num_warps else []
         parts += [f"num_stages={self.num_stages}"] if self.num_stages else []
+        parts += [f"maxnreg={self.max_registers}"] if self.max_registers else []
         return ", ".join(parts)
 
 
@@ -41,38 +48,86 @@ Recompile = Callable[[Change], Compiled]
 """Compile the same kernel changed so; raises TraceviewError where that cannot be done."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """A kernel as a trial compiled it, with what is measured on it when that is asked for."""
+
+    compiled: Compiled
+
+    @cached_property
+    def written(self) -> tuple[Access, ...]:
+        """The accesses in its PTX. Raises TraceviewError if that is damaged."""
+        kernels = parse_ptx(self.compiled.ptx or "").kernels()
+        same = [kernel for kernel in kernels if kernel.name == self.compiled.name] or kernels
+        return ptx_accesses.accesses(same[0]) if same else ()
+
+    @cached_property
+    def running(self) -> tuple[Access, ...]:
+        """The accesses in its SASS; none without a disassembler."""
+        found = code_of(self.compiled).sass
+        return sass_code.accesses(found) if found else ()
+
+    @property
+    def spill_bytes(self) -> int | None:
+        """What a thread spills; None if that is not known."""
+        return self._code.resources.spill_bytes if self._code.resources else None
+
+    @property
+    def serialised(self) -> int | None:
+        """How many remarks of ptxas there are on serialised wgmma; None if it was not asked."""
+        return len(serialised(self._code.remarks)) if self._code.resources else None
+
+    @cached_property
+    def occupancy(self) -> Occupancy | None:
+        """As at the launch's block size."""
+        return occupancy_of(self.compiled, self._code)[0]
+
+    @cached_property
+    def _code(self) -> Code:
+        return code_of(self.compiled, sass=False)
+
+
+def serialised(remarks: tuple[str, ...]) -> list[str]:
+    """Those of ptxas's remarks that say that wgmma instructions wait for one another."""
+    return [remark for remark in remarks if "wgmma" in remark and "serializ" in remark]
+
+
 @dataclass
 class Trials:
     """The recompilations of one kernel, each made once, and at most `MOST_TRIALS` of them."""
 
     recompile: Recompile
-    _done: dict[Change, tuple[Access, ...] | None] = field(default_factory=dict)
+    _done: dict[Change, Outcome | None] = field(default_factory=dict)
 
     @property
     def worked(self) -> bool:
         """True if a change compiled at all: only then does it mean something that none helped."""
         return any(found is not None for found in self._done.values())
 
-    def widest(self, change: Change, place: Place) -> int | None:
-        """The widest access of a place after the change, in bits; None if that was not tried."""
+    def outcome(self, change: Change) -> Outcome | None:
+        """The kernel after the change; None if that does not compile or was not tried."""
         if change not in self._done and len(self._done) >= MOST_TRIALS:
             return None
         if change not in self._done:
             self._done[change] = self._tried(change)
-        found = self._done[change]
+        return self._done[change]
+
+    def widest(self, change: Change, place: Place) -> int | None:
+        """The widest access of a place after the change, in bits; None if that was not tried."""
+        found = self.outcome(change)
         if found is None:
             return None
-        return max((a.width_bits or 0 for a in found if _is_at(a, place)), default=None)
+        here = (a for a in found.written if _is_at(a, place))
+        return max((access.width_bits or 0 for access in here), default=None)
 
-    def _tried(self, change: Change) -> tuple[Access, ...] | None:
+    def _tried(self, change: Change) -> Outcome | None:
         try:
-            compiled = self.recompile(change)
-            kernels = parse_ptx(compiled.ptx or "").kernels()
+            outcome = Outcome(self.recompile(change))
+            # Damaged code shows here.
+            return outcome if outcome.written else None
         except TraceviewError:
-            # A change that does not compile (too much shared memory) proves nothing.
+            # A change that does not compile proves nothing.
             return None
-        same = [kernel for kernel in kernels if kernel.name == compiled.name] or kernels
-        return tuple(accesses(same[0])) if same else None
 
 
 def _is_at(access: Access, place: Place) -> bool:

@@ -12,23 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from traceview.hardware import limits_of
+from traceview.hardware import limits_of, part_of
 
-# SMs of the biggest product of each capability: persistent kernels make their grid from it.
-_SM_COUNTS = {
-    "7.0": 80,  # V100
-    "7.5": 72,  # Titan RTX
-    "8.0": 108,  # A100
-    "8.6": 84,  # A40
-    "8.7": 16,  # Jetson Orin
-    "8.9": 142,  # L40S
-    "9.0": 132,  # H100, H200
-    "10.0": 148,  # B200
-    "10.3": 148,  # B300
-    "11.0": 20,  # Jetson Thor
-    "12.0": 188,  # RTX PRO 6000
-    "12.1": 48,  # GB10
-}
 _ONE_MS = 1.0
 
 Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
@@ -47,8 +32,8 @@ class Gpu:
 
     @property
     def sm_count(self) -> int:
-        """How many SMs a program is told of."""
-        return _SM_COUNTS.get(self.capability, 108)
+        """How many SMs a program is told of: persistent kernels make their grid from it."""
+        return part_of(self.capability).sm_count
 
     @property
     def shared_bytes(self) -> int:
@@ -266,19 +251,32 @@ def install(
 ) -> Trials:
     """Put the driver in Triton's place, and tell `compiled` of every compilation."""
     import triton.testing
-    from triton import knobs
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
     from triton.runtime.jit import JITFunction
 
     trials = Trials()
     driver.set_active(NoLaunchDriver(gpu, launched, trials))
-    knobs.compilation.listener = compiled
+    listen(compiled)
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = trials.bench
     JITFunction.run = _overriding(JITFunction.run, overrides)
     if first_config:
         Autotuner.prune_configs = _first_of(Autotuner.prune_configs)
     return trials
+
+
+def listen(compiled: Callable[..., None]) -> None:
+    """Tell `compiled` of every compilation from now on, and no one else."""
+    from triton import knobs
+
+    knobs.compilation.listener = compiled
+
+
+def options_of(target: Any) -> set[str]:
+    """The names of the options that Triton compiles with for a target."""
+    from triton.compiler import make_backend
+
+    return set(vars(make_backend(target).parse_options({})))
 
 
 def _overriding(run: Callable[..., Any], overrides: Overrides) -> Callable[..., Any]:

@@ -8,10 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from traceview.hardware import Occupancy
+from traceview.ptx.compare import Comparison, Diff
+from traceview.ptx.compared_lines import Moves
 from traceview.ptx.kernel_report import Difference, Finding, KernelReport
-from traceview.ptx.model import Access, SourceLine
+from traceview.ptx.model import Access, Level, SourceLine
 from traceview.ptx.report import PtxReport
 from traceview.render.json_report import SCHEMA_VERSION, clean
+from traceview.render.ptx_diff_rows import names_of
 from traceview.render.ptx_names import SourceNames
 
 
@@ -31,6 +34,84 @@ def as_document(report: PtxReport, version: str) -> dict[str, Any]:
     }
     cleaned: dict[str, Any] = clean(document)
     return cleaned
+
+
+def render_diff_json(diff: Diff, version: str) -> str:
+    """The comparison as one JSON document in ASCII."""
+    return json.dumps(diff_document(diff, version), indent=1, allow_nan=False) + "\n"
+
+
+def diff_document(diff: Diff, version: str) -> dict[str, Any]:
+    """All kernels as ever, each with the version it is of, and what became of each."""
+    reports = [each.report for each in diff.versions]
+    targets, archs = ({getattr(r, name) for r in reports} for name in ("target", "arch"))
+    names = names_of(diff)
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "traceview_version": version,
+        "target": targets.pop() if len(targets) == 1 else ", ".join(r.target for r in reports),
+        "arch": archs.pop() if len(archs) == 1 else None,
+        "kernels": [
+            {**_kernel(kernel), "version": label, "target": report.target}
+            for label, report in zip(diff.labels, reports, strict=True)
+            for kernel in report.kernels
+        ],
+        "option": diff.option,
+        "versions": list(diff.labels),
+        "diff": [_comparison(comparison, diff, names) for comparison in diff.comparisons],
+        "left_out": [
+            {"name": kernel.name, "version": diff.labels[version], "index": _index(diff, kernel)}
+            for version, kernel in diff.left_out
+        ],
+    }
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
+
+
+def _index(diff: Diff, kernel: KernelReport) -> int:
+    """The place of a kernel in the document's list of kernels."""
+    listed = (each for version in diff.versions for each in version.report.kernels)
+    return next(place for place, each in enumerate(listed) if each is kernel)
+
+
+def _comparison(comparison: Comparison, diff: Diff, names: SourceNames) -> dict[str, Any]:
+    """What is told of a kernel, with a list of values: one or null for each version."""
+    return {
+        "name": comparison.name,
+        "kernels": [_index(diff, kernel) for kernel in comparison.kernels],
+        "quantities": [
+            {"topic": q.topic, "name": q.name, "differs": q.differs, "values": list(q.values)}
+            for q in comparison.quantities
+        ],
+        "accesses": [
+            _moves(moves, level, names) for moves in comparison.moves for level in moves.levels
+        ],
+        "findings": [
+            [_finding(finding, names) if finding else None for finding in same]
+            for same in comparison.findings
+        ],
+    }
+
+
+def _moves(moves: Moves, level: Level, names: SourceNames) -> dict[str, Any]:
+    return {
+        "level": level,
+        "kind": moves.kind,
+        "space": moves.space,
+        "differs": moves.differs(level),
+        "values": [
+            {
+                "source": names.of_line(source) if source else None,
+                "widths": [
+                    {"width_bits": bits, "count": count} for bits, count in moved.widths.items()
+                ],
+                "unsized": moved.unsized,
+            }
+            if moved
+            else None
+            for source, moved in zip(moves.sources, moves.levels[level], strict=True)
+        ],
+    }
 
 
 def _kernel(kernel: KernelReport) -> dict[str, Any]:
@@ -59,6 +140,8 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "instruction_mix": dict(kernel.instruction_mix),
         "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
         "waves": kernel.waves,
+        "sm_count": kernel.sms.count if kernel.sms else None,
+        "sm_count_assumed_of": kernel.sms.assumed if kernel.sms else None,
         "findings": [_finding(finding, names) for finding in kernel.findings],
         "remarks": list(compiled.notes),
         "notes": list(kernel.notes),

@@ -50,14 +50,20 @@ def _views(
 
 
 def _source(kernel: KernelReport, width: int) -> Iterator[RenderableType]:
+    by_line = accesses_by_line(kernel)
+    if not by_line:
+        yield Text("The code has no line information.")
+    for excerpt in excerpts(by_line, kernel.compiled.texts):
+        yield _excerpt(excerpt, by_line, width)
+
+
+def accesses_by_line(kernel: KernelReport) -> dict[SourceLine, list[Access]]:
+    """The accesses of each line of the user's source, of both levels."""
     by_line: dict[SourceLine, list[Access]] = defaultdict(list)
     for access in kernel.accesses:
         if access.source:
             by_line[access.source].append(access)
-    if not by_line:
-        yield Text("The code has no line information.")
-    for excerpt in excerpts(by_line):
-        yield _excerpt(excerpt, by_line, width)
+    return dict(by_line)
 
 
 def _excerpt(
@@ -67,14 +73,14 @@ def _excerpt(
 ) -> RenderableType:
     if excerpt.missing:
         return noted("", f"{excerpt.file}: {excerpt.missing}")
-    margins = {n: _margin(by_line.get(SourceLine(excerpt.file, n), ())) for n, _ in excerpt.lines}
+    margins = {n: margin(by_line.get(SourceLine(excerpt.file, n), ())) for n, _ in excerpt.lines}
     room = min(max(map(len, margins.values()), default=0), int(_MARGIN_SHARE * width))
     digits = len(str(excerpt.lines[-1][0]))
     lines = [Text(visible(excerpt.file), "bold")]
     gaps = {second for first, second in pairwise(n for n, _ in excerpt.lines) if second > first + 1}
     for number, code in excerpt.lines:
         lines += [Text("…", "dim")] if number in gaps else []
-        narrow = _is_narrow(by_line.get(SourceLine(excerpt.file, number), ()))
+        narrow = is_narrow(by_line.get(SourceLine(excerpt.file, number), ()))
         line = Text(
             f"{shortened(margins[number], room):>{room}}", "bold yellow" if narrow else "green"
         )
@@ -83,7 +89,7 @@ def _excerpt(
     return Group(*lines)
 
 
-def _margin(accesses: Sequence[Access]) -> str:
+def margin(accesses: Sequence[Access]) -> str:
     """What a line moves, such as `ld 2 × 128 bits`; with SASS, where that differs."""
     parts = []
     kinds = dict.fromkeys((a.kind, a.space) for a in accesses if a.kind in _ORDER and a.width_bits)
@@ -98,7 +104,8 @@ def _margin(accesses: Sequence[Access]) -> str:
     return ", ".join(parts)
 
 
-def _is_narrow(accesses: Iterable[Access]) -> bool:
+def is_narrow(accesses: Iterable[Access]) -> bool:
+    """Whether a load or store of global memory moves less than a thread can in one go."""
     moved = [a for a in accesses if a.space == "global" and a.kind in ("load", "store")]
     return any(a.width_bits and a.width_bits < _WIDE_BITS for a in moved)
 
@@ -108,8 +115,8 @@ def _listing(
 ) -> RenderableType:
     if function is None:
         return Text(f"There is no {level}.")
-    find = _access_finder(function)
-    rows = [_instruction(i, find(i), names) for i in function.instructions]
+    find = access_finder(function)
+    rows = [instruction_row(i, find(i), names) for i in function.instructions]
     room = max((len(row[1]) for row in rows), default=0)
     lines = [Text(level, "bold")]
     for text, margin, wide in rows:
@@ -118,13 +125,15 @@ def _listing(
     return Group(*lines)
 
 
-def _access_finder(function: Function) -> Callable[[Instruction], Access | None]:
+def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
+    """What tells the access that an instruction of this function makes."""
     return ptx_accesses.access_of if function.level == "ptx" else sass_code.access_of
 
 
-def _instruction(
+def instruction_row(
     instruction: Instruction, access: Access | None, names: SourceNames
 ) -> tuple[str, str, bool]:
+    """The instruction as it is shown, its margin, and False if it moves less than it could."""
     guard = f"@{instruction.predicate.lstrip('@')} " if instruction.predicate else ""
     indent = " " * (_INDENT * instruction.loop_depth)
     operands = " ".join(instruction.operands.split())
@@ -133,7 +142,7 @@ def _instruction(
     if access is None:
         return text, place, True
     bits = f"{access.width_bits} bits" if access.width_bits else ""
-    return text, f"{place} {access.space} {bits}".strip(), not _is_narrow([access])
+    return text, f"{place} {access.space} {bits}".strip(), not is_narrow([access])
 
 
 def _cut(text: str, width: int) -> Text:

@@ -1,0 +1,36 @@
+"""Figures of a GPU as the user gives them."""
+
+import pytest
+
+from traceview.errors import InputError
+from traceview.hardware import given
+
+
+def test_texts_and_numbers():
+    texts = ["bandwidth=4.8e12", "bf16 = 989e12", "sms=132", "capability=9.0"]
+    numbers = {"bandwidth": 4.8e12, "bf16": 989e12, "sms": 132, "capability": 9.0}
+    assert given(texts) == given(numbers) == numbers
+
+
+def test_the_last_of_a_name_counts():
+    assert given(["sms=1", "sms=2"]) == {"sms": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("speed=1", "knows no 'speed'; it knows bandwidth, link"),
+        ("=1", "knows no ''"),
+        ("bandwidth", "bandwidth is ''; give bytes a second"),
+        ("bandwidth=fast", "bandwidth is 'fast'"),
+        ("fp32=-1", "fp32 is '-1'"),
+        ("fp32=nan", "fp32 is 'nan'"),
+        ("fp32=inf", "fp32 is 'inf'"),
+        ("sms=1.5", "sms is 1.5; give a whole number"),
+        ("capability=3.5", "capability is 3.5; known are 7.0"),
+    ],
+)
+def test_what_is_no_figure_is_said(text, said):
+    with pytest.raises(InputError) as caught:
+        given([text])
+    assert said in str(caught.value)

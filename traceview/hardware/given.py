@@ -1,0 +1,55 @@
+"""Figures of a GPU that the user gives: `--peak bandwidth=4.8e12`, `--peak sms=132`.
+
+They come before what the trace and the data sheets say, for a GPU that neither knows, or one that
+runs below its data sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from traceview.errors import InputError
+from traceview.hardware.limits import KNOWN_CAPABILITIES
+from traceview.hardware.rates import FLOP_KINDS
+
+FIGURES: Mapping[str, str] = {
+    "bandwidth": "bytes a second of device memory",
+    "link": "bytes a second between host and GPU, one way",
+    "l2": "bytes of L2 cache",
+    "clock": "Hz of the SMs",
+    "sms": "number of SMs",
+    "capability": "compute capability, such as 9.0",
+    **dict.fromkeys(FLOP_KINDS, "FLOP a second, dense"),
+}
+"""Names that `--peak` takes, and what the value is."""
+
+
+def given(figures: Iterable[str] | Mapping[str, float]) -> Mapping[str, float]:
+    """Figures by name, from texts as `bandwidth=4.8e12` or from names and numbers.
+
+    Raises InputError for a name that is none of FIGURES and for a value that is no positive
+    number, no whole number of SMs, or no capability that is known.
+    """
+    if isinstance(figures, Mapping):
+        return {name: _checked(name, value) for name, value in figures.items()}
+    parted = (text.partition("=") for text in figures)
+    return {name.strip(): _checked(name.strip(), value) for name, _, value in parted}
+
+
+def _checked(name: str, value: str | float) -> float:
+    if name not in FIGURES:
+        raise InputError(f"--peak knows no {name[:40]!r}", f"it knows {', '.join(FIGURES)}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        example = f"give {FIGURES[name]} as a number: --peak {name}=VALUE"
+        raise InputError(f"--peak {name} is {str(value)[:40]!r}", example)
+    if name == "sms" and not number.is_integer():
+        raise InputError(f"--peak sms is {number:g}", "give a whole number")
+    if name == "capability" and f"{number:.1f}" not in KNOWN_CAPABILITIES:
+        known = ", ".join(KNOWN_CAPABILITIES)
+        raise InputError(f"--peak capability is {number:g}", f"known are {known}")
+    return number

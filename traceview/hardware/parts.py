@@ -1,0 +1,53 @@
+"""How many SMs a GPU has. That is a product's number and not a compute capability's.
+
+Where nobody says which GPU a kernel is for, one product stands for its capability, and whoever
+uses the number must name the product. Sources, by capability. Where a source gives CUDA cores,
+the SMs are these ÷ the FP32 cores of an SM (CUDA C++ Programming Guide, arithmetic instructions:
+64 for 7.x and 8.0, 128 for the others).
+
+7.0 Volta V100 whitepaper · 7.2 Jetson AGX Xavier data sheet, 512 cores · 7.5 Turing whitepaper ·
+8.0 A100 whitepaper · 8.6 A40 data sheet, 10,752 cores · 8.7 Jetson AGX Orin data sheet, 2,048
+cores · 8.9 L40S data sheet, 18,176 cores · 9.0 H100 whitepaper (PCIe has 114); the H200's is what
+its recordings in tests/data say · 10.0 read off the device by programs that print it · 10.3
+NVIDIA's blog "Inside NVIDIA Blackwell Ultra" · 11.0 read off the device, in NVIDIA's forum · 12.0
+RTX PRO 6000 Blackwell data sheet, 24,064 cores · 12.1 DGX Spark data sheet, 6,144 cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceview.hardware.limits import limits_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """A product, and how many SMs it has."""
+
+    name: str
+    sm_count: int
+
+
+_STANDS_FOR = {
+    "7.0": Part("V100", 80),
+    "7.2": Part("Jetson AGX Xavier", 8),
+    "7.5": Part("TITAN RTX", 72),
+    "8.0": Part("A100", 108),
+    "8.6": Part("A40", 84),
+    "8.7": Part("Jetson AGX Orin 64GB", 16),
+    "8.9": Part("L40S", 142),
+    "9.0": Part("H100 SXM and H200", 132),
+    "10.0": Part("B200", 148),
+    "10.3": Part("GB300", 160),
+    "11.0": Part("Jetson AGX Thor", 20),
+    "12.0": Part("RTX PRO 6000 Blackwell", 188),
+    "12.1": Part("GB10", 48),
+}
+
+
+def part_of(gpu: str) -> Part:
+    """The product that stands for a compute capability ("9.0") or an architecture ("sm_90a").
+
+    Raises InputError where the capability is not known.
+    """
+    return _STANDS_FOR[limits_of(gpu).compute_capability]

@@ -1,0 +1,316 @@
+"""Peak rates of products, as their makers publish them, and those that follow from SMs and clock.
+
+Every rate is dense: where a data sheet gives sparse tensor rates alone, half of them. A multiply
+and an add count as two. `fp64` and `fp32` are those of the ordinary lanes; `fp64-tensor`, `tf32`,
+`fp16`, `bf16`, `fp8`, `fp4` and `int8` those of the tensor cores, which add up in fp32 (int32 for
+int8): on GeForce, adding up in fp16 is twice as fast. What no source tells is left out.
+
+Sources, by product. V100, V100S: Volta V100 data sheet r5 · T4: T4 data sheet · A10, A30, A40,
+A100: their data sheets and the A100 whitepaper · L4, L40, L40S: their data sheets · H100: Hopper
+whitepaper and data sheet · H100 NVL, H200, H200 NVL, GH200: their data sheets (the SXM module and
+Grace Hopper have the H100's SMs and clocks) · B200 and GB200: Blackwell data sheet, one GPU · B300:
+HGX B300 platform page, an eighth · RTX 3090, 4090, 5090: the whitepapers of GA102, Ada and RTX
+Blackwell. `link_bytes_per_s` is one way between host and GPU: PCIe of that generation with 16
+lanes, or NVLink-C2C, which is what the product can do, whatever it is plugged into.
+
+Lanes of an SM: CUDA C++ Programming Guide, throughput of arithmetic instructions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+FLOP_KINDS = ("fp64", "fp64-tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+
+_GB, _TERA = 10**9, 10**12
+# One way, 16 lanes: 8, 16 and 32 GT/s a lane, 128 of 130 bits of them data; NVIDIA rounds up.
+_PCIE_3, _PCIE_4, _PCIE_5 = 16 * _GB, 32 * _GB, 64 * _GB
+_C2C = 450 * _GB
+_MAKER = re.compile(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)*")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Peak rates of one product; None where no source tells.
+
+    `flop_per_s` has some of FLOP_KINDS. `sm_count` tells a whole product from a slice of one.
+    """
+
+    product: str
+    sm_count: int | None
+    flop_per_s: Mapping[str, float]
+    memory_bytes_per_s: int | None
+    link_bytes_per_s: int | None
+    l2_cache_bytes: int | None
+    source: str
+
+
+def rates_of(name: str | None, sm_count: int | None = None) -> Rates | None:
+    """The rates of a GPU by the name that its driver gives it ("NVIDIA A100-SXM4-80GB").
+
+    None if the product is not known, or has another number of SMs: a slice of a GPU (MIG) has
+    its name and not its rates.
+    """
+    said = _MAKER.sub("", name or "").strip()
+    for pattern, rates in _KNOWN:
+        if pattern.fullmatch(said):
+            different = None not in (sm_count, rates.sm_count) and sm_count != rates.sm_count
+            return None if different else rates
+    return None
+
+
+def lanes_of(capability: str, kind: str = "fp32") -> int | None:
+    """Multiply-adds that the ordinary lanes of an SM do in a clock, of `fp32` or `fp64`."""
+    return _LANES.get(kind, {}).get(capability)
+
+
+_LANES: Mapping[str, Mapping[str, int]] = {
+    "fp32": {
+        **dict.fromkeys(("7.0", "7.2", "7.5", "8.0"), 64),
+        **dict.fromkeys(("8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1"), 128),
+    },
+    "fp64": {"7.0": 32, "8.0": 32, "9.0": 64, "10.0": 64, "7.5": 2, "8.6": 2, "8.9": 2, "12.0": 2},
+}
+
+
+def _rates(
+    product: str,
+    sms: int | None,
+    memory_gb: int | None,
+    link: int | None,
+    l2_mib: int | None,
+    source: str,
+    **tera: float,
+) -> Rates:
+    rates = {kind.replace("_", "-"): round(value * _TERA) for kind, value in tera.items()}
+    if "bf16" in rates:
+        # Tensor cores that know bf16 do fp16 at the same rate.
+        rates["fp16"] = rates["bf16"]
+    return Rates(
+        product,
+        sms,
+        MappingProxyType({kind: float(rates[kind]) for kind in FLOP_KINDS if kind in rates}),
+        memory_gb * _GB if memory_gb else None,
+        link,
+        l2_mib << 20 if l2_mib else None,
+        source,
+    )
+
+
+_V100 = "V100 data sheet"
+_A100 = {"fp64": 9.7, "fp64_tensor": 19.5, "fp32": 19.5, "tf32": 156, "bf16": 312, "int8": 624}
+_H100 = {
+    "fp64": 33.5,
+    "fp64_tensor": 66.9,
+    "fp32": 66.9,
+    "tf32": 494.7,
+    "bf16": 989.4,
+    "fp8": 1978.9,
+    "int8": 1978.9,
+}
+_H100_PCIE = {
+    "fp64": 25.6,
+    "fp64_tensor": 51.2,
+    "fp32": 51.2,
+    "tf32": 378,
+    "bf16": 756,
+    "fp8": 1513,
+    "int8": 1513,
+}
+_NVL = {"tf32": 417.5, "bf16": 835.5, "fp8": 1670.5}
+_KNOWN: tuple[tuple[re.Pattern[str], Rates], ...] = tuple(
+    (re.compile(pattern), rates)
+    for pattern, rates in (
+        (
+            r"V100-SXM[23]-(16|32)GB.*",
+            _rates("V100 SXM", 80, 900, _PCIE_3, 6, _V100, fp64=7.8, fp32=15.7, fp16=125),
+        ),
+        (
+            r"V100-PCIE-(16|32)GB",
+            _rates("V100 PCIe", 80, 900, _PCIE_3, 6, _V100, fp64=7.0, fp32=14.0, fp16=112),
+        ),
+        (
+            r"V100S-PCIE-32GB",
+            _rates("V100S PCIe", 80, 1134, _PCIE_3, 6, _V100, fp64=8.2, fp32=16.4, fp16=130),
+        ),
+        (
+            r"T4",
+            _rates("T4", 40, 320, _PCIE_3, 4, "T4 data sheet", fp32=8.1, fp16=65, int8=130),
+        ),
+        (
+            r"A10",
+            _rates(
+                *("A10", 72, 600, _PCIE_4, 6, "A10 data sheet"),
+                fp32=31.2,
+                tf32=62.5,
+                bf16=125,
+                int8=250,
+            ),
+        ),
+        (
+            r"A30",
+            _rates(
+                *("A30", 56, 933, _PCIE_4, 24, "A30 data sheet"),
+                fp64=5.2,
+                fp64_tensor=10.3,
+                fp32=10.3,
+                tf32=82,
+                bf16=165,
+                int8=330,
+            ),
+        ),
+        (
+            r"A40",
+            _rates(
+                *("A40", 84, 696, _PCIE_4, 6, "A40 data sheet"),
+                fp32=37.4,
+                tf32=74.8,
+                bf16=149.7,
+                int8=299.3,
+            ),
+        ),
+        (
+            r"A100-SXM4-40GB|A100-PCIE-40GB",
+            _rates("A100 40GB", 108, 1555, _PCIE_4, 40, "A100 data sheet", **_A100),
+        ),
+        (
+            r"A100-SXM4-80GB|A100-SXM-80GB",
+            _rates("A100 SXM 80GB", 108, 2039, _PCIE_4, 40, "A100 data sheet", **_A100),
+        ),
+        (
+            r"A100 80GB PCIe",
+            _rates("A100 PCIe 80GB", 108, 1935, _PCIE_4, 40, "A100 data sheet", **_A100),
+        ),
+        (
+            r"L4",
+            _rates(
+                *("L4", 58, 300, _PCIE_4, 48, "L4 data sheet"),
+                fp32=30.3,
+                tf32=60,
+                bf16=121,
+                fp8=242.5,
+                int8=242.5,
+            ),
+        ),
+        (
+            r"L40",
+            _rates(
+                *("L40", 142, 864, _PCIE_4, 96, "L40 data sheet"),
+                fp32=90.5,
+                tf32=90.5,
+                bf16=181.05,
+                fp8=362,
+                int8=362,
+            ),
+        ),
+        (
+            r"L40S",
+            _rates(
+                *("L40S", 142, 864, _PCIE_4, 96, "L40S data sheet"),
+                fp32=91.6,
+                tf32=183,
+                bf16=362.05,
+                fp8=733,
+                int8=733,
+            ),
+        ),
+        (
+            r"H100 80GB HBM3|H100 SXM5.*",
+            _rates("H100 SXM", 132, 3350, _PCIE_5, 50, "H100 data sheet", **_H100),
+        ),
+        (
+            r"H100 PCIe",
+            _rates("H100 PCIe", 114, 2000, _PCIE_5, 50, "H100 data sheet", **_H100_PCIE),
+        ),
+        (
+            r"H100 NVL",
+            _rates("H100 NVL", 132, 3900, _PCIE_5, 50, "H100 data sheet", **_NVL),
+        ),
+        (
+            r"H200( SXM.*)?",
+            _rates("H200 SXM", 132, 4800, _PCIE_5, 50, "H200 data sheet", **_H100),
+        ),
+        (
+            r"H200 NVL",
+            _rates("H200 NVL", 132, 4800, _PCIE_5, 50, "H200 data sheet", **_NVL),
+        ),
+        (
+            r"GH200 (480GB|120GB)",
+            _rates("GH200", 132, None, _C2C, 50, "GH200 data sheet", **_H100),
+        ),
+        (
+            r"B200",
+            _rates(
+                *("B200", 148, 7700, _PCIE_5, None, "Blackwell data sheet"),
+                fp64=37,
+                fp64_tensor=37,
+                fp32=75,
+                tf32=1100,
+                bf16=2250,
+                fp8=4500,
+                fp4=9000,
+                int8=4500,
+            ),
+        ),
+        (
+            r"GB200",
+            _rates(
+                *("GB200", None, 8000, _C2C, None, "Blackwell data sheet"),
+                fp64=40,
+                fp64_tensor=40,
+                fp32=80,
+                tf32=1250,
+                bf16=2500,
+                fp8=5000,
+                fp4=10_000,
+                int8=5000,
+            ),
+        ),
+        (
+            r"B300( SXM6.*)?",
+            _rates(
+                *("B300", None, 8000, None, None, "HGX B300 platform page"),
+                fp32=75,
+                tf32=1125,
+                bf16=2250,
+                fp8=4500,
+                fp4=13_125,
+            ),
+        ),
+        (
+            r"RTX 3090",
+            _rates(
+                *("RTX 3090", 82, 936, _PCIE_4, 6, "GA102 whitepaper"),
+                fp32=35.6,
+                tf32=35.6,
+                bf16=71,
+                int8=284,
+            ),
+        ),
+        (
+            r"RTX 4090",
+            _rates(
+                *("RTX 4090", 128, 1008, _PCIE_4, 72, "Ada whitepaper"),
+                fp32=82.6,
+                tf32=82.6,
+                bf16=165.2,
+                fp8=330.3,
+                int8=660.6,
+            ),
+        ),
+        (
+            r"RTX 5090",
+            _rates(
+                *("RTX 5090", 170, 1792, _PCIE_5, 96, "RTX Blackwell whitepaper"),
+                fp32=104.8,
+                bf16=209.5,
+                fp8=419,
+                fp4=1676,
+                int8=838,
+            ),
+        ),
+    )
+)

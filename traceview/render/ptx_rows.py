@@ -1,0 +1,84 @@
+"""The accesses of a kernel as the rows of a table: PTX, and beside it what it became in SASS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from traceview.analyses.base import TableSpec
+from traceview.ptx.kernel_report import KernelReport
+from traceview.ptx.levels import Place, by_place
+from traceview.ptx.model import Access
+from traceview.render.ptx_names import SourceNames
+from traceview.tables import Cell, Column
+
+ACCESSES = TableSpec(
+    "accesses",
+    "One row an opcode of a source line",
+    (
+        Column("source", "text", "the user's line"),
+        Column("ptx", "text", "opcode in PTX", nullable=True),
+        Column("width_bits", "int64", "what a thread moves in one instruction", nullable=True),
+        Column("count", "int64", "instructions", nullable=True),
+        Column("loop", "int64", "loops around it", nullable=True),
+        Column("sass", "text", "what the same line became in SASS", nullable=True),
+        Column("kind", "text", "load, store, …"),
+        Column("space", "text", "which memory"),
+        Column("masked", "bool", "under a predicate"),
+    ),
+    brief=("source", "ptx", "width_bits", "count", "loop", "sass"),
+)
+
+
+def access_rows(kernel: KernelReport, names: SourceNames) -> Iterator[dict[str, Cell]]:
+    """A row for each PTX opcode of a source line, beside it what the line became in SASS.
+
+    Where there is no PTX for a line, a row tells of the SASS alone.
+    """
+    written, running = by_place(kernel.accesses, "ptx"), by_place(kernel.accesses, "sass")
+    for place in sorted({*written, *running}, key=_place_order):
+        ptx, sass = _merged(written.get(place, ())), _merged(running.get(place, ()))
+        if not ptx:
+            yield from (_row(access, names) | {"sass": access.opcode} for access in sass)
+            continue
+        said = _folded([f"{access.count} × {access.opcode}" for access in sass], len(ptx))
+        for access, text in zip_longest(ptx, said):
+            yield _row(access, names) | {"ptx": access.opcode, "sass": text}
+
+
+def _merged(accesses: Iterable[Access]) -> list[Access]:
+    """Accesses that differ in their predicate alone as one, masked if one of them is."""
+    merged: dict[tuple[str, int], Access] = {}
+    for access in accesses:
+        key = (access.opcode, access.loop_depth)
+        same = merged.get(key)
+        masked = access.predicated or (same is not None and same.predicated)
+        count = access.count + (same.count if same else 0)
+        merged[key] = replace(access, predicated=masked, count=count)
+    return list(merged.values())
+
+
+def _folded(texts: Sequence[str], rows: int) -> list[str]:
+    """Texts for so many rows: one each, and in the last row all that is left."""
+    return [*texts[: rows - 1], " + ".join(texts[rows - 1 :])][:rows] if texts else []
+
+
+def _row(access: Access, names: SourceNames) -> dict[str, Cell]:
+    return {
+        "source": names.of_line(access.source),
+        "ptx": None,
+        "sass": None,
+        "width_bits": access.width_bits,
+        "count": access.count,
+        "loop": access.loop_depth,
+        "kind": access.kind,
+        "space": access.space,
+        "masked": access.predicated,
+    }
+
+
+def _place_order(place: Place) -> tuple[bool, str, int, str, str]:
+    source, kind, space = place
+    line = (source.file, source.line) if source else ("", 0)
+    return (source is None, *line, kind, space)
