@@ -52,6 +52,7 @@ def test_a_kernel_row(read: Any) -> None:
         registersPerThread=40,
         staticSharedMemory=16,
         dynamicSharedMemory=1 << 17,
+        sharedMemoryExecuted=233_472,
         graphNodeId=77,
     )
     expected = {
@@ -64,6 +65,7 @@ def test_a_kernel_row(read: Any) -> None:
         "correlation_id": 1,
         "name": "void gemm<float>(int)",
         "short_name": "gemm",
+        "mangled_name": None,
         "grid_x": 2,
         "grid_y": 3,
         "grid_z": 4,
@@ -73,9 +75,28 @@ def test_a_kernel_row(read: Any) -> None:
         "registers_per_thread": 40,
         "static_shared_memory_bytes": 16,
         "dynamic_shared_memory_bytes": 1 << 17,
+        "shared_memory_config_bytes": 233_472,
+        "cluster_blocks": None,
+        "max_active_clusters": None,
         "graph_node_id": 77,
     }
     assert list(read({KERNEL: [row]}).kernels.rows()) == [expected]
+
+
+def test_clusters_are_read_where_the_export_has_them(read: Any) -> None:
+    rows = [
+        kernel(1, 2, clusterX=2, clusterY=2, clusterZ=1, maxActiveClusters=30),
+        kernel(3, 4, clusterX=0, clusterY=0, clusterZ=0, maxActiveClusters=0),
+        kernel(5, 6, clusterX=None, clusterY=None, clusterZ=None, maxActiveClusters=None),
+    ]
+    found = cells(read({KERNEL: rows}), "kernels", "cluster_blocks", "max_active_clusters")
+    assert found == [(4, 30), (1, None), (None, None)]
+
+
+def test_a_shared_memory_of_nothing_is_not_known(read: Any) -> None:
+    rows = [kernel(1, 2, sharedMemoryExecuted=size) for size in (0, None, -5, 8192)]
+    found = cells(read({KERNEL: rows}), "kernels", "shared_memory_config_bytes")
+    assert found == [(None,), (None,), (None,), (8192,)]
 
 
 def test_what_a_version_lacks_takes_its_default(read: Any) -> None:
@@ -214,6 +235,23 @@ def test_the_numbers_of_the_export_itself_come_first(read: Any) -> None:
     copy = on_stream(1, 2, bytes=64, copyKind=31)
     trace = read({"CUPTI_ACTIVITY_KIND_MEMCPY": [copy], "ENUM_CUDA_MEMCPY_OPER": enum})
     assert cells(trace, "copies", "direction") == [("P2P",)]
+
+
+def test_pages_of_unified_memory_are_a_direction_of_their_own(read: Any) -> None:
+    enum = [{"id": 32, "name": "CUDA_MEMCPY_KIND_UVM_HTOD", "label": "Unified Host-to-Device"}]
+    moved = [
+        on_stream(1, 2, bytes=64, copyKind=32, migrationCause=2),
+        on_stream(2, 3, bytes=64, copyKind=12, migrationCause=99),
+        on_stream(3, 4, bytes=64, copyKind=1, migrationCause=0),
+        on_stream(4, 5, bytes=64, copyKind=1, migrationCause=None),
+    ]
+    trace = read({"CUPTI_ACTIVITY_KIND_MEMCPY": moved, "ENUM_CUDA_MEMCPY_OPER": enum})
+    assert cells(trace, "copies", "direction", "migration_cause") == [
+        ("UVM H2D", "page fault"),
+        ("UVM D2H", "kind 99"),
+        ("H2D", None),
+        ("H2D", None),
+    ]
 
 
 def test_the_call_tells_the_kind_of_a_synchronization(read: Any) -> None:

@@ -61,6 +61,22 @@ if TYPE_CHECKING:
     help="An option of nsys profile, such as --nsys-option=--delay=5, in place of one of ours "
     "(repeatable).",
 )
+@click.option(
+    "--no-kernels",
+    "kernels",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Leave out the code of the Triton kernels that run.",
+)
+@click.option(
+    "--no-sync-sites",
+    "sync_sites",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Leave out which lines of Python wait for the GPU.",
+)
 @click.option("--keep-env", is_flag=True, help="Leave environment and home paths in the trace.")
 @click.option(
     "--keep-rep", is_flag=True, help="Keep the .nsys-rep, which holds the environment, beside it."

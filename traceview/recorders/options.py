@@ -24,7 +24,8 @@ class Choices:
 
     `backtrace` says of which CUDA calls the C++ call chain is kept, `graph_trace` whether a CUDA
     graph is recorded node by node or whole; `extra` options come last, in place of those of the
-    same name.
+    same name. With `kernels` the code of Triton kernels is gathered, with `sync_sites` the lines
+    of Python that wait for the GPU.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -32,6 +33,8 @@ class Choices:
     backtrace: Literal["none", "sync", "all"] = "sync"
     gpu_metrics: bool = False
     extra: tuple[str, ...] = ()
+    kernels: bool = True
+    sync_sites: bool = True
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,17 +19,21 @@ from traceview.errors import (
     RecordingError,
     ToolNotFoundError,
 )
-from traceview.recorders import interrupts, surroundings
+from traceview.recorders import gathering, interrupts, surroundings
 from traceview.recorders.export import export
+from traceview.recorders.kernel_table import write_kernels
 from traceview.recorders.nsys_tool import Nsys, find
 from traceview.recorders.nvtx_clash import clash
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.run_table import write_run
+from traceview.trace.nsys_sites import NOTED
 from traceview.trace.scrub import scrub
 from traceview.version import __version__
 
 Note = Callable[[str], None]
+_GATHERED = "gathered"
+_REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
 
 
 @dataclass(frozen=True)
@@ -120,11 +125,17 @@ def _recorded(job: _Job, choices: Choices) -> Recording:
             report = folder / "recording.nsys-rep"
             command = profile_command(job.nsys, able, choices, report, job.command)
             started = datetime.now(UTC)
-            status = _run(command, requests, job, folder)
+            added = gathering.environment(choices, folder / _GATHERED)
+            status = _run(command, requests, job, {**added, "TMPDIR": str(folder)})
             _check_report(report, status)
+            for line in gathering.remarks(choices, folder / _GATHERED, job.command):
+                job.note(f"warning: {line}")
             ended = requests.status or status
             shown = [word.replace(str(report), report.name) for word in command]
             facts |= _run_facts(job, shown, ended, started)
+            if choices.sync_sites and python_of(job.command):
+                # None of our marks in the recording then means that nothing was marked.
+                facts[NOTED] = "marked"
             _finish(job, report, facts)
             return Recording(job.out, ended, requests.status is not None, job.report)
     except interrupts.GivenUp as wish:
@@ -139,14 +150,29 @@ def _workplace(out: Path) -> Iterator[Path]:
     except OSError as error:
         what = f"cannot write into {parent}: {error.strerror or error}"
         raise RecordingError(what, "choose another place with -o") from error
-    with folder as name:
-        yield Path(name)
+    try:
+        yield Path(folder.name)
+    finally:
+        _remove(folder)
 
 
-def _run(command: list[str], requests: interrupts.Requests, job: _Job, folder: Path) -> int:
+def _remove(folder: tempfile.TemporaryDirectory[str]) -> None:
+    # Agents of nsys that were told to end may write on for a moment.
+    for _ in range(_REMOVALS):
+        try:
+            folder.cleanup()
+            return
+        except OSError:
+            time.sleep(_BETWEEN_REMOVALS_S)
+    shutil.rmtree(folder.name, ignore_errors=True)
+
+
+def _run(
+    command: list[str], requests: interrupts.Requests, job: _Job, added: Mapping[str, str]
+) -> int:
     job.note(shlex.join(command))
     try:
-        return interrupts.run(command, requests, {**os.environ, "TMPDIR": str(folder)})
+        return interrupts.run(command, requests, {**os.environ, **added})
     except OSError as error:
         reason = error.strerror or str(error)
         raise RecordingError(
@@ -183,6 +209,10 @@ def _finish(job: _Job, report: Path, facts: Mapping[str, str]) -> None:
     export(job.nsys, report, raw)
     # Before the cleaning: a command line, too, can hold what the environment holds.
     write_run(raw, facts)
+    gathered = report.with_name(_GATHERED)
+    # Without a Python of ours in the program nobody looked: the table stays away.
+    if gathering.has_started(gathered):
+        write_kernels(raw, gathered)
     if not job.keep_env:
         scrub(raw, clean)
     if job.report:

@@ -47,6 +47,22 @@ def is_report(path: Path) -> bool:
     return name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(_REPORTS)
 
 
+def is_trace(path: Path) -> bool:
+    """Is it a file that is named like a trace, or one of SQLite whatever its name?"""
+    if not path.is_file():
+        return False
+    name = path.name.lower()
+    plain = name.removesuffix(path.suffix.lower()) if _named(path) else name
+    if plain.endswith((".sqlite", ".json", *_REPORTS)):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        # Whoever reads it next says why it cannot be read.
+        return False
+
+
 @contextmanager
 def unpacked_report(path: Path) -> Iterator[Path]:
     """A path to the plain report, for as long as the block runs. Raises TraceFormatError."""

@@ -37,6 +37,8 @@ class Trace:
 
     `run` is what `traceview record` noted of the run (table TRACEVIEW_RUN), `capture` the
     options of the recorder by their own names; either is empty where the trace has none.
+    Answers to a `strict` trace infer nothing: work launched by a thread without ranges is in none.
+    `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name.
     """
 
     path: str
@@ -48,6 +50,8 @@ class Trace:
     capture: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     selection: Selection = Selection()
+    strict: bool = False
+    peaks: Mapping[str, float] = field(default_factory=dict)
     _facts: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -74,6 +78,19 @@ class Trace:
     def restricted(self, selection: Selection) -> Trace:
         """The same trace, whose answers speak of the selected range instances only."""
         return replace(self, selection=selection, _facts={})
+
+    def strictly(self) -> Trace:
+        """The same trace, whose answers infer no range for work of threads without ranges."""
+        return replace(self, strict=True, _facts={})
+
+    def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
+        """The same trace with what Nsight Compute counted in another run of the program."""
+        tables = {**self.tables, "kernel_counters": counters}
+        return replace(self, tables=tables, warnings=(*self.warnings, *remarks), _facts={})
+
+    def with_peaks(self, peaks: Mapping[str, float]) -> Trace:
+        """The same trace with figures of its GPU, by the names of hardware.FIGURES."""
+        return replace(self, peaks=dict(peaks), _facts={})
 
     @property
     def kernels(self) -> Table:
@@ -108,12 +125,24 @@ class Trace:
         return self.table("diagnostics")
 
     @property
+    def kernel_code(self) -> Table:
+        return self.table("kernel_code")
+
+    @property
     def api_calls(self) -> Table:
         return self.table("api_calls")
 
     @property
     def ranges(self) -> Table:
         return self.table("ranges")
+
+    @property
+    def call_sites(self) -> Table:
+        return self.table("call_sites")
+
+    @property
+    def callchains(self) -> Table:
+        return self.table("callchains")
 
     @property
     def devices(self) -> Table:

@@ -8,13 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.tables import NULL, Array, Table, Texts
+from traceview.trace import kernel_code
 from traceview.trace import nsys_tables as tables
 from traceview.trace.model import Trace
 from traceview.trace.nsys_absent import empty_tables
+from traceview.trace.nsys_callchains import callchains
 from traceview.trace.nsys_export import ExportMeta, read_meta, version_warnings
+from traceview.trace.nsys_failures import failure
+from traceview.trace.nsys_metrics import gpu_metrics
 from traceview.trace.nsys_ranges import ranges
 from traceview.trace.nsys_rows import Export, Staged
+from traceview.trace.nsys_sites import parted
 from traceview.trace.nsys_syncs import synchronizations
+from traceview.trace.nsys_threads import thread_runs
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite_file import Database
 
@@ -26,9 +32,11 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "graph_launches": tables.graph_launches,
     "api_calls": tables.api_calls,
     "ranges": ranges,
+    "callchains": callchains,
     "memory_events": tables.memory_events,
     "overheads": tables.overheads,
     "diagnostics": tables.diagnostics,
+    "kernel_code": lambda reader: kernel_code.staged(reader.export.database),
 }
 
 
@@ -49,13 +57,23 @@ def read(database: Database, path: str) -> Trace:
         tables=staged,
         run=meta.run,
         capture=meta.capture,
-        warnings=tuple(export.warnings),
+        warnings=(*_partial(staged), *export.warnings),
     )
+
+
+def _partial(staged: Mapping[str, Table]) -> list[str]:
+    said = staged["diagnostics"].texts("text").decode() if "diagnostics" in staged else ()
+    failed = failure(str(text) for text in said)
+    if failed is None:
+        return []
+    return [f"nsys failed as it read the events back, so all figures are of a part: {failed}"]
 
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     found = {name: read_table(reader) for name, read_table in _READERS.items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
+    found["thread_runs"] = thread_runs(reader)
+    found["ranges"], found["call_sites"] = parted(found["ranges"], meta.run)
     settled = reader.places.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
     done: dict[str, Table] = {}
@@ -65,6 +83,9 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
             done[name] = Table(TABLES[name].columns, _ordered(name, settled.renumber(staged)))
     for name in empty_tables(reader.export, meta, done):
         done[name] = Table.empty(TABLES[name].columns)
+    sampled = gpu_metrics(reader.export, settled.tables["devices"])
+    if sampled is not None:
+        done["gpu_metrics"] = sampled
     return {**done, **settled.tables}
 
 
@@ -72,7 +93,7 @@ def _ordered(name: str, staged: Staged) -> Staged:
     order = None
     if name in _BY_START:
         order = _by_start(_numbers(staged, "start_ns"))
-    elif name == "ranges":
+    elif name in ("ranges", "call_sites"):
         order = _nested(staged)
     if order is None:
         return staged

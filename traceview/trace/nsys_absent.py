@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from traceview.tables import Table
 from traceview.trace.nsys_export import DIAGNOSTICS_SINCE, ExportMeta
 from traceview.trace.nsys_rows import Export
+from traceview.trace.nsys_sites import NOTED
 
 ON_GPU = ("kernels", "copies", "sets", "graph_launches")
 _STORED_AS = {
@@ -21,6 +22,7 @@ _STORED_AS = {
     "api_calls": ("CUPTI_ACTIVITY_KIND_RUNTIME",),
     "synchronizations": ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",),
     "ranges": ("NVTX_EVENTS",),
+    "call_sites": ("NVTX_EVENTS",),
     "memory_events": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
     "overheads": ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD"),
     "diagnostics": ("DIAGNOSTIC_EVENT",),
@@ -40,6 +42,7 @@ def empty_tables(export: Export, meta: ExportMeta, done: Mapping[str, Table]) ->
         return []
     nothing = {
         "ranges": meta.captured("NvtxEvents"),
+        "call_sites": meta.captured("NvtxEvents") and NOTED in meta.run,
         "memory_events": meta.capture.get("PROCESS_0:COLLECT_GPU_MEMORY_USAGE") == "true",
         "overheads": True,
         "diagnostics": (meta.schema_number or (0, 0)) >= DIAGNOSTICS_SINCE,

@@ -19,8 +19,19 @@ UNNAMED = "(unnamed)"
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
 # The meanings of the numbers where the export does not bring its own ENUM_ table.
-_DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P H2D D2H D2D"
-COPY_DIRECTIONS = dict(enumerate(_DIRECTIONS.split()))
+# Copies by which unified memory moves its pages are directions of their own: nobody asked for them.
+UNIFIED = "UVM "
+_DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P"
+_MIGRATIONS = (f"{UNIFIED}H2D", f"{UNIFIED}D2H", f"{UNIFIED}D2D")
+COPY_DIRECTIONS = dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS)))
+MIGRATION_CAUSES = {
+    0: "unknown",
+    1: "user prefetch",
+    2: "page fault",
+    3: "speculative prefetch",
+    4: "eviction",
+    5: "access counters",
+}
 _MEMORY = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")
 MEMORY_KINDS = dict(enumerate((*_MEMORY, "unknown")))
 MEMORY_OPERATIONS = {0: "allocation", 1: "release"}
@@ -32,7 +43,7 @@ _SYNC_WORDS = {
     "STREAM_SYNCHRONIZE": "stream",
     "CONTEXT_SYNCHRONIZE": "context",
 }
-_COPY_WORDS = re.compile(r"_([HDAP])TO([HDAP])$")
+_COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
 
 
 def numbered(values: Integers) -> tuple[Integers, npt.NDArray[np.int32]]:
@@ -125,10 +136,12 @@ def meanings(values: Integers, known: Mapping[int, str]) -> Texts:
 
 
 def copy_directions(database: Database) -> dict[int, str]:
-    """copyKind to H2D, D2H, …"""
+    """copyKind to H2D, D2H, UVM H2D, …"""
     stored = _enum(database, "ENUM_CUDA_MEMCPY_OPER")
     found = {key: _COPY_WORDS.search(name) for key, (name, _) in stored.items()}
-    read = {key: f"{hit[1]}2{hit[2]}" for key, hit in found.items() if hit}
+    read = {
+        key: f"{UNIFIED if hit[1] else ''}{hit[2]}2{hit[3]}" for key, hit in found.items() if hit
+    }
     return {**COPY_DIRECTIONS, **read}
 
 

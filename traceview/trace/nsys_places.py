@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Array, Cell, Table, Texts
+from traceview.tables import Array, Cell, Mask, Table, Texts
 from traceview.trace.nsys_names import Names, numbered
 from traceview.trace.nsys_rows import INT32, Rows, Staged
 from traceview.trace.schema import DEVICES, PROCESSES, THREADS
@@ -82,6 +82,12 @@ class Places:
         threads = self._threads.all(distinct.tolist())
         processes = self._processes.all((distinct & ~THREAD_BITS).tolist())
         return _picked(threads, codes), _picked(processes, codes)
+
+    def has_threads(self, rows: Rows, name: str = "globalTid") -> Mask:
+        """True for the rows of threads that turned up before."""
+        distinct, codes = numbered(rows.integer(name, UNKNOWN))
+        known = np.array([thread in self._threads.number for thread in distinct.tolist()], bool)
+        return known[codes] if len(known) else np.zeros(len(rows), bool)
 
     def devices(self, rows: Rows, processes: Codes) -> Codes:
         """Provisional GPU numbers: a process numbers the GPUs as it sees them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.tables import Integers, Texts, object_array
+from traceview.tables import NULL, Integers, Mask, Texts, object_array
 from traceview.trace.nsys_names import UNNAMED, Names, filled, first_of, meanings, numbered
 from traceview.trace.nsys_places import ABSENT, Codes
 from traceview.trace.nsys_rows import Rows, Source, Staged
@@ -16,6 +16,11 @@ RANGES = Source(
     ("globalTid", "endGlobalTid", "textId", "domainId"),
     ("text",),
 )
+PAYLOADS = Source(
+    "NVTX_EVENTS", ("start",), ("int64Value", "uint64Value", "int32Value", "uint32Value")
+)
+# What stands in a text for the payload of its range: facts.declared_work.
+REFERS_TO_PAYLOAD = '"payload"'
 # The second of each kind comes from an imported NVTXT file.
 KINDS = {59: "push-pop", 70: "push-pop", 60: "start-end", 71: "start-end", 34: "mark", 65: "mark"}
 DOMAIN_CREATE = 75
@@ -33,16 +38,31 @@ def ranges(reader: Reader) -> Staged | None:
     rows = events if known.all() else events.where(known)
     start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
     thread, process = reader.places.threads(rows)
+    names = filled(_texts(reader.names, rows), UNNAMED)
     return {
         "start_ns": start,
         "end_ns": end,
         "thread": thread,
         "process": process,
         "end_thread": _end_threads(reader, rows),
-        "name": filled(_texts(reader.names, rows), UNNAMED),
+        "name": names,
         "domain": _domains(process, rows.integer("domainId"), domains),
         "kind": meanings(types[known], KINDS),
+        "payload": _payloads(reader, names, known),
     }
+
+
+def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
+    """The whole number of each range. Four columns more are read only where a text asks for one."""
+    found = np.full(len(names), NULL)
+    if not any(REFERS_TO_PAYLOAD in str(name) for name in names.values):
+        return found
+    rows = reader.export.rows(PAYLOADS)
+    if rows is None:
+        return found
+    for column in PAYLOADS.optional:
+        found = np.where(found == NULL, rows.nullable(column)[known], found)
+    return found
 
 
 def _texts(names: Names, rows: Rows) -> Texts:

@@ -12,6 +12,7 @@ import numpy as np
 
 from traceview.tables import NULL, Array, Integers, Texts
 from traceview.trace.nsys_names import (
+    MIGRATION_CAUSES,
     UNNAMED,
     Names,
     copy_directions,
@@ -24,21 +25,26 @@ from traceview.trace.nsys_names import (
     without_version,
 )
 from traceview.trace.nsys_places import ABSENT, Codes, Places
-from traceview.trace.nsys_rows import Export, Rows, Source, Staged
+from traceview.trace.nsys_rows import INT32, Export, Rows, Source, Staged
 
 _WHERE = ("globalPid", "correlationId", "graphNodeId")
 _ON_STREAM = ("start", "end", "deviceId", "contextId", "streamId")
 _GRID = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-_SHARED = ("staticSharedMemory", "dynamicSharedMemory")
+_SHARED = ("staticSharedMemory", "dynamicSharedMemory", "sharedMemoryExecuted")
+# From schema 3.24 (nsys 2025.5) on.
+_CLUSTER = ("clusterX", "clusterY", "clusterZ")
 KERNELS = Source(
     "CUPTI_ACTIVITY_KIND_KERNEL",
     (*_ON_STREAM, "demangledName"),
-    (*_WHERE, "shortName", *_GRID, "registersPerThread", *_SHARED),
+    (
+        *(*_WHERE, "shortName", "mangledName", *_GRID, "registersPerThread", *_SHARED, *_CLUSTER),
+        "maxActiveClusters",
+    ),
 )
 COPIES = Source(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     (*_ON_STREAM, "bytes", "copyKind"),
-    (*_WHERE, "srcKind", "dstKind"),
+    (*_WHERE, "srcKind", "dstKind", "migrationCause"),
 )
 SETS = Source("CUPTI_ACTIVITY_KIND_MEMSET", (*_ON_STREAM, "bytes"), _WHERE)
 GRAPH_LAUNCHES = Source(
@@ -86,13 +92,35 @@ def kernels(reader: Reader) -> Staged | None:
     staged["name"] = name
     short = reader.names.texts(rows.numbers("shortName"))
     staged["short_name"] = first_of(short, name)
+    staged["mangled_name"] = reader.names.texts(rows.numbers("mangledName"))
     for axis in _GRID:
         staged[f"{axis[:-1]}_{axis[-1].lower()}"] = rows.amount(axis)
     staged["registers_per_thread"] = rows.amount("registersPerThread")
     staged["static_shared_memory_bytes"] = rows.amount("staticSharedMemory")
     staged["dynamic_shared_memory_bytes"] = rows.amount("dynamicSharedMemory")
+    staged["shared_memory_config_bytes"] = _positive(rows, "sharedMemoryExecuted")
+    staged["cluster_blocks"] = _cluster_blocks(rows)
+    staged["max_active_clusters"] = _positive(rows, "maxActiveClusters")
     staged["graph_node_id"] = _graph_node(rows)
     return staged
+
+
+def _positive(rows: Rows, name: str) -> Codes:
+    """A quantity of which 0 or less says that nobody knows it."""
+    if rows.null(name).all():
+        return np.full(len(rows), ABSENT, np.int32)
+    values = rows.amount(name)
+    return np.where(rows.null(name) | (values <= 0), np.int32(ABSENT), values)
+
+
+def _cluster_blocks(rows: Rows) -> Codes:
+    """Blocks of a cluster; absent where the export does not tell of clusters."""
+    unknown = rows.null(_CLUSTER[0])
+    if unknown.all():
+        return np.full(len(rows), ABSENT, np.int32)
+    sides = [np.maximum(rows.amount(name), 1).astype(np.float64) for name in _CLUSTER]
+    blocks = np.minimum(np.prod(sides, axis=0), INT32.max)
+    return np.where(unknown, ABSENT, blocks).astype(np.int32)
 
 
 def copies(reader: Reader) -> Staged | None:
@@ -107,8 +135,16 @@ def copies(reader: Reader) -> Staged | None:
         "direction": meanings(rows.integer("copyKind"), directions),
         "source_memory": meanings(rows.integer("srcKind", NULL), {**kinds, NULL: "unknown"}),
         "destination_memory": meanings(rows.integer("dstKind", NULL), {**kinds, NULL: "unknown"}),
+        "migration_cause": _migration_causes(rows),
         "graph_node_id": _graph_node(rows),
     }
+
+
+def _migration_causes(rows: Rows) -> Texts:
+    """Absent for copies that the program asked for, which have none or 0."""
+    cause = rows.integer("migrationCause", 0)
+    told = meanings(cause, MIGRATION_CAUSES)
+    return Texts(np.where(cause == 0, np.int32(-1), told.codes), told.values)
 
 
 def sets(reader: Reader) -> Staged | None:

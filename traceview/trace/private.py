@@ -59,15 +59,32 @@ class Private:
 
     def cleaned(self, text: bytes) -> bytes:
         """The text with secrets removed and homes written as `~`."""
-        if self.homes:
-            text = self.homes.sub(HOME, text)
-        text = shorten_homes(text)
+        text = self.shortened(text)
         return self.secrets.sub(REMOVED, text) if self.secrets else text
+
+    def shortened(self, text: bytes) -> bytes:
+        """The text with homes written as `~`."""
+        return shorten_homes(self.homes.sub(HOME, text) if self.homes else text)
+
+    def overwritten(self, text: bytes) -> bytes:
+        """The same in as many bytes: `~` and slashes for a home, which as a path means `~`."""
+        for homes in (self.homes, _HOMES):
+            if homes:
+                text = homes.sub(_slashes, text)
+        return self.secrets.sub(_blank, text) if self.secrets else text
 
 
 def shorten_homes(text: bytes) -> bytes:
     """Write /home/NAME, /root, /Users/NAME and C:\\Users\\NAME as `~`."""
     return _HOMES.sub(HOME, text)
+
+
+def _slashes(found: re.Match[bytes]) -> bytes:
+    return HOME.ljust(len(found[0]), b"/")
+
+
+def _blank(found: re.Match[bytes]) -> bytes:
+    return b"_" * len(found[0])
 
 
 def _any_of(values: Iterable[bytes], then: bytes = b"") -> re.Pattern[bytes] | None:

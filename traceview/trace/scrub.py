@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from traceview.errors import InputError, TraceFormatError
-from traceview.trace import files, nsys_export, sqlite_file
+from traceview.trace import files, kernel_code, nsys_export, sqlite_file
 from traceview.trace.private import (
     REMOVED,
     Private,
     is_environment,
     variables,
 )
+from traceview.trace.private_code import CLEAN
 from traceview.trace.sqlite_rows import quoted
 
 # Rows of name and value, and the names whose values go.
@@ -44,6 +45,8 @@ _NAME_TABLES = re.compile(r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|CUBLAS_EVENTS|CUDNN
 _UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_")
 # A build server often has the commit in its environment; it is no secret, and ties run to source.
 _PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
+# Names of kernels and their hashes stay; code is cleaned by what knows its form.
+_OF_CODE = {"name", "hash", "arch", *kernel_code.BLOBS}
 _TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
 
 
@@ -149,6 +152,8 @@ class _Scrubbing:
         private = Private.of(self._found, self._hosts_and_users)
         for table, column in self._text_columns():
             self._clean(table, column, private)
+        for column in set(kernel_code.BLOBS) & set(self._columns(kernel_code.STORED_AS)):
+            self._clean_code(column, private)
         self._clean_strings(kept, private)
         return self._counts
 
@@ -251,7 +256,8 @@ class _Scrubbing:
         for table in self._tables:
             if not _UNTOUCHED.match(table):
                 for column, declared in self._columns(table).items():
-                    if not _TYPED_AS_NUMBER.search(declared):
+                    code = table == kernel_code.STORED_AS and column in _OF_CODE
+                    if not (code or _TYPED_AS_NUMBER.search(declared)):
                         yield table, column
 
     def _clean(self, table: str, column: str, private: Private) -> None:
@@ -272,3 +278,18 @@ class _Scrubbing:
         if cleaned != value:
             self._put(table, column, row, cleaned, kind)
             self._counts["home path or value elsewhere"] += 1
+
+    def _clean_code(self, column: str, private: Private) -> None:
+        """Clean one kind of code; what cannot be unpacked cannot be cleaned, and goes."""
+        for row, blob, _ in self._values(kernel_code.STORED_AS, column):
+            code = kernel_code.unpacked(blob)
+            cleaned = CLEAN[column](code, private) if code is not None else None
+            if cleaned is None or cleaned != code:
+                stored = kernel_code.packed(cleaned) if cleaned is not None else None
+                self._put_code(column, row, stored)
+                self._counts["home path or value in code" if stored else "damaged code"] += 1
+
+    def _put_code(self, column: str, row: int, blob: bytes | None) -> None:
+        table = quoted(kernel_code.STORED_AS)
+        update = f"UPDATE {table} SET {quoted(column)} = ? WHERE rowid = ?"  # noqa: S608
+        self._connection.execute(update, (blob, row))

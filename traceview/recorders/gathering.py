@@ -1,0 +1,60 @@
+"""What the recorded program is given so that it writes down its own kernels and calls.
+
+A folder of ours comes first on its PYTHONPATH; see traceview.recorders.inside. Children inherit
+it: the ranks of torchrun, Inductor's compile workers, the workers of a DataLoader.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from traceview.recorders.inside.traceview_inside.notes import NOTES, STARTED
+from traceview.recorders.inside.traceview_inside.start import GATHER, SYNC_SITES
+from traceview.recorders.options import Choices
+from traceview.recorders.program import python_of
+
+_INSIDE = Path(__file__).parent / "inside"
+_MOST_NOTES = 3
+_BLIND = (
+    "the program's Triton kernels were not gathered: its Python ran nothing of ours, as with "
+    "python -I, -E or -S; run it without these options"
+)
+
+
+def environment(choices: Choices, folder: Path) -> Mapping[str, str]:
+    """The variables to add to the program's; kernels go into `folder`, which is made."""
+    wanted: dict[str, str] = {}
+    if choices.kernels:
+        folder.mkdir(exist_ok=True)
+        wanted[GATHER] = str(folder)
+    if choices.sync_sites:
+        wanted[SYNC_SITES] = "1"
+    if not wanted:
+        return {}
+    # An empty entry would be the current folder.
+    entries = [str(_INSIDE), os.environ.get("PYTHONPATH", "")]
+    return {**wanted, "PYTHONPATH": os.pathsep.join(filter(None, entries))}
+
+
+def has_started(folder: Path) -> bool:
+    """Whether a Python of the program came as far as our hooks."""
+    return (folder / STARTED).exists()
+
+
+def remarks(choices: Choices, folder: Path, command: Sequence[str]) -> list[str]:
+    """What went wrong inside the program, one line each."""
+    said = _lines(folder / NOTES)
+    if choices.kernels and python_of(command) and not has_started(folder):
+        said = [_BLIND, *said]
+    more = len(said) - _MOST_NOTES
+    return [*said[:_MOST_NOTES], *([f"{more} more like these"] if more > 0 else [])]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return list(dict.fromkeys(text.splitlines()))

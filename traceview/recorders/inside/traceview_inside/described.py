@@ -1,0 +1,203 @@
+"""What is known of a compiled Triton kernel, as JSON can hold it.
+
+Fits Triton 3.3 to 3.9. Everything but the code is optional: what a version does not tell is left
+out, and a kernel for another GPU than NVIDIA's is None.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from binascii import b2a_base64
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    Known = dict[str, Any]
+
+_MOST_TEXT = 1_000_000
+
+
+def compiled(kernel: Any) -> Known | None:
+    """A CompiledKernel of Triton's."""
+    metadata = _as_dict(kernel.metadata)
+    code = kernel.asm
+    if "cubin" not in code and "ptx" not in code:
+        return None
+    source = kernel.src
+    return {
+        **_told(metadata),
+        "hash": str(kernel.hash),
+        "ptx": code.get("ptx"),
+        "cubin": _encoded(code.get("cubin")),
+        "arguments": list(
+            _arguments(
+                getattr(source, "signature", None),
+                getattr(source, "constants", None),
+                getattr(source, "attrs", None),
+            )
+        ),
+        **_source(getattr(source, "fn", None), None),
+    }
+
+
+def loaded(kernel: Any, result: Any, tuner: Any) -> Known | None:
+    """A kernel of Inductor's static launcher, from the cubin that it loads and its neighbours.
+
+    `result` and `tuner` are Inductor's CompileResult and CachingAutotuner, or None.
+    """
+    path = str(kernel.cubin_path)
+    stem, suffix = os.path.splitext(path)
+    if suffix != ".cubin":
+        return None
+    meta = getattr(result, "compile_meta", None) or {}
+    metadata = _read_json(stem + ".json")
+    attributes = (meta.get("configs") or [None])[0]
+    return {
+        **_told(metadata or _of_launcher(kernel, meta)),
+        "hash": str(kernel.hash),
+        "ptx": _read_text(stem + ".ptx"),
+        "cubin": _encoded(_read(path)),
+        "arguments": list(_arguments(meta.get("signature"), meta.get("constants"), attributes)),
+        **_source(getattr(tuner, "fn", None), getattr(tuner, "filename", None)),
+    }
+
+
+def _told(metadata: Mapping[str, Any]) -> Known:
+    """The fields that readers ask for by name, and all the metadata."""
+    target = _as_dict(metadata.get("target") or {})
+    return {
+        "name": str(metadata["name"]),
+        "arch": target.get("arch"),
+        "num_warps": metadata.get("num_warps"),
+        "num_stages": metadata.get("num_stages"),
+        "shared_bytes": metadata.get("shared"),
+        "options": {name: value for name, value in metadata.items() if name not in _TOLD},
+    }
+
+
+_TOLD = ("name", "hash", "target", "num_warps", "num_stages", "shared")
+
+
+def _of_launcher(kernel: Any, meta: Mapping[str, Any]) -> Known:
+    arch = meta.get("cc")
+    return {
+        "name": kernel.name,
+        "num_warps": getattr(kernel, "num_warps", None),
+        "shared": getattr(kernel, "shared", None),
+        "target": {"arch": arch},
+    }
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    """A named tuple, a dataclass or a mapping as a dict."""
+    if isinstance(value, dict):
+        return value
+    if hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    return dict(vars(value))
+
+
+def _arguments(signature: Any, constants: Any, attributes: Any) -> Iterator[Known]:
+    """The parameters in order, with their types, and of constexprs the values."""
+    if not isinstance(signature, dict):
+        return
+    constants = constants if isinstance(constants, dict) else {}
+    attributes = attributes if isinstance(attributes, dict) else {}
+    for at, (name, type_) in enumerate(signature.items()):
+        argument = {
+            "name": str(name),
+            "type": _type_name(type_),
+            "divisible_by_16": _is_divisible((at,), type_, attributes),
+        }
+        for key in ((at,), name, at):
+            if key in constants:
+                argument["value"] = _plain(constants[key])
+                break
+        yield argument
+
+
+def _type_name(type_: Any) -> str:
+    if isinstance(type_, (tuple, list)):
+        return "(" + ", ".join(map(_type_name, type_)) + ")"
+    return str(type_)
+
+
+def _is_divisible(place: tuple[int, ...], type_: Any, attributes: Mapping[Any, Any]) -> bool:
+    """Whether the compiler was told so; of a tuple, whether of all that is in it."""
+    if isinstance(type_, (tuple, list)):
+        return all(
+            inner == "constexpr" or _is_divisible((*place, at), inner, attributes)
+            for at, inner in enumerate(type_)
+        )
+    said = attributes.get(place) or ()
+    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said)
+
+
+def _plain(value: Any) -> Any:
+    """A constexpr as a value for JSON: types as tl.float16, functions by their name."""
+    value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if type(value).__name__ == "dtype":
+        return _dtype_name(value)
+    return str(getattr(value, "__name__", None) or repr(value)[:80])
+
+
+def _dtype_name(value: Any) -> str:
+    language = sys.modules.get("triton.language")
+    for name in dir(language) if language else ():
+        if getattr(language, name, None) == value and not name.startswith("_"):
+            return "tl." + name
+    return str(value)
+
+
+def _source(function: Any, file: Any) -> Known:
+    """Where the kernel's `def` is, and its text from there on."""
+    lines = getattr(function, "raw_src", None)
+    first = getattr(function, "starting_line_number", None)
+    if not isinstance(lines, (list, tuple)) or not isinstance(first, int):
+        return {"source_file": str(file) if file else None}
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    before = next((n for n, line in enumerate(lines) if _is_def(line)), 0)
+    place = getattr(code, "co_filename", None) or file
+    return {
+        "source_file": str(place) if place else None,
+        "source_line": first + before,
+        "source_text": "".join(map(str, lines[before:]))[:_MOST_TEXT],
+    }
+
+
+def _is_def(line: Any) -> bool:
+    return str(line).lstrip().startswith("def ")
+
+
+def _encoded(code: Any) -> str | None:
+    if not isinstance(code, (bytes, bytearray)):
+        return None
+    return b2a_base64(code, newline=False).decode("ascii")
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _read_text(path: str) -> str | None:
+    content = _read(path)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    import json
+
+    content = _read(path)
+    found = json.loads(content) if content else {}
+    return found if isinstance(found, dict) else {}

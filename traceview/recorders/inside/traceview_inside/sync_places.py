@@ -1,0 +1,134 @@
+"""Which line of the user's program a call comes from, as one short text.
+
+The line is that of the innermost frame of the user's own code: not of the standard library, an
+installed package, torch, or the folder of this file. Where there is none, as on a thread of torch's
+own, the innermost frame of another package stands for it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+SOURCE_CHARACTERS = 120
+NAME_CHARACTERS = 200
+# Programs that make new code for ever must not fill the memory by it.
+MOST_KNOWN = 50_000
+USER, PACKAGE, FRAMEWORK, OURS = range(4)
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_GENERATED = ("<frozen", "<eval_with_key", "<torch", "<__array", "<attrs", "<decorator")
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + "/"
+_START_FOLDER = os.getcwd()
+
+# Keyed by the identity of code objects, which are kept alive: hashing one takes longer than a mark.
+_ranks: dict[int, tuple[CodeType, int]] = {}
+_texts: dict[tuple[int, int, str], str] = {}
+
+
+def place(hint: str, frame: FrameType | None) -> str:
+    """`train.py:31 in step: loss.item() [Tensor.item]` for a call of `hint` made in `frame`."""
+    best, least = frame, OURS
+    while frame is not None:
+        known = _ranks.get(id(frame.f_code))
+        rank = known[1] if known is not None else _ranked(frame.f_code)
+        if rank < least:
+            best, least = frame, rank
+            if rank == USER:
+                break
+        frame = frame.f_back
+    if best is None:
+        return f"(unknown):0 in (unknown):  [{hint}]"
+    key = (id(best.f_code), best.f_lineno, hint)
+    text = _texts.get(key)
+    if text is None:
+        text = _texts[key] = _described(best, hint)
+    return text
+
+
+def _ranked(code: CodeType) -> int:
+    if len(_ranks) >= MOST_KNOWN:
+        _ranks.clear()
+        _texts.clear()
+    rank = rank_of(code.co_filename)
+    _ranks[id(code)] = (code, rank)
+    return rank
+
+
+def rank_of(filename: str) -> int:
+    """Whose code a file is: the less, the nearer to the user."""
+    if filename.startswith("<"):
+        return FRAMEWORK if filename.startswith(_GENERATED) else USER
+    path = _absolute(filename)
+    if path.startswith(_OWN_FOLDER):
+        return OURS
+    if path.startswith(_frameworks()):
+        return FRAMEWORK
+    if any(folder in path for folder in _INSTALLED):
+        return PACKAGE
+    return FRAMEWORK if path.startswith(_standard()) else USER
+
+
+def _frameworks() -> tuple[str, ...]:
+    """Folders of torch and CuPy, wherever they lie: they may be built in a folder of the user's."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "cupy"))
+    return tuple(os.path.dirname(file) + "/" for file in files if file)
+
+
+def _standard() -> tuple[str, ...]:
+    """Folders of the standard library and of the scripts that packages install."""
+    named = {os.path.dirname(os.__file__), os.path.dirname(sys.executable)} - {""}
+    return tuple(each + "/" for path in named for each in {path, os.path.realpath(path)})
+
+
+def _absolute(filename: str) -> str:
+    path = filename if os.path.isabs(filename) else os.path.join(_START_FOLDER, filename)
+    return os.path.normpath(path).replace(os.sep, "/")
+
+
+def _described(frame: FrameType, hint: str) -> str:
+    code = frame.f_code
+    line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+    name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+    where = f"{bounded(shown(code.co_filename), NAME_CHARACTERS)}:{frame.f_lineno}"
+    source = bounded(line, SOURCE_CHARACTERS)
+    return f"{where} in {bounded(name, NAME_CHARACTERS)}: {source} [{hint}]"
+
+
+def bounded(text: str, most: int) -> str:
+    """On one line, printable, in UTF-8, and not longer than that."""
+    plain = "".join(c if c.isprintable() else " " for c in text.encode(errors="replace").decode())
+    flat = " ".join(plain.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def shown(filename: str) -> str:
+    """The file as the user calls it: from the working folder or where it was imported from."""
+    if filename.startswith("<"):
+        return filename
+    path = _absolute(filename)
+    for folder in _INSTALLED:
+        if folder in path:
+            return path.rpartition(folder)[2]
+    bases = [base for base in map(_absolute, _bases()) if path.startswith(base + "/")]
+    tellable = [base for base in bases if not _above_home(base)]
+    # The working folder first; of the places of imports, the one nearest to the file.
+    first = [base for base in tellable if base == _absolute(_START_FOLDER)]
+    for base in first or sorted(tellable, key=len, reverse=True):
+        return path[len(base) + 1 :]
+    return "/".join(path.split("/")[-2:]) if path.count("/") > 2 else path.rpartition("/")[2]
+
+
+def _bases() -> tuple[str, ...]:
+    imported = (entry for entry in sys.path if entry and isinstance(entry, str))
+    return (_START_FOLDER, *imported, *(base[:-1] for base in _standard()))
+
+
+def _above_home(folder: str) -> bool:
+    """A path from there would hold the user's name."""
+    home = _absolute(os.path.expanduser("~"))
+    return folder == "/" or home.startswith(folder + "/")

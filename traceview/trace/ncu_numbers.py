@@ -1,0 +1,57 @@
+"""Numbers and units as Nsight Compute prints them, whatever the language of the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_GROUPING_COMMA = re.compile(r"\d{1,3}(,\d{3})+\.\d+|\d{1,3}(,\d{3}){2,}")
+_GROUPING_POINT = re.compile(r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}")
+_SPACES = str.maketrans("", "", " '_\u00a0\u2009\u202f’")
+_LONGEST = 40
+_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_UNIT = re.compile(r"([KMGTP]?)(?:[Bb]ytes?|B|inst|)")
+_SECONDS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
+_TIME_UNIT = re.compile(r"([num]?)s(?:econds?)?")
+
+
+def decimal_sign(cells: Iterable[str]) -> str:
+    """The sign before the decimals: a comma where only points part thousands, else a point."""
+    for cell in cells:
+        if len(cell) <= _LONGEST:
+            if _GROUPING_COMMA.fullmatch(cell):
+                return "."
+            if _GROUPING_POINT.fullmatch(cell):
+                return ","
+    return "."
+
+
+def number(cell: str, decimal: str) -> float | None:
+    """The value of a cell; None where it is none (n/a, nan, an empty one)."""
+    if not cell or len(cell) > _LONGEST:
+        return None
+    plain = cell.translate(_SPACES).replace("," if decimal == "." else ".", "")
+    try:
+        value = float(plain.replace(",", "."))
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e24 else None
+
+
+def factor(unit: str) -> float | None:
+    """By what to multiply bytes or instructions in that unit; None if it is no such unit."""
+    found = _UNIT.fullmatch(unit.strip())
+    return _PREFIXES[found[1]] if found else None
+
+
+def rate_factor(unit: str) -> float | None:
+    """By what to multiply for bytes a second."""
+    size, slash, time = unit.strip().partition("/")
+    amount, seconds = factor(size), seconds_in(time)
+    return amount / seconds if slash and amount is not None and seconds is not None else None
+
+
+def seconds_in(unit: str) -> float | None:
+    """How many seconds that unit of time is."""
+    found = _TIME_UNIT.fullmatch(unit.strip())
+    return _SECONDS[found[1]] if found else None
