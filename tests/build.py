@@ -27,29 +27,44 @@ from tests.nsys_numbers import (
     H200,
     MEMORY_KINDS,
     MEMORY_OPERATIONS,
+    MIGRATION_CAUSES,
+    MIGRATION_KINDS,
     QUEUE_FULL,
     RUNTIME_CLASS,
     SEVERITIES,
     SYNC_TYPES,
 )
+from traceview.tables import Column
 from traceview.trace import Trace
 from traceview.trace.files import load
+from traceview.trace.kernel_code import STORED_AS, packed
+from traceview.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]
 HOST = 1
 
 
+def host_id(process: int) -> int:
+    """The machine of a process: those from 101 on are on a second one, from 201 on a third."""
+    return HOST + process // 100
+
+
 def process_id(process: int) -> int:
-    """The id that the operating system would have given to that process."""
-    return 1000 * process
+    """The id that the operating system would have given: process 101 has the id of process 1."""
+    return 1000 * (process % 100)
 
 
 def global_pid(process: int) -> int:
-    return HOST << 48 | process_id(process) << 24
+    return host_id(process) << 48 | process_id(process) << 24
 
 
 def global_tid(process: int, thread: int | None) -> int:
     return global_pid(process) | process_id(process) + (thread or 0)
+
+
+def _declared(column: Column) -> str:
+    kinds = {"text": ":T", "bytes": ":B"}
+    return f"{column.name}{kinds.get(column.dtype, '')}{'' if column.nullable else '!'}"
 
 
 class Export(ExportFile):
@@ -61,10 +76,13 @@ class Export(ExportFile):
     def __init__(self, schema: str = "3.20.3", *, registered_names: bool = False) -> None:
         """With `registered_names` the names of ranges go through StringIds, as `nvtx` does it."""
         super().__init__(schema)
+        self._tables[STORED_AS] = " ".join(_declared(column) for column in KERNEL_CODE.columns)
+        self._rows[STORED_AS] = []
         self._registered_names = registered_names
         self._correlations: dict[int, int] = {}
         self._domains: dict[str, int] = {}
         self._gpus: dict[int, dict[str, Any]] = {}
+        self._unknown_gpus: set[int] = set()
         self._used: set[tuple[int, int]] = set()
         self._threads: set[tuple[int, int]] = set()
 
@@ -79,6 +97,7 @@ class Export(ExportFile):
         domain: str | None = None,
         kind: str = "push-pop",
         end_thread: int | None = None,
+        payload: int | None = None,
     ) -> Self:
         """Add an NVTX range, or a mark (`end` None). `end_thread` ends a start/end range."""
         self._seen(process, thread)
@@ -92,6 +111,7 @@ class Export(ExportFile):
             globalTid=global_tid(process, thread),
             endGlobalTid=ended,
             domainId=self._domain(domain, process),
+            int64Value=payload,
             **text,
         )
 
@@ -118,6 +138,13 @@ class Export(ExportFile):
             nameId=self.string(api),
             callchainId=callchain,
         )
+
+    def chain(self, number: int, *symbols: str, module: str = "libtorch.so") -> Self:
+        """Add a call chain, the innermost frame first; calls refer to its number."""
+        for depth, symbol in enumerate(symbols):
+            names = {"symbol": self.string(symbol), "module": self.string(module)}
+            self.raw("CUDA_CALLCHAINS", id=number, stackDepth=depth, **names)
+        return self
 
     def launch(
         self,
@@ -194,6 +221,31 @@ class Export(ExportFile):
             copyKind=COPY_KINDS[kind],
             srcKind=MEMORY_KINDS[source],
             dstKind=MEMORY_KINDS[destination],
+        )
+
+    def migration(
+        self,
+        copy: Span,
+        *,
+        bytes: int = 65536,  # noqa: A002 - the quantity is a number of bytes
+        kind: str = "UVM H2D",
+        cause: str = "page fault",
+        device: int = 0,
+        process: int = 1,
+    ) -> Self:
+        """Add pages of unified memory that the driver moved: no call enqueued them."""
+        memory = MEMORY_KINDS["managed"], MEMORY_KINDS["device"]
+        source, destination = memory if kind == "UVM H2D" else memory[::-1]
+        return self._operation(
+            "CUPTI_ACTIVITY_KIND_MEMCPY",
+            copy,
+            (process, device, 0),
+            None,
+            bytes=bytes,
+            copyKind=MIGRATION_KINDS[kind],
+            srcKind=source,
+            dstKind=destination,
+            migrationCause=MIGRATION_CAUSES[cause],
         )
 
     def set(
@@ -308,6 +360,16 @@ class Export(ExportFile):
         self._gpus[device] = fields
         return self
 
+    def gpu_unknown(self, device: int) -> Self:
+        """Leave a GPU out of TARGET_INFO_GPU: work runs on it, and nothing describes it."""
+        self._unknown_gpus.add(device)
+        return self
+
+    def named_thread(self, thread: int, name: str, *, process: int = 1) -> Self:
+        """Give a thread a name, as torch does with those of autograd (`pt_autograd_0`)."""
+        named = {"nameId": self.string(name), "globalTid": global_tid(process, thread)}
+        return self.raw("ThreadNames", **named)
+
     def overhead(
         self,
         start: int,
@@ -325,6 +387,40 @@ class Export(ExportFile):
         where["overheadType"] = QUEUE_FULL
         return self.raw("CUPTI_ACTIVITY_KIND_OVERHEAD", start=start, end=end, **where)
 
+    def off_cpu(
+        self, *spans: Span, process: int = 1, thread: int | None = None, cpu: int = 0
+    ) -> Self:
+        """Take a thread off the CPU during these times: one scheduling event out, one in."""
+        self._tables["SCHED_EVENTS"] = "start! cpu! isSchedIn! globalTid"
+        self._rows.setdefault("SCHED_EVENTS", [])
+        where = {"cpu": cpu, "globalTid": global_tid(process, thread)}
+        for leaves, enters in spans:
+            self.raw("SCHED_EVENTS", start=leaves, isSchedIn=0, **where)
+            self.raw("SCHED_EVENTS", start=enters, isSchedIn=1, **where)
+        return self
+
+    def sampled(
+        self,
+        *samples: tuple[int, int, int],
+        device: int = 0,
+        names: tuple[str, str] = ("DRAM Read Bandwidth", "DRAM Write Bandwidth"),
+    ) -> Self:
+        """Add samples of device memory: time, per cent read, per cent written."""
+        self._tables["GPU_METRICS"] = "rawTimestamp! timestamp! typeId! metricId! value!"
+        self._tables["TARGET_INFO_GPU_METRICS"] = (
+            "typeId! sourceId! typeName:T! metricId! metricName:T!"
+        )
+        for table in ("GPU_METRICS", "TARGET_INFO_GPU_METRICS"):
+            self._rows.setdefault(table, [])
+        kind = {"typeId": HOST << 48 | 1 << 32 | device}
+        for number, name in enumerate((*names, "SMs Active"), 18):
+            told = f"{name} [Throughput %]"
+            self.raw("TARGET_INFO_GPU_METRICS", metricId=number, metricName=told, **kind)
+        for time, *values in samples:
+            for number, value in enumerate((*values, 100), 18):
+                self.raw("GPU_METRICS", timestamp=time, metricId=number, value=value, **kind)
+        return self
+
     def diagnostic(self, text: str, *, severity: str = "warning", time: int = 0) -> Self:
         """Add a remark of the recorder on its own work."""
         level = SEVERITIES[severity]
@@ -341,6 +437,15 @@ class Export(ExportFile):
         for name, value in values.items():
             self.raw("TRACEVIEW_RUN", name=name, value=value)
         return self
+
+    def code(
+        self, name: str, ptx: str | None = None, cubin: bytes | None = None, **columns: Any
+    ) -> Self:
+        """Add a gathered kernel; `columns` are those of the table."""
+        code = {"ptx": ptx.encode() if ptx else None, "cubin": cubin}
+        packed_code = {key: packed(blob) if blob else None for key, blob in code.items()}
+        told = {"arch": "sm_90", "signature": "[]", "constexprs": "{}", "options": "{}"}
+        return self.raw(STORED_AS, name=name, **{**told, **packed_code, **columns})
 
     def load(self, folder: Path) -> Trace:
         """Write the file into `folder` and read it with traceview."""
@@ -412,6 +517,10 @@ class Export(ExportFile):
         }
 
     def _gpu_rows(self) -> list[Row]:
-        devices = sorted({device for _, device in self._used} | set(self._gpus))
-        where = {"vmId": HOST << 48}
-        return [{**where, "id": d, "cuDevice": d, **H200, **self._gpus.get(d, {})} for d in devices]
+        used = {(host_id(process), device) for process, device in self._used}
+        devices = sorted(used | {(HOST, device) for device in self._gpus})
+        return [
+            {"vmId": host << 48, "id": d, "cuDevice": d, **H200, **self._gpus.get(d, {})}
+            for host, d in devices
+            if d not in self._unknown_gpus
+        ]

@@ -19,9 +19,24 @@ GPU_RECORDINGS = (
     "graph_nodes",
     "graph_whole",
     "two_processes",
+    "sync_sites",
+    "mlp_print_loss",
+    "queue_full",
+    "streams",
+    "cuda_graphs",
+    "cuda_graphs_nodes",
+    "training",
+    "threads",
+    "threads_main_ranges",
+    "cupy",
+    "jax",
 )
+WAVE_RECORDINGS = ("launches", "waves", "waves_competing")
 RANGES_ONLY = "ranges_2023_4"
-SHIPPED = (*GPU_RECORDINGS, RANGES_ONLY)
+RATE_RECORDINGS = tuple(
+    name for name in ("metrics", "rates") if (DATA / f"{name}.sqlite.xz").exists()
+)
+SHIPPED = (*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, RANGES_ONLY)
 
 
 @pytest.fixture(scope="session")

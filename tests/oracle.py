@@ -23,8 +23,11 @@ OPERATION_TABLES = {
 }
 LASTING = (59, 60)
 PAGEABLE = 0
+HOST_TO_DEVICE = 1
 # With call chains recorded, nsys writes most calls twice: this one carries the chain.
 BACKTRACE_CLASS = 67
+# `traceview record` marks Python calls that wait by ranges, which are no ranges of the program.
+MARKS = "traceview:sync:"
 FOREVER = 2**62
 UNATTRIBUTED = "(unattributed)"
 
@@ -55,6 +58,7 @@ class Operation:
     stream: int
     bytes: int
     call: Call | None
+    from_pageable: bool = False
 
     @property
     def stream_key(self) -> tuple[int, int, int, int]:
@@ -73,6 +77,12 @@ class Recording:
     operations: list[Operation] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ranges: dict[int, list[Range]] = field(default_factory=lambda: defaultdict(list))
+    # When a stream was told to wait for an event: by process, context and stream.
+    event_waits: dict[tuple[int, int, int], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    # The profiler's own time on each thread.
+    overheads: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
 
 def read(path: Path) -> Recording:
@@ -89,9 +99,8 @@ def read(path: Path) -> Recording:
         call.blocks = name.endswith("Synchronize")
         recording.calls.append(call)
         by_id[call.process, row["correlationId"]] = call
-    for row in rows(connection, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
-        if waited := by_id.get((row["globalPid"], row["correlationId"])):
-            waited.context = row["contextId"]
+    read_waits(connection, recording, by_id)
+    read_overheads(connection, recording, strings)
     for kind, table in OPERATION_TABLES.items():
         for row in rows(connection, table):
             recording.operations.append(operation(kind, row, strings, by_id))
@@ -99,9 +108,29 @@ def read(path: Path) -> Recording:
         end = FOREVER if row["end"] is None else row["end"]
         if row["eventType"] in LASTING and end > row["start"]:
             name = row["text"] if row["textId"] is None else strings[row["textId"]]
-            recording.ranges[row["globalTid"]].append(Range(row["start"], end, name))
+            if not name.startswith(MARKS):
+                recording.ranges[row["globalTid"]].append(Range(row["start"], end, name))
     connection.close()
     return recording
+
+
+def read_waits(
+    connection: sqlite3.Connection, recording: Recording, by_id: dict[tuple[int, int], Call]
+) -> None:
+    for row in rows(connection, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
+        if waited := by_id.get((row["globalPid"], row["correlationId"])):
+            waited.context = row["contextId"]
+            if "WaitEvent" in waited.name:
+                stream = (row["globalPid"], row["contextId"], row["streamId"])
+                recording.event_waits[stream].append(row["start"])
+
+
+def read_overheads(
+    connection: sqlite3.Connection, recording: Recording, strings: dict[int, str]
+) -> None:
+    for row in rows(connection, "PROFILER_OVERHEAD"):
+        if row["globalTid"] and not strings[row["nameId"]].startswith("dlopen"):
+            recording.overheads[row["globalTid"]].append((row["start"], row["end"]))
 
 
 def rows(connection: sqlite3.Connection, table: str) -> list[sqlite3.Row]:
@@ -128,6 +157,7 @@ def operation(
         row["streamId"],
         row["bytes"] if kind in ("copy", "set") else 0,
         call,
+        kind == "copy" and row["copyKind"] == HOST_TO_DEVICE and row["srcKind"] == PAGEABLE,
     )
 
 
@@ -282,24 +312,177 @@ def benign(recording: Recording, call: Call) -> int:
     return sum(max(0, min(end, call.end) - max(start, call.start)) for start, end in covered)
 
 
-def draining_call(recording: Recording, dry: int, device: int) -> Call | None:
-    """The wait that kept the CPU from launching, for the gap of a device that begins at `dry`.
+RIGHT_AFTER = 10_000
+LAZY_LOAD = 200_000
+STARTS_WITHIN = 50_000
+GRAPHS = re.compile(r"(cuda|cu)Graph(Launch|Instantiate|Upload|ExecUpdate)")
+LOADS = re.compile(
+    r"cu(da)?(Module|Library)(Load|Unload)|cuLink(Add|Complete)"
+    r"|cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
+)
+ALLOCATES = re.compile(
+    r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
+    r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
+    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
+)
 
-    A thread of the process whose work ends the gap stood in it when the GPU ran dry, and had left
-    it when that work was launched; it did not wait for another device. Of several, the one that
-    ended last. Work that was queued before the GPU ran dry was not kept back.
-    """
-    ending = min((op for op in on_device(recording, device) if op.start > dry), key=by_start)
-    call = ending.call
-    if call is None or (call.start if "Memcpy" in call.name else call.end) <= dry:
-        return None
+
+@dataclass
+class Gap:
+    """No work on `device` in [dry, again), and why."""
+
+    device: int
+    dry: int
+    again: int
+    next: Operation
+    cause: str = ""
+    wait: Call | None = None
+
+    @property
+    def idle(self) -> int:
+        return self.again - self.dry
+
+
+def in_order(recording: Recording) -> list[Operation]:
+    return sorted(recording.operations, key=by_start)
+
+
+def gaps(recording: Recording) -> list[Gap]:
+    """Every gap with its cause, each told by itself, from the definitions."""
     found = []
-    for thread in {wait.thread for wait in recording.calls if wait.process == ending.process}:
-        begun = [w for w in recording.calls if w.blocks and w.thread == thread and w.start < dry]
+    ordered = in_order(recording)
+    for device in sorted(devices(recording)):
+        covered = busy(on_device(recording, device))
+        for (_, dry), (again, _) in itertools.pairwise(covered):
+            mine = [op for op in ordered if op.device == device and op.end > op.start]
+            gap = Gap(device, dry, again, next(op for op in mine if op.start == again))
+            gap.cause = cause_of(recording, gap)
+            found.append(gap)
+    return found
+
+
+def cause_of(recording: Recording, gap: Gap) -> str:
+    """Why the work that ended the gap did not start earlier. Sets the gap's wait."""
+    call = gap.next.call
+    if call is None:
+        return "unknown"
+    half = gap.idle // 2
+    if gap.next.from_pageable and common((call.start, call.end), gap) > half:
+        return "copy-wait"
+    queued = queued_at(recording, call)
+    held = gap.again - queued
+    if queued <= gap.dry or (held > half and held > STARTS_WITHIN):
+        stood = stood_behind(recording, gap.next)
+        late = max(gap.dry, queued)
+        copied = stood is not None and stood.kind == "copy" and stood.end >= late
+        return "copy-wait" if copied else "dependency"
+    own = [c for c in recording.calls if c.thread == call.thread]
+    for cause, spans in (
+        ("graph-launch", matching(own, GRAPHS) if "GraphLaunch" in call.name else []),
+        ("module-load", matching(own, LOADS) + lazy_loads(recording, own)),
+        ("allocation", matching(own, ALLOCATES)),
+        ("profiler", recording.overheads.get(call.thread, [])),
+    ):
+        if covered_of(gap, spans) > half:
+            return cause
+    gap.wait = drained_by(recording, gap, call)
+    return "launch-late" if gap.wait is None else "sync-drain"
+
+
+def common(span: tuple[int, int], gap: Gap) -> int:
+    return max(0, min(span[1], gap.again) - max(span[0], gap.dry))
+
+
+def covered_of(gap: Gap, spans: list[tuple[int, int]]) -> int:
+    """How much of the gap at least one of the spans covers."""
+    inside = [(max(a, gap.dry), min(b, gap.again)) for a, b in spans]
+    cuts = sorted({time for span in inside for time in span})
+    return sum(
+        b - a for a, b in itertools.pairwise(cuts) if any(s <= a and b <= e for s, e in inside)
+    )
+
+
+def matching(calls: list[Call], rule: re.Pattern[str]) -> list[tuple[int, int]]:
+    return [(call.start, call.end) for call in calls if rule.match(call.name)]
+
+
+def lazy_loads(recording: Recording, calls: list[Call]) -> list[tuple[int, int]]:
+    """First launches of a kernel in its context that last so long that they loaded its code."""
+    seen, first = set(), []
+    for op in in_order(recording):
+        place = (op.process, op.device, op.context, op.name)
+        if op.kind == "kernel" and place not in seen:
+            seen.add(place)
+            first.append(op.call)
+    return [
+        (call.start, call.end)
+        for call in calls
+        if call.end - call.start > LAZY_LOAD and any(call is other for other in first)
+    ]
+
+
+def queued_at(recording: Recording, call: Call) -> int:
+    """When the call had queued its work: on return, or when some of it started; a copy at once."""
+    if "Memcpy" in call.name:
+        return call.start
+    started = min(op.start for op in recording.operations if op.call is call)
+    return max(call.start, min(call.end, started))
+
+
+def stood_behind(recording: Recording, following: Operation) -> Operation | None:
+    """The operation before it on its stream, or if told to wait for an event, the last to end."""
+    before = None
+    for op in in_order(recording):
+        if op is following:
+            break
+        if op.stream_key == following.stream_key:
+            before = op
+    since = before.call.start if before and before.call else -FOREVER
+    stream = (following.process, following.context, following.stream)
+    told = recording.event_waits.get(stream, [])
+    if not any(since < time < following.call.start for time in told):
+        return before
+    ended = [
+        op
+        for op in in_order(recording)
+        if op.process == following.process and op.end <= following.start
+    ]
+    return max(enumerate(ended), key=lambda item: (item[1].end, item[0]))[1] if ended else None
+
+
+def drained_by(recording: Recording, gap: Gap, call: Call) -> Call | None:
+    """The wait that the gap began in or right after, if it lasted more than half the gap."""
+    found = []
+    for thread in {wait.thread for wait in recording.calls if wait.process == gap.next.process}:
+        begun = [
+            w for w in recording.calls if w.blocks and w.thread == thread and w.start < gap.dry
+        ]
         last = max(begun, key=lambda wait: (wait.end, wait.start), default=None)
-        if last and dry <= last.end <= call.start and waits_on(recording, last, device):
-            found.append(last)
+        if last and last.end <= call.start and waits_on(recording, last, gap.device):
+            in_it = last.end >= gap.dry and (
+                thread == call.thread or not calls_within(recording, call.thread, last)
+            )
+            if (in_it or right_after(recording, gap, call, last)) and (
+                last.end - last.start > gap.idle // 2
+            ):
+                found.append(last)
     return max(found, key=lambda wait: (wait.end, -wait.thread), default=None)
+
+
+def calls_within(recording: Recording, thread: int, wait: Call) -> bool:
+    return any(c.thread == thread and wait.start <= c.start < wait.end for c in recording.calls)
+
+
+def right_after(recording: Recording, gap: Gap, call: Call, wait: Call) -> bool:
+    """The launching thread itself had just left the wait, and enqueued nothing in between."""
+    if wait.thread != call.thread or not gap.dry - RIGHT_AFTER <= wait.end < gap.dry:
+        return False
+    between = [
+        op
+        for op in recording.operations
+        if op.call and op.call.thread == call.thread and wait.end <= op.call.start < call.start
+    ]
+    return not between
 
 
 def waits_on(recording: Recording, call: Call, device: int) -> bool:
@@ -322,12 +505,24 @@ def blocking_calls(recording: Recording) -> dict[str, dict[str, int]]:
             row["calls"] += 1
             row["wait_ns"] += call.end - call.start
             row["benign_ns"] += benign(recording, call)
-    for device in devices(recording):
-        covered = busy(on_device(recording, device))
-        for (_, dry), (again, _) in itertools.pairwise(covered):
-            if caused := draining_call(recording, dry, device):
-                result[caused.name]["idle_after_ns"] += again - dry
+    for gap in gaps(recording):
+        if call := blamed(recording, gap):
+            result.setdefault(call.name, dict(none))["idle_after_ns"] += gap.idle
     return result
+
+
+def blamed(recording: Recording, gap: Gap) -> Call | None:
+    """The blocking call that the gap is due to: the wait, or what the launching thread was in."""
+    if gap.wait or gap.next.call is None:
+        return gap.wait
+    call = gap.next.call
+    if gap.cause == "copy-wait":
+        staged = gap.next.from_pageable and common((call.start, call.end), gap) > gap.idle // 2
+        return call if staged else None
+    rule = {"allocation": ALLOCATES, "module-load": LOADS}.get(gap.cause)
+    own = [c for c in recording.calls if c.thread == call.thread]
+    held = [c for c in own if rule and rule.match(c.name) and common((c.start, c.end), gap)]
+    return max(held, key=lambda c: (common((c.start, c.end), gap), -c.start), default=None)
 
 
 def copies(recording: Recording) -> dict[str, int]:

@@ -54,3 +54,12 @@ def test_a_join_finds_the_first_row_of_the_same_process(have, wanted):
 
     expected = [have.index((p, k)) if usable and (p, k) in have else -1 for p, k, usable in wanted]
     assert found.tolist() == expected
+
+
+@given(st.lists(st.tuples(small, small | wide), max_size=40))
+def test_distinct_counts_the_values_of_each_group(pairs):
+    keys, values = (np.array([pair[i] for pair in pairs], np.int64) for i in range(2))
+    found = groups.group(keys)
+
+    expected = [len({v for k, v in pairs if k == key}) for key in sorted({k for k, _ in pairs})]
+    assert groups.distinct(found, values).tolist() == expected

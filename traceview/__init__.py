@@ -15,13 +15,25 @@ from traceview.errors import TraceviewError
 from traceview.version import __version__
 
 if TYPE_CHECKING:
+    from traceview.bench import BenchReport, Operation
+    from traceview.ptx.compare import Diff
     from traceview.ptx.report import PtxReport
     from traceview.recorders import Recording
     from traceview.report import Report
     from traceview.trace import Trace
     from traceview.trace.scrub import ScrubReport
 
-__all__ = ["TraceviewError", "__version__", "analyze", "inspect_ptx", "load", "record", "scrub"]
+__all__ = [
+    "TraceviewError",
+    "__version__",
+    "analyze",
+    "benchmark",
+    "diff_ptx",
+    "inspect_ptx",
+    "load",
+    "record",
+    "scrub",
+]
 
 
 def load(path: str | Path) -> Trace:
@@ -86,20 +98,45 @@ def analyze(
     *,
     ranges: str | Sequence[str] = (),
     exclude_ranges: str | Sequence[str] = (),
+    strict: bool = False,
+    peaks: Mapping[str, float] | Sequence[str] = (),
+    ncu: str | Path | None = None,
+    cubins: str | Path | Sequence[str | Path] = (),
 ) -> Report:
     """Put all questions to a trace, or `only` those named.
 
     `ranges` and `exclude_ranges` are globs over range names and paths: the answers then speak of
-    the instances of those ranges alone. Raises InputError if a name or glob fits nothing.
+    the instances of those ranges alone. Work launched by a thread without ranges is in the range
+    open on the main thread, or, if `strict`, in none. `peaks` are figures of the GPU that come
+    before those of the trace and of data sheets, such as {"bandwidth": 4.8e12, "bf16": 989e12}:
+    see hardware.FIGURES. `ncu` is a CSV file of Nsight Compute (`ncu --csv --page raw`) that counts
+    bytes and FLOP of the same program. `cubins` are files with the code of kernels that were
+    recorded without it: see ptx.given_code. Raises InputError if a name or glob fits nothing, or
+    if a file is none of these, and what `given_kernels` raises.
     """
     from traceview import report
     from traceview.facts import selection
+    from traceview.hardware import given
     from traceview.trace import Selection
 
     only, ranges, exclude_ranges = (
         (names,) if isinstance(names, str) else tuple(names)
         for names in (only, ranges, exclude_ranges)
     )
+    if strict:
+        trace = trace.strictly()
+    if peaks:
+        trace = trace.with_peaks(given(peaks))
+    if ncu is not None:
+        from traceview.trace.ncu_csv import read_counters
+
+        trace = trace.with_counters(*read_counters(Path(ncu)))
+    if cubins:
+        from traceview.facts.given_code import with_code
+        from traceview.ptx.given_code import given_kernels
+
+        files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
+        trace = with_code(trace, given_kernels(files))
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)
@@ -116,11 +153,61 @@ def inspect_ptx(
     """Compile the kernels of a target, launch none, and say how wide their accesses are and why.
 
     `target` is what `traceview ptx` takes; `options` are those of ptx.target.Options: arch,
-    kernel, signature, num_warps …. `sm_count` is the number of SMs of the GPU, for the waves.
-    Raises InputError, PtxSyntaxError, ToolNotFoundError, or TraceviewError if a compiler refuses.
+    kernel, signature, num_warps …. `sm_count` is the number of SMs of the GPU, for the waves. Of a
+    trace, the kernels are those that ran, the longest first, with the grids and SMs of the run.
+    Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
+    TraceviewError if a compiler refuses.
     """
     from traceview.ptx.report import inspect_target
     from traceview.ptx.target import Options
+    from traceview.trace.files import is_trace
 
     chosen = Options(constexprs=dict(constexprs or {}), **options)
+    if is_trace(Path(target)):
+        from traceview.facts.inspected import inspect_trace
+
+        return inspect_trace(load(target), chosen, sm_count=sm_count)
     return inspect_target(str(target), chosen, sm_count=sm_count)
+
+
+def diff_ptx(*targets: str | Path, **options: Any) -> Diff:
+    """Inspect kernels in two to four versions and say what is equal, what differs and what comes.
+
+    Either two targets, or one and an option with a list of values: `num_warps=[4, 8]`,
+    `kernel=["a", "b"]`, `constexprs={"BLOCK": ["256", "1024"]}`. `options` are those of
+    `inspect_ptx`. Raises InputError if that is not two to four versions, or if they have no
+    kernel in common, and TraceviewError if one cannot be compiled.
+    """
+    from traceview.ptx.compare import Version, compare
+    from traceview.ptx.versions import plan
+
+    asked = plan([str(target) for target in targets], options)
+    versions = []
+    for each in asked.versions:
+        try:
+            versions.append(Version(each.label, inspect_ptx(each.target, **each.options)))
+        except TraceviewError as error:
+            raise TraceviewError(f"{asked.named(each)}: {error.what}", error.remedy) from error
+    return compare(versions, asked.option, asked.varied)
+
+
+def benchmark(
+    operation: str | Path | Operation,
+    *,
+    path: str | Path | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> BenchReport:
+    """Check and time all versions of an operation: an OPERATION.py, which is run, or an Operation.
+
+    `options` are those of bench.Asked: sizes, dtypes, versions, trials, cold …. `path` is the file
+    of an Operation, from which its kernels are compiled for their load widths. A version that is
+    wrong or fails is in the report's `bad`. Raises InputError if the file is at fault, or if the
+    operation has no such version, type or size.
+    """
+    from traceview.bench import Asked, load_operation, measure
+    from traceview.bench.operation import Operation as Loaded
+
+    if not isinstance(operation, Loaded):
+        path, operation = operation, load_operation(operation)
+    return measure(operation, Asked(**options), path=str(path) if path else None, note=note)

@@ -89,6 +89,12 @@ def sums(groups: Groups, values: Array) -> Integers:
     return result
 
 
+def distinct(groups: Groups, values: Array) -> Integers:
+    """Number of different values in each group."""
+    pairs = group(groups.ids, values)
+    return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)
+
+
 def match(
     process: Array, key: Integers, wanted_process: Array, wanted_key: Integers, usable: Mask
 ) -> Integers:

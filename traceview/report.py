@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ra
 class Gpu:
     """A GPU of the trace. None where the recording does not say."""
 
+    host_id: int
     device_id: int
     name: str | None
     compute_capability: str | None
@@ -32,6 +33,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Process:
+    host_id: int
     process_id: int
     name: str | None
 
@@ -41,7 +43,8 @@ class TraceFacts:
     """What a report says of the recording itself.
 
     `duration_ns` reaches from the first to the last recorded event; `row_counts` has the tables
-    that were recorded, so that an empty one and an absent one stay apart.
+    that were recorded, so that an empty one and an absent one stay apart. `peaks` are the figures
+    of the GPU that the user gave.
     """
 
     path: str
@@ -54,7 +57,9 @@ class TraceFacts:
     row_counts: Mapping[str, int]
     run: Mapping[str, str]
     selection: Selection
+    strict: bool
     warnings: tuple[str, ...]
+    peaks: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,9 @@ def facts_of(trace: Trace) -> TraceFacts:
         row_counts={name: len(table) for name, table in trace.tables.items()},
         run=trace.run,
         selection=trace.selection,
+        strict=trace.strict,
         warnings=trace.warnings,
+        peaks=trace.peaks,
     )
 
 
@@ -169,10 +176,12 @@ def duration_ns(trace: Trace) -> int:
 
 
 def _gpus(devices: Table) -> tuple[Gpu, ...]:
-    wanted = [devices.cells(c) for c in ("device_id", "name", "compute_capability", "sm_count")]
+    wanted = [
+        devices.cells(c) for c in ("host_id", "device_id", "name", "compute_capability", "sm_count")
+    ]
     return tuple(Gpu(*row) for row in zip(*wanted, strict=True))
 
 
 def _processes(processes: Table) -> tuple[Process, ...]:
-    wanted = [processes.cells(c) for c in ("process_id", "name")]
+    wanted = [processes.cells(c) for c in ("host_id", "process_id", "name")]
     return tuple(Process(*row) for row in zip(*wanted, strict=True))

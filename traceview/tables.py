@@ -17,7 +17,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas as pd
 
-Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text"]
+Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text", "bytes"]
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -162,6 +162,8 @@ class Table:
             return values.codes < 0
         if values.dtype.kind == "f":
             return np.isnan(values)
+        if values.dtype.kind == "O":
+            return np.array([value is None for value in values], bool)
         if values.dtype.kind == "i" and self.column(name).nullable:
             mask: Mask = values == null_of(values.dtype)
             return mask
@@ -221,6 +223,8 @@ def _typed(column: Column, values: Array | Texts | Sequence[Any]) -> Array | Tex
         return values if isinstance(values, Texts) else Texts.of(values)
     if isinstance(values, Texts):
         raise TypeError(f"{column.name} is declared {column.dtype} and holds text")
+    if column.dtype == "bytes":
+        return _byte_strings(column, values)
     wanted = np.dtype(column.dtype)
     if isinstance(values, np.ndarray):
         if values.dtype != wanted:
@@ -230,3 +234,11 @@ def _typed(column: Column, values: Array | Texts | Sequence[Any]) -> Array | Tex
     if any(value is None for value in values) and not column.nullable:
         raise TypeError(f"{column.name} is not nullable and holds None")
     return np.array([absent if value is None else value for value in values], wanted)
+
+
+def _byte_strings(column: Column, values: Array | Sequence[Any]) -> npt.NDArray[np.object_]:
+    """An object array of bytes, None where absent."""
+    allowed = (bytes, type(None)) if column.nullable else bytes
+    if not all(isinstance(value, allowed) for value in values):
+        raise TypeError(f"{column.name} is declared bytes and holds something else")
+    return object_array(list(values))

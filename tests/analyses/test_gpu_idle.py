@@ -54,9 +54,9 @@ def test_the_cause_is_why_the_next_work_did_not_start_earlier(tmp_path):
         Export()
         .launch((0, 2), (10, 20))
         .launch((12, 14), (25, 30))  # queued at 14, before the GPU ran dry at 20
-        .launch((40, 42), (45, 50))  # launched at 40: the GPU was idle from 30 on
-        .sync("cudaStreamSynchronize_v3020", 43, 52)  # the GPU runs dry at 50, inside
-        .launch((60, 62), (70, 80))
+        .launch((40, 42), (45, 60))  # launched at 40: the GPU was idle from 30 on
+        .sync("cudaStreamSynchronize_v3020", 43, 62)  # the GPU runs dry at 60, inside
+        .launch((70, 72), (80, 90))
     )
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -67,7 +67,7 @@ def test_the_cause_is_why_the_next_work_did_not_start_earlier(tmp_path):
         ("sync-drain", 1, 20),
     ]
     assert rows(result, "gaps", "start_ns", "duration_ns", "cause") == [
-        (50, 20, "sync-drain"),
+        (60, 20, "sync-drain"),
         (30, 15, "launch-late"),
         (20, 5, "dependency"),
     ]
@@ -147,7 +147,7 @@ def test_loading_code_for_a_first_launch_is_told_apart(tmp_path):
     ]
 
 
-def test_a_first_launch_behind_a_little_loading_is_a_warm_up(tmp_path):
+def test_a_first_launch_behind_a_little_loading_is_late_and_counts_once(tmp_path):
     export = (
         Export()
         .launch((0, 2), (10, 1000), name="a")
@@ -157,7 +157,7 @@ def test_a_first_launch_behind_a_little_loading_is_a_warm_up(tmp_path):
 
     result = ask(ANALYSIS, export, tmp_path)
 
-    assert rows(result, "causes", "cause", "steady_idle_ns") == [("warm-up", 0)]
+    assert rows(result, "causes", "cause", "steady_idle_ns") == [("launch-late", 0)]
 
 
 def test_what_comes_before_the_first_step_is_set_up(tmp_path):

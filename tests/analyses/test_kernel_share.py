@@ -174,3 +174,53 @@ def test_kernels_of_one_base_name_are_told_apart(tmp_path):
         "at::elementwise FillFunctor",
         "",
     ]
+
+
+def test_what_graphs_recorded_whole_hide_is_noted(tmp_path):
+    export = (
+        Export()
+        .range("replay", 0, 9)
+        .graph_whole((1, 2), (10, 40))
+        .graph_whole((3, 4), (50, 80), graph_id=2)
+        .launch((5, 6), (90, 100))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+    nodes = ask(ANALYSIS, Export().graph_launch((1, 2), [(10, 40)]), tmp_path)
+
+    assert rows(result, "kernels", "calls", "share_pct") == [(1, 100.0)]
+    [note] = result.notes
+    assert note.startswith("2 CUDA graph launches (60 ns of GPU time) recorded whole")
+    assert "traceview record --graph-trace node" in note
+    assert not nodes.notes
+
+
+def test_the_summary_says_what_is_attributed_and_what_of_it_is_inferred(tmp_path):
+    export = (
+        Export()
+        .range("backward", 0, 100)
+        .launch((10, 11), (20, 30), thread=4)
+        .launch((12, 13), (30, 50))
+        .launch((200, 201), (210, 250))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert result.summary == {
+        "kernel_calls": 3,
+        "kernel_total_ns": 70,
+        "attributed_ns": 30,
+        "inferred_ns": 10,
+    }
+
+
+def test_the_tile_of_a_matrix_product_is_read_off_its_name(tmp_path):
+    export = (
+        Export()
+        .launch((0, 1), (10, 20), name="nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_NNN")
+        .launch((1, 2), (20, 25), name="gelu<128x64>")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "kernels", "tile") == [("192x192 64x3 bf16",), (None,)]

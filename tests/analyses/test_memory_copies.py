@@ -1,3 +1,5 @@
+import pytest
+
 from tests.analyses.ask import ask, rows
 from tests.build import Export
 from traceview.analyses.memory_copies import ANALYSIS
@@ -25,6 +27,63 @@ def test_copies_by_direction_and_host_memory(tmp_path):
     assert result.findings[0].time_at_stake_ns == 200
 
 
+def test_copies_against_the_link(tmp_path):
+    """64 GB/s one way on an H200: 32 GB/s are half of it. No link is between a GPU and itself."""
+    export = (
+        Export()
+        .copy((0, 1), (10, 110), bytes=3200, kind="H2D", source="pinned")
+        .copy((1, 2), (200, 300), bytes=1600, kind="D2H", source="device", destination="pinned")
+        .copy((2, 3), (300, 400), bytes=10, kind="D2D", source="device", destination="device")
+        .copy((3, 4), (400, 500), bytes=10, kind="P2P", source="device", destination="device")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "copies", "direction", "link_pct") == [
+        ("H2D", 50.0),
+        ("D2H", 25.0),
+        ("D2D", None),
+        ("P2P", None),
+    ]
+    assert result.notes == (
+        "link_pct is of 64.0 GB/s each way (H200 data sheet): the trace does not say how the GPU "
+        "is connected; --peak link=BYTES_PER_S does",
+    )
+
+
+def test_a_link_that_is_told_comes_first(tmp_path):
+    trace = Export().copy((0, 1), (10, 110), bytes=3200, source="pinned").load(tmp_path)
+
+    result = ANALYSIS.run(trace.with_peaks({"link": 40e9}))
+
+    assert rows(result, "copies", "link_pct") == [(80.0,)]
+    assert result.notes == ("link_pct is of 40.0 GB/s each way (--peak)",)
+
+
+def test_a_copy_faster_than_the_data_sheet_shows_that_it_is_not_its_link(tmp_path):
+    result = ask(ANALYSIS, Export().copy((0, 1), (10, 110), bytes=9000), tmp_path)
+
+    assert rows(result, "copies", "link_pct") == [(None,)]
+
+
+def test_the_link_of_an_unknown_product_is_not_known(tmp_path):
+    export = Export().copy((0, 1), (10, 110), bytes=3200).gpu(0, name="NVIDIA H900")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "copies", "link_pct") == [(None,)]
+    assert "link_pct is absent where the GPU's data sheet is not known" in result.notes[0]
+
+
+def test_copies_on_two_products_are_held_against_their_own_links(tmp_path):
+    """At their best 6,400 bytes take 100 ns on the H200 and 200 ns on the A100: 300 of 600 ns."""
+    export = Export().gpu(1, name="NVIDIA A100-SXM4-80GB", smCount=108)
+    for device in (0, 1):
+        export.copy((0, 1), (10, 310), bytes=6400, source="pinned", device=device)
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "copies", "link_pct") == [(50.0,)]
+
+
 def test_a_copy_that_took_no_time_has_no_rate(tmp_path):
     result = ask(ANALYSIS, Export().copy((0, 1), (10, 10)), tmp_path)
 
@@ -39,3 +98,36 @@ def test_sets(tmp_path):
     assert rows(result, "sets", "calls", "bytes", "total_ns", "bytes_per_s") == [
         (2, 120, 20, 6_000_000_000)
     ]
+
+
+def test_pages_that_unified_memory_moves_are_told_from_copies(tmp_path):
+    export = (
+        Export()
+        .copy((0, 1), (10, 110), bytes=1000, source="pinned")
+        .migration((200, 300), bytes=3200)
+        .migration((300, 500), bytes=3200)
+        .migration((500, 550), bytes=800, cause="user prefetch")
+        .migration((600, 610), bytes=320, kind="UVM D2H")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns")
+    assert rows(result, "copies", *figures) == [
+        ("UVM H2D", "managed", "page fault", 2, 6400, 300),
+        ("H2D", "pinned", None, 1, 1000, 100),
+        ("UVM H2D", "managed", "user prefetch", 1, 800, 50),
+        ("UVM D2H", "managed", "page fault", 1, 320, 10),
+    ]
+    assert rows(result, "copies", "link_pct")[0] == (pytest.approx(100 / 3),)
+    assert [finding.time_at_stake_ns for finding in result.findings] == [300, 10]
+    assert result.findings[0].message.startswith(
+        "2 migrations of unified memory by page fault (UVM H2D) move 6.40 kB"
+    )
+
+
+@pytest.mark.parametrize("schema", ["3.0.0", "3.20.3"])
+def test_migrations_without_the_table_of_their_names(tmp_path, schema):
+    result = ask(ANALYSIS, Export(schema).migration((200, 300)), tmp_path)
+
+    assert rows(result, "copies", "direction", "migration_cause") == [("UVM H2D", "page fault")]

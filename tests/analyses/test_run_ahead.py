@@ -93,14 +93,19 @@ def test_a_cpu_that_waits_in_every_step(tmp_path):
     assert rows(result, "ranges", "steps_ahead") == [(0,)] * 6
 
 
-def test_a_queue_of_a_thousand_is_full_and_not_starved(tmp_path):
+def test_a_queue_that_holds_the_cpu_back_is_full_and_not_starved(tmp_path):
     export = Export()
-    for number in range(1200):
+    for number in range(1023):
         export.launch((number, number + 1), (2000 + 10 * number, 2010 + 10 * number))
+    for number in range(1023, 1200):
+        freed = 2000 + 10 * (number - 1023 + 1)
+        export.launch((freed - 9, freed + 1), (2000 + 10 * number, 2010 + 10 * number))
 
     result = ask(ANALYSIS, export, tmp_path)
 
-    assert rows(result, "devices", "verdict", "max_queue_depth") == [("queue-full", 1200)]
+    assert rows(result, "devices", "verdict", "max_queue_depth", "queue_full_ns") == [
+        ("queue-full", 1024, 177 * 9)
+    ]
 
 
 def test_the_nodes_of_one_graph_do_not_fill_the_queue(tmp_path):
@@ -154,8 +159,8 @@ def test_a_step_that_launched_nothing(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "ranges", "name", "gpu_start_ns", "lead_ns", "operations") == [
-        ("step", None, None, 0),
-        ("step", 40, 20, 1),
+        ("step (1)", None, None, 0),
+        ("step (2)", 40, 20, 1),
     ]
 
 

@@ -147,3 +147,174 @@ def test_a_copy_node_of_a_graph_is_no_wait(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "calls", "api") == []
+
+
+LOSS = "traceview:sync:train.py:31 in step: loss.item() [Tensor.item]"
+
+
+def steps_with_a_loss(export: Export) -> Export:
+    """Three steps of 100 ns: a kernel at 10 to 50, and a wait for it at 5 to 52, marked."""
+    for step in range(3):
+        start = 100 * step
+        export.range(f"step_{step}", start, start + 90).range(LOSS, start + 4, start + 60)
+        export.launch((start, start + 2), (start + 10, start + 50))
+        export.sync("cudaStreamSynchronize_v3020", start + 5, start + 52)
+    return export
+
+
+def test_a_marked_wait_has_its_line_and_all_steps_are_one_row(tmp_path):
+    result = ask(ANALYSIS, steps_with_a_loss(Export()), tmp_path)
+
+    columns = ("call_site", "hint", "source", "range_path", "calls", "wait_ns", "benign_ns")
+    assert rows(result, "sites", *columns) == [
+        ("train.py:31 in step", "Tensor.item", "loss.item()", "step_#", 3, 141, 120)
+    ]
+    (found,) = result.findings
+    assert found.message.startswith("train.py:31 in step: loss.item() leaves the GPU idle for ")
+
+
+def test_marks_are_no_ranges_of_the_program(tmp_path):
+    trace = steps_with_a_loss(Export()).load(tmp_path)
+
+    assert {row["name"] for row in trace.ranges.rows()} == {"step_0", "step_1", "step_2"}
+    assert len(trace.call_sites) == 3
+
+
+def test_two_lines_in_one_range_are_two_rows(tmp_path):
+    other = LOSS.replace(":31", ":32")
+    export = (
+        Export()
+        .range(LOSS, 4, 60)
+        .range(other, 104, 160)
+        .launch((0, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+        .launch((100, 102), (110, 150))
+        .sync("cudaStreamSynchronize_v3020", 105, 152)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sites", "call_site", "range_path", "calls", "idle_after_ns") == [
+        ("train.py:31 in step", "(unattributed)", 1, 60),
+        ("train.py:32 in step", "(unattributed)", 1, 0),
+    ]
+
+
+def test_a_mark_of_another_thread_names_nothing(tmp_path):
+    export = (
+        Export()
+        .range(LOSS, 0, 100, thread=1)
+        .launch((0, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sites", "call_site", "hint") == [(None, None)]
+
+
+def test_a_wait_after_the_mark_is_not_of_its_line(tmp_path):
+    export = Export().range(LOSS, 0, 5).sync("cudaStreamSynchronize_v3020", 5, 52)
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "sites", "call_site") == [(None,)]
+
+
+def test_without_a_mark_the_call_chain_gives_the_hint(tmp_path):
+    frames = ("cudaStreamSynchronize", "at::native::_local_scalar_dense_cuda(at::Tensor const&)")
+    export = (
+        Export()
+        .chain(7, *frames, "torch::autograd::THPVariable_item(_object*, _object*)", "main")
+        .sync("cudaStreamSynchronize_v3020", 5, 52, callchain=7)
+        .sync("cudaStreamSynchronize_v3020", 60, 62)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert set(rows(result, "sites", "hint", "calls")) == {("Tensor.item", 1), (None, 1)}
+    assert "call chains" in result.notes[0]
+
+
+def test_a_driver_call_inside_a_runtime_call_waits_once(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+        .call("cuStreamSynchronize", 6, 51)
+        .launch((70, 72), (80, 90))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sites", *SITE) == [("cudaStreamSynchronize", 1, 47, 40, 30)]
+    assert rows(result, "calls", "api", "wait_ns", "nested_ns") == [
+        ("cudaStreamSynchronize", 47, 0),
+        ("cuStreamSynchronize", 45, 45),
+    ]
+    assert result.summary == {
+        "synchronizations": 2,
+        "synchronization_wait_ns": 47,
+        "blocking_copy_wait_ns": 0,
+        "idle_caused_ns": 30,
+        "steady_idle_caused_ns": 30,
+    }
+
+
+def test_blocking_copies_have_a_total_of_their_own(tmp_path):
+    export = Export().launch((0, 2), (10, 50))
+    export.copy((5, 80), (50, 78), kind="D2H", destination="pageable")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert result.summary["synchronization_wait_ns"] == 0
+    assert result.summary["blocking_copy_wait_ns"] == 75
+
+
+def test_a_finding_counts_the_calls_and_waits_after_set_up_alone(tmp_path):
+    """Its idle time is that after set-up: with the calls of set-up beside it nothing would fit."""
+    export = Export()
+    for step in range(4):
+        at = 1_000 * step
+        # The first step waits ten times as long.
+        end = at + (500 if step == 0 else 50)
+        export.range(f"step_{step}", at, at + 999)
+        export.launch((at, at + 2), (at + 10, end))
+        export.sync("cudaStreamSynchronize_v3020", at + 5, end + 2)
+        export.launch((at + 600, at + 602), (at + 605, at + 700))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sites", "calls") == [(4,)]
+    assert [f.message for f in result.findings if "3 calls" in f.message]
+    assert "the CPU waits 141 ns in it" in result.findings[0].message
+
+
+def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
+    export = (
+        Export()
+        .range("traceview:sync:train.py:9 in step: free() [torch.cuda.empty_cache]", 55, 150)
+        .launch((0, 2), (10, 50))
+        .call("cudaFree_v3020", 60, 140)
+        .launch((150, 152), (160, 200))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    columns = ("api", "call_site", "hint", "wait_ns", "benign_ns", "idle_within_ns")
+    assert rows(result, "sites", *columns, "idle_after_ns") == [
+        ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 110)
+    ]
+    assert result.findings[0].action.startswith("Allocate ")
+
+
+def test_the_calls_of_one_line_are_one_finding(tmp_path):
+    mark = "traceview:sync:train.py:7 in step: x.cpu() [Tensor.cpu]"
+    export = Export().range(mark, 4, 400)
+    export.launch((0, 2), (10, 50)).copy((5, 80), (50, 78), kind="D2H", destination="pageable")
+    export.sync("cudaStreamSynchronize_v3020", 81, 90).launch((300, 302), (310, 350))
+    export.sync("cudaStreamSynchronize_v3020", 310, 360).launch((390, 392), (395, 399))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert len(result.tables["sites"]) == 2
+    (found,) = result.findings
+    assert found.time_at_stake_ns == sum(row[0] for row in rows(result, "sites", "idle_after_ns"))

@@ -28,7 +28,34 @@ def test_graphs_recorded_whole_are_a_blind_spot(tmp_path):
     [(state, detail)] = status(result, "CUDA graphs")
     assert state == "blind"
     assert "1 graph launch" in detail
+    assert "kernel-share and memory-copies do not see what ran inside" in detail
     assert "--cuda-graph-trace=node" in result.findings[0].action
+    assert "traceview record --graph-trace node" in result.findings[0].action
+
+
+def test_graphs_recorded_node_by_node_are_counted_and_told_to_be_slowed_down(tmp_path):
+    export = (
+        Export()
+        .range("step", 0, 10)
+        .graph_launch((0, 2), [(10, 20), (20, 30), (30, 40)])
+        .graph_launch((3, 4), [(50, 60), (60, 70)])
+        .launch((5, 6), (80, 90))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "CUDA graphs")
+    assert state == "note"
+    assert detail.startswith("5 operations of 2 graph launches recorded node by node")
+    assert not result.findings
+
+
+def test_graphs_recorded_both_ways(tmp_path):
+    export = Export().graph_whole((0, 2), (10, 20)).graph_launch((3, 4), [(30, 40), (40, 50)])
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [state for state, _ in status(result, "CUDA graphs")] == ["blind", "note"]
 
 
 def test_launches_and_kernels_that_lost_each_other(tmp_path):
@@ -69,6 +96,29 @@ def test_dropped_events_are_told(tmp_path):
     assert rows(result, "diagnostics", "severity", "times", "text") == [
         ("error", 1, "CUDA: 42 events were dropped.")
     ]
+
+
+def test_a_recording_that_the_recorder_could_not_read_back_is_no_sound_one(tmp_path):
+    said = (
+        "Error when processing events: Source ID=\nType=ErrorInformation (18)\n"
+        "[QuadDCommon::tag_message*] = Cannot find string for an exterior index\n"
+    )
+    export = Export().launch((0, 2), (10, 20)).diagnostic(said)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "lost events")
+    assert state == "blind"
+    assert detail.endswith("much is missing: Cannot find string for an exterior index")
+    assert any("all figures are of a part" in note for note in result.notes)
+
+
+def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_path):
+    export = Export().diagnostic("Not all CUDA events might have been collected.")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == "blind"
 
 
 @pytest.mark.parametrize(("nvtx", "expected"), [("0.2.13", "blind"), ("0.2.11", "note")])

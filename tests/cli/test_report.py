@@ -18,8 +18,19 @@ def asked(monkeypatch, tmp_path):
     """Answer every report with a made one, in an empty folder; gives what was asked for."""
     calls = []
 
-    def analyze(trace, only=(), *, ranges=(), exclude_ranges=()):
-        calls.append((trace.name, only, ranges, exclude_ranges))
+    def analyze(
+        trace,
+        only=(),
+        *,
+        ranges=(),
+        exclude_ranges=(),
+        strict=False,
+        peaks=(),
+        ncu=None,
+        cubins=(),
+    ):
+        assert cubins == ()
+        calls.append((trace.name, only, ranges, exclude_ranges, strict, peaks, ncu))
         return a_report()
 
     monkeypatch.chdir(tmp_path)
@@ -39,7 +50,13 @@ def test_without_options_the_report_is_printed(asked, capsys):
 def test_options_reach_the_analysis(asked):
     options = ["--only", "a", "--only", "b", "--range", "step_*", "--exclude-range", "step_0"]
     assert run(["report", "run.sqlite", *options]) == 0
-    assert asked == [("run.sqlite", ("a", "b"), ("step_*",), ("step_0",))]
+    assert run(["report", "run.sqlite", "--strict"]) == 0
+    assert run(["report", "run.sqlite", "--peak", "bf16=9e14", "--peak", "link=64e9"]) == 0
+    assert asked == [
+        ("run.sqlite", ("a", "b"), ("step_*",), ("step_0",), False, (), None),
+        ("run.sqlite", (), (), (), True, (), None),
+        ("run.sqlite", (), (), (), False, ("bf16=9e14", "link=64e9"), None),
+    ]
 
 
 @pytest.mark.parametrize("path", ["run.sqlite", "in/run.sqlite.xz", "run.nsys-rep"])

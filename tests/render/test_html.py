@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.render.example import CONTROLS, HOSTILE, a_report
-from traceview.render.html import MOST_ROWS, render_html
+from traceview.render.html import render_html
+from traceview.render.page import MOST_ROWS
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 

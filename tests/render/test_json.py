@@ -37,13 +37,14 @@ def test_trace():
         "duration_ns": 0,
         "gpus": [
             {
+                "host_id": 0,
                 "device_id": 0,
                 "name": "NVIDIA H200",
                 "compute_capability": "9.0",
                 "sm_count": 132,
             }
         ],
-        "processes": [{"process_id": 4242, "name": "python3"}],
+        "processes": [{"host_id": 0, "process_id": 4242, "name": "python3"}],
         "row_counts": {"kernels": 0, "ranges": 0, "threads": 0, "devices": 1, "processes": 1},
     }
     assert {key: told[key] for key in expected} == expected

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from traceview.facts.names import named as named
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
@@ -35,9 +36,14 @@ class Chart:
     `bars` draws one horizontal bar a row (`label` column, `value` column); with `stack`, one
     bar a label, split by the values of that column. `spans` draws one row a label with a bar
     from `value` to `end`, both in ns, and under it a second bar from `value2` to `end2`.
+    `columns` draws upright bars side by side, for a series in order of time; `stack` as in `bars`.
+    `stairs` gives each label a panel of its own: a point a row at (`x`, `value`), and under them
+    the stairs that they should lie on, which rise by `rise` (a column in the unit of `value`) after
+    every `run` (one in that of `x`). `roofline` draws a disc a row at (`x`, `value`), as large as
+    its `size`, under roofs: `slope` × x, and `level`, which `stack` names.
     """
 
-    kind: Literal["bars", "spans"]
+    kind: Literal["bars", "spans", "columns", "stairs", "roofline"]
     table: str
     title: str
     label: str
@@ -46,6 +52,12 @@ class Chart:
     end: str | None = None
     value2: str | None = None
     end2: str | None = None
+    x: str | None = None
+    run: str | None = None
+    rise: str | None = None
+    size: str | None = None
+    slope: str | None = None
+    level: str | None = None
     most: int = 12
 
 
@@ -96,7 +108,7 @@ class Analysis:
     question: str
     needs: tuple[str, ...]
     tables: tuple[TableSpec, ...]
-    compute: Callable[[Trace], Result]
+    compute: Callable[[Trace], Result | Skipped]
     charts: tuple[Chart, ...] = ()
 
     def run(self, trace: Trace) -> Result | Skipped:
@@ -121,9 +133,3 @@ def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
     if share < LOW:
         return None
     return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
-
-
-def named(text: str | None, limit: int = 80) -> str:
-    """A name from a trace, short enough for a sentence."""
-    text = text or ""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

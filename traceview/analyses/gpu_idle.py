@@ -8,12 +8,24 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
+from traceview.analyses.base import (
+    Analysis,
+    Chart,
+    Finding,
+    Result,
+    TableSpec,
+    severity_of,
+)
+from traceview.facts.gap_evidence import Evidence, behind_own, most_before
+from traceview.facts.identity import HOST, device_hosts
 from traceview.facts.idle import (
     ALLOCATION,
     CAUSES,
+    COPY_WAIT,
     DEPENDENCY,
+    GRAPH_LAUNCH,
     LAUNCH_LATE,
+    MODULE_LOAD,
     PROFILER,
     UNKNOWN,
     Gaps,
@@ -21,11 +33,13 @@ from traceview.facts.idle import (
     gaps,
     steady_span_ns,
 )
+from traceview.facts.late_places import LatePlaces, late_places
+from traceview.facts.names import label
 from traceview.facts.operations import operations
 from traceview.facts.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
 from traceview.facts.steps import set_up_end_ns
-from traceview.tables import Column, Table, Texts
+from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
 
 DEVICES = TableSpec(
@@ -43,9 +57,11 @@ DEVICES = TableSpec(
             "float64",
             "busy of span, both after set-up and without first uses",
         ),
+        HOST,
     ),
     brief=(
         "device_id",
+        "host_id",
         "span_ns",
         "busy_ns",
         "idle_ns",
@@ -65,8 +81,18 @@ CAUSE_TABLE = TableSpec(
         Column("share_pct", "float64", "of the GPU's idle time"),
         Column("steady_idle_ns", "int64", "of it, after set-up"),
         Column("meaning", "text", "what the cause means"),
+        HOST,
     ),
-    brief=("device_id", "cause", "gaps", "idle_ns", "share_pct", "steady_idle_ns", "meaning"),
+    brief=(
+        "device_id",
+        "host_id",
+        "cause",
+        "gaps",
+        "idle_ns",
+        "share_pct",
+        "steady_idle_ns",
+        "meaning",
+    ),
 )
 GAPS = TableSpec(
     "gaps",
@@ -78,37 +104,76 @@ GAPS = TableSpec(
         Column("cause", "text", "why the work that ended the gap did not start earlier"),
         Column("range_path", "text", "range in which the work that ended it was launched"),
         Column("next_operation", "text", "the work that ended it"),
+        Column("call", "text", "the CUDA call that the cause rests on", nullable=True),
+        Column("evidence", "text", "what in the recording proves the cause"),
+        HOST,
     ),
-    brief=("duration_ns", "cause", "range_path", "next_operation", "start_ns", "device_id"),
+    brief=(
+        "duration_ns",
+        "cause",
+        "range_path",
+        "evidence",
+        "next_operation",
+        "call",
+        "start_ns",
+        "device_id",
+        "host_id",
+    ),
+)
+LATE = TableSpec(
+    "late",
+    "launch-late idle by where the CPU was meanwhile, most steady idle first",
+    (
+        Column("device_id", "int32", "GPU, numbered as the recorder does"),
+        Column("range_pattern", "text", "range the launching thread was in, numbers as #"),
+        Column("where", "text", "CUDA call it was in, or outside CUDA: Python or other work"),
+        Column("gaps", "int64", "idle gaps with some of it"),
+        Column("idle_ns", "int64", "GPU idle time that passed while it was there"),
+        Column("share_pct", "float64", "of the GPU's launch-late idle time"),
+        Column("steady_idle_ns", "int64", "of it, after set-up"),
+    ),
+    brief=("steady_idle_ns", "idle_ns", "share_pct", "range_pattern", "where", "gaps", "device_id"),
 )
 LONGEST = 100
 ACTIONS = {
     LAUNCH_LATE: "Give the GPU more work per launch (fuse, batch, torch.compile, a CUDA graph), "
     "or take the CPU work between launches out of the loop.",
-    DEPENDENCY: "Look at what the work waited for: another stream, a copy or an event. Short gaps "
+    DEPENDENCY: "Look at what the work waited for: another stream or an event. Short gaps "
     "between kernels of one stream go away with fusion or a CUDA graph.",
+    COPY_WAIT: "Pin what is uploaded and copy it early with non_blocking=True, on a stream of its "
+    "own; copy on the GPU itself where that is possible.",
+    GRAPH_LAUNCH: "Instantiate and upload CUDA graphs before the loop, and launch the next one "
+    "while the last still runs.",
+    MODULE_LOAD: "Warm up before the loop, so that code is loaded there (or set "
+    "CUDA_MODULE_LOADING=EAGER).",
     ALLOCATION: "Allocate before the loop, or through a pool (torch's allocator, cudaMallocAsync).",
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
+OUTSIDE_ACTION = (
+    "Take this CPU work out of the loop: do it on another thread or process (DataLoader workers) "
+    "or earlier, so that launches come before the GPU runs dry."
+)
 
 
 def compute(trace: Trace) -> Result:
     found = gaps(trace)
-    devices = _devices(trace, found)
+    late = late_places(trace)
     return Result(
         {
-            "devices": devices,
+            "devices": _devices(trace, found),
             "causes": _causes(trace, found),
+            "late": late.table(LATE.columns),
             "gaps": _longest(trace, found),
         },
-        (*_findings(found, steady_span_ns(trace)), *_one_time(trace, found)),
+        (*_findings(trace, found, late), *_one_time(trace, found)),
     )
 
 
 def _devices(trace: Trace, found: Gaps) -> Table:
     done = operations(trace)
     chosen = selected_operations(trace)
+    hosts = device_hosts(trace)
     rows = []
     for device in np.unique(done.device[chosen]).tolist():
         mine = chosen & (done.device == device)
@@ -122,6 +187,7 @@ def _devices(trace: Trace, found: Gaps) -> Table:
         rows.append(
             {
                 "device_id": int(trace.devices["device_id"][device]),
+                "host_id": None if hosts[device] == NULL else int(hosts[device]),
                 "span_ns": span_ns,
                 "busy_ns": work_ns,
                 "idle_ns": int(idle.sum()),
@@ -144,6 +210,7 @@ def _causes(trace: Trace, found: Gaps) -> Table:
         CAUSE_TABLE.columns,
         {
             "device_id": trace.devices["device_id"][device],
+            "host_id": device_hosts(trace)[device],
             "cause": Texts.of(names[c] for c in cause),
             "gaps": groups.sums(each, np.ones(len(found), np.int64)),
             "idle_ns": idle,
@@ -161,48 +228,46 @@ def _longest(trace: Trace, found: Gaps) -> Table:
     tree = range_tree(trace)
     path = attributed_operations(trace).path(tree)[after]
     names = list(CAUSES)
+    shown = np.arange(len(rows))
+    proof = Evidence(trace, rows)
     return Table(
         GAPS.columns,
         {
             "device_id": trace.devices["device_id"][found.device[rows]],
+            "host_id": device_hosts(trace)[found.device[rows]],
             "start_ns": found.start_ns[rows],
             "duration_ns": found.idle_ns[rows],
             "cause": Texts.of(names[c] for c in found.cause[rows].tolist()),
             "range_path": Texts.of(tree.path_text[p] if p >= 0 else UNATTRIBUTED for p in path),
-            "next_operation": Texts.of(_label(trace, row) for row in after.tolist()),
+            "next_operation": Texts.of(label(trace, row) for row in after.tolist()),
+            "call": Texts.of(proof.call(number) for number in shown.tolist()),
+            "evidence": Texts.of(proof.text(number) for number in shown.tolist()),
         },
     )
 
 
-def _label(trace: Trace, operation: int) -> str:
-    done = operations(trace)
-    kind, row = int(done.kind[operation]), int(done.row[operation])
-    if kind == 0:
-        return str(trace.kernels.texts("short_name")[row])
-    if kind == 1:
-        return f"copy {trace.copies.texts('direction')[row]}"
-    return "set" if kind == 2 else "CUDA graph"
-
-
-def _findings(found: Gaps, span_ns: int) -> tuple[Finding, ...]:
+def _findings(trace: Trace, found: Gaps, late: LatePlaces) -> tuple[Finding, ...]:
     """One finding a cause of steady idle; idle after a synchronization is one of sync-stalls."""
     findings = []
     for cause, action in ACTIONS.items():
         mine = (found.cause == cause) & ~found.one_time
         idle_ns = int(found.idle_ns[mine].sum())
-        severity = severity_of(idle_ns, span_ns)
+        severity = severity_of(idle_ns, steady_span_ns(trace))
         if severity is None:
             continue
-        findings.append(
-            Finding(
-                severity,
-                f"The GPU was idle for {units.duration(idle_ns)} in "
-                f"{units.counted(int(mine.sum()), 'gap')} of cause {list(CAUSES)[cause]}: "
-                f"{list(CAUSES.values())[cause]}",
-                action,
-                idle_ns,
-            )
+        message = (
+            f"The GPU was idle for {units.duration(idle_ns)} in "
+            f"{units.counted(int(mine.sum()), 'gap')} of cause {list(CAUSES)[cause]}: "
+            f"{list(CAUSES.values())[cause]}"
         )
+        if cause == LAUNCH_LATE and (place := late.worst()):
+            message += f"; {place.text}"
+            action = OUTSIDE_ACTION if place.elsewhere else action
+        elif cause == DEPENDENCY:
+            message += f"; {behind_own(found, mine)}"
+        elif most := most_before(trace, found, mine):
+            message += f"; {most}"
+        findings.append(Finding(severity, message, action, idle_ns))
     return tuple(findings)
 
 
@@ -223,7 +288,7 @@ ANALYSIS = Analysis(
     title="GPU idle",
     question="How long did the GPU have nothing to do, and why?",
     needs=("kernels",),
-    tables=(DEVICES, CAUSE_TABLE, GAPS),
+    tables=(DEVICES, CAUSE_TABLE, LATE, GAPS),
     compute=compute,
     charts=(Chart("bars", "causes", "Idle time by cause", "cause", "idle_ns"),),
 )

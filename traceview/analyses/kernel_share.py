@@ -7,9 +7,13 @@ from collections import Counter
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named
+from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
+from traceview.facts.idle import busy_ns
+from traceview.facts.kernel_names import tile
 from traceview.facts.operations import kernel_operations
+from traceview.facts.range_totals import entered, inclusive
 from traceview.facts.ranges import (
     PATH_CHARACTERS,
     UNATTRIBUTED,
@@ -17,7 +21,7 @@ from traceview.facts.ranges import (
     attributed_operations,
     range_tree,
 )
-from traceview.facts.selection import selected, selected_operations
+from traceview.facts.selection import selected_operations
 from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts, object_array
 from traceview.trace import Trace
 
@@ -28,6 +32,13 @@ KERNELS = TableSpec(
         Column("name", "text", "demangled, whole"),
         Column("short_name", "text", "base name, without templates and arguments"),
         Column("label", "text", "base name, and what tells it from others of that base name"),
+        Column(
+            "tile",
+            "text",
+            "of a library's matrix product, from its name: rows x columns that a block computes at "
+            "once, in column order; depth x stages in flight; type multiplied",
+            nullable=True,
+        ),
         Column("calls", "int64", "times it ran"),
         Column("total_ns", "int64", "time on the GPU, all calls"),
         Column("mean_ns", "int64", "mean of a call, rounded"),
@@ -35,8 +46,9 @@ KERNELS = TableSpec(
         Column("min_ns", "int64", "shortest call"),
         Column("max_ns", "int64", "longest call"),
         Column("share_pct", "float64", "of the time of all kernels"),
+        Column("processes", "int64", "processes that it ran in, on all hosts"),
     ),
-    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
+    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "tile", "max_ns", "min_ns"),
 )
 RANGES = TableSpec(
     "ranges",
@@ -51,8 +63,10 @@ RANGES = TableSpec(
             "inferred_calls",
             "int64",
             "runs launched by a thread without ranges, such as autograd's, and counted under the "
-            "range open on the main thread at the launch",
+            "range open on the main thread at the launch; none with --strict",
         ),
+        Column("inferred_ns", "int64", "their time on the GPU"),
+        Column("processes", "int64", "processes that it ran in, on all hosts"),
     ),
     brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
     detail=True,
@@ -96,7 +110,32 @@ def compute(trace: Trace) -> Result:
     return Result(
         {"kernels": by_name, **_by_range(trace, chosen, kernels, took)},
         _findings(by_name),
-        {"kernel_calls": len(kernels), "kernel_total_ns": int(took.sum())},
+        {
+            "kernel_calls": len(kernels),
+            "kernel_total_ns": int(took.sum()),
+            **_attributed(trace, chosen, took),
+        },
+        _unseen(trace),
+    )
+
+
+def _attributed(trace: Trace, chosen: Mask, took: Integers) -> dict[str, int]:
+    """Of the kernels' time, what is in some range, and what of that was inferred."""
+    found = attributed_operations(trace)
+    places = kernel_operations(trace)[chosen]
+    within, inferred = found.range[places] >= 0, found.inferred[places]
+    return {"attributed_ns": int(took[within].sum()), "inferred_ns": int(took[inferred].sum())}
+
+
+def _unseen(trace: Trace) -> tuple[str, ...]:
+    """What graphs recorded whole keep from these tables."""
+    graphs = selected_operations(trace) & cuda_graphs(trace).whole
+    if not graphs.any():
+        return ()
+    launches = units.counted(int(graphs.sum()), "CUDA graph launch", "CUDA graph launches")
+    return (
+        f"{launches} ({units.duration(busy_ns(trace, graphs))} of GPU time) recorded whole: the "
+        f"kernels inside are not in these tables, and shares are of the others. {AS_NODES}",
     )
 
 
@@ -109,6 +148,7 @@ def _by_name(kernels: Table, took: Integers) -> Table:
             "name": kernels.texts("name").take(found.first),
             "short_name": kernels.texts("short_name").take(found.first),
             "label": _labels(kernels, found.first),
+            "tile": _tiles(kernels.texts("name").take(found.first)),
             "calls": figures.calls,
             "total_ns": figures.total,
             "mean_ns": np.rint(figures.total / np.maximum(figures.calls, 1)).astype(np.int64),
@@ -116,6 +156,7 @@ def _by_name(kernels: Table, took: Integers) -> Table:
             "min_ns": figures.least,
             "max_ns": figures.most,
             "share_pct": _share(figures.total, took),
+            "processes": groups.distinct(found, kernels["process"]),
         },
     )
     return table.take(np.argsort(-figures.total, kind="stable"))
@@ -139,12 +180,18 @@ def _labels(kernels: Table, rows: Integers) -> Texts:
     return Texts.of(labels)
 
 
+def _tiles(names: Texts) -> Texts:
+    """What the names of matrix products tell of their tiles."""
+    told = [tile(str(name)) for name in names.values]
+    return names.map([None if one is None else str(one) for one in told])
+
+
 def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> dict[str, Table]:
     tree = range_tree(trace)
     attribution = attributed_operations(trace)
     places = kernel_operations(trace)[chosen]
     path = attribution.path(tree)[places]
-    calls, total = _inclusive(tree, path, took)
+    calls, total = inclusive(tree, path, took)
     return {
         "range_patterns": _patterns(trace, path, calls, total, took),
         "ranges": _exclusive(tree, kernels, path, attribution.inferred[places], took),
@@ -166,24 +213,11 @@ def _exclusive(
             "total_ns": total,
             "share_pct": _share(total, took),
             "inferred_calls": groups.sums(found, inferred),
+            "inferred_ns": groups.sums(found, np.where(inferred, took, 0)),
+            "processes": groups.distinct(found, kernels["process"]),
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
-
-
-def _inclusive(tree: RangeTree, path: Integers, took: Integers) -> tuple[Integers, Integers]:
-    """Calls and time of each path and all below it, added up from the innermost level."""
-    within = path >= 0
-    calls = np.bincount(path[within], minlength=len(tree.path_text)).astype(np.int64)
-    total = np.zeros(len(tree.path_text), np.int64)
-    np.add.at(total, path[within], took[within])
-    level = np.zeros(len(tree.path_text), np.int64)
-    level[tree.path] = tree.nesting.depth
-    for depth in range(int(level.max(initial=0)), 0, -1):
-        mine = np.flatnonzero(level == depth)
-        np.add.at(calls, tree.path_parent[mine], calls[mine])
-        np.add.at(total, tree.path_parent[mine], total[mine])
-    return calls, total
 
 
 def _inclusive_table(tree: RangeTree, calls: Integers, total: Integers, took: Integers) -> Table:
@@ -205,10 +239,10 @@ def _patterns(
 ) -> Table:
     """The inclusive sums once more, the steps of a series together, and what is in no range."""
     tree = range_tree(trace)
-    mine = _entered(trace, tree)
+    mine = entered(trace, tree)
     kinds = len(tree.pattern_text)
-    entered = np.bincount(tree.path_pattern[tree.path[mine]], minlength=kinds)
-    instances = np.append(entered, NULL)
+    times = np.bincount(tree.path_pattern[tree.path[mine]], minlength=kinds)
+    instances = np.append(times, NULL)
     outside = path < 0
     ran, time = (np.zeros(kinds + 1, np.int64) for _ in range(2))
     np.add.at(ran, tree.path_pattern, calls)
@@ -229,18 +263,6 @@ def _patterns(
             "per_instance_ns": np.where(instances == NULL, NULL, each)[rows],
         },
     )
-
-
-def _entered(trace: Trace, tree: RangeTree) -> Mask:
-    """True for the ranges that are selected, and for those around selected work."""
-    mine = selected(trace, tree.process, tree.nesting.start)
-    found = attributed_operations(trace).range[selected_operations(trace)]
-    row = np.unique(found[found >= 0])
-    while len(row):
-        mine[row] = True
-        above = tree.nesting.parent[row]
-        row = np.unique(above[above >= 0])
-    return mine
 
 
 def _path_texts(tree: RangeTree, path: Integers) -> Texts:

@@ -9,6 +9,7 @@ from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec,
 from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.idle import LAUNCH_LATE, gaps, steady_span_ns
 from traceview.facts.operations import first_launches, operations
+from traceview.facts.queue_full import queue_full
 from traceview.facts.selection import selected_calls
 from traceview.tables import Column, Integers, Mask, Table
 from traceview.trace import Trace
@@ -19,11 +20,12 @@ CALLS = TableSpec(
     (
         Column("api", "text", "runtime or driver call"),
         Column("calls", "int64", "times it was called"),
-        Column("total_ns", "int64", "time the CPU spent in it (launch overhead)"),
+        Column("total_ns", "int64", "launch overhead: CPU time in it, less queue_full"),
         Column("median_ns", "int64", "median of a call"),
         Column("max_ns", "int64", "longest call"),
         Column("exposed_ns", "int64", "of the total, inside idle gaps of the device, call by call"),
         Column("first_launch_ns", "int64", "of the total, first launches, which load code"),
+        Column("queue_full_ns", "int64", "time held back by a full launch queue, no overhead"),
     ),
     brief=(
         "api",
@@ -32,6 +34,7 @@ CALLS = TableSpec(
         "median_ns",
         "exposed_ns",
         "first_launch_ns",
+        "queue_full_ns",
         "max_ns",
     ),
 )
@@ -40,7 +43,8 @@ CALLS = TableSpec(
 def compute(trace: Trace) -> Result:
     rows = np.flatnonzero((what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace))
     calls = trace.api_calls.take(rows)
-    took = calls["end_ns"] - calls["start_ns"]
+    held = queue_full(trace).held_ns[rows]
+    took = calls["end_ns"] - calls["start_ns"] - held
     exposed = _exposed(trace)[rows]
     first = _first(trace)[rows]
     found = groups.group(calls.texts("name").codes)
@@ -55,23 +59,46 @@ def compute(trace: Trace) -> Result:
             "max_ns": figures.most,
             "exposed_ns": groups.sums(found, exposed),
             "first_launch_ns": groups.sums(found, np.where(first, took, 0)),
+            "queue_full_ns": groups.sums(found, held),
         },
     )
     return Result(
         {"calls": table.take(np.argsort(-figures.total, kind="stable"))},
         _findings(trace, rows),
-        {"launches": len(rows), "launch_overhead_ns": int(took.sum())},
+        {
+            "launches": len(rows),
+            "launch_overhead_ns": int(took.sum()),
+            "queue_full_ns": int(held.sum()),
+        },
+        _notes(trace, int(held.sum())),
+    )
+
+
+def _notes(trace: Trace, held_ns: int) -> tuple[str, ...]:
+    if not held_ns:
+        return ()
+    told = "recorded" if queue_full(trace).recorded else "inferred from depth and duration"
+    return (
+        f"for {units.duration(held_ns)} ({told}) launch calls stood before a full queue; the GPU "
+        "has more than enough to do then, so that time counts in no total here",
     )
 
 
 def _exposed(trace: Trace) -> Integers:
-    """Of each API call, the part inside an idle gap of the device it launched on."""
+    """Of each API call, the part inside an idle gap of the device it launched on.
+
+    What a full queue held back is left out.
+    """
     calls, gap = trace.api_calls, gaps(trace)
     result = np.zeros(len(calls), np.int64)
     for device, mine in _launched_on(trace).items():
         here = gap.device == device
         idle = intervals.by_start(gap.start_ns[here], gap.end_ns[here])
         result[mine] = intervals.overlap(idle, calls["start_ns"][mine], calls["end_ns"][mine])
+        for thread, held in queue_full(trace).by_thread.items():
+            own = mine[calls["thread"][mine] == thread]
+            both = intervals.intersection(idle, held)
+            result[own] -= intervals.overlap(both, calls["start_ns"][own], calls["end_ns"][own])
     return result
 
 

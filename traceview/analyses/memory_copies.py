@@ -18,29 +18,53 @@ from traceview.analyses.base import (
 )
 from traceview.facts.idle import steady_span_ns
 from traceview.facts.operations import Kind, operations
+from traceview.facts.peaks import GIVEN, peaks
 from traceview.facts.selection import selected_operations
 from traceview.facts.steps import set_up_end_ns
 from traceview.tables import Array, Cell, Column, Mask, Table, Texts
 from traceview.trace import Trace
 
+UNIFIED = "UVM "
+_OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
+_ON_DEMAND = ("page fault", "speculative prefetch")
 COPIES = TableSpec(
     "copies",
-    "one row a direction and kind of host memory, most time first",
+    "one row a direction, kind of host memory and cause of migration, most time first",
     (
-        Column("direction", "text", "H2D, D2H, D2D, P2P, …"),
+        Column(
+            "direction",
+            "text",
+            "H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H where unified memory moved its pages",
+        ),
         Column(
             "host_memory",
             "text",
             "pageable, pinned, managed; absent where no host takes part",
             nullable=True,
         ),
+        Column(
+            "migration_cause",
+            "text",
+            "why unified memory moved them: page fault, user prefetch, eviction, …",
+            nullable=True,
+        ),
         Column("calls", "int64", "copies"),
         Column("bytes", "int64", "bytes copied, all calls"),
         Column("total_ns", "int64", "time of the copies, all calls"),
         Column("bytes_per_s", "int64", "bytes by time"),
+        Column(
+            "link_pct",
+            "float64",
+            "of what the link between host and GPU can do one way, see the note; absent where "
+            "that is not known, and for copies that stay on GPUs",
+            nullable=True,
+        ),
         Column("median_bytes", "int64", "median size of a copy"),
     ),
-    brief=("direction", "host_memory", "calls", "bytes", "total_ns", "bytes_per_s", "median_bytes"),
+    brief=(
+        *("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns"),
+        *("bytes_per_s", "link_pct", "median_bytes"),
+    ),
 )
 SETS = TableSpec(
     "sets",
@@ -58,8 +82,9 @@ SETS = TableSpec(
 def compute(trace: Trace) -> Result:
     copies = trace.copies.take(_chosen(trace, Kind.COPY))
     return Result(
-        {"copies": _copies(copies), "sets": _sets(trace)},
+        {"copies": _copies(trace, copies), "sets": _sets(trace)},
         _findings(trace, copies),
+        notes=_notes(trace, copies),
     )
 
 
@@ -72,24 +97,64 @@ def _chosen(trace: Trace, kind: Kind) -> Mask:
     return chosen
 
 
-def _copies(copies: Table) -> Table:
+def _copies(trace: Trace, copies: Table) -> Table:
     direction, host = copies.texts("direction"), _host_memory(copies)
-    found = groups.group(direction.codes, host.codes)
+    cause = copies.texts("migration_cause")
+    found = groups.group(direction.codes, host.codes, cause.codes)
     total = groups.sums(found, copies["end_ns"] - copies["start_ns"])
+    at_best = np.bincount(found.ids, _at_best_ns(trace, copies), found.size)
     size = groups.stats(found, copies["bytes"])
     table = Table(
         COPIES.columns,
         {
             "direction": direction.take(found.first),
             "host_memory": host.take(found.first),
+            "migration_cause": cause.take(found.first),
             "calls": size.calls,
             "bytes": size.total,
             "total_ns": total,
             "bytes_per_s": _rate(size.total, total),
+            "link_pct": _share(at_best, total),
             "median_bytes": size.median,
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
+
+
+def _at_best_ns(trace: Trace, copies: Table) -> Array:
+    """What each copy would take if the link did its best; NaN where there is none or no figure."""
+    links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
+    rates = np.array([*links, np.nan])[copies["device"]]
+    crosses = copies.texts("direction").isin(_OVER_THE_LINK)
+    result: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
+    return result
+
+
+def _share(at_best: Array, total: Array) -> Array:
+    """In %; NaN where copies were faster than the figure: it is not that of their link."""
+    share = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
+    result: Array = np.where(share <= 100, share, np.nan)
+    return result
+
+
+def _notes(trace: Trace, copies: Table) -> tuple[str, ...]:
+    """Where the figure of the link comes from: no recording says how a GPU is plugged in."""
+    crosses = copies.texts("direction").isin(_OVER_THE_LINK)
+    found = [peaks(trace)[device].get("link") for device in np.unique(copies["device"][crosses])]
+    said = {
+        f"link_pct is of {units.quantity('bytes_per_s', link.value)} each way ({link.source})"
+        for link in found
+        if link
+    }
+    by_sheet = any(link and link.source != GIVEN for link in found)
+    lacking = None in found
+    if lacking:
+        said.add("link_pct is absent where the GPU's data sheet is not known")
+    if not said:
+        return ()
+    what = "the trace does not say how the GPU is connected"
+    hint = f": {what}; --peak link=BYTES_PER_S does" if by_sheet or lacking else ""
+    return (f"{', '.join(sorted(said))}{hint}",)
 
 
 def _host_memory(copies: Table) -> Texts:
@@ -98,7 +163,7 @@ def _host_memory(copies: Table) -> Texts:
     found = groups.group(*(end.codes for end in ends))
     labels = [
         source
-        if str(direction).startswith("H")
+        if str(direction).removeprefix(UNIFIED).startswith("H")
         else target
         if str(direction).endswith("H")
         else None
@@ -131,15 +196,18 @@ def _sets(trace: Trace) -> Table:
 
 
 def _findings(trace: Trace, copies: Table) -> tuple[Finding, ...]:
-    """Copies of pageable memory; those of set-up are for information."""
+    """Copies of pageable memory, and pages moved on demand; those of set-up for information."""
     early = copies["start_ns"] < set_up_end_ns(trace)
     found = []
     for part, when in ((copies.take(~early), ""), (copies.take(early), " in set-up")):
-        for row in _copies(part).rows():
+        for row in _copies(trace, part).rows():
             total_ns = int(row["total_ns"] or 0)
             severity = severity_of(total_ns, steady_span_ns(trace))
-            if row["host_memory"] == "pageable" and severity:
-                found.append(_finding(row, when, "info" if when else severity))
+            told = severity and ("info" if when else severity)
+            if told and row["host_memory"] == "pageable":
+                found.append(_finding(row, when, told))
+            if told and row["migration_cause"] in _ON_DEMAND:
+                found.append(_paged(row, when, told))
     return tuple(found)
 
 
@@ -151,6 +219,18 @@ def _finding(row: Mapping[str, Cell], when: str, severity: Severity) -> Finding:
         severity,
         f"{copies} of pageable memory{when} run at {rate} and hold the CPU meanwhile",
         "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with non_blocking=True.",
+        int(row["total_ns"] or 0),
+    )
+
+
+def _paged(row: Mapping[str, Cell], when: str, severity: Severity) -> Finding:
+    moves = units.counted(int(row["calls"] or 0), "migration", "migrations")
+    size = units.quantity("bytes", row["median_bytes"])
+    return Finding(
+        severity,
+        f"{moves} of unified memory by {row['migration_cause']} ({row['direction']}{when}) move "
+        f"{units.quantity('bytes', row['bytes'])}, half of them {size} or less at a time",
+        "Prefetch what is used next (cudaMemPrefetchAsync), or keep it on the GPU and copy it.",
         int(row["total_ns"] or 0),
     )
 

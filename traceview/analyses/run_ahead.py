@@ -12,10 +12,13 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
+from traceview.facts.identity import HOST, device_hosts, on_host, process_hosts
 from traceview.facts.idle import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN, Gaps, busy_ns, gaps
 from traceview.facts.operations import operations
-from traceview.facts.queue import depth_of, is_full, wait_of
-from traceview.facts.selection import selected, selected_operations
+from traceview.facts.queue import depth_of, wait_of
+from traceview.facts.queue_full import queue_full
+from traceview.facts.selection import selected, selected_calls, selected_operations
+from traceview.facts.step_names import step_names
 from traceview.facts.steps import Steps, set_up_end_ns, steps, steps_ahead
 from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
@@ -34,9 +37,11 @@ STREAMS = TableSpec(
         Column("queue_wait_max_ns", "int64", "longest queue wait", nullable=True),
         Column("max_queue_depth", "int64", "most operations launched and not ended"),
         Column("mean_queue_depth", "float64", "its mean over time"),
+        HOST,
     ),
     brief=(
         "stream_id",
+        "host_id",
         "operations",
         "queue_wait_median_ns",
         "queue_wait_p90_ns",
@@ -63,14 +68,18 @@ DEVICES = TableSpec(
             "float64",
             "GPU idle after set-up, first uses left out",
         ),
+        Column("queue_full_ns", "int64", "time calls stood before a full launch queue"),
+        HOST,
     ),
     brief=(
         "device_id",
+        "host_id",
         "verdict",
         "operations",
         "queue_wait_median_ns",
         "max_queue_depth",
         "steady_idle_pct",
+        "queue_full_ns",
         "queue_wait_max_ns",
     ),
 )
@@ -78,7 +87,7 @@ RANGES = TableSpec(
     "ranges",
     "one row an instance of an outermost repeated range (a step)",
     (
-        Column("name", "text", "name of the range"),
+        Column("name", "text", "name of the range, with the path or a count where names repeat"),
         Column("process_id", "int64", "id of the operating system"),
         Column("cpu_start_ns", "int64", "the CPU begins the range"),
         Column("cpu_end_ns", "int64", "the CPU ends it"),
@@ -92,14 +101,23 @@ RANGES = TableSpec(
             nullable=True,
         ),
         Column("operations", "int64", "GPU work launched in it"),
+        HOST,
     ),
-    brief=("name", "lead_ns", "steps_ahead", "operations", "cpu_start_ns", "gpu_start_ns"),
+    brief=(
+        "name",
+        "host_id",
+        "lead_ns",
+        "steps_ahead",
+        "operations",
+        "cpu_start_ns",
+        "gpu_start_ns",
+    ),
 )
 
 IDLE_PCT = 5.0
 """Run dry for less than this share of time, a device counts as kept busy."""
 VERDICTS = {
-    "gpu-bound": "it always finds work and is the limit",
+    "gpu-bound": "it nearly always finds work and is the limit",
     "queue-full": "the CPU is so far ahead that the launch queue is full and holds it back",
     "launch-bound": "the GPU runs dry because the CPU launches too late",
     "sync-drained": "the CPU loses its lead in synchronizations, and the GPU runs dry after them",
@@ -120,6 +138,7 @@ def compute(trace: Trace) -> Result:
 def _streams(trace: Trace) -> Table:
     done = operations(trace)
     chosen = selected_operations(trace)
+    hosts = device_hosts(trace)
     rows = []
     for number, (process, device, context, stream) in enumerate(done.streams.tolist()):
         mine = done.stream == number
@@ -130,6 +149,7 @@ def _streams(trace: Trace) -> Table:
             {
                 "process_id": int(trace.processes["process_id"][process]),
                 "device_id": int(trace.devices["device_id"][device]),
+                "host_id": None if hosts[device] == NULL else int(hosts[device]),
                 "context_id": context,
                 "stream_id": stream,
                 "operations": int((mine & chosen).sum()),
@@ -146,6 +166,7 @@ def _streams(trace: Trace) -> Table:
 def _devices(trace: Trace, found: Steps) -> Table:
     done = operations(trace)
     chosen = selected_operations(trace)
+    hosts = device_hosts(trace)
     rows: list[dict[str, Cell]] = []
     for device in np.unique(done.device[chosen]).tolist():
         mine = done.device == device
@@ -153,12 +174,14 @@ def _devices(trace: Trace, found: Steps) -> Table:
         rows.append(
             {
                 "device_id": int(trace.devices["device_id"][device]),
+                "host_id": None if hosts[device] == NULL else int(hosts[device]),
                 "operations": int((mine & chosen).sum()),
                 "queue_wait_median_ns": wait.median_ns,
                 "queue_wait_max_ns": wait.most_ns,
                 "max_queue_depth": depth.most,
                 "verdict": _verdict(trace, device, found),
                 "steady_idle_pct": _steady_idle_pct(trace, device),
+                "queue_full_ns": _queue_full_ns(trace, device),
             }
         )
     return Table.from_rows(DEVICES.columns, rows)
@@ -199,12 +222,14 @@ def _verdict(trace: Trace, device: int, found: Steps) -> str:
         return "sync-drained"
     if idle[DEPENDENCY] > limit:
         return "mixed"
-    return "queue-full" if _queue_full(trace, device) else "gpu-bound"
+    return "queue-full" if _queue_full_ns(trace, device) else "gpu-bound"
 
 
-def _queue_full(trace: Trace, device: int) -> bool:
-    mine = operations(trace).device == device
-    return is_full(trace, mine, selected_operations(trace))
+def _queue_full_ns(trace: Trace, device: int) -> int:
+    """Time in which calls that enqueued work on the device stood before a full queue."""
+    done = operations(trace)
+    mine = np.unique(done.call[(done.device == device) & done.launched])
+    return int(queue_full(trace).held_ns[mine[selected_calls(trace)[mine]]].sum())
 
 
 def _drained_steps(trace: Trace, mine: Mask, found: Steps) -> bool:
@@ -224,8 +249,9 @@ def _drained_steps(trace: Trace, mine: Mask, found: Steps) -> bool:
 def _ranges(trace: Trace, found: Steps) -> Table:
     idle = found.operations == 0
     values: dict[str, Array | Texts] = {
-        "name": Texts.of(found.name),
+        "name": Texts.of(step_names(trace)),
         "process_id": trace.processes["process_id"][found.process],
+        "host_id": process_hosts(trace)[found.process],
         "cpu_start_ns": found.cpu_start_ns,
         "cpu_end_ns": found.cpu_end_ns,
         "gpu_start_ns": _unless(idle, found.gpu_start_ns),
@@ -258,7 +284,8 @@ def _finding(trace: Trace, row: Mapping[str, Cell], device: int, found: Steps) -
     cost = f", which leaves it idle for {units.duration(idle_ns)}" if idle_ns else ""
     return Finding(
         "info",
-        f"GPU {row['device_id']} is {verdict}: {VERDICTS[verdict]}{cost}; an operation waits "
+        f"GPU {row['device_id']}{on_host(trace, device)} is {verdict}: "
+        f"{VERDICTS[verdict]}{cost}; an operation waits "
         f"{units.quantity('ns', row['queue_wait_median_ns'])} in the queue (median), at most "
         f"{row['max_queue_depth']} are queued{_lead(trace, device, found)}",
         _ACTIONS[verdict],

@@ -10,12 +10,15 @@ import numpy as np
 
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named, severity_of
+from traceview.facts.call_sites import wait_sites
 from traceview.facts.cuda_api import Does
-from traceview.facts.idle import busy, gaps, steady_span_ns
-from traceview.facts.operations import Kind, operations
-from traceview.facts.ranges import UNATTRIBUTED, attribute, pattern_of, range_tree
+from traceview.facts.idle import SYNC_DRAIN, gaps, steady_span_ns
+from traceview.facts.ranges import UNATTRIBUTED, attribute, range_tree
 from traceview.facts.selection import selected_calls
+from traceview.facts.stalls import BLOCKING, behind_uploads, stalls
+from traceview.facts.steps import set_up_end_ns
 from traceview.facts.waits import Waits, waits
+from traceview.groups import Groups
 from traceview.tables import Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
@@ -27,6 +30,7 @@ CALLS = TableSpec(
         Column("calls", "int64", "times it was called"),
         Column("wait_ns", "int64", "time the CPU spent in it"),
         Column("max_wait_ns", "int64", "longest call"),
+        Column("nested_ns", "int64", "of wait_ns, inside another blocking call, counted there too"),
     ),
     brief=("api", "calls", "wait_ns", "max_wait_ns"),
 )
@@ -34,56 +38,95 @@ SITES = TableSpec(
     "sites",
     "one row a blocking call and place, most idle time caused first",
     (
-        Column("api", "text", "runtime or driver call"),
-        Column("range_path", "text", "innermost range open on the calling thread"),
-        Column("call_site", "text", "file:line and function", nullable=True),
+        Column("api", "text", "runtime or driver call, the outermost where they are nested"),
+        Column(
+            "range_path",
+            "text",
+            "innermost range open on the calling thread, numbers as # where they differ",
+        ),
+        Column("call_site", "text", "file:line and function of the program", nullable=True),
         Column("calls", "int64", "times it was called"),
-        Column("wait_ns", "int64", "time the CPU spent in it"),
+        Column("wait_ns", "int64", "time the CPU spent in it: benign and idle_within together"),
         Column("benign_ns", "int64", "of the wait, while the GPU worked"),
-        Column("idle_after_ns", "int64", "GPU idle from running dry in the wait to the next work"),
+        Column("idle_within_ns", "int64", "of the wait, while the GPU lay idle"),
+        Column("idle_after_ns", "int64", "GPU idle that it caused, to the start of the next work"),
         Column("steady_idle_after_ns", "int64", "of idle_after, after set-up"),
         Column("upload_idle_after_ns", "int64", "of that, behind a copy to the GPU"),
-        Column("hint", "text", "the operation behind the call", nullable=True),
+        Column("hint", "text", "what the program called, such as Tensor.item", nullable=True),
+        Column("source", "text", "the line of the program", nullable=True),
+        Column("place", "text", "call_site where there is one, else range_path"),
     ),
-    brief=("api", "range_path", "calls", "wait_ns", "idle_after_ns", "benign_ns", "call_site"),
+    brief=("place", "api", "calls", "wait_ns", "idle_after_ns", "hint", "benign_ns", "source"),
 )
 
-_ORDER = (Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC, Does.ALLOCATE, Does.LOAD)
 _READ = (
     "Read results on the CPU less often, or copy with non_blocking=True into pinned memory and "
     "read them a step later."
 )
 _UPLOAD = "Pin what is uploaded, and copy it with non_blocking=True in few large copies."
-_DRAINS = (Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC)
+_ALLOCATE = (
+    "Allocate before the loop or through a pool, and keep freed memory in it "
+    "(no torch.cuda.empty_cache in the loop)."
+)
+_LOAD = "Warm up before the loop, so that code is loaded there."
+_ACTIONS = {Does.ALLOCATE: _ALLOCATE, Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}
 
 
 def compute(trace: Trace) -> Result:
     found = waits(trace)
     chosen = selected_calls(trace)[found.call]
-    sites = _sites(trace, found, chosen)
+    rows = _rows(trace, found, chosen)
+    sites = _sites(trace, found, rows)
     return Result(
         {"calls": _calls(trace, found, chosen), "sites": sites},
-        _findings(trace, sites),
-        _summary(found, chosen),
+        _findings(trace, found, rows),
+        _summary(found, chosen, sites),
+        _notes(trace, rows),
     )
 
 
-def _summary(found: Waits, chosen: Mask) -> dict[str, int]:
+def _rows(trace: Trace, found: Waits, chosen: Mask) -> Integers:
+    """The waits to list: outermost blocking calls, and whatever a gap is due to."""
+    own = np.arange(len(found))
+    due = np.isin(own, stalls(trace).wait)
+    outermost = stalls(trace).outer == own
+    return np.flatnonzero((chosen & outermost & np.isin(found.does, BLOCKING)) | due)
+
+
+def _summary(found: Waits, chosen: Mask, sites: Table) -> dict[str, int]:
     """A driver call inside a runtime call waits no second time: a union on each thread."""
-    mine = chosen & (found.does == Does.SYNCHRONIZE)
-    waited = sum(
-        intervals.union(found.start_ns[on], found.end_ns[on]).total()
-        for on in (mine & (found.thread == thread) for thread in np.unique(found.thread[mine]))
-    )
-    return {"synchronizations": int(mine.sum()), "synchronization_wait_ns": waited}
+    synchronizes = chosen & (found.does == Does.SYNCHRONIZE)
+    copies = chosen & np.isin(found.does, [Does.COPY, Does.COPY_ASYNC])
+    return {
+        "synchronizations": int(synchronizes.sum()),
+        "synchronization_wait_ns": _waited_ns(found, synchronizes),
+        "blocking_copy_wait_ns": _waited_ns(found, copies),
+        "idle_caused_ns": int(sites["idle_after_ns"].sum()),
+        "steady_idle_caused_ns": int(sites["steady_idle_after_ns"].sum()),
+    }
+
+
+def _waited_ns(found: Waits, mine: Mask) -> int:
+    threads = (mine & (found.thread == thread) for thread in np.unique(found.thread[mine]))
+    return sum(intervals.union(found.start_ns[on], found.end_ns[on]).total() for on in threads)
+
+
+def _notes(trace: Trace, rows: Integers) -> tuple[str, ...]:
+    if not len(rows) or "call_sites" in trace.tables:
+        return ()
+    how = "hints are from C++ call chains" if "callchains" in trace.tables else "no line is known"
+    return (f"the lines of the program were not recorded ({how}); traceview record marks them",)
 
 
 def _calls(trace: Trace, found: Waits, chosen: Mask) -> Table:
-    rows = np.flatnonzero(chosen & np.isin(found.does, _ORDER))
+    rows = np.flatnonzero(chosen & np.isin(found.does, BLOCKING))
     names = trace.api_calls.texts("name").take(found.call[rows])
     each = groups.group(names.codes)
-    figures = groups.stats(each, (found.end_ns - found.start_ns)[rows])
-    rank = np.array([_ORDER.index(Does(d)) for d in found.does[rows[each.first]]], np.int64)
+    took = (found.end_ns - found.start_ns)[rows]
+    figures = groups.stats(each, took)
+    order = list(BLOCKING)
+    rank = np.array([order.index(Does(d)) for d in found.does[rows[each.first]]], np.int64)
+    nested = stalls(trace).outer[rows] != rows
     table = Table(
         CALLS.columns,
         {
@@ -91,107 +134,128 @@ def _calls(trace: Trace, found: Waits, chosen: Mask) -> Table:
             "calls": figures.calls,
             "wait_ns": figures.total,
             "max_wait_ns": figures.most,
+            "nested_ns": groups.sums(each, np.where(nested, took, 0)),
         },
     )
     return table.take(np.lexsort((-figures.total, rank)))
 
 
-def _sites(trace: Trace, found: Waits, chosen: Mask) -> Table:
-    caused = np.isin(np.arange(len(found)), gaps(trace).wait)
-    rows = np.flatnonzero((chosen & np.isin(found.does, _DRAINS)) | caused)
-    call = found.call[rows]
-    calls = trace.api_calls
-    path = attribute(trace, calls["thread"][call], found.process[rows], found.start_ns[rows]).path(
-        range_tree(trace)
-    )
-    names = calls.texts("name").take(call)
-    each = groups.group(names.codes, path)
-    steady = ~gaps(trace).one_time
-    uploads = steady & _behind_uploads(trace)
-    idle = groups.sums(each, _idle_after(trace, found, np.ones(len(steady), bool))[rows])
-    texts = range_tree(trace).path_text
-    wait = groups.sums(each, (found.end_ns - found.start_ns)[rows])
+def _sites(trace: Trace, found: Waits, rows: Integers) -> Table:
+    names = trace.api_calls.texts("name").take(found.call[rows])
+    site = wait_sites(trace).take(rows)
+    path, pattern = _paths(trace, found, rows)
+    each = groups.group(names.codes, site.place.codes, site.hint.codes, pattern)
+    cost, steady = stalls(trace), ~gaps(trace).one_time
+    took, benign = (found.end_ns - found.start_ns)[rows], cost.benign_ns[rows]
+    idle = groups.sums(each, cost.idle_ns(np.ones(len(steady), bool))[rows])
+    uploads = steady & behind_uploads(trace)
+    within, called = _shown(trace, each, path, pattern), site.place.take(each.first)
     table = Table(
         SITES.columns,
         {
             "api": names.take(each.first),
-            "range_path": Texts.of(texts[p] if p >= 0 else UNATTRIBUTED for p in path[each.first]),
-            "call_site": Texts.of([None] * each.size),
+            "range_path": within,
+            "call_site": called,
+            "place": Texts.of(
+                c or w for c, w in zip(called.decode(), within.decode(), strict=True)
+            ),
             "calls": groups.sums(each, np.ones(len(rows), np.int64)),
-            "wait_ns": wait,
-            "benign_ns": groups.sums(each, _benign(trace, found)[rows]),
+            "wait_ns": groups.sums(each, took),
+            "benign_ns": groups.sums(each, benign),
+            "idle_within_ns": groups.sums(each, took - benign),
             "idle_after_ns": idle,
-            "steady_idle_after_ns": groups.sums(each, _idle_after(trace, found, steady)[rows]),
-            "upload_idle_after_ns": groups.sums(each, _idle_after(trace, found, uploads)[rows]),
-            "hint": Texts.of([None] * each.size),
+            "steady_idle_after_ns": groups.sums(each, cost.idle_ns(steady)[rows]),
+            "upload_idle_after_ns": groups.sums(each, cost.idle_ns(uploads)[rows]),
+            "hint": site.hint.take(each.first),
+            "source": site.source.take(each.first),
         },
     )
-    return table.take(np.lexsort((-wait, -idle)))
+    return table.take(np.lexsort((-table["wait_ns"], -idle)))
 
 
-def _benign(trace: Trace, found: Waits) -> Integers:
-    """Of each wait, the time that the device waited for was busy.
+def _paths(trace: Trace, found: Waits, rows: Integers) -> tuple[Integers, Integers]:
+    """Path and pattern of the range that each wait was in; −1 for none."""
+    tree = range_tree(trace)
+    calls, call = trace.recorded("api_calls"), found.call[rows]
+    thread, start = calls["thread"][call], found.start_ns[rows]
+    path = attribute(trace, thread, found.process[rows], start).path(tree)
+    if not len(tree.path_pattern):
+        return path, path
+    return path, np.where(path >= 0, tree.path_pattern[path], -1)
 
-    Where the trace does not tell the device, any device of the process counts.
+
+def _shown(trace: Trace, each: Groups, path: Integers, pattern: Integers) -> Texts:
+    """The path of a group, or its pattern where there are several."""
+    tree = range_tree(trace)
+    one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
+    pairs = zip(path[each.first].tolist(), pattern[each.first].tolist(), one, strict=True)
+    return Texts.of(
+        UNATTRIBUTED if p < 0 else str(tree.path_text[p] if same else tree.pattern_text[q])
+        for p, q, same in pairs
+    )
+
+
+def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]:
+    """One finding a line of the program; where no line is known, a call and place.
+
+    Without a line only what a synchronization caused: gpu-idle tells of the other causes. Calls,
+    waits and idle time are all those after set-up.
     """
-    done = operations(trace)
-    result = np.zeros(len(found), np.int64)
-    for device in np.unique(found.device).tolist():
-        for process in np.unique(found.process[found.device == device]).tolist():
-            mine = (found.device == device) & (found.process == process)
-            covered = busy(trace).get(device)
-            if covered is None:
-                own = done.process == process
-                covered = intervals.union(done.start_ns[own], done.end_ns[own])
-            result[mine] = intervals.overlap(covered, found.start_ns[mine], found.end_ns[mine])
-    return result
-
-
-def _idle_after(trace: Trace, found: Waits, wanted: Mask) -> Integers:
-    """GPU idle time of the wanted gaps that each wait is the cause of; a gap has one cause."""
-    gap = gaps(trace)
-    caused = wanted & (gap.wait >= 0)
-    result = np.zeros(len(found), np.int64)
-    np.add.at(result, gap.wait[caused], gap.idle_ns[caused])
-    return result
-
-
-def _behind_uploads(trace: Trace) -> Mask:
-    """True for the gaps in which the GPU ran dry behind a copy from the host."""
-    gap, done = gaps(trace), operations(trace)
-    copied: Mask = done.kind[gap.before] == Kind.COPY
-    to_gpu = trace.recorded("copies").texts("direction").isin(["H2D"])
-    copied[copied] = to_gpu[done.row[gap.before[copied]]]
-    return copied
-
-
-def _findings(trace: Trace, sites: Table) -> tuple[Finding, ...]:
-    """One finding a call and place; the steps of a series count as one place."""
-    path = sites.texts("range_path")
-    steady = sites["steady_idle_after_ns"]
-    place = path.map([pattern_of(text) for text in path.values])
-    each = groups.group(sites.texts("api").codes, place.codes)
-    idle = groups.sums(each, steady)
-    calls, wait = (groups.sums(each, sites[name]) for name in ("calls", "wait_ns"))
-    uploads = groups.sums(each, sites["upload_idle_after_ns"])
+    site = wait_sites(trace).take(rows)
+    gap, cost = gaps(trace), stalls(trace)
+    idle = cost.idle_ns(~gap.one_time)[rows]
+    drained = cost.idle_ns(~gap.one_time & (gap.cause == SYNC_DRAIN))[rows]
+    at_stake = np.where(site.place.codes >= 0, idle, drained)
+    steady = (found.end_ns[rows] >= set_up_end_ns(trace)) | (idle > 0)
+    path, pattern = _paths(trace, found, rows)
+    without = site.place.codes < 0
+    names = trace.api_calls.texts("name").take(found.call[rows])
+    keys = (names.codes, site.hint.codes, pattern)
+    each = groups.group(site.place.codes, *(np.where(without, key, -2) for key in keys))
+    total = groups.sums(each, at_stake)
+    shown = _shown(trace, each, path, pattern)
     findings = []
-    for number, row in enumerate(each.first.tolist()):
-        severity = severity_of(int(idle[number]), steady_span_ns(trace))
+    for number in range(each.size):
+        severity = severity_of(int(total[number]), steady_span_ns(trace))
         if severity is None:
             continue
-        where = "outside any range" if place[row] == UNATTRIBUTED else f"in {named(place[row])}"
+        mine = np.flatnonzero((each.ids == number) & steady)
+        # Of several calls in one line, the one that cost most speaks for it.
+        first = int(mine[np.argmax(at_stake[mine])])
+        same = mine[names.codes[mine] == names.codes[first]]
+        what = _place(str(names[first]), site.place[first], site.source[first], site.hint[first])
+        if site.place[first] is None:
+            within = str(shown[number])
+            what += " outside any range" if within == UNATTRIBUTED else f" in {named(within)}"
+        waited = int((found.end_ns - found.start_ns)[rows[mine]].sum())
         findings.append(
             Finding(
                 severity,
-                f"{sites.texts('api')[row]} {where} leaves the GPU idle for "
-                f"{units.duration(int(idle[number]))} after "
-                f"{units.counted(int(calls[number]), 'call')}; the CPU waits "
-                f"{units.duration(int(wait[number]))} in it",
-                _UPLOAD if 2 * uploads[number] > idle[number] else _READ,
-                int(idle[number]),
+                f"{what} leaves the GPU idle for {units.duration(int(total[number]))} after "
+                f"{units.counted(len(same), 'call')}{_of(names[first], site.place[first])}; "
+                f"the CPU waits {units.duration(waited)} in it",
+                _action(trace, Does(int(found.does[rows[first]])), rows[mine]),
+                int(total[number]),
             )
         )
     return tuple(findings)
+
+
+def _place(api: str, place: str | None, source: str | None, hint: str | None) -> str:
+    if place is not None:
+        return f"{place}: {named(source)}" if source else place
+    return f"{hint} ({api})" if hint else api
+
+
+def _of(api: str | None, place: str | None) -> str:
+    return f" of {api}" if place is not None else ""
+
+
+def _action(trace: Trace, does: Does, rows: Integers) -> str:
+    steady, cost = ~gaps(trace).one_time, stalls(trace)
+    idle = int(cost.idle_ns(steady)[rows].sum())
+    uploads = int(cost.idle_ns(steady & behind_uploads(trace))[rows].sum())
+    return _ACTIONS.get(does, _UPLOAD if 2 * uploads > idle else _READ)
 
 
 ANALYSIS = Analysis(

@@ -15,10 +15,12 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Finding, Result, Severity, TableSpec
 from traceview.facts.cuda_api import Does, captured_calls, what_calls_do
+from traceview.facts.cuda_graphs import AS_NODES, AS_WHOLE, cuda_graphs
 from traceview.facts.idle import profilers_own
 from traceview.facts.operations import operations
 from traceview.tables import NULL, Column, Integers, Table, Texts
 from traceview.trace import Trace
+from traceview.trace.nsys_failures import failure
 
 CHECKS = TableSpec(
     "checks",
@@ -116,26 +118,31 @@ def _lost_all() -> Check:
     return Check("GPU work", "blind", detail, _record("cuda,nvtx"))
 
 
-def _record(trace_option: str, more: str = "") -> str:
-    return f"Record with traceview record SCRIPT, or nsys profile --trace={trace_option}{more}"
+def _record(trace_option: str) -> str:
+    return f"Record with traceview record SCRIPT, or nsys profile --trace={trace_option}"
 
 
-def _whole_graphs(trace: Trace) -> list[Check]:
-    graphs = trace.recorded("graph_launches")
-    if not len(graphs):
-        return []
-    time = int((graphs["end_ns"] - graphs["start_ns"]).sum())
-    return [
-        Check(
-            "CUDA graphs",
-            "blind",
-            f"{units.counted(len(graphs), 'graph launch', 'graph launches')} "
-            f"({units.duration(time)}) recorded whole: kernel share does not see the kernels "
-            "inside",
-            _record("cuda,nvtx", " --cuda-graph-trace=node"),
-            time,
-        )
-    ]
+def _graphs(trace: Trace) -> list[Check]:
+    """What is not to be seen of CUDA graphs, by how they were recorded."""
+    done, graphs = operations(trace), cuda_graphs(trace)
+    checks = []
+    if graphs.whole.any():
+        number = units.counted(int(graphs.whole.sum()), "graph launch", "graph launches")
+        time = int((done.end_ns - done.start_ns)[graphs.whole].sum())
+        detail = f"{number} ({units.duration(time)}) recorded whole: {_BLIND_INSIDE}"
+        checks.append(Check("CUDA graphs", "blind", detail, AS_NODES, time))
+    if graphs.node.any():
+        nodes = units.counted(int(graphs.node.sum()), "operation")
+        number = units.counted(graphs.node_launches, "graph launch", "graph launches")
+        detail = f"{nodes} of {number} recorded node by node, which slows graphs down"
+        checks.append(Check("CUDA graphs", "note", detail, AS_WHOLE))
+    return checks
+
+
+_BLIND_INSIDE = (
+    "kernel-share and memory-copies do not see what ran inside, gpu-idle takes all of that time "
+    "for busy, and run-ahead and steps count a launch as one operation"
+)
 
 
 def _unpaired(trace: Trace) -> list[Check]:
@@ -218,12 +225,22 @@ def _version(text: str | None) -> tuple[int, ...]:
 def _dropped(trace: Trace) -> list[Check]:
     if "diagnostics" not in trace.tables:
         return [Check("lost events", "note", "this recorder does not tell of lost events")]
+    failed = failure(_said(trace))
+    if failed is not None:
+        detail = f"the recorder failed as it read its events back, so much is missing: {failed}"
+        return [Check("lost events", "blind", detail, _OTHERWISE)]
     lost = [text for text in _said(trace) if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
     lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
     if not lost:
         return [Check("lost events", "ok", "the recorder tells of none")]
     remedy = "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds."
     return [Check("lost events", "warning", lost[0].strip()[:500], remedy)]
+
+
+_OTHERWISE = (
+    "Record again: a shorter run, fewer kinds of events (traceview record --backtrace none), or "
+    "another version of nsys."
+)
 
 
 def _profiler_cost(trace: Trace) -> list[Check]:
@@ -251,7 +268,7 @@ def _span(trace: Trace) -> tuple[int, int]:
 _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _gpu_work,
     _unpaired,
-    _whole_graphs,
+    _graphs,
     _ranges,
     _dropped,
     _profiler_cost,

@@ -20,6 +20,7 @@ VERBS = {
     "record": "Run a script under a profiler and keep the trace.",
     "report": "Say where the GPU time of a trace went, and what to do first.",
     "ptx": "Say how wide the memory accesses of kernels are, why, and what to change.",
+    "bench": "Check and time every version of a GPU operation.",
     "scrub": "Copy a trace without what it tells of the machine and its user.",
     "doctor": "Say what works on this machine, and how to mend the rest.",
 }

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -31,14 +32,14 @@ def unpacked_name(path: Path) -> str:
     return path.name.removesuffix(path.suffix) if path.suffix in _PACKED else path.name
 
 
-def check_free(path: Path, *, source: Path, force: bool) -> None:
+def check_free(path: Path, *, source: Path, force: bool, kind: str = "trace") -> None:
     """Raise InputError or OutputExistsError if the file cannot be written, before any work.
 
     The source and a name that looks like a trace are refused even with `force`: `--html A.sqlite
     B.sqlite` reads like two inputs and would destroy the first.
     """
     if path.resolve() == source.resolve():
-        raise InputError(f"{path} is the trace that is read", "give the output another name")
+        raise InputError(f"{path} is the {kind} that is read", "give the output another name")
     if unpacked_name(path).endswith(_TRACES):
         raise InputError(f"{path} is named like a trace", "give the output another name")
     if path.is_dir():
@@ -100,6 +101,34 @@ def _width() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _PLAIN
     except (OSError, ValueError):
         return _PLAIN
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Where each output goes; None for an output that was not asked for."""
+
+    html: Path | None
+    json: Path | None
+    json_to_stdout: bool
+
+    @classmethod
+    def of(cls, stem: str, html: str | None, json_: str | None) -> Wanted:
+        """From the options: an empty `html` stands for a page named after what it tells of."""
+        page = Path(html or f"{stem}.html") if html is not None else None
+        to_stdout = json_ == STDOUT
+        return cls(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in (self.html, self.json) if path]
+
+
+def put_json(document: str, path: Path | None) -> None:
+    """Write the document to the file, or to stdout if there is none."""
+    if path:
+        write_file(path, document)
+    else:
+        click.echo(document, nl=False)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,12 @@ import click
 from traceview.cli import debug_option
 from traceview.cli.output import (
     STDOUT,
+    Wanted,
     check_free,
     json_option,
     print_text,
     progress,
+    put_json,
     unpacked_name,
     write_file,
 )
@@ -23,19 +24,6 @@ if TYPE_CHECKING:
     from traceview.report import Report
 
 _HERE = ""
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """Where each output goes; None for an output that was not asked for."""
-
-    html: Path | None
-    json: Path | None
-    json_to_stdout: bool
-
-    @property
-    def files(self) -> list[Path]:
-        return [path for path in (self.html, self.json) if path]
 
 
 @click.command()
@@ -63,6 +51,34 @@ class _Wanted:
     metavar="GLOB",
     help="Leave out ranges of this name or path, such as warm-up steps (repeatable).",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Infer no range for work launched by a thread without ranges, such as autograd's.",
+)
+@click.option(
+    "--peak",
+    "peaks",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A figure of the GPU that the trace lacks or has wrong, such as bandwidth=4.8e12, "
+    "bf16=989e12, link=64e9, sms=132 or capability=9.0 (repeatable).",
+)
+@click.option(
+    "--ncu",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="What Nsight Compute counted in the same program (ncu --csv --page raw), for roofline.",
+)
+@click.option(
+    "--cubin",
+    "cubins",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Code of kernels that were recorded without it: a .cubin or .ptx file, or what nvcc "
+    "made, such as an extension module (.so) (repeatable), for load-widths.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @debug_option
 def command(
@@ -72,6 +88,10 @@ def command(
     only: tuple[str, ...],
     ranges: tuple[str, ...],
     exclude_ranges: tuple[str, ...],
+    strict: bool,
+    peaks: tuple[str, ...],
+    ncu: Path | None,
+    cubins: tuple[Path, ...],
     force: bool,
 ) -> None:
     """Say where the GPU time of TRACE went, and what to do first.
@@ -81,10 +101,10 @@ def command(
     """
     if trace is None:
         raise click.UsageError(_no_trace(html, json_), click.get_current_context())
-    wanted = _wanted(trace, html, json_)
+    wanted = Wanted.of(_stem(trace), html, json_)
     for path in wanted.files:
         check_free(path, source=trace, force=force)
-    _show(_made(trace, only, ranges, exclude_ranges), wanted)
+    _show(_made(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins), wanted)
 
 
 def print_summary(path: Path) -> None:
@@ -105,12 +125,6 @@ def _no_trace(html: str | None, json_: str | None) -> str:
     return "Missing argument 'TRACE'."
 
 
-def _wanted(trace: Path, html: str | None, json_: str | None) -> _Wanted:
-    page = Path(f"{_stem(trace)}.html") if html == _HERE else Path(html) if html else None
-    to_stdout = json_ == STDOUT
-    return _Wanted(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
-
-
 def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
@@ -120,16 +134,29 @@ def _made(
     only: tuple[str, ...] = (),
     ranges: tuple[str, ...] = (),
     exclude_ranges: tuple[str, ...] = (),
+    strict: bool = False,
+    peaks: tuple[str, ...] = (),
+    ncu: Path | None = None,
+    cubins: tuple[Path, ...] = (),
 ) -> Report:
     import traceview
 
     with progress("Reading the trace") as next_step:
         trace = traceview.load(path)
         next_step("Looking for lost time")
-        return traceview.analyze(trace, only, ranges=ranges, exclude_ranges=exclude_ranges)
+        return traceview.analyze(
+            trace,
+            only,
+            ranges=ranges,
+            exclude_ranges=exclude_ranges,
+            strict=strict,
+            peaks=peaks,
+            ncu=ncu,
+            cubins=cubins,
+        )
 
 
-def _show(report: Report, wanted: _Wanted) -> None:
+def _show(report: Report, wanted: Wanted) -> None:
     from traceview.render import text
 
     if not wanted.json_to_stdout:
@@ -138,7 +165,7 @@ def _show(report: Report, wanted: _Wanted) -> None:
     if wanted.html:
         write_file(wanted.html, _page(report))
     if wanted.json or wanted.json_to_stdout:
-        _put_json(report, wanted.json)
+        put_json(_document(report), wanted.json)
 
 
 def _page(report: Report) -> str:
@@ -149,12 +176,8 @@ def _page(report: Report) -> str:
         return render_html(report, __version__)
 
 
-def _put_json(report: Report, path: Path | None) -> None:
+def _document(report: Report) -> str:
     from traceview import __version__
     from traceview.render.json_report import render_json
 
-    document = render_json(report, __version__)
-    if path:
-        write_file(path, document)
-    else:
-        click.echo(document, nl=False)
+    return render_json(report, __version__)

@@ -30,6 +30,8 @@ class Does(IntEnum):
     """Loads, unloads or links device code."""
     LOOK_UP = 7
     """Asks for a kernel, and loads its code if that was put off until then."""
+    GRAPH = 8
+    """Prepares a CUDA graph for launching: instantiates, updates or uploads it."""
 
 
 _RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
@@ -64,6 +66,7 @@ _RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
             r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
         ),
     ),
+    (Does.GRAPH, re.compile(r"(cuda|cu)Graph(Instantiate|Upload|ExecUpdate)")),
 )
 
 
@@ -78,6 +81,13 @@ def what_calls_do(trace: Trace) -> npt.NDArray[np.uint8]:
     names = trace.recorded("api_calls").texts("name")
     known = np.array([classify(name) for name in names.values] or [Does.OTHER], np.uint8)
     return known[np.maximum(names.codes, 0)]
+
+
+@fact
+def graph_launch_calls(trace: Trace) -> Mask:
+    """True for the API calls that launch a CUDA graph."""
+    names = trace.recorded("api_calls").texts("name")
+    return names.isin([n for n in names.values if re.match(r"(cuda|cu)GraphLaunch", str(n))])
 
 
 @fact

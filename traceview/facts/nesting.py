@@ -96,10 +96,10 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
         mine = np.flatnonzero(track == number)
         found = _containing(end[mine])
         parent[mine] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
-    return Nesting(track, start, end, parent, _depths(parent), walked)
+    return Nesting(track, start, end, parent, depths(parent), walked)
 
 
-def _depths(parent: Integers) -> Integers:
+def depths(parent: Integers) -> Integers:
     """Number of ancestors. A parent stands before its children."""
     depth = np.zeros(len(parent), np.int64)
     above = parent.copy()

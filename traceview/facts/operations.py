@@ -107,14 +107,16 @@ def kernel_operations(trace: Trace) -> Integers:
 
 @fact
 def first_launches(trace: Trace) -> Mask:
-    """True for the operations that are the first run of their kernel in its process.
+    """True for the operations that are the first run of their kernel in its context.
 
-    CUDA loads a kernel's code when it is first launched (lazy loading), so that call is long.
+    CUDA loads a kernel's code into a context when it is first launched there (lazy loading), so
+    that call is long.
     """
     done = operations(trace)
     kernels = trace.recorded("kernels")
     first = np.zeros(len(done), bool)
     mine = np.flatnonzero(done.kind == Kind.KERNEL)
     rows = done.row[mine]
-    first[mine[groups.group(done.process[mine], kernels.texts("name").codes[rows]).first]] = True
+    place = (done.process[mine], done.device[mine], kernels["context_id"][rows])
+    first[mine[groups.group(*place, kernels.texts("name").codes[rows]).first]] = True
     return first

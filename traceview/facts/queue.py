@@ -11,14 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import intervals
 from traceview.facts.operations import operations
 from traceview.intervals import Depth
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
-
-FULL = 1000
-"""A launch queue holds about 1,024 operations; then the launch call waits."""
 
 
 @fact
@@ -61,22 +58,3 @@ def depth_of(trace: Trace, mine: Mask, chosen: Mask) -> Depth:
     if not len(rows):
         return Depth(0, 0.0)
     return intervals.depth(calls["start_ns"][done.call[rows]], done.end_ns[rows], chosen[rows])
-
-
-def is_full(trace: Trace, mine: Mask, chosen: Mask) -> bool:
-    """Did the launch queue of a stream among `mine` run full where work was chosen?
-
-    A graph counts once: it is one entry of the queue, however many nodes it has.
-    """
-    done = operations(trace)
-    calls = trace.recorded("api_calls")
-    for stream in np.unique(done.stream[mine & chosen]):
-        rows = np.flatnonzero(mine & done.launched & (done.stream == stream))
-        each = groups.group(done.call[rows])
-        end = np.full(each.size, np.iinfo(np.int64).min)
-        np.maximum.at(end, each.ids, done.end_ns[rows])
-        counted = chosen[rows[each.first]]
-        start = calls["start_ns"][done.call[rows[each.first]]]
-        if intervals.depth(start, end, counted).most >= FULL:
-            return True
-    return False

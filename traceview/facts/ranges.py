@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.nesting import Nesting, nest
+from traceview.facts.nesting import Nesting, depths, nest
 from traceview.facts.operations import operations
 from traceview.tables import NULL, Array, Integers, Mask, Texts, object_array
 from traceview.trace import Trace, fact
 
 UNATTRIBUTED = "(unattributed)"
 _NUMBER = re.compile(r"\d+")
+_AUTOGRAD = "pt_autograd"
+_LIBRARY = re.compile(r"(?i)(cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)|nccl|nvshmem|cccl)")
 PATH_CHARACTERS = 4000
 NEVER_NS = np.iinfo(np.int64).max // 4
 
@@ -23,12 +25,19 @@ NEVER_NS = np.iinfo(np.int64).max // 4
 class RangeTree:
     """Ranges that last, sorted by (thread, start, −end). `row` is their row in ranges.
 
+    `nesting` is how the ranges of each thread nest, `parent` and `depth` are those of the tree:
+    what torch's autograd and NVIDIA's libraries open on threads of their own hangs, `lent`, under
+    the main thread's range.
+
     `path` numbers the paths: a path is the names from the outermost range down, equal for all
     instances of that place. `path_parent` is −1 at the top. `path_pattern` numbers the patterns:
     paths that differ in their numbers only, such as the steps of a series, have one pattern.
     """
 
     nesting: Nesting
+    parent: Integers
+    depth: Integers
+    lent: Mask
     row: Integers
     process: Array
     path: Integers
@@ -36,6 +45,14 @@ class RangeTree:
     path_text: Array
     path_pattern: Integers
     pattern_text: Array
+
+    def up(self, value: Integers) -> Integers:
+        """For each range its own value, or where that is negative that of the nearest around it."""
+        result = value.copy()
+        for level in range(1, int(self.depth.max(initial=0)) + 1):
+            mine = np.flatnonzero((self.depth == level) & (result < 0))
+            result[mine] = result[self.parent[mine]]
+        return result
 
 
 def pattern_of(text: str) -> str:
@@ -54,15 +71,63 @@ def range_tree(trace: Trace) -> RangeTree:
     rows = rows[order]
     last = _last_time(trace)
     nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
+    process = ranges["process"][rows]
+    parent = _lent(trace, nesting, rows, process)
+    depth = depths(parent)
+    lent = np.where((parent != nesting.parent), 1, np.where(parent < 0, 0, -1))
     names = ranges.texts("name").take(rows)
-    path, path_parent, path_text = _paths(nesting, names)
-    pattern, _, pattern_text = _paths(nesting, names.map([pattern_of(n) for n in names.values]))
+    path, path_parent, path_text = _paths(parent, depth, names)
+    patterns = names.map([pattern_of(n) for n in names.values])
+    pattern, _, pattern_text = _paths(parent, depth, patterns)
     path_pattern = np.zeros(len(path_text), np.int64)
     path_pattern[path] = pattern
-    process = ranges["process"][rows]
-    return RangeTree(
-        nesting, rows, process, path, path_parent, path_text, path_pattern, pattern_text
+    tree = RangeTree(
+        nesting,
+        parent,
+        depth,
+        parent != nesting.parent,
+        rows,
+        process,
+        path,
+        path_parent,
+        path_text,
+        path_pattern,
+        pattern_text,
     )
+    return replace(tree, lent=tree.up(lent) == 1)
+
+
+def _lent(trace: Trace, nesting: Nesting, rows: Integers, process: Array) -> Integers:
+    """Parents, with those of ranges that other code than the program's own opened elsewhere."""
+    parent = nesting.parent.copy()
+    if trace.strict or not len(rows):
+        return parent
+    main = _main_thread(trace)[process]
+    guests = (parent < 0) & (nesting.track != main) & _not_the_programs(trace, nesting, rows)
+    asked = np.flatnonzero(guests)
+    found = nesting.innermost(main[asked], nesting.start[asked])
+    while (over := (found >= 0) & (nesting.end[np.maximum(found, 0)] < nesting.end[asked])).any():
+        found[over] = nesting.parent[found[over]]
+    parent[asked] = found
+    return parent
+
+
+def _not_the_programs(trace: Trace, nesting: Nesting, rows: Integers) -> Mask:
+    """True for ranges of NVIDIA's libraries, and for those on threads of torch's autograd."""
+    domains = trace.recorded("ranges").texts("domain").take(rows)
+    threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
+    libraries = domains.isin([name for name in domains.values if _LIBRARY.match(str(name or ""))])
+    result: Mask = libraries | np.array(threads, bool)[nesting.track]
+    return result
+
+
+def _main_thread(trace: Trace) -> Array:
+    """For each process, the row of its main thread, −1 where the trace does not have it."""
+    threads = trace.threads
+    main = np.full(len(trace.processes), -1, np.int64)
+    rows = np.flatnonzero(threads["thread_id"] == trace.processes["process_id"][threads["process"]])
+    main[threads["process"][rows]] = rows
+    return main
 
 
 def _last_time(trace: Trace) -> int:
@@ -76,15 +141,15 @@ def _last_time(trace: Trace) -> int:
     return last + 1
 
 
-def _paths(nesting: Nesting, names: Texts) -> tuple[Integers, Integers, Array]:
+def _paths(around: Integers, depth: Integers, names: Texts) -> tuple[Integers, Integers, Array]:
     """Number the distinct paths, level by level: a path is its parent's and one name more."""
     name, values = names.codes, names.values
     path = np.full(len(name), -1, np.int64)
     parents: list[int] = []
     texts: list[str] = []
-    for level in range(int(nesting.depth.max()) + 1 if len(name) else 0):
-        mine = np.flatnonzero(nesting.depth == level)
-        above = nesting.parent[mine]
+    for level in range(int(depth.max()) + 1 if len(name) else 0):
+        mine = np.flatnonzero(depth == level)
+        above = around[mine]
         parent = np.where(above >= 0, path[above], -1)
         found = groups.group(parent, name[mine])
         path[mine] = found.ids + len(texts)
@@ -105,8 +170,9 @@ def _bounded(text: str) -> str:
 class Attribution:
     """For each asked place, its row in the range tree (−1: none) and how it was found.
 
-    `inferred` is True where the thread itself had no range open, and the range is the one open
-    on another thread of the process: autograd and worker threads launch for the main thread.
+    `inferred` is True where the thread itself had no range of the program open: the range, or the
+    part of it that is the program's, is the one open on another thread of the process. Autograd
+    and worker threads launch for the main thread.
     """
 
     range: Integers
@@ -124,29 +190,50 @@ def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> At
 
     A thread without an open range gets that of the process's main thread, or, if the main thread
     has none either, of the only other thread that has one; where several have, it gets none.
+    In a strict trace it gets none in any case.
     """
     tree = range_tree(trace)
     found = tree.nesting.innermost(thread, time)
-    inferred = np.zeros(len(found), bool)
-    for number in np.unique(process[found < 0]) if len(tree.row) else ():
-        asked = np.flatnonzero((found < 0) & (process == number))
-        found[asked] = _from_other_threads(trace, tree, int(number), time[asked])
-        inferred[asked] = found[asked] >= 0
+    if not len(tree.row):
+        return Attribution(found, np.zeros(len(found), bool))
+    asked = np.flatnonzero(found < 0)
+    every = np.arange(len(tree.row))
+    found[asked] = borrowed(trace, every, process[asked], time[asked])
+    inferred = tree.lent[found] & (found >= 0)
+    inferred[asked] = found[asked] >= 0
     return Attribution(found, inferred)
 
 
-def _from_other_threads(trace: Trace, tree: RangeTree, process: int, time: Integers) -> Integers:
-    chosen = np.full(len(time), -1, np.int64)
-    main = np.full(len(time), -1, np.int64)
+def borrowed(trace: Trace, value: Integers, process: Array, time: Integers) -> Integers:
+    """What a process has open at a time on its main thread, else on the only other that has any.
+
+    `value` says of each range in the tree what it stands for, negative for nothing. The answer is
+    −1 where nothing is open, where several threads have something, and in a strict trace.
+    """
+    result = np.full(len(time), -1, np.int64)
+    tree = range_tree(trace)
+    lenders = tree.nesting.track[value >= 0]
+    for number in np.unique(process) if not trace.strict else ():
+        asked = np.flatnonzero(process == number)
+        threads = np.unique(lenders[tree.process[value >= 0] == number])
+        result[asked] = _borrowed(tree, value, threads, _main_thread(trace)[number], time[asked])
+    return result
+
+
+def _borrowed(
+    tree: RangeTree, value: Integers, threads: Array, main: int, time: Integers
+) -> Integers:
+    only = np.full(len(time), -1, np.int64)
+    first = only.copy()
     having = np.zeros(len(time), np.int64)
-    process_id = trace.processes["process_id"][process]
-    for thread in np.unique(tree.nesting.track[tree.process == process]).tolist():
-        here = tree.nesting.innermost(np.full(len(time), thread), time)
+    for thread in threads.tolist():
+        found = tree.nesting.innermost(np.full(len(time), thread), time)
+        here = np.where(found >= 0, value[found], -1)
         having += here >= 0
-        chosen = np.where(here >= 0, here, chosen)
-        if trace.threads["thread_id"][thread] == process_id:
-            main = here
-    return np.where(main >= 0, main, np.where(having == 1, chosen, -1))
+        only = np.where(here >= 0, here, only)
+        if thread == main:
+            first = here
+    return np.where(first >= 0, first, np.where(having == 1, only, -1))
 
 
 @fact

@@ -1,4 +1,11 @@
-"""Steps: the outermost ranges that repeat, and when the GPU did their work."""
+"""Steps: the outermost ranges that repeat, when the GPU did their work, how long each took.
+
+A CPU that runs ahead of the GPU issues its steps in no time, so a step that has GPU work is timed
+where that work ends: it lasts from the end of the step before it to the end of its own work. So the
+steps of a series follow each other without a gap, and idle time counts in the step that ends it.
+The first step of a loop begins where the CPU begins it. A step without GPU work lasts as long
+as its range.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +15,42 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations import operations
-from traceview.facts.ranges import RangeTree, pattern_of, range_tree
+from traceview.facts.ranges import (
+    attribute,
+    attributed_operations,
+    borrowed,
+    pattern_of,
+    range_tree,
+)
 from traceview.facts.selection import selected_operations
-from traceview.tables import Array, Integers, object_array
+from traceview.facts.series import step_ranges
+from traceview.tables import Array, Integers, Mask, object_array
 from traceview.trace import Trace, fact
 
 WARMED_UP_STEPS = 3
-"""With so many steps the first one counts as set-up."""
+"""With so many steps the first one counts as set-up, and warm-up can be told from the rest."""
+COMPARABLE_STEPS = 5
+"""Of so many steps after warm-up one can be called unlike the others."""
+MANY_DEVIATIONS, LEAST_EXCESS = 5.0, 0.10
+"""A step is unlike the others if it exceeds their median by five standard deviations, estimated
+from the median absolute deviation (MAD), and by a tenth."""
+DEVIATIONS_PER_MAD = 1.4826
+"""Of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Steps:
     """One row an instance, sorted by series and start.
 
-    `series` numbers the instances of one pattern (`step_#`) on one thread; `pattern` names it.
-    `gpu_start_ns` and `gpu_end_ns` are those of the work launched in the instance, 0 where
-    `operations` is 0.
+    `range` is its row in the range tree. `series` numbers the instances of one pattern (`step_#`)
+    on one thread; `pattern` names it. `gpu_start_ns` and `gpu_end_ns` are those of the work
+    launched in the instance, 0 where `operations` is 0.
     """
 
     range: Integers
     series: Integers
     process: Array
+    thread: Array
     pattern: Array
     name: Array
     cpu_start_ns: Integers
@@ -43,87 +65,184 @@ class Steps:
 
 @fact
 def steps(trace: Trace) -> Steps:
-    """Instances of the ranges that repeat, numbers aside, at the outermost level of each thread.
-
-    Where some of these series launched GPU work, the others are left out: a communication or
-    data-loading thread repeats ranges too.
-    """
+    """Instances of the ranges that are steps; see `series` for which these are."""
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
-    pattern = names.map([pattern_of(name) for name in names.values])
-    rows = _outermost_repeated(tree, pattern.codes[tree.row])
-    first, last, work = _work(trace, tree, rows)
-    code = pattern.codes[tree.row[rows]]
-    series = groups.group(tree.nesting.track[rows], code)
-    working = groups.sums(series, work) > 0
-    kept = np.flatnonzero(working[series.ids] | ~working.any()) if len(rows) else rows
-    kept = kept[np.lexsort((tree.nesting.start[rows[kept]], series.ids[kept]))]
-    chosen = rows[kept]
+    rows = step_ranges(trace)
+    series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
+    order = np.lexsort((tree.nesting.start[rows], series.ids))
+    rows = rows[order]
+    code = names.codes[tree.row[rows]]
+    patterns = object_array([pattern_of(str(name)) for name in names.values])
+    first, last, number = _work(trace, rows)
     return Steps(
-        range=chosen,
-        series=series.ids[kept],
-        process=tree.process[chosen],
-        pattern=pattern.values[code[kept]] if len(kept) else object_array([]),
-        name=names.values[names.codes[tree.row[chosen]]] if len(kept) else object_array([]),
-        cpu_start_ns=tree.nesting.start[chosen],
-        cpu_end_ns=tree.nesting.end[chosen],
-        gpu_start_ns=first[kept],
-        gpu_end_ns=last[kept],
-        operations=work[kept],
+        range=rows,
+        series=series.ids[order],
+        process=tree.process[rows],
+        thread=tree.nesting.track[rows],
+        pattern=patterns[code],
+        name=names.values[code] if len(rows) else object_array([]),
+        cpu_start_ns=tree.nesting.start[rows],
+        cpu_end_ns=tree.nesting.end[rows],
+        gpu_start_ns=first,
+        gpu_end_ns=last,
+        operations=number,
     )
 
 
-def _outermost_repeated(tree: RangeTree, pattern: Array) -> Integers:
-    """Of each thread, the ranges of the least depth at which a pattern occurs twice."""
-    depth, track = tree.nesting.depth, tree.nesting.track
-    found = groups.group(track, depth, pattern)
-    repeats = (np.bincount(found.ids, minlength=found.size) > 1)[found.ids]
-    least = np.full(int(track.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least, track[repeats], depth[repeats])
-    result: Integers = np.flatnonzero(repeats & (depth == least[track]))
-    return result
-
-
-def _work(trace: Trace, tree: RangeTree, rows: Integers) -> tuple[Integers, Integers, Integers]:
-    """First start, last end and number of the operations launched during each instance.
-
-    Instances of one thread that overlap without nesting share nothing: work belongs to the one
-    that started last.
-    """
+def _work(trace: Trace, rows: Integers) -> tuple[Integers, Integers, Integers]:
+    """First start, last end and number of the operations launched during each instance."""
     done = operations(trace)
-    calls = trace.recorded("api_calls")
-    known = np.flatnonzero(done.launched)
-    made, thread = (
-        calls[name][done.call[known]] if len(calls) else known for name in ("start_ns", "thread")
-    )
-    # A thread with ranges of its own works for these; one without, for whichever are open.
-    tied = np.isin(thread, tree.nesting.track[rows])
+    step = _step_of_operations(trace, rows)
+    work = np.flatnonzero(step >= 0)
     first = np.full(len(rows), np.iinfo(np.int64).max)
     last = np.full(len(rows), np.iinfo(np.int64).min)
-    number = np.zeros(len(rows), np.int64)
-    for track in np.unique(tree.nesting.track[rows]):
-        mine = np.flatnonzero(tree.nesting.track[rows] == track)
-        start, end = tree.nesting.start[rows[mine]], tree.nesting.end[rows[mine]]
-        place = np.searchsorted(start, made, side="right") - 1
-        within = (place >= 0) & (made < end[np.maximum(place, 0)])
-        within &= done.process[known] == tree.process[rows[mine[0]]]
-        within &= ~tied | (thread == track)
-        which, work = mine[place[within]], known[within]
-        np.minimum.at(first, which, done.start_ns[work])
-        np.maximum.at(last, which, done.end_ns[work])
-        np.add.at(number, which, 1)
+    np.minimum.at(first, step[work], done.start_ns[work])
+    np.maximum.at(last, step[work], done.end_ns[work])
+    number = np.bincount(step[work], minlength=len(rows)).astype(np.int64)
     none = number == 0
     first[none] = last[none] = 0
     return first, last, number
+
+
+def _step_of_operations(trace: Trace, rows: Integers) -> Integers:
+    done = operations(trace)
+    calls = trace.recorded("api_calls")
+    result = np.full(len(done), -1, np.int64)
+    known = np.flatnonzero(done.launched)
+    if len(known):
+        call = done.call[known]
+        thread, time = calls["thread"][call], calls["start_ns"][call]
+        found = attributed_operations(trace).range[known]
+        result[known] = _step_at(trace, rows, found, thread, calls["process"][call], time)
+    return result
+
+
+def _step_at(
+    trace: Trace, rows: Integers, found: Integers, thread: Array, process: Array, time: Integers
+) -> Integers:
+    """Index in `rows` of the step around each found range, else of the one open elsewhere.
+
+    The step around a range is the one around what was launched in it, inferred or not. What a
+    thread without steps launches in ranges of its own is for the step that the main thread is in;
+    what a thread with steps launches in ranges beside these is in none.
+    """
+    tree = range_tree(trace)
+    if not len(rows):
+        return np.full(len(found), -1, np.int64)
+    number = np.full(len(tree.row), -1, np.int64)
+    number[rows] = np.arange(len(rows))
+    step = tree.up(number)
+    result = np.where(found >= 0, step[found], -1)
+    asked = np.flatnonzero((result < 0) & ~np.isin(thread, tree.nesting.track[rows]))
+    result[asked] = borrowed(trace, step, process[asked], time[asked])
+    return result
+
+
+@fact
+def step_of_operations(trace: Trace) -> Integers:
+    """For each operation the step it was launched in, as a row of steps, or −1."""
+    return _step_of_operations(trace, steps(trace).range)
+
+
+def step_of_calls(trace: Trace, call: Integers) -> Integers:
+    """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
+    calls = trace.recorded("api_calls")
+    thread, process, time = (calls[name][call] for name in ("thread", "process", "start_ns"))
+    found = attribute(trace, thread, process, time).range
+    return _step_at(trace, steps(trace).range, found, thread, process, time)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long each step took; one entry a row of steps.
+
+    `begin_ns` to `end_ns` is its time. `timed` is False for a step without GPU work among others
+    that have some. `warm_up` are the steps at the beginning of a series that are unlike the
+    later ones, `outlier` those after it that are unlike the others; both only ever take longer.
+    `median_ns` is that of the steps of the series after warm-up; an outlier exceeds `limit_ns`.
+    """
+
+    begin_ns: Integers
+    end_ns: Integers
+    timed: Mask
+    warm_up: Mask
+    outlier: Mask
+    median_ns: Integers
+    limit_ns: Integers
+
+    @property
+    def took_ns(self) -> Integers:
+        return self.end_ns - self.begin_ns
+
+
+@fact
+def pace(trace: Trace) -> Pace:
+    """The time of each step, and which steps are unlike the others of their series."""
+    found = steps(trace)
+    begin, end = found.cpu_start_ns.copy(), found.cpu_end_ns.copy()
+    warm_up, outlier, timed = (np.zeros(len(found), bool) for _ in range(3))
+    median, limit = (np.zeros(len(found), np.int64) for _ in range(2))
+    for rows in series_of(found):
+        working = rows[found.operations[rows] > 0]
+        if len(working):
+            begin[working], end[working] = _times(trace, found, working)
+            rows_timed = working
+        else:
+            rows_timed = rows
+        timed[rows_timed] = True
+        took = (end - begin)[rows_timed]
+        early, median[rows], limit[rows] = _usual(took)
+        warm_up[rows_timed[:early]] = True
+        if len(took) - early >= COMPARABLE_STEPS:
+            outlier[rows_timed[early:]] = took[early:] > limit[rows[0]]
+    return Pace(begin, end, timed, warm_up, outlier, median, limit)
+
+
+def series_of(found: Steps) -> list[Integers]:
+    """The rows of each series, in order of start."""
+    edges = np.flatnonzero(np.diff(found.series)) + 1
+    return [rows for rows in np.split(np.arange(len(found)), edges) if len(rows)]
+
+
+def _times(trace: Trace, found: Steps, rows: Integers) -> tuple[Integers, Integers]:
+    """Begin and end of the steps of one series that have GPU work."""
+    end = np.maximum.accumulate(found.gpu_end_ns[rows])
+    before = np.concatenate((end[:1], end[:-1]))
+    around = range_tree(trace).parent[found.range[rows]]
+    first = np.concatenate(([True], around[1:] != around[:-1]))
+    started = np.minimum(found.cpu_start_ns[rows], found.gpu_start_ns[rows])
+    later = np.where(np.arange(len(rows)) > 0, np.maximum(before, started), started)
+    return np.minimum(np.where(first, later, before), end), end
+
+
+def _usual(took: Integers) -> tuple[int, int, int]:
+    """How many steps at the beginning are warm-up, the median of the others, and their limit.
+
+    The later half is what steps are when warm; only steps of the first half can be warm-up.
+    """
+    early = 0
+    if len(took) >= WARMED_UP_STEPS:
+        _, limit = _limit(took[len(took) // 2 :])
+        early = int(np.argmin(np.append(took[: len(took) // 2] > limit, False)))
+    return early, *_limit(took[early:])
+
+
+def _limit(took: Integers) -> tuple[int, int]:
+    """Median of some durations, and what a like one does not exceed."""
+    median = float(np.median(took))
+    deviation = DEVIATIONS_PER_MAD * float(np.median(np.abs(took - median)))
+    excess = max(MANY_DEVIATIONS * deviation, LEAST_EXCESS * median)
+    return round(median), round(median + excess)
 
 
 @fact
 def set_up_end_ns(trace: Trace) -> int:
     """Start of the steady part; what comes before is set-up.
 
-    That is the start of the second of three or more steps, since the first one loads code and
-    fills caches, else of the first. Without steps nothing counts as set-up; nor does it where
-    nothing but set-up was selected.
+    That is the start of the first step after warm-up, of the series that launched work first. Of
+    three or more steps the first is set-up in any case, since it loads code and fills caches.
+    Without steps nothing counts as set-up; nor does it where nothing but set-up was selected.
     """
     found = steps(trace)
     work = found.operations > 0
@@ -131,8 +250,9 @@ def set_up_end_ns(trace: Trace) -> int:
     if not work.any():
         return never
     series = found.series == found.series[work][np.argmin(found.cpu_start_ns[work])]
-    begun = np.sort(found.cpu_start_ns[work & series])
-    end = int(begun[1 if len(begun) >= WARMED_UP_STEPS else 0])
+    rows = np.flatnonzero(work & series)
+    early = max(int(pace(trace).warm_up[rows].sum()), int(len(rows) >= WARMED_UP_STEPS))
+    end = int(found.cpu_start_ns[rows[early]])
     last = operations(trace).start_ns[selected_operations(trace)].max(initial=never)
     return end if last >= end else never
 
@@ -140,8 +260,7 @@ def set_up_end_ns(trace: Trace) -> int:
 def steps_ahead(found: Steps) -> Integers:
     """Steps of the same series that the CPU has begun beyond each when its GPU work starts."""
     ahead = np.zeros(len(found), np.int64)
-    for each in np.unique(found.series):
-        mine = np.flatnonzero(found.series == each)
+    for mine in series_of(found):
         begun = np.searchsorted(found.cpu_start_ns[mine], found.gpu_start_ns[mine], side="right")
         ahead[mine] = np.maximum(begun - 1 - np.arange(len(mine)), 0)
     return ahead

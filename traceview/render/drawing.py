@@ -1,10 +1,10 @@
-"""A chart worked out to bars from its declaration and its rows, before anything is drawn."""
+"""A chart worked out from its declaration and its rows, before anything is drawn."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -12,6 +12,8 @@ import numpy as np
 from traceview import units
 from traceview.analyses.base import Chart
 from traceview.render.names import shortened_apart, visible
+from traceview.render.rooflines import Roofline, roofline
+from traceview.render.stairs import Stairs, stairs
 from traceview.tables import Cell, Table
 
 MOST_SERIES = 6
@@ -35,6 +37,7 @@ class Drawing:
     """What to draw: rows with a label each, their bars, and the text at the end of each row.
 
     `column` is the one whose unit the axis has, `left_out` counts the rows there was no room for.
+    Where `upright`, the rows are columns from left to right.
     """
 
     labels: tuple[str, ...]
@@ -43,11 +46,19 @@ class Drawing:
     column: str
     row_texts: tuple[str, ...]
     left_out: int
+    upright: bool = False
 
 
-def worked_out(chart: Chart, table: Table) -> Drawing | None:
-    """The bars of a chart; None if there is nothing to see in the table."""
+def worked_out(chart: Chart, table: Table) -> Drawing | Stairs | Roofline | None:
+    """What to draw of a chart; None if there is nothing to see in the table."""
+    if chart.kind == "roofline":
+        return roofline(chart, table)
+    return stairs(chart, table) if chart.kind == "stairs" else _with_bars(chart, table)
+
+
+def _with_bars(chart: Chart, table: Table) -> Drawing | None:
     drawing = _spans(chart, table) if chart.kind == "spans" else _bars(chart, table)
+    drawing = replace(drawing, upright=chart.kind == "columns")
     return drawing if any(bar.length > 0 for bar in drawing.bars) else None
 
 

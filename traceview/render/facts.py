@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from pathlib import PurePath
 
 from traceview import units
@@ -21,14 +22,20 @@ _COUNTED = {
 
 def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
     """Pairs of a name and a value; what the recording does not say is left out."""
+    hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
     facts = [
         ("recorded by", _recorder(trace)),
-        ("GPU", _listed(Counter(map(_gpu, trace.gpus)))),
-        ("process", _listed(Counter(map(_process, trace.processes)))),
+        ("GPU", _listed(Counter(_gpu(gpu) + _on(gpu.host_id, hosts) for gpu in trace.gpus))),
+        (
+            "process",
+            _listed(Counter(_process(each) + _on(each.host_id, hosts) for each in trace.processes)),
+        ),
         ("duration", units.duration(trace.duration_ns)),
         ("holds", _rows(trace)),
         ("only ranges", ", ".join(trace.selection.include)),
         ("without ranges", ", ".join(trace.selection.exclude)),
+        ("strictly", "no range is inferred" if trace.strict else ""),
+        ("given", ", ".join(f"{name}={value:g}" for name, value in trace.peaks.items())),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -48,6 +55,10 @@ def _gpu(gpu: Gpu) -> str:
 def _process(process: Process) -> str:
     """Some recorders give the path of the program: its last part is enough to know it by."""
     return f"{PurePath(process.name or 'unnamed').name} ({process.process_id})"
+
+
+def _on(host: int, hosts: Set[int]) -> str:
+    return f" on host {host}" if len(hosts) > 1 else ""
 
 
 def _listed(named: Counter[str]) -> str:

@@ -1,8 +1,8 @@
 """Charts, drawn from their declaration as SVG that stands inside an HTML page.
 
-Matplotlib is imported here and nowhere else, so that only a page with charts pays for it. Texts
-stay text and colours are CSS variables of the page: a chart follows its fonts and its light or
-dark scheme. The same data give the same bytes.
+Matplotlib is imported here and in the other `_figure` modules alone, so that only a page with
+charts pays for it. Texts stay text and colours are CSS variables of the page: a chart follows its
+fonts and its light or dark scheme. The same data give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import escape
 from matplotlib import rc_context, rcdefaults, rcParams
@@ -24,8 +24,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Transform
 
 from traceview import units
+from traceview.render.columns_figure import draw_columns
 from traceview.render.drawing import MOST_SERIES, Drawing
 from traceview.render.names import visible
+from traceview.render.roofline_figure import draw_roofline
+from traceview.render.rooflines import Roofline
+from traceview.render.stairs import Stairs
+from traceview.render.stairs_figure import draw_stairs
 
 # Matplotlib knows no CSS variables: it draws in stand-in colours that are then replaced.
 _INK, _QUIET, _GRID = "#010101", "#020202", "#030303"
@@ -52,9 +57,10 @@ _ROW_IN = 0.27
 _MARGIN_IN = 0.4
 _LABEL_IN = 2.75
 _RIGHT_IN = 0.95
+_UPRIGHT_IN = 2.9
 
 
-def draw(drawing: Drawing, title: str, key: str) -> str:
+def draw(drawing: Drawing | Stairs | Roofline, title: str, key: str) -> str:
     """A chart as an `<svg>` element.
 
     `key` is unique on the page: it sets the ids of this chart apart from those of others.
@@ -63,7 +69,15 @@ def draw(drawing: Drawing, title: str, key: str) -> str:
         return _inlined(_svg(_figure(drawing)), title, key)
 
 
-def _figure(drawing: Drawing) -> Figure:
+def _figure(drawing: Drawing | Stairs | Roofline) -> Figure:
+    if isinstance(drawing, Roofline):
+        figure, axes = draw_roofline(drawing, _SERIES[0], _QUIET, _INK)
+        _undress(axes, "both")
+        return figure
+    if isinstance(drawing, Stairs):
+        return _stairs(drawing)
+    if drawing.upright:
+        return _upright(drawing)
     legend_in = 0.3 if drawing.series else 0.0
     row_in = _ROW_IN * (1.5 if any(bar.lower for bar in drawing.bars) else 1)
     height = row_in * len(drawing.labels) + _MARGIN_IN + legend_in
@@ -75,6 +89,26 @@ def _figure(drawing: Drawing) -> Figure:
     axes = figure.add_axes((left, bottom, right - left, top - bottom))
     _draw_bars(axes, drawing)
     _dress(axes, drawing)
+    return figure
+
+
+def _upright(drawing: Drawing) -> Figure:
+    figure = Figure(figsize=(_WIDTH_IN, _UPRIGHT_IN), facecolor="none")
+    legend_in = 0.5 if drawing.series else 0.25
+    bottom, left = 0.3 / _UPRIGHT_IN, 0.8 / _WIDTH_IN
+    top = 1 - legend_in / _UPRIGHT_IN
+    axes = figure.add_axes((left, bottom, 1 - left - 0.2 / _WIDTH_IN, top - bottom))
+    draw_columns(axes, drawing, _SERIES, _QUIET)
+    _undress(axes, "y")
+    if drawing.series:
+        _legend(axes, drawing.series, 0.2 / (_UPRIGHT_IN - legend_in))
+    return figure
+
+
+def _stairs(drawing: Stairs) -> Figure:
+    figure, panels = draw_stairs(drawing, _SERIES[0], _QUIET, _INK)
+    for axes in panels:
+        _undress(axes, "y")
     return figure
 
 
@@ -125,25 +159,30 @@ def _text(
 
 
 def _dress(axes: Axes, drawing: Drawing) -> None:
-    axes.set_facecolor("none")
     axes.set_ylim(len(drawing.labels) - 0.4, -0.6)
     axes.set_yticks([])
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.tick_params(axis="x", length=0)
-    axes.grid(axis="x", color=_GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    _undress(axes, "x")
     if drawing.series:
         _legend(axes, drawing.series)
 
 
-def _legend(axes: Axes, series: Sequence[str]) -> None:
+def _undress(axes: Axes, measured: Literal["x", "y", "both"]) -> None:
+    """Nothing but the data and a quiet grid across the axis on which it is measured."""
+    axes.set_facecolor("none")
+    axes.tick_params(length=0, colors=_QUIET)
+    axes.grid(axis=measured, color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _legend(axes: Axes, series: Sequence[str], above: float = 0.0) -> None:
     handles = [Patch(color=_SERIES[i], label=name) for i, name in enumerate(series)]
     legend = axes.legend(
         handles=handles,
         loc="lower left",
-        bbox_to_anchor=(0, 1),
+        bbox_to_anchor=(0, 1 + above),
         ncols=len(series),
         frameon=False,
         borderpad=0,

@@ -55,6 +55,8 @@ def _trace(trace: TraceFacts) -> dict[str, Any]:
             "ranges": list(trace.selection.include),
             "exclude_ranges": list(trace.selection.exclude),
         },
+        "strict": trace.strict,
+        "peaks": dict(trace.peaks),
         "warnings": list(trace.warnings),
     }
 

@@ -1,0 +1,236 @@
+"""The H200 of the built traces: 4,814.304 GB/s, fp32 66.9 and bf16 989.4 TFLOP/s."""
+
+import pytest
+
+from tests.analyses.ask import ask, rows
+from tests.build import Export
+from traceview.analyses.base import Skipped
+from traceview.analyses.roofline import ANALYSIS
+from traceview.facts.declared_work import text
+from traceview.hardware import given
+
+MS = 1_000_000
+
+
+def run(export: Export, said: str, start: int, end: int, **kernel) -> None:
+    """A kernel whose launch call is made in a range of that name."""
+    export.range(said, start, start + 100)
+    export.launch((start + 10, start + 20), (start + 200, end), **kernel)
+
+
+def test_a_declared_kernel_under_the_roof_of_memory(tmp_path):
+    export = Export()
+    gelu = text("gelu", bytes=4_000_000_000, flop=8_000_000_000, kind="fp32")
+    run(export, gelu, 0, MS + 200, name="gelu_kernel<4>(float)", gridX=7, gridY=2)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [row] = list(result.tables["kernels"].rows())
+    assert row == {
+        "short_name": "gelu_kernel",
+        "device_id": 0,
+        "host_id": None,
+        "grid": "7x2x1",
+        "calls": 1,
+        "total_ns": MS,
+        "bytes": 4_000_000_000,
+        "flop": 8_000_000_000,
+        "achieved_bytes_per_s": 4_000_000_000_000,
+        "achieved_flop_per_s": 8_000_000_000_000,
+        "flop_per_byte": 2.0,
+        "flop_kind": "fp32",
+        "memory_peak_pct": pytest.approx(100 * 4000 / 4814.304),
+        "compute_peak_pct": pytest.approx(100 * 8 / 66.9),
+        "bound": "memory",
+        "peak_bytes_per_s": 4_814_304_000_000,
+        "peak_flop_per_s": 66_900_000_000_000,
+        "least_ns": round(MS * 4000 / 4814.304),
+        "at_stake_ns": MS - round(MS * 4000 / 4814.304),
+        "basis": "declared",
+        "beside_pct": 0.0,
+    }
+    assert not result.findings
+    assert not result.notes
+    assert result.summary["memory_bound_ns"] == MS
+
+
+@pytest.mark.parametrize(
+    ("moved", "flop", "kind", "bound"),
+    [
+        (3_000_000_000, 0, None, "memory"),
+        (1_000_000_000, 60_000_000_000, "fp32", "compute"),
+        (1_000_000_000, 800_000_000_000, "bf16", "compute"),
+        (1_000_000_000, 1_000_000_000, "fp32", "latency"),
+        (1_000_000_000, 1_000_000_000, None, "unknown"),
+        (1_000_000_000, None, None, "unknown"),
+        (None, 1_000_000_000, "fp32", "unknown"),
+        (None, 60_000_000_000, "fp32", "compute"),
+        (3_000_000_000, None, None, "memory"),
+    ],
+)
+def test_what_binds(tmp_path, moved, flop, kind, bound):
+    export = Export()
+    run(export, text("work", bytes=moved, flop=flop, kind=kind), 0, MS + 200)
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "bound") == [(bound,)]
+
+
+def test_a_kernel_near_no_roof_is_a_finding(tmp_path):
+    export = Export()
+    run(export, text("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.severity == "high"
+    assert finding.time_at_stake_ns == MS - round(MS * 1000 / 4814.304)
+    assert finding.message == (
+        "slow runs at 20.8 % of the memory's peak (1,000 GB/s) and 1.5 % of the fp32 peak: 1 call "
+        "took 1.00 ms, at the roof 208 µs (declared)"
+    )
+
+
+def test_what_runs_beside_other_work_is_not_blamed(tmp_path):
+    export = Export()
+    run(export, text("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")
+    export.launch((300, 310), (MS // 2, MS), stream=8, name="other")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "kernels", "short_name", "beside_pct") == [("slow", 100.0)]
+    assert not result.findings
+
+
+def test_kernels_without_a_basis_are_left_out_and_counted(tmp_path):
+    export = Export()
+    run(export, text("work", bytes=10**9), 0, MS + 200, name="known")
+    export.launch((2 * MS, 2 * MS + 1), (2 * MS + 10, 5 * MS + 10), name="other")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "kernels", "short_name") == [("known",)]
+    assert result.summary["without_basis_ns"] == 3 * MS
+    assert "75.0 % of kernel time (3.00 ms)" in result.notes[0]
+
+
+def test_several_kernels_in_a_declaring_range_are_one_row(tmp_path):
+    export = Export()
+    manual = text("manual gelu", bytes=2_000_000_000, flop=10**9, kind="fp32")
+    for start in (0, 10 * MS):
+        export.range(manual, start, start + 100)
+        for part in range(2):
+            call = start + 10 + 20 * part
+            kernel = (start + 200 + MS * part, start + 200 + MS * (part + 1))
+            export.launch((call, call + 5), kernel, name=f"k{part}")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("short_name", "grid", "calls", "total_ns", "bytes", "basis")
+    assert rows(result, "kernels", *figures) == [
+        ("manual gelu", None, 2, 4 * MS, 4_000_000_000, "declared")
+    ]
+
+
+def test_the_innermost_declaration_counts(tmp_path):
+    export = Export()
+    export.range(text("outer", bytes=9_000_000_000), 0, 500)
+    run(export, text("inner", bytes=1_000_000_000), 10, MS + 210)
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "bytes") == [(1_000_000_000,)]
+
+
+def test_faster_than_the_memory_is_a_cache(tmp_path):
+    export = Export()
+    run(export, text("small", bytes=9_000_000_000, flop=10**9, kind="fp32"), 0, MS + 200)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    columns = ("achieved_bytes_per_s", "memory_peak_pct", "bound")
+    assert rows(result, "kernels", *columns) == [(9_000_000_000_000, None, "unknown")]
+
+
+def test_flop_from_shapes(tmp_path):
+    export = Export()
+    mm = "aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]]"
+    run(export, mm, 0, MS + 200, name="ampere_bf16_s16816gemm_bf16_128x64")
+    run(export, mm, 2 * MS, 3 * MS + 200, name="my_own_matmul")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    flop, moved = 2 * 4096 * 2048 * 1024, 2 * (4096 * 2048 + 2048 * 1024 + 4096 * 1024)
+    figures = ("short_name", "bytes", "flop", "flop_kind", "basis")
+    assert sorted(rows(result, "kernels", *figures)) == [
+        ("ampere_bf16_s16816gemm_bf16_128x64", moved, flop, "bf16", "tensor shapes"),
+        ("my_own_matmul", None, flop, None, "FLOP: tensor shapes"),
+    ]
+
+
+def test_of_several_kernels_of_an_operator_the_product_has_the_flop(tmp_path):
+    export = Export()
+    export.range("aten::linear, op_id = 1, sizes = [[8, 16], [32, 16], [32]]", 0, 1000)
+    export.range("aten::addmm, op_id = 2, sizes = [[32], [8, 16], [16, 32], [], []]", 10, 500)
+    export.launch((20, 30), (2000, MS), name="ampere_sgemm_32x32_tn")
+    export.launch((40, 50), (MS, 2 * MS), name="splitKreduce_kernel_of_none")
+    export.launch((600, 610), (2 * MS, 3 * MS), name="bias_copy")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    # Two kernels of the operator are named as products here: which has the FLOP is not known.
+    assert rows(result, "kernels", "short_name", "flop") == [("bias_copy", 2 * 8 * 16 * 32)]
+
+
+def test_sources_are_asked_for_bytes_and_for_flop(tmp_path):
+    export = Export()
+    run(export, text("gelu", bytes=1, flop=5_000_000, kind="fp32"), 0, 1_000_200)
+    export.sampled(*((time, 40, 10) for time in range(0, 1_200_000, 100_000)))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(moved, flop, basis)] = rows(result, "kernels", "bytes", "flop", "basis")
+    assert moved == pytest.approx(4_814_304_000_000 / 2 * 0.001, rel=0.002)
+    assert (flop, basis) == (5_000_000, "bytes: counters (GPU metrics), FLOP: declared")
+
+
+def test_nothing_tells(tmp_path):
+    outcome = ANALYSIS.run(Export().launch((0, 1), (2, 9)).load(tmp_path))
+
+    assert isinstance(outcome, Skipped)
+    assert "--ncu" in outcome.remedy
+    assert "--gpu-metrics-devices=all" in outcome.remedy
+
+
+def test_an_unknown_gpu_and_the_figures_that_make_it_known(tmp_path):
+    export = Export().gpu(0, name="Mystery", memoryBandwidth=None, smCount=None, clockRate=None)
+    run(export, text("work", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200)
+    trace = export.load(tmp_path)
+
+    outcome = ANALYSIS.run(trace)
+    assert isinstance(outcome, Skipped)
+    assert outcome.reason == "the peak rates of Mystery are not known"
+    assert "--peak bandwidth=" in outcome.remedy
+
+    known = ANALYSIS.run(trace.with_peaks(given(["bandwidth=1e12", "fp32=1e12"])))
+    assert rows(known, "kernels", "memory_peak_pct", "compute_peak_pct", "bound") == [
+        (pytest.approx(100.0), pytest.approx(100.0), "memory")
+    ]
+    assert rows(known, "roofs", "roof", "source") == [("memory", "--peak"), ("fp32", "--peak")]
+
+
+def test_two_gpus_have_rows_of_their_own(tmp_path):
+    export = Export().gpu(1, memoryBandwidth=10**12)
+    for device in (0, 1):
+        start = device * 10 * MS
+        run(export, text("work", bytes=9 * 10**8), start, start + MS + 200, device=device)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert sorted(rows(result, "kernels", "device_id", "bound")) == [(0, "unknown"), (1, "memory")]
+
+
+def test_ranges_select(tmp_path):
+    export = Export().range("keep", 0, MS)
+    run(export, text("a", bytes=10**9), 10, MS + 210, name="a")
+    run(export, text("b", bytes=10**9), 3 * MS, 4 * MS + 200, name="b")
+
+    result = ask(ANALYSIS, export, tmp_path, include=("keep",))
+
+    assert rows(result, "kernels", "short_name") == [("a",)]

@@ -1,0 +1,174 @@
+"""`traceview bench`, in a process of its own, as users run it."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from traceview.cli import run
+
+ROOT = Path(__file__).parents[2]
+GELU = ROOT / "kernels" / "gelu.py"
+OPERATIONS = ROOT / "tests" / "bench" / "operations.py"
+
+pytest.importorskip("torch")
+needs_triton = pytest.mark.skipif(
+    not importlib.util.find_spec("triton"), reason="needs Triton: pip install 'traceview[ptx]'"
+)
+
+
+def bench(*arguments, **environment):
+    kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    return subprocess.run(
+        [sys.executable, "-m", "traceview", "bench", *map(str, arguments)],
+        cwd=ROOT,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """Run it in this process, which is left as it was."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def bench(*arguments):
+        status = run(["bench", *map(str, arguments)])
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return bench
+
+
+@pytest.fixture(scope="module")
+def gelu():
+    versions = ("manual", "torch", "cuda-scalar", "cuda-vector", "triton")
+    chosen = [option for name in versions for option in ("--version", name)]
+    sizes = ("--size", 97, "--size", 1024)
+    return bench(GELU, *chosen, *sizes, "--trials", 3, "--json", CUDA_VISIBLE_DEVICES="")
+
+
+@needs_triton
+def test_without_a_gpu_all_that_can_run_is_checked(gelu):
+    assert gelu.returncode == 0, gelu.stderr
+    document = json.loads(gelu.stdout)
+    assert document["machine"]["gpu"] is None
+    assert document["machine"]["interpreter"] is True
+    states = {(row["size"], row["version"]): row["status"] for row in document["rows"]}
+    for size in (97, 1024):
+        assert states[size, "manual"] == states[size, "torch"] == "timed"
+        assert states[size, "triton"] == "right"
+        assert states[size, "cuda-scalar"] == "skipped"
+    # Four floats at a time are for sizes divisible by four.
+    assert states[97, "cuda-vector"] == "unsupported"
+    assert states[1024, "cuda-vector"] == "skipped"
+
+
+@needs_triton
+def test_load_widths_are_those_of_each_size(gelu):
+    rows = {(r["size"], r["version"]): r for r in json.loads(gelu.stdout)["rows"]}
+    # 97 is not divisible by 16, so that Triton cannot load four floats at once.
+    assert rows[97, "triton"]["load_width"]["bits"] == 32
+    assert rows[1024, "triton"]["load_width"]["bits"] == 128
+    assert rows[1024, "triton"]["load_width"]["kernel"] == "gelu_kernel"
+    assert rows[1024, "torch"]["load_width"] is None
+    cuda = rows[1024, "cuda-vector"]["load_width"]
+    if cuda["bits"] is None:
+        assert "nvcc" in cuda["why"]
+    else:
+        assert (rows[1024, "cuda-scalar"]["load_width"]["bits"], cuda["bits"]) == (32, 128)
+
+
+@needs_triton
+@pytest.mark.slow
+def test_gelu_is_right_for_all_types_and_odd_sizes():
+    done = bench(
+        *(GELU, "--dtype", "all", "--version", "triton", "--version", "torch"),
+        *("--trials", 1, "--no-widths", "--json"),
+        CUDA_VISIBLE_DEVICES="",
+    )
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["dtype"] for row in rows} == {"float32", "float16", "bfloat16"}
+    assert {row["size"] for row in rows} >= {1, 97}
+    assert all(row["status"] in ("timed", "right") for row in rows), done.stderr
+    assert all(row["relative_error"] <= row["tolerance"] for row in rows)
+
+
+def test_what_is_wrong_makes_status_1_and_is_said(here):
+    asked = (OPERATIONS, "--size", 16, "--version", "wrong", "--version", "manual", "--json")
+    status, out, err = here(*asked)
+    assert status == 1
+    statuses = {row["version"]: row["status"] for row in json.loads(out)["rows"]}
+    assert statuses == {"wrong": "wrong", "manual": "timed"}
+    (line,) = err.splitlines()
+    assert line.startswith("traceview: wrong is wrong at size 16, float32: is off by ")
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_table_for_a_terminal(here, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    status, out, err = here(OPERATIONS, "--size", 16, "--version", "manual", "--describe")
+    assert (status, err) == (0, "")
+    assert "Twice each number  double" in out
+    assert "Inputs and outputs" in out
+    assert "16 elements · float32 · 128 B · 16 FLOP" in out
+    assert max(map(len, out.splitlines())) <= width
+
+
+def test_a_profile_is_written(here, tmp_path):
+    flame, speedscope, out = (tmp_path / name for name in ("f.svg", "s.json", "o.json"))
+    asked = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
+    status, _, err = here(*asked, "--profile", flame, "--speedscope", speedscope, "--json", out)
+    assert status == 0, err
+    assert flame.read_text().startswith("<svg ")
+    assert json.loads(speedscope.read_text())["name"] == "double manual, size 16, float32"
+    assert json.loads(out.read_text())["operation"] == "double"
+    status, _, err = here(*asked, "--profile", flame)
+    assert status == 1
+    assert "exists already; pass --force" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is no Python file; name one that defines OPERATION"),
+        ("x = 1", "op.py defines no OPERATION; define OPERATION"),
+        ("OPERATION = 3", "no Operation; define OPERATION"),
+        ("def (", "op.py, line 1: this is not Python: invalid syntax"),
+        ("x = 1\nraise ValueError('no\\ndata')", "op.py raised ValueError at line 2: no"),
+        ("import nosuchpackage", "op.py needs the package nosuchpackage, not found by"),
+        ("raise SystemExit(3)", "op.py raised SystemExit at line 1: 3"),
+    ],
+)
+def test_a_file_at_fault_is_one_line(here, tmp_path, text, said):
+    file = tmp_path / "op.py"
+    if text is not None:
+        file.write_text(text)
+    status, out, err = here(file)
+    assert (status, out) == (1, "")
+    (line,) = err.splitlines()
+    assert said in line
+
+
+def test_what_the_file_prints_does_not_get_into_the_json(tmp_path):
+    file = tmp_path / "select.py"
+    file.write_text(f"print('hello')\n{OPERATIONS.read_text()}")
+    done = bench(file, "--size", 4, "--version", "manual", "--trials", 1, "--json")
+    assert json.loads(done.stdout)["operation"] == "double"
+    assert done.stderr == "hello\n"
+
+
+def test_the_twin_in_python():
+    import traceview
+    from tests.bench.operations import OPERATION
+
+    report = traceview.benchmark(OPERATION, sizes=[16], versions=["manual"], trials=2)
+    assert [(row.version, row.status) for row in report.rows] == [("manual", "timed")]
+    assert report.bad == ()

@@ -1,0 +1,231 @@
+"""Which ranges are steps, how long each lasts, and which are unlike the others."""
+
+import numpy as np
+import pytest
+
+from tests.build import Export
+from traceview.facts.steps import pace, set_up_end_ns, steps
+
+
+def names(export, folder):
+    return [str(name) for name in steps(export.load(folder)).name]
+
+
+def looped(*levels, start=0, length=10_000):
+    """Nested ranges: each level is a name (numbers are put for {}) and how often it repeats."""
+    spans = []
+
+    def fill(rest, first, last, numbers):
+        if not rest:
+            return
+        (name, times), width = rest[0], (last - first) // rest[0][1]
+        for number in range(times):
+            begin = first + number * width
+            spans.append((name.format(number, number), begin, begin + width - 1))
+            fill(rest[1:], begin, begin + width - 1, number)
+
+    fill(levels, start, start + length, 0)
+    return spans
+
+
+def worked(spans, *, thread=0, more=()):
+    """These ranges, with a kernel launched at the start of each of the innermost."""
+    export = Export()
+    for name, start, end in (*spans, *more):
+        export.range(name, start, end, thread=thread)
+    least = min(end - start for _, start, end in spans)
+    for _, start, end in spans:
+        if end - start == least:
+            export.launch((start, start + 1), (start + 1, start + 3), thread=thread)
+    return export
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([("step_{}", 3), ("layer_{}", 4)], "step_"),
+        ([("step_{}", 3), ("forward", 1), ("layer_{}", 4)], "step_"),
+        ([("train", 1), ("iter{}", 3)], "iter"),
+        ([("epoch_{}", 3), ("batch_{}", 4)], "batch_"),
+        ([("Epoch {}", 2), ("batch {}", 4), ("layer_{}", 2)], "batch "),
+        ([("Epoch {}/batch {}", 6)], "Epoch "),
+        ([("train_step#{}", 5)], "train_step#"),
+        ([("epoch {}", 3), ("sample", 4)], "sample"),
+        ([("epoch {}", 3), ("forward", 1)], "epoch "),
+        ([("fold {}", 2), ("epoch {}", 2), ("minibatch {}", 4)], "minibatch "),
+        ([("request_{}", 4), ("layer_{}", 3)], "request_"),
+        ([("work", 5)], "work"),
+        ([("optimizer_step", 1), ("part", 5)], "part"),
+        ([("request", 4), ("optimizer_step", 2)], "request"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "/".join(name for name, _ in value),
+)
+def test_the_outermost_repeated_range_is_the_step(tmp_path, levels, expected):
+    found = names(worked(looped(*levels)), tmp_path)
+
+    assert {name.startswith(expected) for name in found} == {True}
+    place = next(i for i, (name, _) in enumerate(levels) if name.startswith(expected))
+    assert len(found) == np.prod([times for _, times in levels[: place + 1]])
+
+
+def test_a_range_beside_the_steps_is_a_series_of_its_own(tmp_path):
+    export = worked(looped(("step_{}", 4), length=4000))
+    export.range("validate", 4000, 4100).range("validate", 4200, 4300)
+    export.launch((4010, 4011), (4020, 4030)).launch((4210, 4211), (4220, 4230))
+
+    found = steps(export.load(tmp_path))
+    assert sorted(found.name) == ["step_0", "step_1", "step_2", "step_3", "validate", "validate"]
+    assert sorted(np.bincount(found.series).tolist()) == [2, 4]
+
+
+def test_what_repeats_outside_the_loop_of_the_steps_does_not_hide_it(tmp_path):
+    spans = looped(("train", 1), ("step_{}", 4), length=4000)
+    export = worked(spans, more=[("log", 4100, 4110), ("log", 4200, 4210)])
+
+    assert set(names(export, tmp_path)) == {f"step_{i}" for i in range(4)}
+
+
+def test_loops_of_one_name_in_different_places_are_two_series(tmp_path):
+    spans = looped(("train", 1), ("step_{}", 3), length=3000)
+    spans += looped(("eval", 1), ("step_{}", 2), start=5000, length=2000)
+    found = steps(worked(spans).load(tmp_path))
+
+    assert sorted(np.bincount(found.series).tolist()) == [2, 3]
+
+
+def test_a_thread_that_only_loads_data_has_no_steps(tmp_path):
+    export = worked(looped(("step_{}", 3), length=3000))
+    for number in range(6):
+        export.range("load", number * 500, number * 500 + 400, thread=2)
+
+    assert set(names(export, tmp_path)) == {"step_0", "step_1", "step_2"}
+
+
+def test_autograds_own_ranges_are_parts_of_the_steps(tmp_path):
+    export = Export().named_thread(4, "pt_autograd_0")
+    for step in range(3):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900).range(
+            "AddmmBackward0", at + 100, at + 200, thread=4
+        )
+        export.launch((at + 110, at + 111), (at + 120, at + 150), thread=4)
+    found = steps(export.load(tmp_path))
+
+    assert list(found.name) == ["step_0", "step_1", "step_2"]
+    assert found.operations.tolist() == [1, 1, 1]
+
+
+def test_strictly_a_threads_launches_without_a_range_are_in_no_step(tmp_path):
+    export = Export()
+    for step in range(3):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900)
+        export.launch((at + 10, at + 11), (at + 20, at + 30))
+        export.launch((at + 110, at + 111), (at + 120, at + 150), thread=4)
+    trace = export.load(tmp_path)
+
+    assert steps(trace).operations.tolist() == [2, 2, 2]
+    assert steps(trace.strictly()).operations.tolist() == [1, 1, 1]
+
+
+def paced(works, *, run_ahead=True, gap=0, **where):
+    """Steps whose kernels take these times; a CPU that runs ahead issues a step in 10 ns."""
+    export, clock = Export(), 1000
+    for number, work in enumerate(works):
+        cpu = 10 * number if run_ahead else clock
+        export.range(f"step_{number}", cpu, cpu + (8 if run_ahead else work + gap), **where)
+        begin = clock + gap
+        export.launch((cpu + 1, cpu + 2), (begin, begin + work), **where)
+        clock = begin + work
+    return export
+
+
+def test_a_step_lasts_from_the_end_of_the_gpu_work_before_it_to_its_own(tmp_path):
+    trace = paced([500, 100, 100, 140], gap=7).load(tmp_path)
+
+    assert pace(trace).took_ns.tolist() == [1507, 107, 107, 147]
+
+
+def test_steps_of_several_epochs_do_not_count_the_time_between_these(tmp_path):
+    export = Export()
+    for epoch in range(2):
+        at = epoch * 10_000
+        export.range(f"epoch_{epoch}", at, at + 400)
+        for batch in range(4):
+            start = at + 100 * batch
+            export.range(f"batch_{batch}", start, start + 90)
+            export.launch((start + 1, start + 2), (start + 5, start + 95))
+    trace = export.load(tmp_path)
+
+    assert pace(trace).took_ns.tolist() == [95, 100, 100, 100] * 2
+
+
+@pytest.mark.parametrize(
+    ("works", "warm_up", "outliers"),
+    [
+        ([900, 100, 101, 99, 100, 100, 100, 100], [0], []),
+        ([900, 700, 101, 99, 100, 100, 100, 100], [0, 1], []),
+        ([100, 101, 99, 100, 100, 900, 100, 100], [], [5]),
+        ([900, 100, 101, 99, 100, 100, 130, 100], [0], [6]),
+        ([100, 101, 99, 100, 100, 105, 100, 100], [], []),
+        ([80, 140, 90, 130, 85, 120, 95, 150], [], []),
+        ([900, 100, 100], [0], []),
+        ([900, 100], [], []),
+        # Four that are alike are too few to blame a fifth.
+        ([900, 100, 100, 200, 100], [0], []),
+        ([900, 100, 100, 200, 100, 100], [0], [3]),
+        # A slow step behind a fast one is not warm-up, wherever it is.
+        ([100, 900, 100, 100, 100, 100, 100, 100], [], [1]),
+        # Faster than the others is no warm-up either.
+        ([50, 100, 100, 100, 100, 100, 100, 100], [], []),
+    ],
+)
+def test_warm_up_and_outliers_are_told_by_their_own_time(tmp_path, works, warm_up, outliers):
+    found = pace(paced(works, run_ahead=False).load(tmp_path))
+
+    assert np.flatnonzero(found.warm_up).tolist() == warm_up
+    assert np.flatnonzero(found.outlier).tolist() == outliers
+
+
+def test_set_up_ends_with_warm_up(tmp_path):
+    works = [900, 700, 100, 100, 100, 100, 100, 100]
+    trace = paced(works, run_ahead=False).load(tmp_path)
+
+    assert set_up_end_ns(trace) == steps(trace).cpu_start_ns[2]
+
+
+def test_a_step_without_gpu_work_among_others_is_not_judged(tmp_path):
+    export = (
+        paced([100] * 6, run_ahead=False)
+        .range("step_6", 2000, 9000)
+        .launch((9500, 9501), (9502, 9503))
+    )
+    found = pace(export.load(tmp_path))
+
+    assert found.timed.tolist() == [True] * 6 + [False]
+    assert not found.outlier.any()
+
+
+def test_no_ranges_no_steps(tmp_path):
+    trace = Export().launch((0, 1), (2, 3)).load(tmp_path)
+
+    assert len(steps(trace)) == 0
+    assert set_up_end_ns(trace) == np.iinfo(np.int64).min
+
+
+def test_launches_beside_the_steps_of_a_thread(tmp_path):
+    export = Export()
+    for step in range(3):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900)
+        export.range(f"step_{step}", at + 100, at + 200, thread=4)
+        export.launch((at + 10, at + 11), (at + 20, at + 30))
+        export.launch((at + 110, at + 111), (at + 120, at + 150), thread=4)
+    export.range("flush", 300, 350, thread=4).range("copy", 1500, 1600, thread=5)
+    export.launch((310, 311), (320, 350), thread=4)  # in a range beside its thread's steps
+    export.launch((1510, 1511), (1520, 1550), thread=5)  # on a thread without steps
+    export.launch((2310, 2311), (2320, 2350), thread=4)  # in no range of its thread
+    found = steps(export.load(tmp_path))
+
+    by_thread = [found.operations[found.thread == thread].tolist() for thread in (0, 1)]
+    assert by_thread == [[1, 2, 2], [1, 1, 1]]

@@ -1,0 +1,287 @@
+"""How near each kernel comes to what the memory or the arithmetic of its GPU could do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from traceview import units
+from traceview.analyses.base import (
+    Analysis,
+    Chart,
+    Finding,
+    Result,
+    Skipped,
+    TableSpec,
+    named,
+    severity_of,
+)
+from traceview.facts.identity import HOST, device_hosts
+from traceview.facts.idle import steady_span_ns
+from traceview.facts.kernel_work import PTX, kernel_work
+from traceview.facts.operations import kernel_operations
+from traceview.facts.peaks import Peaks, peaks
+from traceview.facts.placed import MEMORY, NEAR_PCT, Place, places
+from traceview.facts.selection import selected_operations
+from traceview.facts.work_part import KINDS
+from traceview.facts.worked import Worked, worked
+from traceview.tables import NULL, Cell, Column, Mask, Table
+from traceview.trace import Trace
+
+_MOSTLY_BESIDE_PCT = 50.0
+_MOST = 1 << 62
+_RECORD = (
+    "record with shapes (nsys profile --pytorch=autograd-shapes-nvtx) or sampled counters (nsys "
+    "profile --gpu-metrics-devices=all), or count with ncu and pass traceview report --ncu FILE.csv"
+)
+
+KERNELS = TableSpec(
+    "kernels",
+    "one row a kernel, grid and basis, most time first; kernels without a basis are left out",
+    (
+        Column("short_name", "text", "base name; of several kernels in one range, the range's"),
+        Column("device_id", "int32", "GPU"),
+        HOST,
+        Column("grid", "text", "blocks along x, y and z; absent for a range", nullable=True),
+        Column("calls", "int64", "times it ran, of which the basis tells"),
+        Column("total_ns", "int64", "time on the GPU, these calls"),
+        Column("bytes", "int64", "between device memory and the GPU, these calls", nullable=True),
+        Column("flop", "int64", "floating-point operations, these calls", nullable=True),
+        Column("achieved_bytes_per_s", "int64", "bytes by time", nullable=True),
+        Column("achieved_flop_per_s", "int64", "FLOP by time", nullable=True),
+        Column("flop_per_byte", "float64", "arithmetic intensity", nullable=True),
+        Column("flop_kind", "text", "the unit that does most of the FLOP", nullable=True),
+        Column(
+            "memory_peak_pct",
+            "float64",
+            "bytes rate of the GPU's peak; absent where it is more, and a cache must have answered",
+            nullable=True,
+        ),
+        Column("compute_peak_pct", "float64", "FLOP rate of that unit's peak", nullable=True),
+        Column(
+            "bound",
+            "text",
+            f"memory or compute: the greater of the two, if it is {NEAR_PCT:.0f} % or more; "
+            "latency: both are known and less; unknown: one is not known and the other less",
+        ),
+        Column("peak_bytes_per_s", "int64", "of its GPU's memory", nullable=True),
+        Column("peak_flop_per_s", "int64", "of that unit, dense", nullable=True),
+        Column("least_ns", "int64", "time at the nearer roof, these bytes and FLOP", nullable=True),
+        Column("at_stake_ns", "int64", "what lies above that: the most there is", nullable=True),
+        Column("basis", "text", "where bytes and FLOP come from"),
+        Column("beside_pct", "float64", "of the time, in calls beside which other work ran"),
+    ),
+    brief=(
+        "short_name",
+        "calls",
+        "total_ns",
+        "achieved_bytes_per_s",
+        "memory_peak_pct",
+        "achieved_flop_per_s",
+        "compute_peak_pct",
+        "bound",
+        "at_stake_ns",
+        "basis",
+    ),
+)
+ROOFS = TableSpec(
+    "roofs",
+    "what the GPUs could do at most, as far as kernels above need it",
+    (
+        Column("device_id", "int32", "GPU"),
+        HOST,
+        Column("roof", "text", "memory, or a kind of FLOP"),
+        Column("peak_bytes_per_s", "int64", "of the memory", nullable=True),
+        Column("peak_flop_per_s", "int64", "of that kind, dense", nullable=True),
+        Column("source", "text", "who says so"),
+    ),
+    brief=("device_id", "roof", "peak_bytes_per_s", "peak_flop_per_s", "source"),
+    detail=True,
+)
+
+
+def compute(trace: Trace) -> Result | Skipped:
+    chosen = selected_operations(trace)[kernel_operations(trace)]
+    if chosen.any() and kernel_work(trace).is_silent:
+        return _nothing_known()
+    runs = worked(trace)
+    known = runs.known
+    if len(known) and not known.any():
+        return _nothing_known()
+    roofs, used = peaks(trace), np.unique(runs.device[known]).tolist()
+    if used and not any(_told(roofs[device]) for device in used):
+        return _unknown_gpu(trace, used[0])
+    found = places(runs, roofs)
+    table = Table.from_rows(KERNELS.columns, (_row(place, trace) for place in found))
+    return Result(
+        {"kernels": table, "roofs": _roofs(trace, found, roofs)},
+        _findings(trace, table),
+        _summary(table, runs, known),
+        _notes(runs, known),
+    )
+
+
+def _nothing_known() -> Skipped:
+    return Skipped("nothing tells how many bytes or FLOP the kernels of this trace moved", _RECORD)
+
+
+def _told(roofs: Peaks) -> bool:
+    return MEMORY in roofs or any(kind in roofs for kind in KINDS)
+
+
+def _unknown_gpu(trace: Trace, device: int) -> Skipped:
+    name = trace.devices.texts("name")[device]
+    told = f"the peak rates of {named(name)} are" if name else "the GPU and its peak rates are"
+    return Skipped(
+        f"{told} not known",
+        "give them: traceview report TRACE --peak bandwidth=BYTES_PER_S --peak bf16=FLOP_PER_S",
+    )
+
+
+def _row(place: Place, trace: Trace) -> dict[str, Cell]:
+    least = place.least_ns
+    return {
+        "short_name": place.name,
+        **_gpu(trace, place.device),
+        "grid": place.grid,
+        "calls": place.calls,
+        "total_ns": place.total_ns,
+        "bytes": _whole(place.bytes),
+        "flop": _whole(place.flop),
+        "achieved_bytes_per_s": _whole(place.rate(place.bytes)),
+        "achieved_flop_per_s": _whole(place.rate(place.flop)),
+        "flop_per_byte": place.flop_per_byte,
+        "flop_kind": place.kind,
+        "memory_peak_pct": _capped(place.memory_pct),
+        "compute_peak_pct": _capped(place.compute_pct),
+        "bound": place.bound,
+        "peak_bytes_per_s": _whole(place.peak(MEMORY)),
+        "peak_flop_per_s": _whole(place.peak(place.kind)),
+        "least_ns": least,
+        "at_stake_ns": None if least is None else place.total_ns - least,
+        "basis": place.basis,
+        "beside_pct": 100 * place.beside_ns / place.total_ns if place.total_ns else 0.0,
+    }
+
+
+def _gpu(trace: Trace, device: int) -> dict[str, Cell]:
+    host = int(device_hosts(trace)[device])
+    return {
+        "device_id": int(trace.devices["device_id"][device]),
+        "host_id": None if host == NULL else host,
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else min(round(value), _MOST)
+
+
+def _capped(share: float | None) -> float | None:
+    return None if share is None else min(share, 100.0)
+
+
+def _roofs(trace: Trace, found: Sequence[Place], roofs: tuple[Peaks, ...]) -> Table:
+    """The memory of every GPU in use, and the kinds of FLOP that its kernels did."""
+    wanted = sorted(
+        {(place.device, roof) for place in found for roof in (MEMORY, place.kind) if roof},
+        key=lambda each: (each[0], each[1] != MEMORY, each[1]),
+    )
+    rows = [
+        {
+            **_gpu(trace, device),
+            "roof": "memory" if roof == MEMORY else roof,
+            "peak_bytes_per_s": _whole(roofs[device][roof].value) if roof == MEMORY else None,
+            "peak_flop_per_s": None if roof == MEMORY else _whole(roofs[device][roof].value),
+            "source": roofs[device][roof].source,
+        }
+        for device, roof in wanted
+        if roof in roofs[device]
+    ]
+    return Table.from_rows(ROOFS.columns, rows)
+
+
+def _findings(trace: Trace, table: Table) -> tuple[Finding, ...]:
+    """Kernels that are near no roof: what is near one can only be given less to do.
+
+    Of those that share the GPU with others, the rates tell nothing.
+    """
+    found, span = [], steady_span_ns(trace)
+    for row in table.rows():
+        at_stake = min(int(row["at_stake_ns"] or 0), span)
+        severity = severity_of(at_stake, span)
+        own = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
+        if severity and own and row["bound"] == "latency":
+            found.append(Finding(severity, _message(row), _ACTION, at_stake))
+    return tuple(found)
+
+
+_ACTION = (
+    "Look at its occupancy and last wave (wave-quantization) and at how wide its loads are "
+    "(load-widths, traceview ptx): it keeps neither the memory nor the arithmetic busy."
+)
+
+
+def _message(row: Mapping[str, Cell]) -> str:
+    memory, compute_ = (
+        units.percent(float(row[name] or 0)) for name in ("memory_peak_pct", "compute_peak_pct")
+    )
+    unit = f"the {row['flop_kind']} peak" if row["flop_kind"] else "the arithmetic"
+    calls = units.counted(int(row["calls"] or 0), "call")
+    return (
+        f"{named(str(row['short_name']), 60)} runs at {memory} of the memory's peak "
+        f"({units.quantity('bytes_per_s', row['achieved_bytes_per_s'])}) and {compute_} of {unit}: "
+        f"{calls} took {units.duration(int(row['total_ns'] or 0))}, at the roof "
+        f"{units.duration(int(row['least_ns'] or 0))} ({row['basis']})"
+    )
+
+
+def _summary(table: Table, runs: Worked, known: Mask) -> dict[str, Cell]:
+    if not len(known):
+        return {}
+    bound = table.texts("bound").decode()
+    each = {
+        f"{name}_bound_ns": int(table["total_ns"][bound == name].sum())
+        for name in ("memory", "compute", "latency")
+    }
+    return {**each, "without_basis_ns": int(runs.took[~known].sum())}
+
+
+def _notes(runs: Worked, known: Mask) -> tuple[str, ...]:
+    notes = []
+    without, total = int(runs.took[~known].sum()), int(runs.took.sum())
+    if without:
+        notes.append(
+            f"{units.percent(100 * without / total)} of kernel time ({units.duration(without)}) is "
+            f"in kernels of which nothing tells bytes or FLOP; to know them, {_RECORD}"
+        )
+    if (runs.bytes_from == PTX).any():
+        notes.append(
+            "bytes counted in PTX are those that threads ask for: where a cache answers, the "
+            "memory moves fewer"
+        )
+    return tuple(notes)
+
+
+ANALYSIS = Analysis(
+    name="roofline",
+    title="Roofline",
+    question="Is each kernel held back by memory, by arithmetic, or by neither?",
+    needs=("kernels",),
+    tables=(KERNELS, ROOFS),
+    compute=compute,
+    charts=(
+        Chart(
+            "roofline",
+            "kernels",
+            "Work done over work for each byte, sized by time, under the roofs of the GPU",
+            "short_name",
+            "achieved_flop_per_s",
+            stack="flop_kind",
+            x="flop_per_byte",
+            size="total_ns",
+            slope="peak_bytes_per_s",
+            level="peak_flop_per_s",
+        ),
+    ),
+)

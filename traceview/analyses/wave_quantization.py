@@ -1,0 +1,347 @@
+"""What kernels lose because their last wave of blocks does not fill the GPU.
+
+A GPU holds `blocks_per_sm` × SMs blocks of a kernel at once: a wave. Where all blocks take the same
+time, the share 1 − waves ÷ ceil(waves) of a kernel's time × the GPU's places for blocks goes by
+empty, and `tail_loss_ns` is that share of its time, over all calls. That is an upper bound: blocks
+of unequal length, or that compete within their SM, end at different times and lose less. Where the
+trace holds the kernel with several grids, their times tell; without a step in them nothing is
+claimed, and neither for kernels that others run beside, nor for persistent ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeGuard
+
+from traceview import units
+from traceview.analyses.base import (
+    Analysis,
+    Chart,
+    Finding,
+    Result,
+    Severity,
+    Skipped,
+    TableSpec,
+    named,
+    severity_of,
+)
+from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
+from traceview.facts.identity import HOST, device_hosts
+from traceview.facts.idle import steady_span_ns
+from traceview.facts.selection import selected_operations
+from traceview.facts.sm_limits import Sms, Unknown, sms
+from traceview.facts.wave_losses import Loss, losses
+from traceview.facts.waves import (
+    CONFIGURED,
+    Launched,
+    Sweep,
+    Waves,
+    launched,
+    sweeps,
+)
+from traceview.tables import NULL, Cell, Column, Table
+from traceview.trace import Trace
+
+KERNELS = TableSpec(
+    "kernels",
+    "one row a kernel, grid, block, registers and shared memory; most time lost first",
+    (
+        Column("short_name", "text", "base name of the kernel"),
+        Column("grid", "text", "blocks along x, y and z"),
+        Column("block", "text", "threads of a block along x, y and z"),
+        Column("registers_per_thread", "int64", "registers of a thread"),
+        Column("shared_memory_bytes", "int64", "a block's, static and dynamic"),
+        Column("calls", "int64", "times it ran"),
+        Column("total_ns", "int64", "time on the GPU, all calls"),
+        Column("median_ns", "int64", "median of a call"),
+        Column("blocks", "int64", "blocks of the grid"),
+        Column("blocks_per_sm", "int64", "blocks that an SM holds at once", nullable=True),
+        Column(
+            "limiter",
+            "text",
+            "what keeps it from holding more: warps, blocks, registers, shared memory, shared "
+            "memory config (what the driver set aside), barriers or clusters",
+            nullable=True,
+        ),
+        Column(
+            "theoretical_occupancy_pct",
+            "float64",
+            "warps of these blocks, of those that an SM holds",
+            nullable=True,
+        ),
+        Column("waves", "float64", "blocks ÷ those that the GPU holds at once", nullable=True),
+        Column(
+            "tail_idle_pct",
+            "float64",
+            "1 − waves ÷ ceil(waves): places for blocks that the last wave leaves empty",
+            nullable=True,
+        ),
+        Column(
+            "tail_loss_ns",
+            "int64",
+            "at most, all calls: time × that share; absent where it is not claimed, see note",
+            nullable=True,
+        ),
+        Column(
+            "blocks_to_fill", "text", "nearest numbers of blocks that fill waves", nullable=True
+        ),
+        Column("note", "text", "what else is to be known of it", nullable=True),
+        Column("name", "text", "demangled, whole"),
+        Column("device_id", "int64", "GPU"),
+        HOST,
+    ),
+    brief=(
+        *("short_name", "blocks", "waves", "tail_idle_pct", "tail_loss_ns", "total_ns"),
+        *("blocks_to_fill", "theoretical_occupancy_pct", "limiter", "note", "blocks_per_sm"),
+    ),
+)
+GRIDS = TableSpec(
+    "grids",
+    "kernels that ran with several numbers of blocks, and whether their times rise in steps",
+    (
+        Column("kernel", "text", "base name and blocks of a wave"),
+        Column("blocks", "int64", "blocks of the grid"),
+        Column("waves", "float64", "blocks ÷ those that the GPU holds at once"),
+        Column("calls", "int64", "times it ran so"),
+        Column("median_ns", "int64", "median of a call"),
+        Column("predicted_ns", "int64", "whole waves × the time of a wave"),
+        Column("predicted_ratio", "float64", "of that to the row before it", nullable=True),
+        Column("measured_ratio", "float64", "of the medians", nullable=True),
+        Column(
+            "measured",
+            "text",
+            "between waves step (within 10 % of the prediction) or no step; within one level or "
+            "rises; absent where the two rows do not tell",
+            nullable=True,
+        ),
+        Column("wave_blocks", "int64", "blocks that the GPU holds at once"),
+        Column("wave_ns", "int64", "time of a wave, by the grids that fill theirs"),
+    ),
+    brief=("kernel", "blocks", "waves", "median_ns", "predicted_ratio", "measured_ratio"),
+    detail=True,
+)
+MOST_FINDINGS = 5
+# A rule of thumb: with fewer blocks an SM, the last one to end weighs heavily.
+_FEW_BLOCKS = 4
+
+
+def compute(trace: Trace) -> Result | Skipped:
+    found = launched(trace)
+    used = sorted({each.of.device for each in found})
+    unknown = [known for known in (sms(trace)[device] for device in used) if _is_unknown(known)]
+    if used and len(unknown) == len(used):
+        return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
+    return Result(
+        {"kernels": _kernels(trace, found), "grids": _grids(sweeps(trace))},
+        _findings(trace),
+        _summary(found),
+        (*(f"{each.reason}. {_remedy([each])}" for each in unknown), *_notes(trace, found)),
+    )
+
+
+def _is_unknown(known: Sms | Unknown) -> TypeGuard[Unknown]:
+    return isinstance(known, Unknown)
+
+
+def _remedy(unknown: Sequence[Unknown]) -> str:
+    examples = {"sms": "sms=132", "capability": "capability=9.0"}
+    options = dict.fromkeys(option for each in unknown for option in each.options)
+    return f"give its figures: --peak {' --peak '.join(examples[option] for option in options)}"
+
+
+def _kernels(trace: Trace, found: Sequence[Launched]) -> Table:
+    ranked = sorted(found, key=lambda each: (-(each.lost_ns or 0), -each.of.total_ns))
+    hosts = device_hosts(trace)
+    ids = trace.devices["device_id"]
+    rows = (
+        {
+            **_row(each),
+            "device_id": int(ids[each.of.device]),
+            "host_id": None if (host := int(hosts[each.of.device])) == NULL else host,
+        }
+        for each in ranked
+    )
+    return Table.from_rows(KERNELS.columns, rows)
+
+
+def _row(each: Launched) -> dict[str, Cell]:
+    of, waves = each.of, each.waves
+    return {
+        "short_name": of.short_name,
+        "grid": "x".join(map(str, of.grid)),
+        "block": "x".join(map(str, of.block)),
+        "registers_per_thread": of.registers,
+        "shared_memory_bytes": of.static_bytes + of.dynamic_bytes,
+        "calls": of.calls,
+        "total_ns": of.total_ns,
+        "median_ns": of.median_ns,
+        "blocks": of.blocks,
+        **(_of_waves(waves) if waves else dict.fromkeys(_OF_WAVES)),
+        "tail_loss_ns": each.lost_ns,
+        "note": "; ".join(_said(each)) or None,
+        "name": of.name,
+    }
+
+
+_OF_WAVES = (
+    *("blocks_per_sm", "limiter", "theoretical_occupancy_pct"),
+    *("waves", "tail_idle_pct", "blocks_to_fill"),
+)
+
+
+def _of_waves(waves: Waves) -> dict[str, Cell]:
+    values = (
+        *(waves.blocks_per_sm, waves.limiter, waves.theoretical_occupancy_pct),
+        *(waves.waves, 100 * waves.idle, " or ".join(map(str, waves.fills))),
+    )
+    return dict(zip(_OF_WAVES, values, strict=True))
+
+
+def _said(each: Launched) -> Iterator[str]:
+    waves = each.waves
+    if waves is None:
+        yield "not known how many blocks an SM holds"
+        return
+    if each.concurrent:
+        share = units.percent(100 * each.of.beside_ns / each.of.total_ns)
+        yield f"concurrent: other kernels ran beside it for {share} of its time"
+    if waves.persistent and waves.idle:
+        yield f"persistent: {waves.blocks // waves.sm_count} a SM, in one wave"
+    elif waves.empty_sms:
+        yield f"smaller than the GPU: {waves.empty_sms} of {waves.sm_count} SMs empty"
+    elif waves.idle and waves.blocks < _FEW_BLOCKS * waves.sm_count:
+        each_sm = waves.blocks / waves.sm_count
+        yield f"{each_sm:.1f} blocks an SM, fewer than {_FEW_BLOCKS}"
+    if each.verdict:
+        yield f"measured: {each.verdict}"
+
+
+def _grids(found: Sequence[Sweep]) -> Table:
+    labels = _labels(found)
+    rows = (row for sweep, label in zip(found, labels, strict=True) for row in _sweep(sweep, label))
+    return Table.from_rows(GRIDS.columns, rows)
+
+
+def _labels(found: Sequence[Sweep]) -> list[str]:
+    """A name for each kernel that no other has."""
+    plain = [f"{sweep.grids[0].of.short_name}, {sweep.at_once:,} a wave" for sweep in found]
+    before = [plain[:at].count(label) for at, label in enumerate(plain)]
+    return [f"{t} ({n + 1})" if n else t for t, n in zip(plain, before, strict=True)]
+
+
+def _sweep(sweep: Sweep, label: str) -> Iterator[dict[str, Cell]]:
+    """A row a grid; the first has none before it to be held against."""
+    for each, step in zip(sweep.grids, (None, *sweep.steps), strict=True):
+        waves = each.waves
+        if waves:
+            yield {
+                "kernel": label,
+                "blocks": waves.blocks,
+                "waves": waves.waves,
+                "calls": each.of.calls,
+                "median_ns": each.of.median_ns,
+                "predicted_ns": waves.whole * sweep.wave_ns,
+                "predicted_ratio": step.predicted if step else None,
+                "measured_ratio": step.measured if step else None,
+                "measured": step.seen if step else None,
+                "wave_blocks": sweep.at_once,
+                "wave_ns": sweep.wave_ns,
+            }
+
+
+def _summary(found: Sequence[Launched]) -> dict[str, Cell]:
+    """The sums of what is claimed: of tails behind whole waves, and of grids under one wave."""
+    tails = sum(e.lost_ns or 0 for e in found if e.waves and e.waves.whole > 1)
+    small = sum(e.of.total_ns for e in found if e.waves and e.waves.empty_sms)
+    return {"tail_loss_ns": tails, "in_grids_smaller_than_the_gpu_ns": small} if found else {}
+
+
+def _findings(trace: Trace) -> tuple[Finding, ...]:
+    span = steady_span_ns(trace)
+    made = (_finding(loss, severity_of(loss.at_stake_ns, span)) for loss in losses(trace))
+    return tuple(islice((finding for finding in made if finding), MOST_FINDINGS))
+
+
+def _finding(loss: Loss, severity: Severity | None) -> Finding | None:
+    worst, others = loss.grids[0], len(loss.grids) - 1
+    waves = worst.waves
+    if severity is None or waves is None:
+        return None
+    total = units.duration(sum(each.of.total_ns for each in loss.grids))
+    stake = f"up to {units.duration(loss.at_stake_ns)} of {total}"
+    alike = f", and {units.counted(others, 'other grid')} of it too" if others else ""
+    said = f"{named(worst.of.short_name)} {_last_wave(waves) if waves.whole > 1 else _small(waves)}"
+    if waves.whole > 1:
+        sure = ", and its times rise in such steps" if worst.verdict else ""
+        message, action = f"{said}{alike}: {stake} is lost{sure}", _fill(waves)
+    else:
+        message, action = f"{said}{alike}: {stake} could be saved", _split(waves)
+    return Finding(severity, message, action, loss.at_stake_ns)
+
+
+def _last_wave(waves: Waves) -> str:
+    last = units.counted(waves.blocks - (waves.whole - 1) * waves.at_once, "block")
+    empty = units.percent(100 * waves.idle)
+    return (
+        f"launches {waves.blocks:,} blocks where the GPU holds {waves.at_once:,} at once: the last "
+        f"of {waves.whole:,} waves has {last}, {empty} of all places stay empty"
+    )
+
+
+def _small(waves: Waves) -> str:
+    blocks = units.counted(waves.blocks, "block")
+    return f"launches {blocks} for {waves.sm_count:,} SMs: {waves.empty_sms:,} of them stay empty"
+
+
+def _fill(waves: Waves) -> str:
+    fills = " or ".join(f"{blocks:,}" for blocks in waves.fills)
+    return (
+        f"Use {fills} blocks instead of {waves.blocks:,}: another tile or block size, padded "
+        f"shapes, or {waves.at_once:,} blocks that loop over the tiles."
+    )
+
+
+def _split(waves: Waves) -> str:
+    return (
+        f"Make the blocks smaller, or split the work along another dimension, where it can be: "
+        f"{waves.sm_count:,} blocks give each SM one, {_FEW_BLOCKS * waves.sm_count:,} are better."
+    )
+
+
+def _notes(trace: Trace, found: Sequence[Launched]) -> Iterator[str]:
+    graphs = int((selected_operations(trace) & cuda_graphs(trace).whole).sum())
+    if graphs:
+        launches = units.counted(graphs, "CUDA graph launch", "CUDA graph launches")
+        yield f"{launches} recorded whole: the kernels inside are not in these tables. {AS_NODES}"
+    configured = sum(bool(each.waves and each.waves.limiter == CONFIGURED) for each in found)
+    if configured:
+        rows = units.counted(configured, "row")
+        yield (
+            f"{CONFIGURED} ({rows}): the driver set aside less shared memory than the SM has, as "
+            "it does where something else keeps blocks out, such as named barriers. These are in "
+            "no table of a recording: only gathered code tells how many blocks really fit"
+        )
+
+
+ANALYSIS = Analysis(
+    name="wave-quantization",
+    title="Wave quantization and occupancy",
+    question="Which kernels lose time because their last wave of blocks does not fill the GPU?",
+    needs=("kernels",),
+    tables=(KERNELS, GRIDS),
+    compute=compute,
+    charts=(
+        Chart(
+            "stairs",
+            "grids",
+            "Time of a call by number of blocks: points measured, the line as waves predict",
+            "kernel",
+            "median_ns",
+            x="blocks",
+            run="wave_blocks",
+            rise="wave_ns",
+            most=3,
+        ),
+    ),
+)

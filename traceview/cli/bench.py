@@ -1,0 +1,187 @@
+"""`traceview bench`: check and time all versions of one operation."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.output import (
+    Wanted,
+    check_free,
+    json_option,
+    print_text,
+    progress,
+    put_json,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from traceview.bench import BenchReport, Description, Operation, Profile, Row
+
+_BAD = 1
+
+
+@click.command()
+@click.argument("operation", type=click.Path(path_type=Path), metavar="OPERATION.py")
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Measure at this size (repeatable); the operation's own if none.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="T",
+    help="Measure with this data type, such as float16, or all (repeatable); its first if none.",
+)
+@click.option(
+    "--version",
+    "versions",
+    multiple=True,
+    metavar="NAME",
+    help="Measure this version alone (repeatable).",
+)
+@click.option("--trials", type=click.IntRange(1), default=30, show_default=True, metavar="N")
+@click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, metavar="N")
+@click.option("--warm", is_flag=True, help="Leave the L2 cache as the call before left it.")
+@click.option("--no-widths", is_flag=True, help="Do not compile the kernels for their load widths.")
+@click.option("--arch", metavar="sm_90", help="The GPU to compile for; this one if none is named.")
+@click.option(
+    "--peak",
+    "peaks",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A peak of this GPU, such as bandwidth=4.8e12 (repeatable).",
+)
+@click.option("--describe", is_flag=True, help="Show shapes, layout and values of the tensors.")
+@click.option(
+    "--profile", "flame", metavar="OUT.svg", help="Write a flame graph of the last version."
+)
+@click.option("--speedscope", metavar="OUT.json", help="Write that profile for speedscope.")
+@json_option
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@debug_option
+def command(
+    operation: Path,
+    sizes: tuple[int, ...],
+    dtypes: tuple[str, ...],
+    versions: tuple[str, ...],
+    trials: int,
+    warmup: int,
+    warm: bool,
+    no_widths: bool,
+    arch: str | None,
+    peaks: tuple[str, ...],
+    describe: bool,
+    flame: str | None,
+    speedscope: str | None,
+    json_: str | None,
+    force: bool,
+) -> int:
+    """Check and time all versions of an operation.
+
+    OPERATION.py defines OPERATION (see kernels/); it is imported, and its code runs with your
+    rights. Every version is compared with a float64 reference first: one that is wrong is not
+    timed, and the exit status is 1. Without a GPU Triton's kernels run in its interpreter.
+    """
+    wanted = Wanted.of(operation.stem, None, json_)
+    outputs = [Path(each) for each in (flame, speedscope) if each]
+    for path in (*wanted.files, *outputs):
+        check_free(path, source=operation, force=force, kind="operation")
+    made = _Made(operation, versions)
+    report = made.report(
+        sizes=sizes, dtypes=dtypes, trials=trials, warmup=warmup, cold=not warm,
+        widths=not no_widths, arch=arch, peaks=peaks,
+    )  # fmt: skip
+    _show(report, made.description(report) if describe else None, wanted)
+    if outputs:
+        _write_profile(made, report, flame, speedscope)
+    return _BAD if report.bad else 0
+
+
+class _Made:
+    """What is made of the operation, with progress on a terminal."""
+
+    def __init__(self, path: Path, versions: tuple[str, ...]) -> None:
+        self._path, self._versions = path, versions
+        self._operation: Operation | None = None
+
+    def report(self, *, dtypes: tuple[str, ...], **options: object) -> BenchReport:
+        import traceview
+        from traceview.bench.loading import load_operation
+
+        # What the file prints must not get into the JSON on stdout.
+        with progress(f"Reading {self._path.name[:60]}") as next_step, redirect_stdout(sys.stderr):
+            self._operation = load_operation(self._path)
+            kinds = self._operation.dtypes if "all" in dtypes else dtypes
+            return traceview.benchmark(
+                self._operation, path=self._path, dtypes=kinds, versions=self._versions,
+                note=next_step, **options,
+            )  # fmt: skip
+
+    def description(self, report: BenchReport) -> Description:
+        from traceview.bench.describe import describe
+
+        with progress("Looking at the tensors"):
+            return describe(report.operation, *_inputs(report, report.rows[-1]))
+
+    def profile(self, report: BenchReport) -> tuple[Row, Profile]:
+        """Of the last version that was timed: the one that is written to be fast."""
+        from traceview import TraceviewError
+        from traceview.bench.profiling import profile
+
+        row = next((row for row in reversed(report.rows) if row.timing), None)
+        if row is None:
+            raise TraceviewError("there is nothing to profile", "no version was timed")
+        inputs, run = _inputs(report, row), report.operation.version(row.version).run
+        with progress(f"Profiling {row.version}"):
+            return row, profile(lambda: run(*inputs))
+
+
+def _inputs(report: BenchReport, row: Row) -> tuple[object, ...]:
+    import torch
+
+    kind = getattr(torch, row.dtype)
+    return report.operation.inputs(row.size, kind, report.machine.device)
+
+
+def _write_profile(
+    made: _Made, report: BenchReport, flame: str | None, speedscope: str | None
+) -> None:
+    from traceview import __version__
+    from traceview.render.flame import render_flame
+    from traceview.render.speedscope import render_speedscope
+
+    row, profile = made.profile(report)
+    title = f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
+    if flame:
+        write_file(Path(flame), render_flame(profile, title))
+    if speedscope:
+        write_file(Path(speedscope), render_speedscope(profile, title, __version__))
+
+
+def _show(report: BenchReport, description: Description | None, wanted: Wanted) -> None:
+    from traceview import __version__
+    from traceview.render.bench_json import render_bench_json
+    from traceview.render.bench_text import render_bench
+
+    if not wanted.json_to_stdout:
+        print_text(
+            lambda width, color: render_bench(
+                report, description=description, width=width, color=color
+            )
+        )
+    if wanted.json or wanted.json_to_stdout:
+        put_json(render_bench_json(report, __version__, description), wanted.json)
+    for row in report.bad:
+        said = f"{row.version} is {row.status} at size {row.size:,}, {row.dtype}: {row.why}"
+        click.echo(f"traceview: {said[:600]}", err=True)

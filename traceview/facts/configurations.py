@@ -1,0 +1,141 @@
+"""Launches of a kernel that agree in grid, block, registers and shared memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.errors import TraceviewError
+from traceview.facts.concurrency import shared_ns
+from traceview.facts.gathered_code import gathered_code
+from traceview.facts.operations import kernel_operations
+from traceview.facts.selection import selected_operations
+from traceview.ptx import cubin as cubin_file
+from traceview.tables import Array, Integers, Table, null_of
+from traceview.trace import Trace, fact
+
+Sides = tuple[int, int, int]
+# Far beyond any grid, and safe to multiply with a time.
+_MOST_BLOCKS = 1 << 60
+_KEYS = (
+    "device",
+    *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
+    "registers_per_thread",
+    "static_shared_memory_bytes",
+    "dynamic_shared_memory_bytes",
+    "shared_memory_config_bytes",
+    "cluster_blocks",
+    "max_active_clusters",
+)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Launches alike, of the selected work. Times are of all `calls`, `median_ns` of one.
+
+    `device` is a row in devices. `shared_config_bytes` is the shared memory of an SM that the
+    driver set aside, `clusters_at_once` the blocks that clusters let the GPU hold at once; None
+    where the trace does not tell. `barriers` are those of a block, 0 where no code tells.
+    `beside_ns` is the time in which another kernel ran on the GPU, too.
+    """
+
+    device: int
+    name: str
+    short_name: str
+    grid: Sides
+    block: Sides
+    registers: int
+    static_bytes: int
+    dynamic_bytes: int
+    shared_config_bytes: int | None
+    clusters_at_once: int | None
+    barriers: int
+    calls: int
+    total_ns: int
+    median_ns: int
+    beside_ns: int
+
+    @property
+    def blocks(self) -> int:
+        return min(math.prod(self.grid), _MOST_BLOCKS)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What launches that differ in the grid alone have in common."""
+        shared = (self.static_bytes, self.dynamic_bytes)
+        return (self.device, self.name, self.block, self.registers, *shared)
+
+
+@fact
+def configurations(trace: Trace) -> tuple[Configuration, ...]:
+    """One of each; those with most time first."""
+    chosen = selected_operations(trace)[kernel_operations(trace)]
+    kernels = trace.recorded("kernels").take(chosen)
+    barriers = _barriers(trace)[chosen]
+    keys = (kernels[key] for key in _KEYS)
+    found = groups.group(kernels.texts("name").codes, *keys, barriers)
+    figures = groups.stats(found, kernels["end_ns"] - kernels["start_ns"])
+    beside = groups.sums(found, shared_ns(trace)[chosen])
+    numbers = (barriers[found.first], figures.calls, figures.total, figures.median, beside)
+    return tuple(
+        _configuration(kernels, int(found.first[at]), [int(each[at]) for each in numbers])
+        for at in np.argsort(-figures.total, kind="stable").tolist()
+    )
+
+
+def _configuration(kernels: Table, row: int, numbers: list[int]) -> Configuration:
+    name, short = (str(kernels.texts(text)[row]) for text in ("name", "short_name"))
+    device, gx, gy, gz, bx, by, bz, registers, static, dynamic, *rest = (
+        int(kernels[key][row]) for key in _KEYS
+    )
+    config, cluster, clusters = (_known(kernels[_KEYS[-3]], value) for value in rest)
+    barriers, calls, total, median, beside = numbers
+    return Configuration(
+        device,
+        name,
+        short,
+        (gx, gy, gz),
+        (bx, by, bz),
+        registers,
+        static,
+        dynamic,
+        config,
+        cluster * clusters if cluster and clusters and cluster > 1 else None,
+        barriers,
+        calls,
+        total,
+        median,
+        beside,
+    )
+
+
+def _known(column: Array, value: int) -> int | None:
+    return None if value == null_of(column.dtype) else value
+
+
+def _barriers(trace: Trace) -> Integers:
+    """Named barriers of a block, for each row of kernels: the most that its gathered code says.
+
+    No table of a recording holds them: a kernel without code here counts as without barriers.
+    """
+    result = np.zeros(len(trace.recorded("kernels")), np.int64)
+    if "kernel_code" not in trace.tables:
+        return result
+    for each in gathered_code(trace).launched:
+        try:
+            told = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}
+        except TraceviewError:
+            continue
+        if each.compiled.name in told:
+            for run in each.runs:
+                most = np.maximum(result[run.rows], told[each.compiled.name].barriers)
+                result[run.rows] = most
+    return result

@@ -1,0 +1,122 @@
+"""Where the launching thread was during idle gaps: in which call and which range, or in neither."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import intervals
+from traceview.facts.gap_edges import reaching
+from traceview.facts.idle import Gaps
+from traceview.facts.queue_full import queue_full
+from traceview.facts.ranges import attribute, range_tree
+from traceview.intervals import Intervals
+from traceview.tables import Array, Integers, Mask
+from traceview.trace import Trace
+
+OUTSIDE, ON_ITS_WAY, HELD, NOT_RUNNING = -1, -2, -3, -4
+PLACES = {
+    OUTSIDE: "outside CUDA",
+    ON_ITS_WAY: "launched, on its way to the GPU",
+    HELD: "before a full launch queue",
+    NOT_RUNNING: "off the CPU (waiting or preempted)",
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Parts of idle gaps: each gap is cut wherever its thread went elsewhere.
+
+    `gap` is the row in the gaps asked for, `range` the row in the range tree (−1: none), `where`
+    the code of the API call's name in api_calls, or one of PLACES. The parts of a gap add up to
+    it exactly.
+    """
+
+    gap: Integers
+    start_ns: Integers
+    end_ns: Integers
+    range: Integers
+    where: Integers
+
+    def __len__(self) -> int:
+        return len(self.gap)
+
+    @property
+    def time_ns(self) -> Integers:
+        return self.end_ns - self.start_ns
+
+
+def places(trace: Trace, gap: Gaps) -> Places:
+    """The parts of these gaps, in no order. The launch calls of all of them must be known."""
+    parts = [
+        _of_thread(trace, gap, np.flatnonzero((gap.thread == thread) & (gap.device == device)))
+        for device in np.unique(gap.device)
+        for thread in np.unique(gap.thread[gap.device == device])
+    ]
+    none = np.zeros(0, np.int64)
+    row, start, end, where = (
+        np.concatenate([part[column] for part in parts] or [none]) for column in range(4)
+    )
+    thread = gap.thread[row]
+    found = attribute(trace, thread, trace.threads["process"][thread], start)
+    return Places(row, start, end, np.where(where == ON_ITS_WAY, -1, found.range), where)
+
+
+def _of_thread(
+    trace: Trace, gap: Gaps, rows: Integers
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Gap, start, end and place of the parts of one thread's gaps on one device."""
+    thread = int(gap.thread[rows[0]])
+    rows = rows[np.argsort(gap.start_ns[rows], kind="stable")]
+    window = Intervals(gap.start_ns[rows], gap.end_ns[rows])
+    queued = np.clip(gap.queued_ns[rows], window.start, window.end)
+    call, calling = _outermost(trace, thread)
+    held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
+    away = _away(trace, thread)
+    ranged = _range_edges(trace, int(trace.threads["process"][thread]))
+    cuts = np.concatenate([*calling, *held, *away, ranged])
+    cuts = cuts[intervals.inside(window, cuts)]
+    cuts = np.unique(np.concatenate([cuts, window.start, window.end, queued]))
+    kept = np.flatnonzero(intervals.inside(window, cuts))
+    start, end = cuts[kept], cuts[kept + 1]
+    mine = np.searchsorted(window.start, start, side="right") - 1
+    where = np.full(len(start), OUTSIDE, np.int64)
+    where[intervals.inside(away, start)] = NOT_RUNNING
+    place = np.searchsorted(calling.start, start, side="right") - 1
+    within = intervals.inside(calling, start)
+    names = trace.recorded("api_calls").texts("name").codes
+    where[within] = names[call[place[within]]]
+    where[intervals.inside(held, start)] = HELD
+    where[start >= queued[mine]] = ON_ITS_WAY
+    return rows[mine], start, end, where
+
+
+def _outermost(trace: Trace, thread: int) -> tuple[Integers, Intervals]:
+    """The API calls of a thread that no other call of it contains, in order, and their times.
+
+    Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
+    begins.
+    """
+    calls = trace.recorded("api_calls")
+    rows = np.flatnonzero((calls["thread"] == thread) & (calls["end_ns"] > calls["start_ns"]))
+    rows = rows[np.lexsort((-calls["end_ns"][rows], calls["start_ns"][rows]))]
+    start, end = calls["start_ns"][rows], calls["end_ns"][rows]
+    outer = np.ones(len(rows), bool)
+    outer[1:] = end[1:] > end[reaching(end)][:-1]
+    rows, start, end = rows[outer], start[outer], end[outer]
+    return rows, Intervals(start, np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max)))
+
+
+def _range_edges(trace: Trace, process: int) -> Integers:
+    """When ranges of the process begin or end: a thread without one works in those of others."""
+    tree = range_tree(trace)
+    mine: Mask = tree.process == process
+    return np.concatenate([tree.nesting.start[mine], tree.nesting.end[mine]])
+
+
+def _away(trace: Trace, thread: int) -> Intervals:
+    """Time in which the thread was off the CPU, where thread scheduling was recorded."""
+    runs = trace.recorded("thread_runs")
+    mine: Array = runs["thread"] == thread
+    return intervals.gaps(intervals.union(runs["start_ns"][mine], runs["end_ns"][mine]))

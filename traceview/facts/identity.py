@@ -1,0 +1,37 @@
+"""Which machine a process or a GPU is on, where a trace holds several machines.
+
+Ids of processes, and numbers of GPUs, contexts and streams, repeat between machines. Rows of the
+tables `processes`, `threads` and `devices` do not: everything is joined by these, and a result
+says the machine where the ids alone would leave it open.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.tables import NULL, Column, Integers
+from traceview.trace import Trace
+
+HOST = Column("host_id", "int64", "machine, where the trace holds several", nullable=True)
+
+
+def process_hosts(trace: Trace) -> Integers:
+    """Host of each row of processes, absent where the trace has just one."""
+    return _told(trace, "processes")
+
+
+def device_hosts(trace: Trace) -> Integers:
+    """Host of each row of devices, absent where the trace has just one."""
+    return _told(trace, "devices")
+
+
+def _told(trace: Trace, table: str) -> Integers:
+    hosts = trace.table(table)["host_id"]
+    every = np.concatenate((trace.processes["host_id"], trace.devices["host_id"]))
+    return hosts if len(np.unique(every)) > 1 else np.full(len(hosts), NULL)
+
+
+def on_host(trace: Trace, device: int) -> str:
+    """What to say after the number of a GPU, so that it is no other machine's."""
+    host = int(device_hosts(trace)[device])
+    return "" if host == NULL else f" of host {host}"

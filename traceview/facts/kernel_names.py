@@ -1,0 +1,91 @@
+"""What the names of cuBLAS, CUTLASS and cuDNN kernels tell of their tiles.
+
+A matrix product is cut into tiles, one a block at a time; names say how large they are. Nothing
+is guessed: what a name does not say is absent, and other names tell nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile that a block computes, as the kernel's name has it; None for what it leaves out.
+
+    `rows` × `columns` of the result, `depth` of the inner dimension at a time, `stages` of them on
+    their way at once. `inputs` is the type that is multiplied. cuBLAS counts by columns, so that
+    rows here are columns of a row-major tensor.
+    """
+
+    rows: int
+    columns: int
+    depth: int | None = None
+    stages: int | None = None
+    inputs: str | None = None
+
+    def __str__(self) -> str:
+        """Such as `192x192 64x3 bf16`: the tile, its depth and stages, the type."""
+        inner = "x".join(str(part) for part in (self.depth, self.stages) if part)
+        return " ".join(filter(None, (f"{self.rows}x{self.columns}", inner, self.inputs)))
+
+
+_SIDE = r"(\d{1,4})"
+_TILE = rf"(?P<rows>{_SIDE})x(?P<columns>{_SIDE})"
+_TYPE = r"(?:tf32|bf16|[fs]p?\d{1,2}|[su]8|e4m3|e5m2)"
+_FORMS = (
+    # nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_NNN: tile, depth x stages, cluster.
+    re.compile(
+        rf"nvjet_(?:sm\d+_)?(?P<nvjet>[a-z]{{3,6}})_{_TILE}_(?P<depth>\d{{1,4}})x(?P<stages>\d{{1,2}})_"
+    ),
+    # nvjet_sm120_tst_mma_64x64x128_3_32x32x128_…: tile with its depth, stages, a warp's part.
+    re.compile(
+        rf"nvjet_(?:sm\d+_)?(?P<nvjet>[a-z]{{3,6}})_mma_{_TILE}x(?P<depth>\d{{1,4}})_(?P<stages>\d{{1,2}})_"
+    ),
+    # sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize256x128x8_stage3_…: what is stored, multiplied.
+    re.compile(
+        rf"xmma_\w*?gemm_{_TYPE}{_TYPE}_(?P<inputs>{_TYPE}){_TYPE}_\w*?tilesize{_TILE}"
+        r"x(?P<depth>\d{1,4})(?:_stage(?P<stages>\d{1,2}))?"
+    ),
+    # cutlass_80_tensorop_f16_s16816gemm_f16_128x128_64x3_nn_align8, cutlass_80_simt_sgemm_…
+    re.compile(
+        rf"cutlass(?:_\d+)?_(?P<unit>simt|(?:wmma_)?tensorop)_(?:{_TYPE}_)?"
+        rf"(?P<product>[a-z]+\d*)gemm(?:_(?:relu|gelu|bias))*(?:_(?P<inputs>{_TYPE}))?"
+        rf"_{_TILE}_(?P<depth>\d{{1,4}})x(?P<stages>\d{{1,2}})"
+    ),
+    # ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn, volta_sgemm_128x64_nn
+    re.compile(
+        rf"(?:maxwell|pascal|volta|turing|ampere|hopper)_(?:{_TYPE}_)?(?P<product>[a-z]+\d*)gemm"
+        rf"(?:_(?P<inputs>{_TYPE}))?_{_TILE}"
+        r"(?:\w*?_stages_(?P<depth>\d{1,4})x(?P<stages>\d{1,2}))?"
+    ),
+)
+# Of nvjet's letters the first is the type of the first factor.
+_NVJET = {"h": "f16", "t": "bf16", "s": "f32", "d": "f64"}
+_PLAIN = {"s": "f32", "d": "f64", "h": "f16"}
+_LONGEST = 4000
+
+
+def tile(kernel: str) -> Tile | None:
+    """The tile that the name of a kernel tells; None where it tells none."""
+    for form in _FORMS:
+        found = form.search(kernel[:_LONGEST])
+        if found:
+            said = found.groupdict()
+            rows, columns, depth, stages = (
+                int(said[key]) if said.get(key) else None
+                for key in ("rows", "columns", "depth", "stages")
+            )
+            return Tile(rows or 0, columns or 0, depth, stages, _inputs(said))
+    return None
+
+
+def _inputs(said: dict[str, str | None]) -> str | None:
+    if said.get("nvjet"):
+        return _NVJET.get((said["nvjet"] or "")[0])
+    if said.get("inputs"):
+        return (said["inputs"] or "").replace("fp", "f")
+    # An s1688gemm that does not name its inputs multiplies fp16 or tf32: a doubt is left.
+    product = said.get("product") or ""
+    return "f16" if product[0] == "h" else _PLAIN.get(product)

@@ -1,0 +1,115 @@
+"""Idle time of late launches, by where the launching thread was meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, units
+from traceview.facts.cpu_places import ON_ITS_WAY, OUTSIDE, PLACES, places
+from traceview.facts.idle import LAUNCH_LATE, gaps
+from traceview.facts.names import named
+from traceview.facts.ranges import UNATTRIBUTED, range_tree
+from traceview.tables import Array, Column, Integers, Table, Texts, object_array
+from traceview.trace import Trace, fact
+
+ELSEWHERE_NS = 200_000
+"""The Python of one torch operation takes some 10 to 50 µs: a gap that holds more than this of
+work outside CUDA is not about how costly launches are."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The place with most steady idle time, as the end of a sentence.
+
+    `elsewhere` is True where the CPU did other work there, rather than prepare its launches.
+    """
+
+    text: str
+    elsewhere: bool
+
+
+@dataclass(frozen=True)
+class LatePlaces:
+    """One row a device, range pattern and place; `time_ns` adds up to all launch-late idle."""
+
+    device_id: Array
+    pattern: Array
+    where: Integers
+    place: Array
+    gaps: Integers
+    time_ns: Integers
+    steady_ns: Integers
+    share_pct: Array
+
+    def table(self, columns: Sequence[Column]) -> Table:
+        """The rows, most steady idle first, then most idle."""
+        order = np.lexsort((-self.time_ns, -self.steady_ns))
+        data: dict[str, Array | Texts] = {
+            "device_id": self.device_id,
+            "range_pattern": Texts.of(self.pattern),
+            "where": Texts.of(self.place),
+            "gaps": self.gaps,
+            "idle_ns": self.time_ns,
+            "share_pct": self.share_pct,
+            "steady_idle_ns": self.steady_ns,
+        }
+        return Table(columns, data).take(order)
+
+    def worst(self) -> Worst | None:
+        """Where the CPU itself was longest after set-up; None if nowhere."""
+        steady = np.where(self.where == ON_ITS_WAY, 0, self.steady_ns)
+        if not steady.any():
+            return None
+        row = int(np.argmax(steady))
+        path = str(self.pattern[row])
+        where = "outside any range" if path == UNATTRIBUTED else f"in {named(path)}"
+        outside = int(self.where[row]) == OUTSIDE
+        doing = f"{self.place[row]} (Python or other work)" if outside else f"in {self.place[row]}"
+        if self.where[row] < OUTSIDE:
+            doing = str(self.place[row])
+        time = units.duration(int(steady[row]))
+        long = int(self.time_ns[row]) > ELSEWHERE_NS * int(self.gaps[row])
+        return Worst(f"for {time} of it the CPU was {doing} {where}", outside and long)
+
+
+@fact
+def late_places(trace: Trace) -> LatePlaces:
+    found = gaps(trace)
+    late = found.take(found.cause == LAUNCH_LATE)
+    part = places(trace, late)
+    pattern, texts = _patterns(trace, part.range)
+    each = groups.group(late.device[part.gap], pattern, part.where)
+    time = groups.sums(each, part.time_ns)
+    first = each.first
+    device = late.device[part.gap[first]]
+    whole = np.array([late.idle_ns[late.device == d].sum() for d in device], np.int64)
+    names = trace.recorded("api_calls").texts("name").values
+    where = part.where[first]
+    return LatePlaces(
+        device_id=trace.devices["device_id"][device],
+        pattern=object_array(
+            [texts[p] if p >= 0 else UNATTRIBUTED for p in pattern[first].tolist()]
+        ),
+        where=where,
+        place=object_array([str(names[w]) if w >= 0 else PLACES[w] for w in where.tolist()]),
+        gaps=_distinct(each.ids, part.gap, each.size),
+        time_ns=time,
+        steady_ns=groups.sums(each, np.where(late.one_time[part.gap], 0, part.time_ns)),
+        share_pct=100.0 * time / np.maximum(whole, 1),
+    )
+
+
+def _patterns(trace: Trace, rows: Integers) -> tuple[Integers, Array]:
+    tree = range_tree(trace)
+    if not len(tree.path):
+        return np.full(len(rows), -1, np.int64), tree.pattern_text
+    return np.where(rows >= 0, tree.path_pattern[tree.path[rows]], -1), tree.pattern_text
+
+
+def _distinct(ids: Integers, gap: Integers, size: int) -> Integers:
+    """How many different gaps each group holds parts of."""
+    pairs = groups.group(ids, gap)
+    return np.bincount(ids[pairs.first], minlength=size).astype(np.int64)

@@ -1,0 +1,23 @@
+"""Names of a trace as they stand in a sentence."""
+
+from __future__ import annotations
+
+from traceview.facts.operations import Kind, operations
+from traceview.trace import Trace
+
+
+def named(text: str | None, limit: int = 80) -> str:
+    """A name from a trace, short enough for a sentence."""
+    text = text or ""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def label(trace: Trace, operation: int) -> str:
+    """What an operation is called: the kernel's short name, or what else it is."""
+    done = operations(trace)
+    kind, row = int(done.kind[operation]), int(done.row[operation])
+    if kind == Kind.KERNEL:
+        return str(trace.kernels.texts("short_name")[row])
+    if kind == Kind.COPY:
+        return f"copy {trace.copies.texts('direction')[row]}"
+    return "set" if kind == Kind.SET else "CUDA graph"

@@ -1,0 +1,100 @@
+"""What each GPU of a trace could reach at most, and where each figure comes from.
+
+First what the user gave, then the trace's own GPU row, then the data sheet of the product, then
+what follows from SMs, lanes and clock. What none of them tells is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from traceview import units
+from traceview.hardware import Rates, lanes_of, rates_of
+from traceview.tables import Cell
+from traceview.trace import Trace, fact
+
+GIVEN, OF_THE_TRACE = "--peak", "the trace's GPU row"
+_OF_ROW = {
+    "bandwidth": "memory_bytes_per_s",
+    "l2": "l2_cache_bytes",
+    "clock": "clock_hz",
+    "sms": "sm_count",
+}
+"""Figure by the name of hardware.FIGURES, and its column in devices."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A figure in the unit that hardware.FIGURES says, and its source."""
+
+    value: float
+    source: str
+
+
+Peaks = Mapping[str, Peak]
+
+
+@fact
+def peaks(trace: Trace) -> tuple[Peaks, ...]:
+    """The figures of each row of devices, by the names of hardware.FIGURES.
+
+    What `--peak` gave holds for all GPUs of the trace.
+    """
+    return tuple(_peaks(row, trace.peaks) for row in trace.devices.rows())
+
+
+def _peaks(row: Mapping[str, Cell], given: Mapping[str, float]) -> Peaks:
+    own = {name: Peak(value, GIVEN) for name, value in given.items()}
+    sheet = _of_product(row)
+    known = {**sheet, **_of_row(row), **own}
+    return {**_computed(known), **known}
+
+
+def _of_row(row: Mapping[str, Cell]) -> Peaks:
+    told = {name: row[column] for name, column in _OF_ROW.items()}
+    found = {
+        name: Peak(float(value), OF_THE_TRACE)
+        for name, value in told.items()
+        if isinstance(value, int)
+    }
+    capability = _number(row["compute_capability"])
+    return {**found, **({"capability": Peak(capability, OF_THE_TRACE)} if capability else {})}
+
+
+def _number(text: Cell) -> float | None:
+    try:
+        return float(str(text))
+    except ValueError:
+        return None
+
+
+def _of_product(row: Mapping[str, Cell]) -> Peaks:
+    sms = row["sm_count"]
+    found = rates_of(str(row["name"] or ""), sms if isinstance(sms, int) else None)
+    return _sheet(found) if found else {}
+
+
+def _sheet(rates: Rates) -> Peaks:
+    told: dict[str, float | None] = {
+        "bandwidth": rates.memory_bytes_per_s,
+        "link": rates.link_bytes_per_s,
+        "l2": rates.l2_cache_bytes,
+        **rates.flop_per_s,
+    }
+    return {name: Peak(float(value), rates.source) for name, value in told.items() if value}
+
+
+def _computed(known: Peaks) -> Peaks:
+    """Rates of the ordinary lanes: two FLOP a lane and clock."""
+    if "sms" not in known or "clock" not in known:
+        return {}
+    capability = known["capability"].value if "capability" in known else 0.0
+    sms, clock = known["sms"].value, known["clock"].value
+    found = {}
+    for kind in ("fp32", "fp64"):
+        lanes = lanes_of(f"{capability:.1f}", kind)
+        if lanes:
+            said = f"{sms:.0f} SMs × {lanes} lanes × 2 × {units.quantity('hz', clock)}"
+            found[kind] = Peak(sms * lanes * 2 * clock, said)
+    return found

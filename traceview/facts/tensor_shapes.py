@@ -1,0 +1,128 @@
+"""FLOP and bytes of matrix products from the shapes that torch writes into its NVTX ranges.
+
+`nsys profile --pytorch=autograd-shapes-nvtx`, as torch.autograd.profiler.emit_nvtx(record_shapes=
+True), opens a range for every operator:
+
+    aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [[3,0]]
+
+An argument that is no tensor has the size []. Convolutions are left out: stride and padding are
+no tensors, so the size of the result is not told. So is whether attention is causal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+_SIZES = re.compile(
+    r"(aten::\w+)(?:, \w+ = \d+)*, sizes = (\[[\[\]\d, -]*\])(?:, input_op_ids = .*)?"
+)
+_ONE = re.compile(r"\[([\d, -]*)\]")
+_LONGEST = 4000
+_MOST_SIDE = 1 << 40
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """Least work of a matrix product: `elements` are those read once and written once."""
+
+    operator: str
+    flop: int
+    elements: int
+
+
+def has_sizes(text: str) -> bool:
+    """Whether a range is that of an operator with the shapes of its arguments."""
+    return ", sizes = [" in text[:_LONGEST]
+
+
+def product(text: str) -> Product | None:
+    """The matrix product of a range; None if it is that of another operator, or malformed."""
+    found = _SIZES.fullmatch(text) if len(text) <= _LONGEST else None
+    form = _OPERATORS.get(found[1]) if found else None
+    if found is None or form is None:
+        return None
+    sizes = [_shape(each) for each in _ONE.findall(found[2][1:-1])]
+    known = [size for size in sizes if size is not None]
+    sides = form(known) if len(known) == len(sizes) else None
+    return _product(found[1], sides) if sides else None
+
+
+def _shape(text: str) -> Shape | None:
+    try:
+        sides = tuple(int(side) for side in text.split(",") if side.strip())
+    except ValueError:
+        return None
+    return sides if all(0 <= side < _MOST_SIDE for side in sides) else None
+
+
+def _product(operator: str, sides: Shape) -> Product:
+    batch, m, k, n = sides
+    return Product(operator, 2 * batch * m * n * k, batch * (m * k + k * n + m * n))
+
+
+def _two(first: int) -> Callable[[Sequence[Shape]], Shape | None]:
+    """Two matrices, or two batches of them, from the first-th argument on."""
+
+    def sides(sizes: Sequence[Shape]) -> Shape | None:
+        if len(sizes) < first + 2:
+            return None
+        a, b = sizes[first], sizes[first + 1]
+        fits = len(a) == len(b) and len(a) in (2, 3) and a[-1] == b[-2] and a[:-2] == b[:-2]
+        return (math.prod(a[:-2]), a[-2], a[-1], b[-1]) if fits else None
+
+    return sides
+
+
+def _linear(sizes: Sequence[Shape]) -> Shape | None:
+    """Any number of rows, times a weight that is stored as (out, in)."""
+    if len(sizes) < 2 or not sizes[0] or len(sizes[1]) != 2 or sizes[0][-1] != sizes[1][1]:
+        return None
+    return 1, math.prod(sizes[0][:-1]), sizes[0][-1], sizes[1][0]
+
+
+_OPERATORS: Mapping[str, Callable[[Sequence[Shape]], Shape | None]] = {
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _two(0)),
+    **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::_addmm_activation"), _two(1)),
+    **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_"), _two(1)),
+    "aten::linear": _linear,
+}
+
+_WORDS = {
+    "f64": (8, "fp64-tensor"),
+    "f32": (4, "fp32"),
+    "tf32": (4, "tf32"),
+    "f16": (2, "fp16"),
+    "bf16": (2, "bf16"),
+}
+_FORMS = (
+    # sm80_xmma_gemm_f32f32_tf32f32_f32_…: what is stored, then what is multiplied.
+    re.compile(r"xmma_gemm_(?P<stored>b?f\d\d)(?:b?f\d\d)_(?P<math>[bt]?f\d\d)"),
+    # cutlass_80_tensorop_bf16_s16816gemm_…, ampere_fp16_s16816gemm_…
+    re.compile(r"(?:tensorop|ampere|turing|volta|hopper)_(?P<math>bf16|f16|fp16)_[hs]\d{3,5}gemm"),
+    re.compile(r"(?:tensorop|ampere|turing|volta)_h\d{3,5}(?P<half>gemm)"),
+    re.compile(r"(?:simt|maxwell|volta|turing|ampere|cublas\w*)_(?P<single>sgemm)(?:_|$)"),
+    re.compile(r"nvjet_(?:sm\d+_)?(?P<nvjet>tst|hsh)_"),
+)
+
+
+def number_type(kernel: str) -> tuple[int, str] | None:
+    """Bytes of a stored element and kind of FLOP, from the name of a cuBLAS or CUTLASS kernel.
+
+    None where the name leaves a doubt: an s1688gemm multiplies TF32 as well as fp16.
+    """
+    for form in _FORMS:
+        found = form.search(kernel)
+        if found:
+            said = found.groupdict()
+            if "nvjet" in said:
+                return _WORDS["bf16" if said["nvjet"] == "tst" else "f16"]
+            if "half" in said or "single" in said:
+                return _WORDS["f16" if "half" in said else "f32"]
+            math_, stored = said["math"].replace("fp", "f"), said.get("stored") or said["math"]
+            return (_WORDS[stored.replace("fp", "f")][0], _WORDS[math_][1])
+    return None

@@ -1,0 +1,67 @@
+"""What kernels could save at most if their blocks filled the GPU."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.facts.idle import busy
+from traceview.facts.waves import LEAST_IDLE, Launched, launched
+from traceview.trace import Trace, fact
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a fuller GPU could save at most of one kernel, in all its grids that leave much empty.
+
+    `grids` are those, the costliest first: all of several waves, or all of less than one.
+    """
+
+    at_stake_ns: int
+    grids: tuple[Launched, ...]
+
+
+@fact
+def losses(trace: Trace) -> tuple[Loss, ...]:
+    """By kernel, the greatest first.
+
+    A grid of less than a wave leaves places empty, not time: only SMs without a block count, and
+    only of what the kernel took beyond the shortest in the trace, which no grid can undo.
+    """
+    most = {device: covered.total() for device, covered in busy(trace).items()}
+    kinds: dict[tuple[object, ...], list[tuple[int, Launched]]] = defaultdict(list)
+    for each in launched(trace):
+        stake = _stake(trace, each)
+        if each.waves and stake and each.waves.idle >= LEAST_IDLE:
+            kinds[each.waves.whole > 1, *each.of.family].append((stake, each))
+    found = [_loss(grids, most) for grids in kinds.values()]
+    return tuple(sorted(found, key=lambda loss: -loss.at_stake_ns))
+
+
+def _loss(grids: list[tuple[int, Launched]], most: Mapping[int, int]) -> Loss:
+    ranked = sorted(grids, key=lambda pair: -pair[0])
+    device = ranked[0][1].of.device
+    # Where launches overlap in part, their sum may be more than the GPU was busy at all.
+    at_stake = min(sum(stake for stake, _ in ranked), most[device])
+    return Loss(at_stake, tuple(each for _, each in ranked))
+
+
+def _stake(trace: Trace, each: Launched) -> int:
+    if each.lost_ns is None or each.waves is None:
+        return 0
+    if each.waves.whole > 1:
+        return each.lost_ns
+    beyond = each.of.total_ns - each.of.calls * _shortest_ns(trace)[each.of.device]
+    return round(max(beyond, 0) * each.waves.empty_sms / each.waves.sm_count)
+
+
+@fact
+def _shortest_ns(trace: Trace) -> dict[int, int]:
+    """The shortest kernel of each GPU."""
+    kernels = trace.recorded("kernels")
+    took = kernels["end_ns"] - kernels["start_ns"]
+    devices = np.unique(kernels["device"]).tolist()
+    return {device: int(took[kernels["device"] == device].min()) for device in devices}
