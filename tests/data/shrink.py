@@ -4,8 +4,8 @@
 
 Left out are samples, scheduling and operating-system events, call chains of calls that do not
 block, the text of names, the processes and the threads that nothing refers to, and what
-describes the machine beyond its GPU and driver. Kernels, copies, calls, waits and ranges
-are untouched.
+describes the machine beyond its GPU and driver; of sampled metrics, those of device memory
+around kernels stay. Kernels, copies, calls, waits and ranges are untouched.
 """
 
 import lzma
@@ -31,6 +31,7 @@ DESCRIBES_THE_DRIVER = ("NvDriverVersion", "CudaDriverVersion", "OsDescription",
 PATHS = (("META_DATA_CAPTURE", "value"), ("META_DATA_EXPORT", "value"), ("PROCESSES", "name"))
 FOLDERS = re.compile(r"(?<!\S)/\S*/")
 BACKTRACE_CLASS = 67
+AROUND_NS = 1_000_000
 BLOCKS = "s.value LIKE '%Synchronize%' OR s.value LIKE '%Memcpy%'"
 
 
@@ -58,6 +59,19 @@ def drop_call_chains_of_calls_that_do_not_block(connection: sqlite3.Connection) 
     )
     used = "SELECT callchainId FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE callchainId IS NOT NULL"
     connection.execute(f"DELETE FROM CUDA_CALLCHAINS WHERE id NOT IN ({used})")
+
+
+def drop_samples_far_from_kernels(connection: sqlite3.Connection) -> None:
+    if "GPU_METRICS" not in tables(connection):
+        return
+    kept = "SELECT metricId FROM TARGET_INFO_GPU_METRICS WHERE metricName LIKE 'DRAM%'"
+    near = (
+        "SELECT 1 FROM CUPTI_ACTIVITY_KIND_KERNEL k WHERE "
+        f"k.start - {AROUND_NS} < timestamp AND timestamp < k.end + {AROUND_NS}"
+    )
+    connection.execute(
+        f"DELETE FROM GPU_METRICS WHERE metricId NOT IN ({kept}) OR NOT EXISTS ({near})"
+    )
 
 
 def drop_other_processes(connection: sqlite3.Connection) -> None:
@@ -114,6 +128,7 @@ def shrink(source: Path, target: Path) -> None:
         for step in (
             drop_unused_tables,
             drop_call_chains_of_calls_that_do_not_block,
+            drop_samples_far_from_kernels,
             drop_other_processes,
             drop_the_machine,
             blank_unused_names,

@@ -1,0 +1,79 @@
+"""Capture many small kernels as a CUDA graph, replay it, and read the result each time.
+
+    python workloads/cuda_graphs.py
+
+Without the graph the CPU launches every kernel by itself, slower than the GPU runs them: between
+two of them the GPU waits. With the graph one call launches all, and no gap within it is the CPU's.
+That call is long, though: where the CPU has just waited for the result, the GPU waits for it.
+
+Expect: `gpu-idle` finds launch-late idle in eager steps, and graph-launch between replays, of which each gap names cudaGraphLaunch.
+
+The ranges: eager_N, capture, and replay_N. Record it with `--graph-trace graph` and with `node`.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+SEED = 20
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def work(x: Tensor, kernels: int) -> None:
+    """So many kernels in a row, in place: a graph replays on the same memory."""
+    for number in range(kernels):
+        if number % 2:
+            x.sub_(0.5)
+        else:
+            x.mul_(1.001)
+
+
+def eager(x: Tensor, kernels: int, steps: int) -> None:
+    """Launch every kernel by itself."""
+    for step in range(steps):
+        with annotate(f"eager_{step}"):
+            work(x, kernels)
+            float(x[0])
+
+
+def replay(x: Tensor, kernels: int, steps: int) -> None:
+    """Capture once, and launch all kernels with one call a step."""
+    graph = torch.cuda.CUDAGraph()
+    with annotate("capture"), torch.cuda.graph(graph):
+        work(x, kernels)
+    for step in range(steps):
+        with annotate(f"replay_{step}"):
+            graph.replay()
+            torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Eager launches, then a CUDA graph.")
+    parser.add_argument("--kernels", type=int, help="kernels a step")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(SEED)
+    kernels = given.kernels or (400 if device == "cuda" else 10)
+    x = torch.randn(1 << 16 if device == "cuda" else 16, device=device)
+    eager(x, kernels, given.steps)
+    if device == "cuda":
+        replay(x, kernels, given.steps)
+    print(f"x[0] = {float(x[0]):.6f}")
+
+
+if __name__ == "__main__":
+    main()

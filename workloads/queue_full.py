@@ -1,0 +1,65 @@
+"""Launch far more than the GPU's queue holds, behind one long kernel.
+
+    python workloads/queue_full.py
+
+The CPU hands out a kernel in a few µs. The queue of a stream holds about a thousand of them; then
+the launch call itself waits until the GPU has worked one off. Such a call looks expensive, and is
+not: the GPU has more than enough to do, and launching faster would win nothing.
+
+Expect: `run-ahead` says queue-full, and `launch-overhead` counts the calls' waiting as queue_full_ns, not as overhead.
+
+The ranges: step_N, around long_kernel and short_kernels.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+SEED = 20
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def run(dim: int, launches: int, elements: int, steps: int, device: str) -> float:
+    """One product of two `dim` × `dim` matrices a step, and `launches` additions behind it."""
+    torch.manual_seed(SEED)
+    matrix = torch.randn(dim, dim, device=device)
+    product = torch.empty_like(matrix)
+    small = torch.zeros(elements, device=device)
+    for step in range(steps):
+        with annotate(f"step_{step}"):
+            with annotate("long_kernel"):
+                torch.mm(matrix, matrix, out=product)
+            with annotate("short_kernels"):
+                for _ in range(launches):
+                    small.add_(1.0)
+    # Waits for everything, so that the recording holds it all.
+    return float(small[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fill the launch queue of a GPU.")
+    parser.add_argument("--launches", type=int, help="short kernels a step")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    # On a GPU an addition takes some 20 µs here, several times what its launch takes.
+    dim, launches, elements = (12288, 1500, 1 << 22) if device == "cuda" else (64, 20, 16)
+    launches = given.launches or launches
+    total = run(dim, launches, elements, given.steps, device)
+    print(f"{total:.0f} additions")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Launch from three threads at once, each on a stream of its own.
+
+    python workloads/threads.py                 each thread has ranges: step_N on its own timeline
+    python workloads/threads.py --main-ranges   only the main thread has ranges, the threads have none
+
+A kernel belongs to the range that the launching thread has open. Where that thread has none, it can
+only be inferred: the threads work for whatever the main thread is in.
+
+Expect: `kernel-share` attributes every kernel of the loop; with --main-ranges all of it as inferred, and none with --strict.
+
+The ranges: thread_N_step_N on each thread; with --main-ranges, step_N on the main thread.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+THREADS = 3
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """The NVTX range that this installation offers: torch's own, or that of the nvtx package."""
+    if torch.version.cuda:
+        return torch.cuda.nvtx.range
+    try:
+        import nvtx
+    except ImportError:
+        return lambda _: nullcontext()
+    return nvtx.annotate
+
+
+annotate = annotation()
+
+
+class Launcher(threading.Thread):
+    """Multiplies matrices once a step, when the barrier lets all threads begin it."""
+
+    def __init__(self, number: int, given: argparse.Namespace, begin: threading.Barrier) -> None:
+        super().__init__(name=f"launcher_{number}")
+        self.number, self.given, self.begin = number, given, begin
+
+    def run(self) -> None:
+        cuda = self.given.device == "cuda"
+        stream = torch.cuda.Stream() if cuda else None
+        with torch.cuda.stream(stream) if cuda else nullcontext():
+            x = torch.full((self.given.dim, self.given.dim), 1e-3, device=self.given.device)
+            for step in range(self.given.steps):
+                self.begin.wait()
+                with self.range(step):
+                    for _ in range(self.given.kernels):
+                        x = (x @ x).clamp_(-1.0, 1.0)
+                self.begin.wait()
+        if stream is not None:
+            stream.synchronize()
+
+    def range(self, step: int) -> AbstractContextManager[object]:
+        if self.given.main_ranges:
+            return nullcontext()
+        return annotate(f"thread_{self.number}_step_{step}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Launch from three threads, with NVTX ranges.")
+    parser.add_argument("--dim", type=int, help="default: 2048 on a GPU, else 64")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--kernels", type=int, default=8, help="products of a thread in a step")
+    parser.add_argument("--main-ranges", action="store_true", help="ranges on the main thread only")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    if given.device == "auto":
+        given.device = "cuda" if torch.cuda.is_available() else "cpu"
+    given.dim = given.dim or (2048 if given.device == "cuda" else 64)
+    begin = threading.Barrier(THREADS + 1)
+    launchers = [Launcher(number, given, begin) for number in range(THREADS)]
+    for launcher in launchers:
+        launcher.start()
+    for step in range(given.steps):
+        with annotate(f"step_{step}") if given.main_ranges else nullcontext():
+            # The first wait lets the threads begin, the second one waits until they have launched.
+            begin.wait()
+            begin.wait()
+    for launcher in launchers:
+        launcher.join()
+    if given.device == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Train a small network on batches from a DataLoader, with an NVTX range around every part of a step.
+
+    python workloads/training.py               batches are collated by worker processes, in pinned memory
+    python workloads/training.py --workers 0   the training process collates them itself
+    python workloads/training.py --slow 5      batch 5 of each epoch takes long to prepare
+
+PyTorch runs the backward pass on a thread of its own: autograd's. Its launches stand in no range of
+that thread; they belong to the `backward` that is open on the main thread. Copies from pinned memory
+are asynchronous: the CPU goes on while they run.
+
+Expect: `kernel-share` counts the kernels of autograd's thread under backward, as inferred, and `steps` names the slow batch.
+
+The ranges, outermost first: define_model, and epoch_N around batch_N, with load, upload, forward,
+backward and optimizer.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+SEED = 20
+CLASSES = 10
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """The NVTX range that this installation offers: torch's own, or that of the nvtx package."""
+    if torch.version.cuda:
+        return torch.cuda.nvtx.range
+    try:
+        import nvtx
+    except ImportError:
+        return lambda _: nullcontext()
+    return nvtx.annotate
+
+
+annotate = annotation()
+
+
+class Samples(Dataset[tuple[Tensor, int]]):
+    """Made-up samples. Those at the beginning of batch `slow` take 50 ms to read."""
+
+    def __init__(self, number: int, dim: int, batch: int, slow: int | None) -> None:
+        self.number, self.dim = number, dim
+        self.late = None if slow is None else slow * batch
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if index == self.late:
+            time.sleep(0.05)
+        generator = torch.Generator().manual_seed(SEED + index)
+        return torch.randn(self.dim, generator=generator), index % CLASSES
+
+
+def network(dim: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(dim, 2 * dim),
+        nn.LayerNorm(2 * dim),
+        nn.GELU(),
+        nn.Linear(2 * dim, 2 * dim),
+        nn.GELU(),
+        nn.Linear(2 * dim, CLASSES),
+    )
+
+
+def train(given: argparse.Namespace, device: str) -> float:
+    """Train for some epochs and return the last loss."""
+    torch.manual_seed(SEED)
+    with annotate("define_model"):
+        model = network(given.dim).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    samples = Samples(given.batches * given.batch, given.dim, given.batch, given.slow)
+    batches = DataLoader(
+        samples,
+        given.batch,
+        num_workers=given.workers,
+        pin_memory=device == "cuda",
+        persistent_workers=given.workers > 0,
+    )
+    loss = torch.zeros(())
+    for epoch in range(given.epochs):
+        with annotate(f"epoch_{epoch}"):
+            loss = train_epoch(model, optimizer, batches, device)
+    # The one value that is read, when all work has been handed out.
+    return loss.item()
+
+
+def train_epoch(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: "DataLoader[tuple[Tensor, int]]",
+    device: str,
+) -> Tensor:
+    loss = torch.zeros(())
+    waiting = iter(batches)
+    for number in range(len(batches)):
+        with annotate(f"batch_{number}"):
+            with annotate("load"):
+                x, y = next(waiting)
+            with annotate("upload"):
+                x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            with annotate("forward"):
+                loss = nn.functional.cross_entropy(model(x), y)
+            with annotate("backward"):
+                loss.backward()
+            with annotate("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+    return loss.detach()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train from a DataLoader, with NVTX ranges.")
+    parser.add_argument("--dim", type=int, help="default: 2048 on a GPU, else 64")
+    parser.add_argument("--batch", type=int, help="default: 512 on a GPU, else 16")
+    parser.add_argument("--batches", type=int, default=8, help="batches of an epoch")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="processes that prepare batches")
+    parser.add_argument("--slow", type=int, help="the batch of each epoch that takes long to read")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    given.dim = given.dim or (2048 if device == "cuda" else 64)
+    given.batch = given.batch or (512 if device == "cuda" else 16)
+    print(f"loss {train(given, device):.6f}")
+
+
+if __name__ == "__main__":
+    main()
