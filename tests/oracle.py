@@ -1,7 +1,8 @@
 """The same answers by brute force: SQLite rows, dicts and loops, and no code of traceview.
 
-Slow, short and obvious on purpose. Words and definitions are those of the published contract:
-operations are kernels, copies, sets and whole-graph rows; all intervals are half-open.
+Short and obvious before fast; what every gap would ask anew is kept by Recording. Words and
+definitions are those of the published contract: operations are kernels, copies, sets and
+whole-graph rows; all intervals are half-open.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ FOREVER = 2**62
 UNATTRIBUTED = "(unattributed)"
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     start: int
     end: int
@@ -46,7 +48,7 @@ class Call:
         return self.thread // 2**24 * 2**24
 
 
-@dataclass
+@dataclass(eq=False)
 class Operation:
     kind: str
     start: int
@@ -72,7 +74,7 @@ class Range:
     name: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Recording:
     operations: list[Operation] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -83,6 +85,58 @@ class Recording:
     )
     # The profiler's own time on each thread.
     overheads: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    @cached_property
+    def in_order(self) -> list[Operation]:
+        return sorted(self.operations, key=by_start)
+
+    @cached_property
+    def before_on_stream(self) -> dict[Operation, Operation | None]:
+        last: dict[tuple[int, int, int, int], Operation] = {}
+        before = {}
+        for op in self.in_order:
+            before[op] = last.get(op.stream_key)
+            last[op.stream_key] = op
+        return before
+
+    @cached_property
+    def first_start(self) -> dict[Call, int]:
+        """When the first work of each call started."""
+        return {op.call: op.start for op in reversed(self.in_order) if op.call}
+
+    @cached_property
+    def calls_of(self) -> dict[int, list[Call]]:
+        """The calls of each thread."""
+        found = defaultdict(list)
+        for call in self.calls:
+            found[call.thread].append(call)
+        return found
+
+    @cached_property
+    def spans(self) -> dict[tuple[int, str], list[tuple[int, int]]]:
+        """On which threads the CPU was in calls that explain a gap, by thread and cause."""
+        found = {}
+        for thread, own in self.calls_of.items():
+            found[thread, "graph-launch"] = matching(own, GRAPHS)
+            found[thread, "module-load"] = matching(own, LOADS) + lazy_loads(self, own)
+            found[thread, "allocation"] = matching(own, ALLOCATES)
+            found[thread, "profiler"] = self.overheads.get(thread, [])
+        return found
+
+    @cached_property
+    def waits(self) -> dict[int, list[Call]]:
+        """The blocking calls of each thread."""
+        found = {t: [call for call in own if call.blocks] for t, own in self.calls_of.items()}
+        return {thread: own for thread, own in found.items() if own}
+
+    @cached_property
+    def devices_waited(self) -> dict[Call, set[int]]:
+        """The devices that a blocking call may have waited for."""
+        return {
+            call: {op.device for op in waited_for(self, call)}
+            for own in self.waits.values()
+            for call in own
+        }
 
 
 def read(path: Path) -> Recording:
@@ -343,19 +397,15 @@ class Gap:
         return self.again - self.dry
 
 
-def in_order(recording: Recording) -> list[Operation]:
-    return sorted(recording.operations, key=by_start)
-
-
 def gaps(recording: Recording) -> list[Gap]:
     """Every gap with its cause, each told by itself, from the definitions."""
     found = []
-    ordered = in_order(recording)
     for device in sorted(devices(recording)):
         covered = busy(on_device(recording, device))
+        mine = [op for op in recording.in_order if op.device == device and op.end > op.start]
+        first = {op.start: op for op in reversed(mine)}
         for (_, dry), (again, _) in itertools.pairwise(covered):
-            mine = [op for op in ordered if op.device == device and op.end > op.start]
-            gap = Gap(device, dry, again, next(op for op in mine if op.start == again))
+            gap = Gap(device, dry, again, first[again])
             gap.cause = cause_of(recording, gap)
             found.append(gap)
     return found
@@ -376,14 +426,9 @@ def cause_of(recording: Recording, gap: Gap) -> str:
         late = max(gap.dry, queued)
         copied = stood is not None and stood.kind == "copy" and stood.end >= late
         return "copy-wait" if copied else "dependency"
-    own = [c for c in recording.calls if c.thread == call.thread]
-    for cause, spans in (
-        ("graph-launch", matching(own, GRAPHS) if "GraphLaunch" in call.name else []),
-        ("module-load", matching(own, LOADS) + lazy_loads(recording, own)),
-        ("allocation", matching(own, ALLOCATES)),
-        ("profiler", recording.overheads.get(call.thread, [])),
-    ):
-        if covered_of(gap, spans) > half:
+    for cause in ("graph-launch", "module-load", "allocation", "profiler"):
+        asked = cause != "graph-launch" or "GraphLaunch" in call.name
+        if asked and covered_of(gap, recording.spans[call.thread, cause]) > half:
             return cause
     gap.wait = drained_by(recording, gap, call)
     return "launch-late" if gap.wait is None else "sync-drain"
@@ -395,7 +440,9 @@ def common(span: tuple[int, int], gap: Gap) -> int:
 
 def covered_of(gap: Gap, spans: list[tuple[int, int]]) -> int:
     """How much of the gap at least one of the spans covers."""
-    inside = [(max(a, gap.dry), min(b, gap.again)) for a, b in spans]
+    inside = [
+        (max(a, gap.dry), min(b, gap.again)) for a, b in spans if a < gap.again and b > gap.dry
+    ]
     cuts = sorted({time for span in inside for time in span})
     return sum(
         b - a for a, b in itertools.pairwise(cuts) if any(s <= a and b <= e for s, e in inside)
@@ -409,7 +456,7 @@ def matching(calls: list[Call], rule: re.Pattern[str]) -> list[tuple[int, int]]:
 def lazy_loads(recording: Recording, calls: list[Call]) -> list[tuple[int, int]]:
     """First launches of a kernel in its context that last so long that they loaded its code."""
     seen, first = set(), []
-    for op in in_order(recording):
+    for op in recording.in_order:
         place = (op.process, op.device, op.context, op.name)
         if op.kind == "kernel" and place not in seen:
             seen.add(place)
@@ -417,7 +464,7 @@ def lazy_loads(recording: Recording, calls: list[Call]) -> list[tuple[int, int]]
     return [
         (call.start, call.end)
         for call in calls
-        if call.end - call.start > LAZY_LOAD and any(call is other for other in first)
+        if call.end - call.start > LAZY_LOAD and call in first
     ]
 
 
@@ -425,18 +472,12 @@ def queued_at(recording: Recording, call: Call) -> int:
     """When the call had queued its work: on return, or when some of it started; a copy at once."""
     if "Memcpy" in call.name:
         return call.start
-    started = min(op.start for op in recording.operations if op.call is call)
-    return max(call.start, min(call.end, started))
+    return max(call.start, min(call.end, recording.first_start[call]))
 
 
 def stood_behind(recording: Recording, following: Operation) -> Operation | None:
     """The operation before it on its stream, or if told to wait for an event, the last to end."""
-    before = None
-    for op in in_order(recording):
-        if op is following:
-            break
-        if op.stream_key == following.stream_key:
-            before = op
+    before = recording.before_on_stream[following]
     since = before.call.start if before and before.call else -FOREVER
     stream = (following.process, following.context, following.stream)
     told = recording.event_waits.get(stream, [])
@@ -444,7 +485,7 @@ def stood_behind(recording: Recording, following: Operation) -> Operation | None
         return before
     ended = [
         op
-        for op in in_order(recording)
+        for op in recording.in_order
         if op.process == following.process and op.end <= following.start
     ]
     return max(enumerate(ended), key=lambda item: (item[1].end, item[0]))[1] if ended else None
@@ -453,10 +494,10 @@ def stood_behind(recording: Recording, following: Operation) -> Operation | None
 def drained_by(recording: Recording, gap: Gap, call: Call) -> Call | None:
     """The wait that the gap began in or right after, if it lasted more than half the gap."""
     found = []
-    for thread in {wait.thread for wait in recording.calls if wait.process == gap.next.process}:
-        begun = [
-            w for w in recording.calls if w.blocks and w.thread == thread and w.start < gap.dry
-        ]
+    for thread, waits in recording.waits.items():
+        if waits[0].process != gap.next.process:
+            continue
+        begun = [wait for wait in waits if wait.start < gap.dry]
         last = max(begun, key=lambda wait: (wait.end, wait.start), default=None)
         if last and last.end <= call.start and waits_on(recording, last, gap.device):
             in_it = last.end >= gap.dry and (
@@ -487,8 +528,8 @@ def right_after(recording: Recording, gap: Gap, call: Call, wait: Call) -> bool:
 
 def waits_on(recording: Recording, call: Call, device: int) -> bool:
     """Does the call wait for that device, as far as the recording tells?"""
-    devices_waited = {op.device for op in waited_for(recording, call)}
-    return len(devices_waited) != 1 or device in devices_waited
+    found = recording.devices_waited[call]
+    return len(found) != 1 or device in found
 
 
 def by_start(op: Operation) -> int:
@@ -520,8 +561,10 @@ def blamed(recording: Recording, gap: Gap) -> Call | None:
         staged = gap.next.from_pageable and common((call.start, call.end), gap) > gap.idle // 2
         return call if staged else None
     rule = {"allocation": ALLOCATES, "module-load": LOADS}.get(gap.cause)
-    own = [c for c in recording.calls if c.thread == call.thread]
-    held = [c for c in own if rule and rule.match(c.name) and common((c.start, c.end), gap)]
+    if rule is None:
+        return None
+    own = recording.calls_of[call.thread]
+    held = [c for c in own if common((c.start, c.end), gap) and rule.match(c.name)]
     return max(held, key=lambda c: (common((c.start, c.end), gap), -c.start), default=None)
 
 

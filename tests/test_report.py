@@ -29,6 +29,12 @@ def test_equal_findings_keep_reading_order():
     assert [f.analysis for f in ranked(outcomes)] == ["b", "a"]
 
 
+def test_what_puts_the_whole_recording_in_doubt_comes_first():
+    costly, doubt = Finding("high", "m", "a", 5), Finding("high", "partial", "a", 0)
+    outcomes = {"gpu-idle": Result({}, (costly,)), "trace-health": Result({}, (doubt,))}
+    assert [f.analysis for f in ranked(outcomes)] == ["trace-health", "gpu-idle"]
+
+
 def test_only_keeps_reading_order():
     report = analyze(a_trace(), ["copies", "share-of-all"], analyses=analyses(["k"]))
     assert list(report.outcomes) == ["share-of-all", "copies"]
@@ -58,6 +64,7 @@ def ranges(*times):
             "thread": 0,
             "process": 0,
             "end_thread": None,
+            "payload": None,
             "name": "r",
             "domain": None,
             "kind": "push-pop",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceview import analyses as known
+from traceview.analyses import trace_health
 from traceview.analyses.base import SEVERITIES, Analysis, Finding, Result, Skipped
 from traceview.errors import InputError
 from traceview.tables import Table
@@ -127,18 +128,23 @@ def _suggestion(name: str, names: Sequence[str]) -> str:
 
 
 def ranked(outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:
-    """All findings, by severity and then by the time at stake; equals keep reading order."""
+    """All findings, by severity and then by the time at stake; equals keep reading order.
+
+    First of all comes what puts the whole recording in doubt.
+    """
     found = [
         RankedFinding(name, finding)
         for name, outcome in outcomes.items()
         if isinstance(outcome, Result)
         for finding in outcome.findings
     ]
-    return tuple(sorted(found, key=lambda f: _rank(f.finding)))
+    return tuple(sorted(found, key=_rank))
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
-    return SEVERITIES.index(finding.severity), -finding.time_at_stake_ns
+def _rank(found: RankedFinding) -> tuple[int, bool, int]:
+    severity, stake = found.finding.severity, found.finding.time_at_stake_ns
+    in_doubt = severity == "high" and found.analysis == trace_health.ANALYSIS.name
+    return SEVERITIES.index(severity), not in_doubt, -stake
 
 
 def facts_of(trace: Trace) -> TraceFacts:

@@ -55,14 +55,14 @@ def answers(size: str, run: str) -> dict[str, Any]:
     steps = list(tables["ranges"].rows())
     starts = [step["gpu_start_ns"] for step in steps]
     periods = [later - sooner for sooner, later in pairwise(starts[1:])]
-    sites = report.outcomes["sync-stalls"].tables["sites"].rows()
-    idle = [site["idle_after_ns"] for site in sites if site["range_path"].startswith("step_")]
+    causes = report.outcomes["gpu-idle"].tables["causes"].rows()
+    drained = [cause for cause in causes if cause["cause"] == "sync-drain"]
     return {
         "verdict": next(tables["devices"].rows())["verdict"],
         "period_ns": median(periods),
         "leads_ns": [step["lead_ns"] for step in steps],
         "steps_ahead": max(step["steps_ahead"] for step in steps),
-        "idle_after_ns": sum(idle) / len(steps),
+        "idle_after_ns": drained[0]["idle_ns"] / drained[0]["gaps"] if drained else None,
     }
 
 
@@ -70,7 +70,7 @@ def table() -> str:
     """The Markdown table of all pairs."""
     lines = [
         "| dim × batch | run | verdict | a step takes | printing adds | the CPU ends its last step "
-        "| steps ahead | GPU idle after the print, a step |",
+        "| steps ahead | GPU idle due to its wait, each time |",
         "|---|---|---|---:|---:|---|---:|---:|",
     ]
     for size, sizes in SIZES.items():
@@ -82,7 +82,8 @@ def table() -> str:
             adds = f"{100 * (found['period_ns'] / free - 1):.1f} %" if run == "with" else ""
             last = found["leads_ns"][-1]
             lead = f"{abs(last) / MS:.2f} ms {'before' if last > 0 else 'after'} the GPU"
-            idle = f"{found['idle_after_ns'] / 1e3:.0f} µs" if run == "with" else ""
+            idle = found["idle_after_ns"]
+            idle = f"{idle / 1e3:.0f} µs" if idle else "none" if run == "with" else ""
             lines.append(
                 f"| {shape} | {run} | `{found['verdict']}` | {found['period_ns'] / MS:.2f} ms "
                 f"| {adds} | {lead} | {found['steps_ahead']} | {idle} |"

@@ -3,6 +3,7 @@ import pytest
 from tests.analyses.ask import ask, rows
 from tests.build import Export
 from traceview.analyses.memory_copies import ANALYSIS
+from traceview.report import analyze
 
 
 def test_copies_by_direction_and_host_memory(tmp_path):
@@ -131,3 +132,37 @@ def test_migrations_without_the_table_of_their_names(tmp_path, schema):
     result = ask(ANALYSIS, Export(schema).migration((200, 300)), tmp_path)
 
     assert rows(result, "copies", "direction", "migration_cause") == [("UVM H2D", "page fault")]
+
+
+def test_one_copy_runs_and_several_run(tmp_path):
+    one = Export().copy((0, 1), (10, 110), bytes=1000, kind="H2D", source="pageable")
+    message = ask(ANALYSIS, one, tmp_path).findings[0].message
+
+    assert message == "1 H2D copy of pageable memory runs at 10.0 GB/s and holds the CPU meanwhile"
+
+
+def shared_memory() -> Export:
+    """In both steps the CPU touches pages, then the GPU does, in a kernel of 50 µs."""
+    export = Export()
+    for step, start in enumerate((0, 1_000_000)):
+        export.range(f"step_{step}", start, start + 900_000)
+        export.migration((start + 100_000, start + 200_000), kind="UVM D2H")
+        export.launch((start + 300_000, start + 305_000), (start + 310_000, start + 360_000))
+        export.migration((start + 320_000, start + 350_000))
+    return export
+
+
+def test_pages_that_move_are_no_work_that_somebody_failed_to_launch(tmp_path):
+    trace = shared_memory().load(tmp_path)
+    report = analyze(trace, ("gpu-idle", "trace-health"))
+
+    idle = report.outcomes["gpu-idle"]
+    assert rows(idle, "devices", "busy_ns", "idle_ns") == [(100_000, 950_000)]
+    assert rows(idle, "causes", "cause") == [("launch-late",)]
+    assert "without a launch call" not in str(report.findings)
+
+
+def test_pages_that_move_are_selected_by_their_time(tmp_path):
+    result = ask(ANALYSIS, shared_memory(), tmp_path, include=("step_1",))
+
+    assert rows(result, "copies", "direction", "calls") == [("UVM D2H", 1), ("UVM H2D", 1)]

@@ -274,18 +274,19 @@ def test_a_finding_counts_the_calls_and_waits_after_set_up_alone(tmp_path):
     export = Export()
     for step in range(4):
         at = 1_000 * step
-        # The first step waits ten times as long.
-        end = at + (500 if step == 0 else 50)
+        # The first step waits twice as long.
+        end = at + (800 if step == 0 else 450)
         export.range(f"step_{step}", at, at + 999)
         export.launch((at, at + 2), (at + 10, end))
         export.sync("cudaStreamSynchronize_v3020", at + 5, end + 2)
-        export.launch((at + 600, at + 602), (at + 605, at + 700))
+        export.launch((end + 20, end + 22), (end + 25, end + 50))
 
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "sites", "calls") == [(4,)]
-    assert [f.message for f in result.findings if "3 calls" in f.message]
-    assert "the CPU waits 141 ns in it" in result.findings[0].message
+    [finding] = result.findings
+    assert finding.time_at_stake_ns == 3 * 25
+    assert "after 3 calls; the CPU waits 1.34 µs in it" in finding.message
 
 
 def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
@@ -303,7 +304,19 @@ def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
     assert rows(result, "sites", *columns, "idle_after_ns") == [
         ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 110)
     ]
-    assert result.findings[0].action.startswith("Allocate ")
+    assert result.findings[0].action.startswith("Look whether each step does it")
+
+
+def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):
+    export = Export().range("traceview:sync:train.py:9 in step: free() [empty_cache]", 55, 350)
+    export.launch((0, 2), (10, 50)).call("cudaFree_v3020", 60, 140).launch((150, 152), (160, 200))
+    export.call("cudaFree_v3020", 210, 290).launch((300, 302), (310, 350))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [finding] = result.findings
+    assert "2 calls of cudaFree" in finding.message
+    assert finding.action.startswith("Allocate before the loop")
 
 
 def test_the_calls_of_one_line_are_one_finding(tmp_path):

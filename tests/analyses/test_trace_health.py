@@ -3,6 +3,8 @@ import pytest
 from tests.analyses.ask import ask, rows
 from tests.build import Export
 from traceview.analyses.trace_health import ANALYSIS
+from traceview.report import analyze
+from traceview.trace.files import load
 
 
 def status(result, check):
@@ -111,6 +113,7 @@ def test_a_recording_that_the_recorder_could_not_read_back_is_no_sound_one(tmp_p
     assert state == "blind"
     assert detail.endswith("much is missing: Cannot find string for an exterior index")
     assert any("all figures are of a part" in note for note in result.notes)
+    assert result.findings[0].severity == "high"
 
 
 def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_path):
@@ -151,3 +154,10 @@ def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
 
     assert status(result, "GPU work")[0][0] == "blind"
     assert result.findings[0].severity == "medium"
+
+
+def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpack):
+    report = analyze(load(unpack("jax")))
+
+    assert "all figures are of a part" in report.trace.warnings[0]
+    assert report.findings[0].analysis == "trace-health"

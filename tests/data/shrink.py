@@ -2,10 +2,10 @@
 
     python tests/data/shrink.py RECORDING.sqlite SMALL.sqlite.xz
 
-Left out are samples, scheduling and operating-system events, call chains of calls that do not
-block, the text of names, the processes and the threads that nothing refers to, and what
-describes the machine beyond its GPU and driver; of sampled metrics, those of device memory
-around kernels stay. Kernels, copies, calls, waits and ranges are untouched.
+Left out are samples, page faults, scheduling and operating-system events, call chains of calls that
+do not block, the text of names, the processes and the threads that nothing refers to, and what
+describes the machine beyond its GPU and driver; of sampled metrics, those of device memory around
+kernels stay. Kernels, copies, calls, waits and ranges are untouched.
 """
 
 import lzma
@@ -16,7 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-UNUSED = re.compile(r"OSRT|SAMPLING_CALLCHAINS|SCHED_EVENTS|COMPOSITE|ANALYSIS_FILE|ProcessStreams")
+UNUSED = re.compile(
+    r"OSRT|CUDA_UM_|SAMPLING_CALLCHAINS|SCHED_EVENTS|COMPOSITE|ANALYSIS_FILE|ProcessStreams"
+)
 REFERS_TO_STRINGS = {
     "nameId",
     "demangledName",
@@ -90,14 +92,16 @@ def drop_the_machine(connection: sqlite3.Connection) -> None:
     connection.execute(f"DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name NOT IN ({keep})")
     # A script is known by its name; the folder it lay in says something of the machine.
     connection.create_function("last_part", 1, lambda path: path and Path(path).name)
-    connection.execute(
-        "UPDATE DIAGNOSTIC_EVENT SET text = 'Process was launched by the profiler' "
-        "WHERE text LIKE 'Process was launched by the profiler%'"
-    )
+    if "DIAGNOSTIC_EVENT" in tables(connection):
+        connection.execute(
+            "UPDATE DIAGNOSTIC_EVENT SET text = 'Process was launched by the profiler' "
+            "WHERE text LIKE 'Process was launched by the profiler%'"
+        )
     # Libraries in call chains, too; and of the run, not the kernel of the machine.
     connection.execute("UPDATE StringIds SET value = last_part(value) WHERE value LIKE '/%.so%'")
     connection.create_function("last_parts", 1, lambda text: FOLDERS.sub("", text))
-    connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = last_parts(text)")
+    if "DIAGNOSTIC_EVENT" in tables(connection):
+        connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = last_parts(text)")
     if "TRACEVIEW_RUN" in tables(connection):
         connection.execute("DELETE FROM TRACEVIEW_RUN WHERE name = 'host_os'")
         connection.execute(

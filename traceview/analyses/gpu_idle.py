@@ -150,6 +150,10 @@ ACTIONS = {
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
+ALLOCATED_ONCE = (
+    "Look whether each step does it. If so, allocate before the loop; a pool that first grows does "
+    "it once."
+)
 OUTSIDE_ACTION = (
     "Take this CPU work out of the loop: do it on another thread or process (DataLoader workers) "
     "or earlier, so that launches come before the GPU runs dry."
@@ -267,6 +271,8 @@ def _findings(trace: Trace, found: Gaps, late: LatePlaces) -> tuple[Finding, ...
             message += f"; {behind_own(found, mine)}"
         elif most := most_before(trace, found, mine):
             message += f"; {most}"
+        if cause == ALLOCATION and mine.sum() == 1:
+            action = ALLOCATED_ONCE
         findings.append(Finding(severity, message, action, idle_ns))
     return tuple(findings)
 

@@ -17,14 +17,14 @@ from traceview.analyses.base import (
     severity_of,
 )
 from traceview.facts.idle import steady_span_ns
-from traceview.facts.operations import Kind, operations
+from traceview.facts.operations import Kind, migrations, operations
 from traceview.facts.peaks import GIVEN, peaks
-from traceview.facts.selection import selected_operations
+from traceview.facts.selection import selected, selected_operations
 from traceview.facts.steps import set_up_end_ns
 from traceview.tables import Array, Cell, Column, Mask, Table, Texts
 from traceview.trace import Trace
+from traceview.trace.schema import UNIFIED
 
-UNIFIED = "UVM "
 _OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
 _ON_DEMAND = ("page fault", "speculative prefetch")
 COPIES = TableSpec(
@@ -80,7 +80,10 @@ SETS = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    copies = trace.copies.take(_chosen(trace, Kind.COPY))
+    copies = trace.copies
+    chosen, moved = _chosen(trace, Kind.COPY, len(copies)), np.flatnonzero(migrations(trace))
+    chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
+    copies = copies.take(chosen)
     return Result(
         {"copies": _copies(trace, copies), "sets": _sets(trace)},
         _findings(trace, copies),
@@ -88,11 +91,11 @@ def compute(trace: Trace) -> Result:
     )
 
 
-def _chosen(trace: Trace, kind: Kind) -> Mask:
-    """True for the selected rows of the table of that kind."""
+def _chosen(trace: Trace, kind: Kind, rows: int) -> Mask:
+    """True for the selected operations among the rows of the table of that kind."""
     done = operations(trace)
     mine = done.kind == kind
-    chosen = np.zeros(int(mine.sum()), bool)
+    chosen = np.zeros(rows, bool)
     chosen[done.row[mine]] = selected_operations(trace)[mine]
     return chosen
 
@@ -181,7 +184,7 @@ def _rate(size: Array, time: Array) -> Array:
 
 def _sets(trace: Trace) -> Table:
     sets = trace.recorded("sets")
-    sets = sets.take(_chosen(trace, Kind.SET))
+    sets = sets.take(_chosen(trace, Kind.SET, len(sets)))
     if not len(sets):
         return Table.empty(SETS.columns)
     size, time = (
@@ -212,12 +215,13 @@ def _findings(trace: Trace, copies: Table) -> tuple[Finding, ...]:
 
 
 def _finding(row: Mapping[str, Cell], when: str, severity: Severity) -> Finding:
-    one = f"{row['direction']} copy"
-    copies = units.counted(int(row["calls"] or 0), one, f"{row['direction']} copies")
+    calls, one = int(row["calls"] or 0), f"{row['direction']} copy"
+    copies = units.counted(calls, one, f"{row['direction']} copies")
+    run, hold = ("runs", "holds") if calls == 1 else ("run", "hold")
     rate = units.quantity("bytes_per_s", row["bytes_per_s"])
     return Finding(
         severity,
-        f"{copies} of pageable memory{when} run at {rate} and hold the CPU meanwhile",
+        f"{copies} of pageable memory{when} {run} at {rate} and {hold} the CPU meanwhile",
         "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with non_blocking=True.",
         int(row["total_ns"] or 0),
     )

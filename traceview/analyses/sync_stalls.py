@@ -68,6 +68,10 @@ _ALLOCATE = (
     "Allocate before the loop or through a pool, and keep freed memory in it "
     "(no torch.cuda.empty_cache in the loop)."
 )
+_ALLOCATED_ONCE = (
+    "Look whether each step does it. If so, allocate before the loop and keep freed memory (no "
+    "torch.cuda.empty_cache in the loop); a pool that first grows does it once."
+)
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {Does.ALLOCATE: _ALLOCATE, Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}
 
@@ -234,7 +238,7 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
                 f"{what} leaves the GPU idle for {units.duration(int(total[number]))} after "
                 f"{units.counted(len(same), 'call')}{_of(names[first], site.place[first])}; "
                 f"the CPU waits {units.duration(waited)} in it",
-                _action(trace, Does(int(found.does[rows[first]])), rows[mine]),
+                _action(trace, Does(int(found.does[rows[first]])), rows[mine], len(same)),
                 int(total[number]),
             )
         )
@@ -251,7 +255,9 @@ def _of(api: str | None, place: str | None) -> str:
     return f" of {api}" if place is not None else ""
 
 
-def _action(trace: Trace, does: Does, rows: Integers) -> str:
+def _action(trace: Trace, does: Does, rows: Integers, calls: int) -> str:
+    if does == Does.ALLOCATE and calls == 1:
+        return _ALLOCATED_ONCE
     steady, cost = ~gaps(trace).one_time, stalls(trace)
     idle = int(cost.idle_ns(steady)[rows].sum())
     uploads = int(cost.idle_ns(steady & behind_uploads(trace))[rows].sum())

@@ -60,13 +60,17 @@ RANKS = ("blind", "warning", "note", "ok")
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of one check; `lost_ns` is the time it puts at stake."""
+    """Outcome of one check; `lost_ns` is the time it puts at stake.
+
+    `all_in_doubt` is True where nothing else in the report can be relied on.
+    """
 
     check: str
     status: str
     detail: str
     remedy: str | None = None
     lost_ns: int = 0
+    all_in_doubt: bool = False
 
 
 def compute(trace: Trace) -> Result:
@@ -89,6 +93,7 @@ def compute(trace: Trace) -> Result:
 
 def _finding(check: Check) -> Finding:
     severity: Severity = "medium" if check.status == "blind" else "low"
+    severity = "high" if check.all_in_doubt else severity
     return Finding(severity, f"{check.check}: {check.detail}", check.remedy or "", check.lost_ns)
 
 
@@ -228,7 +233,7 @@ def _dropped(trace: Trace) -> list[Check]:
     failed = failure(_said(trace))
     if failed is not None:
         detail = f"the recorder failed as it read its events back, so much is missing: {failed}"
-        return [Check("lost events", "blind", detail, _OTHERWISE)]
+        return [Check("lost events", "blind", detail, _OTHERWISE, all_in_doubt=True)]
     lost = [text for text in _said(trace) if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
     lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
     if not lost:

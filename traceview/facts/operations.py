@@ -11,6 +11,7 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.tables import Array, Integers, Mask, Table
 from traceview.trace import Trace, fact
+from traceview.trace.schema import UNIFIED
 
 
 class Kind(IntEnum):
@@ -28,6 +29,8 @@ TABLES = ("kernels", "copies", "sets", "graph_launches")
 @dataclass(frozen=True)
 class Operations:
     """One row an operation, in order of start. All arrays have one entry a row.
+
+    Pages that unified memory moves are none: nobody launched them, and the GPU is not busy for it.
 
     `row` is the row in the operation's own table, `stream` a row of `streams`, `call` the row in
     api_calls of the call that enqueued it, −1 where the trace has none.
@@ -56,7 +59,8 @@ class Operations:
 @fact
 def operations(trace: Trace) -> Operations:
     """All operations of the trace. Ids are told apart by process, device and context."""
-    parts = [trace.recorded(name) for name in TABLES]
+    rows = [_asked(trace, name) for name in TABLES]
+    parts = [_only(trace.recorded(name), kept) for name, kept in zip(TABLES, rows, strict=True)]
     start = _column(parts, "start_ns")
     order = np.argsort(start, kind="stable")
     process, device = (_column(parts, name)[order] for name in ("process", "device"))
@@ -65,7 +69,7 @@ def operations(trace: Trace) -> Operations:
     identity = np.stack([process, device, context, stream_id], axis=1)[stream.first]
     return Operations(
         kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
-        row=np.concatenate([np.arange(len(part)) for part in parts])[order],
+        row=np.concatenate(rows)[order],
         start_ns=start[order],
         end_ns=_column(parts, "end_ns")[order],
         process=process,
@@ -74,6 +78,24 @@ def operations(trace: Trace) -> Operations:
         call=_calls(trace, parts)[order],
         streams=identity.astype(np.int64).reshape(-1, 4),
     )
+
+
+@fact
+def migrations(trace: Trace) -> Mask:
+    """True for the rows of copies by which unified memory moved its pages."""
+    direction = trace.recorded("copies").texts("direction")
+    return direction.isin(name for name in direction.values if str(name).startswith(UNIFIED))
+
+
+def _asked(trace: Trace, name: str) -> Integers:
+    """Rows of a table that are operations."""
+    if name == "copies":
+        return np.flatnonzero(~migrations(trace))
+    return np.arange(len(trace.recorded(name)))
+
+
+def _only(table: Table, rows: Integers) -> Table:
+    return table if len(rows) == len(table) else table.take(rows)
 
 
 def _column(parts: list[Table], name: str) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.tables import Integers, Texts, object_array
+from traceview.trace.schema import UNIFIED
 from traceview.trace.sqlite_file import Database
 from traceview.trace.sqlite_rows import Numbers
 
@@ -19,8 +20,6 @@ UNNAMED = "(unnamed)"
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
 # The meanings of the numbers where the export does not bring its own ENUM_ table.
-# Copies by which unified memory moves its pages are directions of their own: nobody asked for them.
-UNIFIED = "UVM "
 _DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P"
 _MIGRATIONS = (f"{UNIFIED}H2D", f"{UNIFIED}D2H", f"{UNIFIED}D2D")
 COPY_DIRECTIONS = dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS)))

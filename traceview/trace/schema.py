@@ -70,6 +70,8 @@ KERNELS = TableSchema(
         GRAPH_NODE,
     ),
 )
+UNIFIED = "UVM "
+"""How a direction begins by which unified memory moved its pages: nobody asked for that copy."""
 COPIES = TableSchema(
     "copies",
     "memory copies that ran on a GPU",
