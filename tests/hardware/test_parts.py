@@ -23,6 +23,25 @@ def test_every_capability_has_a_part_that_stands_for_it(capability):
     assert 8 <= part.sm_count <= 192
 
 
+@pytest.mark.parametrize(
+    ("capability", "cores", "cores_per_sm"),
+    [
+        ("7.0", 5120, 64),
+        ("7.2", 512, 64),
+        ("7.5", 4608, 64),
+        ("8.0", 6912, 64),
+        ("8.6", 10752, 128),
+        ("8.7", 2048, 128),
+        ("8.9", 18176, 128),
+        ("9.0", 16896, 128),
+        ("12.0", 24064, 128),
+        ("12.1", 6144, 128),
+    ],
+)
+def test_the_sms_are_the_cores_that_the_product_is_sold_with(capability, cores, cores_per_sm):
+    assert part_of(capability).sm_count * cores_per_sm == cores
+
+
 def test_the_part_of_an_architecture():
     assert (part_of("sm_90a").name, part_of("sm_90").sm_count) == ("H100 SXM and H200", 132)
     with pytest.raises(InputError, match="not known"):

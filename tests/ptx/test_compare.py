@@ -99,6 +99,19 @@ def test_lines_that_moved_are_found_by_their_text(tmp_path):
     assert lines == [(1, 4), (2, 2)]
 
 
+def test_generated_lines_are_found_by_the_text_that_outlives_their_files():
+    def generated(file, text, line):
+        compiled = a_compiled(source_file=file, source_text=text)
+        return a_report(compiled=compiled, accesses=(an_access(source=a_line(line, file)),))
+
+    before = generated("/gone/a.py", "first()\nload()\n", 2)
+    after = generated("/gone/b.py", "load()\nlast()\n", 1)
+    other = generated("/gone/b.py", "load()\nlast()\n", 2)
+    both = replace(after, accesses=(*other.accesses, *after.accesses))
+    (same, *_) = compared_lines([before, both])
+    assert [source and source.line for source in same.sources] == [2, 1]
+
+
 def test_an_access_without_a_width_is_counted():
     (moves,) = compared_lines([of(an_access(None, 3)), of(an_access(None, 1), an_access(32))])
     assert moves.levels["ptx"] == (Moved({}, 3), Moved({32: 1}, 1))

@@ -140,3 +140,25 @@ def test_a_guess_is_called_a_guess_and_can_be_corrected():
     assert said == (
         'arguments are guessed: x_ptr *fp32:16, B = 64; correct with --signature "*fp32:16, 64"'
     )
+
+
+def test_a_product_in_a_helper_makes_small_blocks():
+    source = """
+def product(a, b, total, PRECISION: tl.constexpr):
+    return tl.dot(a, b, total, input_precision=PRECISION)
+
+def kernel(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = product(tl.load(a_ptr + at), tl.load(b_ptr + at), 0.0, PRECISION)
+    tl.store(c_ptr + at, total)
+"""
+    assert guessed(source, "kernel") == "*fp16:16, *fp16:16, *fp32:16, 32, None"
+
+
+def test_descriptors_are_what_has_a_method_to_load():
+    source = """
+def kernel(a, b, c_ptr, n):
+    x = a.load([0, 0]) + tl.load(c_ptr)
+    b.store([0, 0], x)
+"""
+    assert Usage(functions_of(source)["kernel"]).descriptors == ("a", "b")

@@ -93,9 +93,7 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
 
     trials = Trials(does_not_compile)
     trials._done = {Change(max_registers=168): Spilling()}
-    (finding,) = occupancy_findings(
-        lean, low, 0, trials, uses_tensor_cores=False, registers_for_more=168
-    )
+    (finding,) = occupancy_findings(lean, low, 0, trials, registers_for_more=168)
     assert "likely" in finding.action
     assert "12.5 → 50.0 % occupancy, 0 → 96 bytes spilled" in finding.evidence
 
@@ -151,8 +149,8 @@ def test_serialised_wgmma_is_told_with_the_words_of_ptxas(reason, action):
     assert "likely" in finding.action
 
 
-def low_occupancy(known, *, tensor=False):
-    return list(occupancy_findings(a_compiled(), known, 0, None, uses_tensor_cores=tensor))
+def low_occupancy(known, tensor=None):
+    return list(occupancy_findings(a_compiled(), known, 0, None, tensor_cores=tensor))
 
 
 def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
@@ -160,7 +158,8 @@ def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
     (finding,) = low_occupancy(low)
     assert finding.severity == "medium"
     assert f"{low.theoretical_occupancy_pct:.1f} %, limited by registers" in finding.message
-    assert low_occupancy(low, tensor=True)[0].severity == "low"
+    assert low_occupancy(low, "mma")[0].severity == "low"
+    assert low_occupancy(low, "wgmma.mma_async")[0].severity == "info"
     assert low_occupancy(occupancy(limits_of("sm_90"), 128, 32)) == low_occupancy(None) == []
 
 

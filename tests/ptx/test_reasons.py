@@ -164,6 +164,28 @@ def test_a_cause_that_no_trial_shows_is_not_claimed():
     assert "no recompilation with one assumption changed widened it" in finding.evidence
 
 
+def test_what_widens_one_array_of_a_line_is_no_remedy_for_another(findings):
+    padded, strided = findings("two_arrays", f"{POINTERS}, *fp32:16, i32, 3, 1024")
+    assert "(16 × 32 bits): n is not known to be divisible by 16" in padded.message
+    assert "(8 × 32 bits): the cause was not found" in strided.message
+
+
+def test_each_array_of_a_line_has_its_own_cause(findings):
+    both = findings("two_arrays", "*fp32, *fp32, *fp32:16, i32:16, 1, 1024")
+    assert [finding.action for finding in both] == [
+        "Let x_ptr start at a multiple of 16 bytes",
+        "Let y_ptr start at a multiple of 16 bytes",
+    ]
+
+
+def test_an_operand_that_wgmma_cannot_transpose(findings):
+    (finding,) = (
+        f for f in findings("tf32", f"{POINTERS}, *fp32:16, i32:16, 64") if f.severity == "high"
+    )
+    assert "asynchronous copies" in finding.message
+    assert finding.action.startswith("Lay b_ptr out so that the axis that tl.dot sums over (K)")
+
+
 def test_a_trial_is_made_once_and_not_too_many_of_them():
     made = []
 
@@ -172,8 +194,9 @@ def test_a_trial_is_made_once_and_not_too_many_of_them():
         raise TraceviewError("does not compile")
 
     trials = Trials(recompile)
+    stream = ((a_line(), "load", "global"), frozenset({"x"}), 1.0)
     for warps in [*range(1, 40), *range(1, 40)]:
-        assert trials.widest(Change(num_warps=warps), (a_line(), "load", "global")) is None
+        assert trials.width(Change(num_warps=warps), *stream) is None
     assert len(made) == len(set(made)) == MOST_TRIALS
 
 

@@ -11,7 +11,7 @@ from traceview.ptx.inductor import Generated, places_in
 from traceview.ptx.model import Compiled
 from traceview.ptx.python_target import compile_python
 
-TESTED = ("2.13",)
+TESTED = ("2.11", "2.13")
 
 
 def release_of_torch() -> str:

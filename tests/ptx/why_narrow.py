@@ -49,3 +49,22 @@ def products(a_ptr, b_ptr, c_ptr, size, stride, BLOCK: tl.constexpr):
         b = tl.load(b_ptr + k[:, None] * BLOCK + n[None, :])
         total = tl.dot(a, b, total)
     tl.store(c_ptr + m[:, None] * BLOCK + n[None, :], total)
+
+
+@triton.jit
+def two_arrays(x_ptr, y_ptr, z_ptr, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets * STEP, mask=mask)
+    tl.store(z_ptr + offsets, total, mask=mask)
+
+
+@triton.jit
+def tf32(a_ptr, b_ptr, c_ptr, size, BLOCK: tl.constexpr):
+    m, n = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, size, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        a, b = a_ptr + m[:, None] * 256 + k[None, :], b_ptr + k[:, None] * BLOCK + n[None, :]
+        total = tl.dot(tl.load(a), tl.load(b), total)
+    tl.store(c_ptr + m[:, None] * BLOCK + n[None, :], total)

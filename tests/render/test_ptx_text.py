@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from tests.ptx.made import a_compiled, a_line, a_report, an_access
 from tests.render.example import CONTROLS, HOSTILE
+from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Argument
 from traceview.ptx.parse import parse_ptx
 from traceview.ptx.report import PtxReport
@@ -72,6 +73,24 @@ def test_sass_without_a_line_of_ptx_has_a_row_of_its_own():
     alone = an_access(32, 3, level="sass", opcode="LDG.E", source=None)
     text = render_ptx_text(of(a_report(accesses=(alone,))), width=100)
     assert re.search(r"\? +32 bit +3 +0 +LDG.E ", text)
+
+
+def test_beside_a_width_of_ptx_is_the_same_width_of_sass():
+    accesses = (
+        an_access(128, 2, opcode="ld.global.v4.b32"),
+        an_access(32, 8),
+        an_access(32, 8, level="sass", opcode="LDG.E"),
+        an_access(128, 2, level="sass", opcode="LDG.E.128"),
+    )
+    text = render_ptx_text(of(a_report(accesses=accesses)), width=120)
+    assert re.search(r"v4\.b32 +128 bit +2 +0 +2 × LDG\.E\.128 ", text)
+    assert re.search(r"b32 +32 bit +8 +0 +8 × LDG\.E ", text)
+
+
+def test_a_product_in_several_loops_is_named_once():
+    ops = tuple(TensorOp("tcgen05.mma", None, ("kind::f16",), depth, 2) for depth in (0, 1))
+    text = render_ptx_text(of(a_report(tensor_ops=ops)), width=120)
+    assert "tensor cores: 4 × tcgen05.mma kind::f16\n" in text
 
 
 def test_files_of_one_name_are_told_apart():

@@ -5,12 +5,13 @@ uses the number must name the product. Sources, by capability. Where a source gi
 the SMs are these ÷ the FP32 cores of an SM (CUDA C++ Programming Guide, arithmetic instructions:
 64 for 7.x and 8.0, 128 for the others).
 
-7.0 Volta V100 whitepaper · 7.2 Jetson AGX Xavier data sheet, 512 cores · 7.5 Turing whitepaper ·
-8.0 A100 whitepaper · 8.6 A40 data sheet, 10,752 cores · 8.7 Jetson AGX Orin data sheet, 2,048
-cores · 8.9 L40S data sheet, 18,176 cores · 9.0 H100 whitepaper (PCIe has 114); the H200's is what
-its recordings in tests/data say · 10.0 read off the device by programs that print it · 10.3
-NVIDIA's blog "Inside NVIDIA Blackwell Ultra" · 11.0 read off the device, in NVIDIA's forum · 12.0
-RTX PRO 6000 Blackwell data sheet, 24,064 cores · 12.1 DGX Spark data sheet, 6,144 cores.
+Known by their cores: 7.0 V100, 5,120 · 7.2 Jetson AGX Xavier, 512 · 7.5 TITAN RTX, 4,608 (576
+tensor cores, 8 an SM) · 8.0 A100, 6,912 · 8.6 A40, 10,752 · 8.7 Jetson AGX Orin, 2,048 · 8.9
+L40S, 18,176 · 9.0 H100 SXM, 16,896 (the PCIe card has 114 SMs); the H200's 132 are also what its
+recordings in tests/data say · 12.0 RTX PRO 6000 Blackwell, 24,064 · 12.1 GB10, 6,144.
+
+As programs that ran there printed them: 10.0 B200 · 10.3 GB300, where the whole chip has 160 and
+a B300 in its SXM form 148 · 11.0 Jetson AGX Thor.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _STANDS_FOR = {
     "8.9": Part("L40S", 142),
     "9.0": Part("H100 SXM and H200", 132),
     "10.0": Part("B200", 148),
-    "10.3": Part("GB300", 160),
+    "10.3": Part("GB300", 152),
     "11.0": Part("Jetson AGX Thor", 20),
     "12.0": Part("RTX PRO 6000 Blackwell", 188),
     "12.1": Part("GB10", 48),

@@ -45,6 +45,9 @@ class Slices:
 
     function: Function
     _writers: Mapping[str, list[Instruction]] = field(repr=False)
+    _followed: dict[tuple[str, ...], Origin] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, function: Function) -> Slices:
@@ -64,6 +67,13 @@ class Slices:
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
 
     def _origin(self, registers: Iterable[str]) -> Origin:
+        # Asked again for every finding and every trial.
+        key = tuple(registers)
+        if key not in self._followed:
+            self._followed[key] = self._follow(key)
+        return self._followed[key]
+
+    def _follow(self, registers: Iterable[str]) -> Origin:
         seen: set[str] = set()
         waiting = list(registers)
         parameters: set[str] = set()

@@ -58,7 +58,8 @@ def compared_lines(kernels: Sequence[KernelReport]) -> tuple[Moves, ...]:
     """
     places = [_places(kernel.accesses) for kernel in kernels]
     known = [_levels(kernel) for kernel in kernels]
-    texts = _texts(place for each in places for place in each)
+    known_texts = {file: text for kernel in kernels for file, text in kernel.compiled.texts.items()}
+    texts = _texts((place for each in places for place in each), known_texts)
 
     def by_text(place: Place) -> Hashable:
         # Without its text a line is like no other.
@@ -88,12 +89,12 @@ def _places(accesses: Sequence[Access]) -> dict[Place, list[Access]]:
     return dict(places)
 
 
-def _texts(places: Iterable[Place]) -> dict[SourceLine, str]:
-    """What stands in these lines, as far as their files can be read."""
+def _texts(places: Iterable[Place], known: Mapping[str, str]) -> dict[SourceLine, str]:
+    """What stands in these lines, as far as their files are known or can be read."""
     sources = [source for source, _, _ in places if source]
     return {
         SourceLine(excerpt.file, number): text.strip()
-        for excerpt in excerpts(sources)
+        for excerpt in excerpts(sources, known)
         for number, text in excerpt.lines
     }
 

@@ -131,6 +131,8 @@ class After:
         declared.check_names(self.request.constexprs, [p.name for p in jitted.parameters])
         helpers = {name: j.tree for name, j in self._jitted.items()}
         usage, problems = jitted.usage(helpers), []
+        if usage.descriptors:
+            return [f"{jitted.name} {_takes_descriptors(usage.descriptors)}"]
         for configuration in self._configurations(jitted):
             given = dict(configuration.constexprs) | self.request.values
             arguments = guessed.guess(jitted.parameters, usage, given)
@@ -157,3 +159,12 @@ class After:
         except Exception as error:
             return in_words(error)
         return None
+
+
+def _takes_descriptors(names: Sequence[str]) -> str:
+    many = "are tensor descriptors, whose blocks are" if len(names) > 1 else ""
+    one = "is a tensor descriptor, whose block is"
+    return (
+        f"is not guessed: {', '.join(names)} {many or one} chosen where it is launched; name a "
+        "script that launches it, or declare each as tensordesc<fp16[128, 64]>"
+    )

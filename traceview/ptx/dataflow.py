@@ -14,6 +14,7 @@ from functools import cached_property
 Functions = Mapping[str, ast.FunctionDef]
 
 _LOADS = {"load"}
+_OF_DESCRIPTOR = ("load", "store", "gather", "scatter")
 _MADE = {"make_block_ptr", "make_tensor_descriptor"}
 _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
@@ -103,8 +104,18 @@ class Usage:
 
     @cached_property
     def has_dot(self) -> bool:
-        """Whether it multiplies matrices."""
-        return any(True for _ in self._calls("dot"))
+        """Whether it multiplies matrices, by itself or in a helper."""
+        own = any(True for _ in self._calls("dot", "dot_scaled"))
+        return own or any(inner.has_dot for _, inner in self._helpers())
+
+    @cached_property
+    def descriptors(self) -> tuple[str, ...]:
+        """Parameters that are tensor descriptors: what is loaded from them is their method."""
+        methods = (
+            c.func for c in self._calls(*_OF_DESCRIPTOR) if isinstance(c.func, ast.Attribute)
+        )
+        named = {m.value.id for m in methods if isinstance(m.value, ast.Name)}
+        return tuple(name for name in self.parameters if name in named)
 
     @cached_property
     def _assigned(self) -> dict[str, list[ast.expr]]:
@@ -161,10 +172,18 @@ class Usage:
             for part in ast.iter_child_nodes(node):
                 yield from self._loads_in(part, seen)
 
+    @cached_property
+    def _operands(self) -> list[ast.expr]:
+        """What is multiplied in tl.dot, by itself or in a helper."""
+        own = [operand for call in self._calls("dot") for operand in call.args[:2]]
+        for call, inner in self._helpers():
+            handed_on = {each.id for each in inner._operands if isinstance(each, ast.Name)}
+            own += [given for name, given in _bound(inner.parameters, call) if name in handed_on]
+        return own
+
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
-        for call in self._calls("dot"):
-            for operand in call.args[:2]:
-                yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
+        for operand in self._operands:
+            yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
         for _, address in self._accesses():
             yield from ((root, _INDEX) for root in self._loads_in(address, frozenset()))
 
@@ -179,15 +198,18 @@ class Usage:
 
     def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
         """Parameters that are handed on to a helper, which uses them as pointers."""
-        for call in self._calls():
-            name = _called(call)
-            if name not in self.helpers or name in self.seen:
-                continue
-            inner = Usage(self.helpers[name], self.helpers, self.seen | {name})
+        for call, inner in self._helpers():
             for parameter, given in _bound(inner.parameters, call):
                 root = self._root(given) if parameter in inner.pointers else None
                 if root:
                     yield root, inner.pointers[parameter]
+
+    def _helpers(self) -> Iterator[tuple[ast.Call, Usage]]:
+        """The calls of helpers, each with what that helper does."""
+        for call in self._calls():
+            name = _called(call)
+            if name in self.helpers and name not in self.seen:
+                yield call, Usage(self.helpers[name], self.helpers, self.seen | {name})
 
 
 def is_pointer_name(name: str) -> bool:

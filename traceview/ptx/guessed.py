@@ -24,6 +24,8 @@ _INTEGER_DATA = re.compile(r"count|hist|lock|index|indices|idx|ids|label|seq_?le
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
 _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re.IGNORECASE)
+# None leaves it to tl.dot.
+_PRECISION = re.compile(r"precision", re.IGNORECASE)
 _SIZES = (
     (r"group", 8),
     (r"num_?stages|stages", 2),
@@ -119,6 +121,8 @@ def _constexpr(parameter: Parameter, parameters: Sequence[Parameter], usage: Usa
         return parameter.default
     if name in usage.compared_to_text:
         return ""
+    if _PRECISION.search(name):
+        return None
     if name in usage.types:
         return "tl.float32"
     if name in usage.flags or _FLAG.match(name):

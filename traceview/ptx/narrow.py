@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from traceview.ptx.causes import (
 from traceview.ptx.kernel_report import SEVERITIES, Finding, Severity, where
 from traceview.ptx.levels import Place, by_place, said, widths
 from traceview.ptx.model import Access, Compiled, Kind
-from traceview.ptx.provenance import Provenance
+from traceview.ptx.provenance import Array, Provenance
 from traceview.ptx.trials import Trials
 from traceview.ptx.width import bits_per_pass
 
@@ -32,15 +33,22 @@ _KINDS: dict[Kind, str] = {
     "atomic": "atomics",
 }
 _MINOR_SHARE = 0.1
+# Products whose operands wgmma takes with K contiguous only.
+_K_MAJOR = re.compile(r"wgmma\.mma_async\S*\.(tf32\.tf32|[es]\d\w*\.[es]\d\w*|[su]8\.[su]8)")
 _MOST_LINES = 3
 
 
 @dataclass(frozen=True)
 class Narrow:
-    """The narrow accesses of one place, and what their addresses and masks depend on."""
+    """The narrow accesses of one place to one array, and what addresses and masks depend on.
+
+    `share` is the part of the bits moved there that they move.
+    """
 
     place: Place
+    array: Array
     accesses: tuple[Access, ...]
+    share: float
     address: Origin
     suspects: Suspects
 
@@ -72,12 +80,17 @@ def narrow_findings(
     An access whose address is the same for all threads of a block moves one value, and is left
     out. A cause is called likely unless a recompilation showed it.
     """
-    places = {p: a for p, a in by_place(accesses, "ptx").items() if p[2] == "global"}
-    most = max((bits_per_pass(listed) for listed in places.values()), default=0)
-    deepest = max((a.loop_depth for listed in places.values() for a in listed), default=0)
+    streams = {
+        (place, array): part
+        for place, listed in by_place(accesses, "ptx").items()
+        if place[2] == "global"
+        for array, part in provenance.by_array(listed).items()
+    }
+    most = max((bits_per_pass(listed) for listed in streams.values()), default=0)
+    deepest = max((a.loop_depth for listed in streams.values() for a in listed), default=0)
     alike: dict[tuple[int, Verdict], list[tuple[Narrow, Severity]]] = defaultdict(list)
-    for place, listed in places.items():
-        narrow = _narrow(place, listed, provenance, compiled.arch)
+    for (place, array), listed in streams.items():
+        narrow = _narrow(place, array, listed, provenance.of_array(array), compiled.arch)
         if narrow:
             minor = bits_per_pass(listed) < _MINOR_SHARE * most
             outside = max(a.loop_depth for a in listed) < deepest
@@ -88,7 +101,7 @@ def narrow_findings(
 
 
 def _narrow(
-    place: Place, listed: Sequence[Access], provenance: Provenance, arch: str
+    place: Place, array: Array, listed: Sequence[Access], provenance: Provenance, arch: str
 ) -> Narrow | None:
     kind = place[1]
     narrow = [a for a in listed if a.width_bits and a.width_bits < WIDE_BITS]
@@ -101,7 +114,12 @@ def _narrow(
         return None
     masks = [name for access in narrow for name in provenance.guard(access).parameters]
     suspects = Suspects(tuple(provenance.named(address.parameters)), tuple(provenance.named(masks)))
-    return Narrow(place, tuple(narrow), address, suspects)
+    share = _bits(narrow) / _bits(listed)
+    return Narrow(place, array, tuple(narrow), share, address, suspects)
+
+
+def _bits(listed: Sequence[Access]) -> int:
+    return sum(width * count for width, count in widths(listed).items())
 
 
 def _severity(width: int, minor: bool) -> Severity:
@@ -115,9 +133,11 @@ def _worst(severities: Iterable[Severity]) -> Severity:
 
 
 def _finding(narrow: Sequence[Narrow], verdict: Verdict, severity: Severity) -> Finding:
-    shown = [f"{_KINDS[n.place[1]]} at {where(n.place[0])}" for n in narrow[:_MOST_LINES]]
-    more = len(narrow) - len(shown)
-    places = " and ".join(shown) + (f" and at {more} more lines" if more else "")
+    # A line that touches several arrays is named once.
+    lines = list(dict.fromkeys(f"{_KINDS[n.place[1]]} at {where(n.place[0])}" for n in narrow))
+    shown, more = lines[:_MOST_LINES], len(lines[_MOST_LINES:])
+    more_lines = f" and at {more} more line{'s' if more > 1 else ''}"
+    places = " and ".join(shown) + (more_lines if more else "")
     counts = said(widths([access for each in narrow for access in each.accesses]))
     message = (
         f"Global {places} move {narrow[0].width} of {WIDE_BITS} bits a thread and instruction "
@@ -152,7 +172,8 @@ def _shown(narrow: Narrow, compiled: Compiled, trials: Trials) -> Verdict | None
 def _widest(
     narrow: Narrow, causes: Sequence[Cause], trials: Trials
 ) -> tuple[list[Cause], int] | None:
-    reached = [(cause, trials.widest(cause.change, narrow.place) or 0) for cause in causes]
+    at = (narrow.place, narrow.array, narrow.share)
+    reached = [(cause, trials.width(cause.change, *at) or 0) for cause in causes]
     best = max((width for _, width in reached), default=0)
     if best <= narrow.width:
         return None
@@ -215,7 +236,13 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Verdict:
     moved = bits_per_pass(narrow.accesses)
     if moved < WIDE_BITS and not tried:
         return _too_few(moved, cuda)
-    return _unknown(narrow)
+    if (
+        narrow.place[1] == "async-copy"
+        and narrow.width <= 32
+        and _K_MAJOR.search(compiled.ptx or "")
+    ):
+        return _transposed(narrow)
+    return _UNKNOWN
 
 
 _GATHER = Verdict(
@@ -239,13 +266,21 @@ def _too_few(moved: int, cuda: bool) -> Verdict:
     )
 
 
-def _unknown(narrow: Narrow) -> Verdict:
+def _transposed(narrow: Narrow) -> Verdict:
+    name = " or ".join(sorted(narrow.array)) or "the operand"
     return Verdict(
-        "the cause was not found",
-        "Check that neighbouring elements go to one thread: stride 1 along the axis that varies "
-        "fastest, and sizes and pointers that are multiples of 16",
-        f"{narrow.count} accesses of {narrow.width} bits where {WIDE_BITS} are possible",
+        "likely because it is transposed on the way to shared memory, element by element",
+        f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
+        "wgmma reads transposed operands of 16 bits alone, and these have 32 or 8",
     )
+
+
+_UNKNOWN = Verdict(
+    "the cause was not found",
+    "Check that neighbouring elements go to one thread: stride 1 along the axis that varies "
+    "fastest, and sizes and pointers that are multiples of 16",
+    f"{WIDE_BITS} bits are possible in one instruction",
+)
 
 
 def _is_cuda(narrow: Narrow, compiled: Compiled) -> bool:

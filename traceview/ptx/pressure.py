@@ -25,6 +25,7 @@ from traceview.ptx.trials import Outcome, Trials, serialised
 
 LOW_OCCUPANCY_PCT = 25.0
 _MANY_SPILLED_BYTES = 128
+_BY_THEMSELVES = ("wgmma", "tcgen05", "UTC", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 _MOST_REMEDIES = 2
 _NO_HELP = "no recompilation helped"
 _RELIEF: dict[Limiter, str] = {
@@ -91,12 +92,14 @@ def occupancy_findings(
     spill_bytes: int | None,
     trials: Trials | None,
     *,
-    uses_tensor_cores: bool,
+    tensor_cores: str | None = None,
     registers_for_more: int | None = None,
 ) -> Iterator[Finding]:
     """An SM that holds few warps, or none.
 
-    `registers_for_more` is how many registers a thread may have for one more block to fit.
+    `tensor_cores` is the operation on these, if any: wgmma and tcgen05 run by themselves, so few
+    warps keep them busy. `registers_for_more` is how many registers a thread may have for one
+    more block to fit.
     """
     if occupancy is None or occupancy.theoretical_occupancy_pct >= LOW_OCCUPANCY_PCT:
         return
@@ -108,7 +111,7 @@ def occupancy_findings(
     helped = one_of_each(_highest_first(free), _MOST_REMEDIES)
     limiters = " and ".join(occupancy.limiters)
     yield Finding(
-        _severity(occupancy, uses_tensor_cores),
+        _severity(occupancy, tensor_cores),
         f"A block does not fit on an SM (0 blocks, limited by {limiters}): its launch fails"
         if not occupancy.blocks_per_sm
         else f"Theoretical occupancy is {before.occupancy_pct:.1f} %, limited by {limiters}",
@@ -122,11 +125,13 @@ def _highest_first(raised: Sequence[Tested[_Relief]]) -> list[Tested[_Relief]]:
     return sorted(raised, key=lambda each: -each.after.occupancy_pct)
 
 
-def _severity(occupancy: Occupancy, uses_tensor_cores: bool) -> Severity:
+def _severity(occupancy: Occupancy, tensor_cores: str | None) -> Severity:
     if not occupancy.blocks_per_sm:
         return "high"
+    if tensor_cores is None:
+        return "medium"
     # Tensor-core kernels hide latency by their own pipeline, and are built to run so.
-    return "low" if uses_tensor_cores else "medium"
+    return "info" if tensor_cores.startswith(_BY_THEMSELVES) else "low"
 
 
 def _spills(compiled: Compiled, spill_bytes: int, trials: Trials | None) -> Finding:

@@ -18,6 +18,7 @@ Compiler = Callable[..., Any]
 def install(torch: Any) -> None:
     """Put it where Inductor calls AOTAutograd."""
     from torch._dynamo.backends import common
+    from torch._inductor import compile_fx
 
     real = common.aot_autograd
 
@@ -32,8 +33,10 @@ def install(torch: Any) -> None:
 
         return compiled
 
-    replaced: Any = common
-    replaced.aot_autograd = aot_autograd
+    # Inductor of 2.11 has imported it by its name; that of 2.13 calls it where it is defined.
+    for module in (common, compile_fx):
+        if vars(module)["aot_autograd"] is real:
+            vars(module)["aot_autograd"] = aot_autograd
 
 
 def _moving_back(torch: Any, keywords: dict[str, Any]) -> dict[str, Compiler]:

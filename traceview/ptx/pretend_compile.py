@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceview.ptx import pretend_backward
+from traceview.ptx import pretend_backward, pretend_guard
 from traceview.ptx.inductor import places_in
 from traceview.ptx.triton_driver import Gpu, NoLaunchDriver, Trials
 
-TESTED = ("2.13",)
-_CUDA, _META = 1, 14
-_DEVICE_TYPES = 20
+TESTED = ("2.11", "2.13")
 _ONE_MS = 1.0
 
 
@@ -92,9 +90,10 @@ def _torch() -> Any:
 def _prepare(torch: Any, gpu: Gpu, trials: Trials) -> None:
     _offer_driver()
     _offer_device(torch, gpu)
-    _guard_devices(torch)
+    pretend_guard.install(torch)
     _make_on_cpu(torch)
     _time_nothing(trials)
+    torch._C._accelerator_getAccelerator = lambda: None
     pretend_backward.install(torch)
     torch.version.cuda = torch.version.cuda or "13.0"
     torch._C._cuda_getCurrentRawStream = lambda *_: 0
@@ -148,24 +147,6 @@ def _offer_device(torch: Any, gpu: Gpu) -> None:
 
 def _answer(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
-
-
-def _guard_devices(torch: Any) -> None:
-    """Let tensors without values say that they are on the GPU.
-
-    PyTorch has this for builds with CUDA that find no device. One without CUDA lacks the guard
-    that switches devices: it gets that of the meta device, which does nothing.
-    """
-    import ctypes
-
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    fake: Any = FakeTensorMode
-    fake.avoid_device_init = property(lambda _: True)
-    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
-    kind = ctypes.c_void_p * _DEVICE_TYPES
-    guards = kind.in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
-    guards[_CUDA] = guards[_CUDA] or guards[_META]
 
 
 def _make_on_cpu(torch: Any) -> None:

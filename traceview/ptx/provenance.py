@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from traceview.ptx.address import Origin, Slices, reads, results, together
 from traceview.ptx.model import Access, Argument, Function, Instruction
@@ -12,13 +13,20 @@ from traceview.ptx.width import pointee_bits
 # Triton appends pointers to scratch memory of its own.
 _SCRATCH = 2
 
+Array = frozenset[str]
+"""What an address starts from: the pointer arguments, one unless it is computed from several."""
+
 
 @dataclass(frozen=True)
 class Provenance:
-    """The accesses of one PTX function, with what their addresses and guards are computed from."""
+    """The accesses of one PTX function, with what their addresses and guards are computed from.
+
+    With `only` it knows those of one array alone.
+    """
 
     slices: Slices
     arguments: tuple[Argument, ...]
+    only: Array | None = None
 
     @classmethod
     def of(cls, function: Function, arguments: Sequence[Argument] = ()) -> Provenance:
@@ -33,7 +41,28 @@ class Provenance:
             if instruction.opcode == access.opcode
             and instruction.source == access.source
             and instruction.loop_depth == access.loop_depth
+            and self.only in (None, self._array(instruction))
         ]
+
+    def of_array(self, array: Array) -> Provenance:
+        """The same for the accesses of one array."""
+        return replace(self, only=array)
+
+    def by_array(self, accesses: Iterable[Access]) -> Mapping[Array, list[Access]]:
+        """The accesses parted by the arrays that they touch; one line may read several.
+
+        Where the arguments cannot be told from each other, all are under the empty set.
+        """
+        parted: dict[Array, list[Access]] = defaultdict(list)
+        for access in accesses:
+            counts = Counter(self._array(instruction) for instruction in self.instructions(access))
+            for array, count in counts.items():
+                parted[array].append(replace(access, count=count))
+        return parted
+
+    def _array(self, instruction: Instruction) -> Array:
+        from_ = self.named(self.slices.address(instruction).parameters)
+        return frozenset(argument.name for argument in from_ if argument.type.startswith("*"))
 
     def address(self, access: Access) -> Origin:
         """What the addresses of an access are computed from, all its instructions together."""

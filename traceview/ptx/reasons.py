@@ -64,7 +64,7 @@ def _occupancy(report: KernelReport, code: Code, trials: Trials | None) -> Itera
         report.occupancy,
         report.spill_bytes,
         trials,
-        uses_tensor_cores=bool(report.tensor_ops),
+        tensor_cores=report.tensor_ops[0].operation if report.tensor_ops else None,
         registers_for_more=registers_for_more_blocks(report.compiled, code),
     )
 

@@ -89,6 +89,7 @@ def run(
     sys.argv = [script.path, *arguments]
     if script.spec is None:
         sys.path.insert(0, str(Path(script.path).parent))
+        sys.path += _package_root(script)
     try:
         with _stoppable():
             starting()
@@ -102,6 +103,17 @@ def run(
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         return Ending(module.__dict__, _in_words(error, script), missing)
     return Ending(module.__dict__)
+
+
+def _package_root(script: Script) -> list[str]:
+    """The folder that holds the package of a file in one: it may import its neighbours by it.
+
+    It goes last, so that it hides nothing.
+    """
+    folder = Path(script.path).absolute().parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        folder = folder.parent
+    return [] if folder == Path(script.path).absolute().parent else [str(folder)]
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from traceview.errors import InputError, TraceFormatError
 from traceview.ptx import cubin as cubin_file
 from traceview.ptx.model import Compiled
 from traceview.ptx.parse import parse_ptx
+from traceview.ptx.symbols import plain_name
 from traceview.ptx.tools import arch_for
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def kernels_of(target: str, options: Options) -> list[Compiled]:
     if is_python(target):
         # Its kernels were chosen by the names of their functions.
         return found
-    chosen = [kernel for kernel in found if options.kernel in (None, kernel.name)]
+    chosen = [
+        kernel for kernel in found if options.kernel in (None, kernel.name, plain_name(kernel.name))
+    ]
     if not chosen:
         raise InputError(*_none(target, options.kernel, found))
     return chosen
@@ -96,12 +99,20 @@ def _found(target: str, options: Options) -> list[Compiled]:
 def _of_ptx(path: Path, options: Options) -> list[Compiled]:
     raw = _bytes_of(path)
     if raw.startswith(_ELF):
-        raise InputError(f"{path} is not PTX but a cubin", "rename it to end in .cubin")
+        raise InputError(*_not_text(path, raw))
     text = raw.decode("utf-8", "surrogateescape")
     listing = parse_ptx(text, str(path))
     arch = arch_for(text, options.arch)
     names = [kernel.name for kernel in listing.kernels()]
     return [_given(name, arch, text, None, path, options) for name in names]
+
+
+def _not_text(path: Path, raw: bytes) -> tuple[str, str]:
+    try:
+        cubin_file.arch_of(raw)
+    except TraceFormatError:
+        return f"{path} is not PTX but another program's binary", f"name {_KINDS}"
+    return f"{path} is not PTX but a cubin", "rename it to end in .cubin"
 
 
 def _of_cubin(path: Path, options: Options) -> list[Compiled]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,9 +11,10 @@ from traceview.hardware import Occupancy
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx import sass as sass_code
 from traceview.ptx.code import Code, code_of
-from traceview.ptx.levels import Place, place_of
-from traceview.ptx.model import Access, Compiled
+from traceview.ptx.levels import Place, place_of, widths
+from traceview.ptx.model import Access, Compiled, Function
 from traceview.ptx.parse import parse_ptx
+from traceview.ptx.provenance import Array, Provenance
 from traceview.ptx.residency import occupancy_of
 
 MOST_TRIALS = 16
@@ -57,9 +58,20 @@ class Outcome:
     @cached_property
     def written(self) -> tuple[Access, ...]:
         """The accesses in its PTX. Raises TraceviewError if that is damaged."""
+        return ptx_accesses.accesses(self._function)
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """What those are computed from. Raises TraceviewError if the PTX is damaged."""
+        return Provenance.of(self._function, self.compiled.arguments)
+
+    @cached_property
+    def _function(self) -> Function:
         kernels = parse_ptx(self.compiled.ptx or "").kernels()
         same = [kernel for kernel in kernels if kernel.name == self.compiled.name] or kernels
-        return ptx_accesses.accesses(same[0]) if same else ()
+        return (
+            same[0] if same else Function(self.compiled.name, "ptx", is_entry=True, instructions=())
+        )
 
     @cached_property
     def running(self) -> tuple[Access, ...]:
@@ -112,13 +124,18 @@ class Trials:
             self._done[change] = self._tried(change)
         return self._done[change]
 
-    def widest(self, change: Change, place: Place) -> int | None:
-        """The widest access of a place after the change, in bits; None if that was not tried."""
+    def width(self, change: Change, place: Place, array: Array, narrow: float) -> int | None:
+        """How wide the accesses to an array at a place are after the change, in bits.
+
+        `narrow` is the share of their bits that moved in narrow ones before: the width is one
+        that at most half of this share does not reach. None if that was not tried.
+        """
         found = self.outcome(change)
         if found is None:
             return None
-        here = (a for a in found.written if _is_at(a, place))
-        return max((access.width_bits or 0 for access in here), default=None)
+        here = found.provenance.by_array(a for a in found.written if _is_at(a, place))
+        counts = widths(here.get(array, ()))
+        return next((w for w in counts if _narrower(counts, w) <= narrow / 2), None)
 
     def _tried(self, change: Change) -> Outcome | None:
         try:
@@ -137,3 +154,9 @@ def _is_at(access: Access, place: Place) -> bool:
     return (source, space) == (place[0], place[2]) and (
         kind == place[1] or {kind, place[1]} <= reads
     )
+
+
+def _narrower(counts: Mapping[int, int], width: int) -> float:
+    """The share of all bits that accesses narrower than `width` move."""
+    bits = {each: each * count for each, count in counts.items()}
+    return sum(moved for each, moved in bits.items() if each < width) / sum(bits.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 from traceview.analyses.base import TableSpec
 from traceview.ptx.kernel_report import KernelReport
@@ -42,8 +41,7 @@ def access_rows(kernel: KernelReport, names: SourceNames) -> Iterator[dict[str, 
         if not ptx:
             yield from (_row(access, names) | {"sass": access.opcode} for access in sass)
             continue
-        said = _folded([f"{access.count} × {access.opcode}" for access in sass], len(ptx))
-        for access, text in zip_longest(ptx, said):
+        for access, text in zip(ptx, _beside(ptx, sass), strict=True):
             yield _row(access, names) | {"ptx": access.opcode, "sass": text}
 
 
@@ -59,9 +57,17 @@ def _merged(accesses: Iterable[Access]) -> list[Access]:
     return list(merged.values())
 
 
-def _folded(texts: Sequence[str], rows: int) -> list[str]:
-    """Texts for so many rows: one each, and in the last row all that is left."""
-    return [*texts[: rows - 1], " + ".join(texts[rows - 1 :])][:rows] if texts else []
+def _beside(ptx: Sequence[Access], sass: Iterable[Access]) -> list[str | None]:
+    """What to write beside each PTX access: the SASS that is as wide, in as many loops."""
+    texts: list[list[str]] = [[] for _ in ptx]
+    for access in sass:
+        unlike = (
+            (p.width_bits != access.width_bits, p.loop_depth != access.loop_depth, len(said), at)
+            for at, (p, said) in enumerate(zip(ptx, texts, strict=True))
+        )
+        *_, likest = min(unlike)
+        texts[likest].append(f"{access.count} × {access.opcode}")
+    return [" + ".join(said) or None for said in texts]
 
 
 def _row(access: Access, names: SourceNames) -> dict[str, Cell]:

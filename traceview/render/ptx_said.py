@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from traceview import units
@@ -63,12 +64,11 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
     said += [f"more {units.count(rest)}"] if rest else []
     if said:
         yield "instructions", " · ".join(said)
-    tensor = [
-        " ".join((f"{units.count(op.count)} × {op.operation}", op.shape or "", *op.types))
-        for op in kernel.tensor_ops
-    ]
+    tensor: Counter[str] = Counter()
+    for op in kernel.tensor_ops:
+        tensor[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
     if tensor:
-        yield "tensor cores", " · ".join(tensor)
+        yield "tensor cores", " · ".join(f"{units.count(n)} × {op}" for op, n in tensor.items())
     steps = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]
     counted = [units.counted(number, name) for number, name in steps if number]
     if counted:
