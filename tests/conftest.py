@@ -30,6 +30,8 @@ GPU_RECORDINGS = (
     "threads_main_ranges",
     "cupy",
     "jax",
+    "two_gpus",
+    "shapes",
 )
 WAVE_RECORDINGS = ("launches", "waves", "waves_competing")
 RANGES_ONLY = "ranges_2023_4"

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import os
 import sqlite3
 import subprocess
@@ -60,6 +61,97 @@ def test_mlp_recorded_on_the_cpu(nsys, tmp_path):
         facts = dict(connection.execute("SELECT name, value FROM TRACEVIEW_RUN").fetchall())
     assert [name for (name,) in rows] == ["define_model", "step_0", *STEP, "step_1", *STEP]
     assert {"torch", "nvtx", "python"} <= set(facts)
+
+
+# Of the ranges that each leaves on a CPU in two steps, some of every kind, in order of appearance;
+# and what it says where a CPU cannot do all of it.
+RANGES = {
+    "sleep": "step_0 step_0/work step_0/sleep step_1 step_1/work step_1/sleep",
+    "add": "step_0 step_0/add_256 step_1 step_1/add_256 step_0/add_4096 step_1/add_4096",
+    "matmul": "step_0 step_0/float32_16 step_1/float32_16 step_0/bfloat16_33 step_1/bfloat16_33",
+    "cdist": "step_0 step_0/cdist step_1 step_1/cdist",
+    "gelu": "warm_up warm_up/manual warm_up/torch step_0 step_0/manual step_1/torch",
+    "softmax": "warm_up warm_up/manual warm_up/torch step_0 step_0/manual step_1/torch",
+    "coalescing": "warm_up warm_up/torch step_0 step_0/torch step_1/torch",
+    "divergence": "warm_up step_0 step_1",
+    "mlp_sweep": "warm_up warm_up/step_0 layers_1/step_1 layers_2/step_0 dim_32/step_1 batch_8",
+    "fusion": "warm_up step_0 step_0/eager step_1/eager",
+    "low_precision": "warm_up step_0/float32 step_0/bfloat16 step_1/float16",
+    "recomputation": "warm_up/forward step_0/keep/forward step_0/keep/backward step_1/recompute",
+    "attention": "warm_up step_0/naive_32 step_0/flash_32 step_1/naive_64 step_1/flash_64",
+    "transformer": "step_0/forward/embed step_0/forward/layer_1/attention "
+    "step_0/forward/layer_1/mlp step_0/forward/head step_1/backward step_1/optimizer",
+    "data_loader": "pageable/batch_0/load pageable/batch_1/upload pinned/batch_1/compute",
+    "unified_memory": "",
+}
+SAYS = {
+    "divergence": "divergence cuda-parity: needs a GPU",
+    "coalescing": "copy triton-stride-32: needs a GPU",
+    "gelu": "gelu torch.compile: left out on a CPU",
+    "unified_memory": "this workload needs a GPU",
+    "low_precision": "tf32, float8: products of these need a GPU's tensor cores",
+}
+# All in one process, as importing torch takes longer than all of them. The ranges are written down
+# instead of being handed to NVTX, which a torch without CUDA does not have.
+RUN_ALL = """
+import contextlib, io, json, runpy, sys
+import torch
+
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+torch.version.cuda = "none"
+open_ranges, seen = [], []
+
+@contextlib.contextmanager
+def written_down(name):
+    open_ranges.append(name.partition(" {")[0])
+    seen.append("/".join(open_ranges))
+    yield
+    open_ranges.pop()
+
+torch.cuda.nvtx.range = written_down
+for name in sys.argv[2:]:
+    for _ in range(2):
+        seen.clear()
+        sys.argv = [name, "--steps", "2"]
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            runpy.run_path(f"{folder}/{name}.py", run_name="__main__")
+        print(json.dumps([name, seen, said.getvalue()]))
+"""
+
+
+def run_all_on_the_cpu() -> dict[str, list[tuple[list[str], str]]]:
+    """For each workload in RANGES, the ranges and the output of two runs."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN_ALL, WORKLOADS, *RANGES]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    runs = {name: [] for name in RANGES}
+    for line in done.stdout.splitlines():
+        name, ranges, said = json.loads(line)
+        runs[name].append((ranges, said))
+    return runs
+
+
+@pytest.mark.slow
+def test_the_rest_run_on_the_cpu_leave_the_ranges_they_promise_and_repeat():
+    missing = [name for name in ("torch", "triton") if not importlib.util.find_spec(name)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}; pip install 'traceview[workloads,ptx]'")
+    promised = {name: text.split() for name, text in RANGES.items()}
+
+    runs = run_all_on_the_cpu()
+
+    assert {name: first for name, (first, _) in runs.items()} == {
+        name: second for name, (_, second) in runs.items()
+    }
+    assert {
+        name: [path for path in dict.fromkeys(ranges) if path in promised[name]]
+        for name, ((ranges, _), _) in runs.items()
+    } == promised
+    silent = [name for name, ((_, said), _) in runs.items() if SAYS.get(name, "\n") not in said]
+    assert not silent
 
 
 @pytest.mark.usefixtures("torch_and_nvtx")

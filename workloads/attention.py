@@ -1,0 +1,105 @@
+"""Attention written out, and torch's flash attention, over sequence lengths: time and memory.
+
+    python workloads/attention.py
+
+Written out, every pair of positions has a score in memory: twice the sequence is four times the
+scores, which are written, read for the softmax, written, and read for the product. Flash attention
+keeps a tile of them on the chip: the same arithmetic, and memory in proportion to the sequence.
+
+Expect: `kernel-share` finds naive_N slower than flash_N, the more the longer N; the marks say that its memory grows with the square of N, that of flash with N.
+
+The ranges: warm_up, and step_N around naive_N and flash_N. A mark `peak memory of NAME: N bytes`
+follows each: what was allocated beyond the inputs.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+SEED = 20
+HEADS, DIM = 8, 64
+LENGTHS = {"cuda": (1024, 2048, 4096, 8192), "cpu": (32, 64)}
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def naive(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """All scores, then their softmax, then the weighted sum."""
+    scores = (q @ k.transpose(-2, -1)) * DIM**-0.5
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """torch's own; on a GPU by the flash kernel and no other."""
+    chosen = sdpa_kernel(SDPBackend.FLASH_ATTENTION) if q.is_cuda else nullcontext()
+    with chosen:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+WAYS = {"naive": naive, "flash": flash}
+
+
+def measured(name: str, work: Callable[[], Tensor], device: str) -> Tensor:
+    """Do it, and leave a mark that says how much memory it took beyond what was there before."""
+    if device == "cpu":
+        return work()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = work()
+    taken = torch.cuda.max_memory_allocated() - before
+    torch.cuda.nvtx.mark(f"peak memory of {name}: {taken} bytes")
+    print(f"{name}: {taken / 1e6:.1f} MB")
+    return result
+
+
+def inputs(length: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(SEED)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    q, k, v = torch.randn(3, 1, HEADS, length, DIM, device=device).to(dtype)
+    return q, k, v
+
+
+def compare(length: int, device: str) -> float:
+    """Compute it both ways; the largest difference between the results."""
+    tensors = inputs(length, device)
+    results = []
+    for name, way in WAYS.items():
+        label = f"{name}_{length}"
+        with annotate(label):
+            results.append(measured(label, partial(way, *tensors), device))
+    return float((results[0] - results[1]).abs().max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Attention over sequence lengths.")
+    parser.add_argument("--lengths", type=int, nargs="+", help="sequence lengths")
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    lengths = given.lengths or LENGTHS[device]
+    with annotate("warm_up"):
+        for way in WAYS.values():
+            way(*inputs(lengths[0], device))
+    for step in range(given.steps):
+        with annotate(f"step_{step}"):
+            for length in lengths:
+                apart = compare(length, device)
+                print(f"{length}: results differ by {apart:.1e} at most")
+
+
+if __name__ == "__main__":
+    main()

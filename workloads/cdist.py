@@ -1,0 +1,51 @@
+"""The distances between all rows of two matrices: one line of PyTorch, and what it is made of.
+
+    python workloads/cdist.py
+
+|x − y|² = |x|² + |y|² − 2 x·y: torch.cdist forms the squares and their sums, puts them beside the
+matrices so that one product gives all of it, cuts off what rounding made negative, and takes the
+root. One call, many kernels; the product is the largest of them.
+
+Expect: `kernel-share` finds one matrix product with most of the time under step_#/cdist, and several small kernels beside it.
+
+The ranges: step_N, around cdist.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+SEED = 20
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Distances between all rows of two matrices.")
+    parser.add_argument("--size", type=int, help="rows and columns: 2048 on a GPU, else 64")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    size = given.size or (2048 if device == "cuda" else 64)
+    torch.manual_seed(SEED)
+    x, y = torch.randn(2, size, size, device=device)
+    distances = x
+    for step in range(given.steps):
+        with annotate(f"step_{step}"), annotate("cdist"):
+            distances = torch.cdist(x, y)
+    print(f"mean distance {float(distances.mean()):.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Copy a tensor with neighbouring threads at neighbouring elements, 2 apart, and 32 apart.
+
+    python workloads/coalescing.py
+
+Every version reads and writes the same bytes once. Memory moves sectors of 32 bytes: where the
+threads of a warp are 32 elements apart, each uses 4 bytes of its sector, and the other 28 are
+fetched again for somebody else.
+
+Expect: `kernel-share` finds the copy with threads 32 apart several times slower than the one of neighbours, which does the same work.
+
+The ranges: warm_up and step_N, around one range a version. See kernels/copy.py.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+from versions import main
+
+if __name__ == "__main__":
+    main("copy", 1 << 26)

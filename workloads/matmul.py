@@ -1,0 +1,61 @@
+"""Multiply square matrices of several sizes and types: each reaches another kernel of cuBLAS.
+
+    python workloads/matmul.py
+
+cuBLAS holds hundreds of kernels for the one operation and picks by size, type and alignment. A
+kernel cuts the product into tiles, one a block at a time; its name says how large they are. Small
+products get small tiles, so that there are enough blocks for all SMs; a side that 8 does not divide
+keeps half precision from the kernels that load wide.
+
+Expect: `kernel-share` finds a product by another kernel at each kind of size, and its tile in the name: larger tiles for larger matrices.
+
+The ranges: step_N, around TYPE_SIZE.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+SEED = 20
+SIZES = {"cuda": (64, 500, 1024, 2049, 4096), "cpu": (16, 33)}
+TYPES = {"cuda": ("float32", "float16"), "cpu": ("float32", "bfloat16")}
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def multiply(size: int, dtype: str, steps: int, device: str) -> float:
+    """The same product, `steps` times."""
+    torch.manual_seed(SEED)
+    a, b = torch.randn(2, size, size, device=device).to(getattr(torch, dtype))
+    c = torch.empty_like(a)
+    for step in range(steps):
+        with annotate(f"step_{step}"), annotate(f"{dtype}_{size}"):
+            torch.mm(a, b, out=c)
+    return float(c.float().abs().mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Multiply square matrices.")
+    parser.add_argument("--sizes", type=int, nargs="+", help="sides of the matrices")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    for dtype in TYPES[device]:
+        for size in given.sizes or SIZES[device]:
+            mean = multiply(size, dtype, given.steps, device)
+            print(f"{dtype} {size}: mean magnitude {mean:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Train an MLP at several depths, widths and batch sizes: what the GPU's time grows with.
+
+    python workloads/mlp_sweep.py
+
+Twice the layers take twice the time. Twice the width takes four times the time, as a layer's
+weights are square. Twice the batch takes twice the time only where the GPU was full before: below
+that, its time does not change, and a larger batch is free.
+
+Expect: `kernel-share` finds the time of layers_N in proportion to N, that of dim_N growing far faster than N, and that of batch_N hardly at all for small N.
+
+The ranges: warm_up, and layers_N, dim_N and batch_N, each around step_N.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+SEED = 20
+# What is not swept stays at this.
+USUAL = {
+    "cuda": {"layers": 4, "dim": 1024, "batch": 2048},
+    "cpu": {"layers": 2, "dim": 16, "batch": 8},
+}
+SWEEPS = {
+    "cuda": {"layers": (2, 4, 8), "dim": (512, 1024, 2048), "batch": (16, 64, 2048, 4096)},
+    "cpu": {"layers": (1, 2), "dim": (16, 32), "batch": (4, 8)},
+}
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def train(layers: int, dim: int, batch: int, steps: int, device: str) -> Tensor:
+    """The last loss of some steps of SGD."""
+    torch.manual_seed(SEED)
+    parts = [part for _ in range(layers) for part in (nn.Linear(dim, dim), nn.GELU())]
+    model = nn.Sequential(*parts).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(batch, dim, device=device)
+    loss = torch.zeros(())
+    for step in range(steps):
+        with annotate(f"step_{step}"):
+            optimizer.zero_grad(set_to_none=True)
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+    return loss.detach()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train MLPs of several sizes.")
+    parser.add_argument("--steps", type=int, default=2, help="steps of each size")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    with annotate("warm_up"):
+        train(**USUAL[device], steps=1, device=device)
+    for name, values in SWEEPS[device].items():
+        for value in values:
+            sizes = {**USUAL[device], name: value}
+            with annotate(f"{name}_{value}"):
+                loss = train(**sizes, steps=given.steps, device=device)
+            print(f"{name} {value}: loss {float(loss):.6f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Let the CPU sleep between two pieces of GPU work: the GPU idles as long.
+
+    python workloads/sleep.py
+
+Nothing waits for the GPU here, and the GPU waits for nobody's result: the CPU is simply elsewhere,
+as it would be in a data loader, a tokenizer or a log file. Nothing is queued, so nothing runs.
+
+Expect: `gpu-idle` finds launch-late idle while the CPU was outside CUDA in step_#/sleep, most of the time of every step.
+
+The ranges: step_N, around work and sleep.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+SEED = 20
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+def run(size: int, steps: int, milliseconds: float, device: str) -> float:
+    """Four products a step, and a nap."""
+    torch.manual_seed(SEED)
+    x = torch.randn(size, size, device=device) / size**0.5
+    for step in range(steps):
+        with annotate(f"step_{step}"):
+            with annotate("work"):
+                for _ in range(4):
+                    x = torch.tanh(x @ x)
+            with annotate("sleep"):
+                time.sleep(milliseconds / 1000)
+    return float(x.sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Work on the GPU, sleep on the CPU.")
+    parser.add_argument("--size", type=int, help="default: 2048 on a GPU, else 64")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--milliseconds", type=float, default=20, help="how long it sleeps")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    size = given.size or (2048 if device == "cuda" else 64)
+    print(f"sum {run(size, given.steps, given.milliseconds, device):.6f}")
+
+
+if __name__ == "__main__":
+    main()

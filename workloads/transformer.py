@@ -1,0 +1,129 @@
+"""A few training steps of a small transformer, with a range around every part.
+
+    python workloads/transformer.py
+
+Where does the time of a step go? Forward to backward is one to two, as each matrix product of the
+forward pass has two in the backward pass; the optimizer reads and writes every weight and its two
+averages, whatever the batch.
+
+Expect: `kernel-share` finds backward at about twice forward, launched by autograd's thread, and every layer's mlp above its attention.
+
+The ranges: step_N around forward (embed, layer_N around attention and mlp, head), backward and
+optimizer.
+"""  # noqa: E501 (the finding is one line, for a program to read)
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+SEED = 20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large model and batch are."""
+
+    layers: int
+    dim: int
+    heads: int
+    length: int
+    batch: int
+    words: int
+
+
+DEFAULTS = {
+    "cuda": Sizes(layers=4, dim=1024, heads=16, length=512, batch=8, words=8192),
+    "cpu": Sizes(layers=2, dim=32, heads=2, length=16, batch=2, words=64),
+}
+
+
+def annotation() -> Callable[[str], AbstractContextManager[object]]:
+    """torch's NVTX range on a GPU; nothing elsewhere."""
+    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
+
+
+annotate = annotation()
+
+
+class Layer(nn.Module):
+    """Attention to what came before, then an MLP four times as wide, each beside a shortcut."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_mlp = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.to_qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def attend(self, x: Tensor) -> Tensor:
+        batch, length, dim = x.shape
+        parts = self.to_qkv(x).view(batch, length, 3, self.heads, dim // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
+        seen = scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(seen.transpose(1, 2).reshape(batch, length, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with annotate("attention"):
+            x = x + self.attend(self.before_attention(x))
+        with annotate("mlp"):
+            return x + self.mlp(self.before_mlp(x))
+
+
+class Transformer(nn.Module):
+    """Predicts the next word at every position."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.words = nn.Embedding(sizes.words, sizes.dim)
+        self.places = nn.Embedding(sizes.length, sizes.dim)
+        self.layers = nn.ModuleList(Layer(sizes.dim, sizes.heads) for _ in range(sizes.layers))
+        self.head = nn.Linear(sizes.dim, sizes.words)
+
+    def forward(self, text: Tensor) -> Tensor:
+        with annotate("embed"):
+            x = self.words(text) + self.places.weight
+        for number, layer in enumerate(self.layers):
+            with annotate(f"layer_{number}"):
+                x = layer(x)
+        with annotate("head"):
+            return self.head(x)
+
+
+def train(sizes: Sizes, steps: int, device: str) -> float:
+    """Take some steps on one made-up batch, and return the last loss."""
+    torch.manual_seed(SEED)
+    model = Transformer(sizes).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    text = torch.randint(sizes.words, (sizes.batch, sizes.length + 1), device=device)
+    loss = torch.zeros(())
+    for step in range(steps):
+        with annotate(f"step_{step}"):
+            optimizer.zero_grad(set_to_none=True)
+            with annotate("forward"), torch.autocast(device, torch.bfloat16):
+                said = model(text[:, :-1])
+                loss = cross_entropy(said.flatten(0, 1), text[:, 1:].flatten())
+            with annotate("backward"):
+                loss.backward()
+            with annotate("optimizer"):
+                optimizer.step()
+    return loss.item()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train a small transformer.")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    given = parser.parse_args()
+    device = given.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    print(f"loss {train(DEFAULTS[device], given.steps, device):.4f}")
+
+
+if __name__ == "__main__":
+    main()
