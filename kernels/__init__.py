@@ -1,0 +1,50 @@
+"""GPU operations, one a file: a reference, and versions from naive to fast.
+
+`dispatch("gelu", "triton")(x)` computes one; `traceview bench kernels/gelu.py` measures them all.
+A file that defines `OPERATION` is an entry: there is no list to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from traceview.bench.operation import Operation
+from traceview.errors import InputError
+
+_SUPPORT = {"__init__", "checks", "cuda_cpp", "row_tile"}
+
+
+def operations() -> tuple[str, ...]:
+    """Names of all operations, in alphabetical order; nothing is imported to tell."""
+    files = Path(__file__).parent.glob("*.py")
+    return tuple(sorted(file.stem for file in files if file.stem not in _SUPPORT))
+
+
+@cache
+def operation(name: str) -> Operation:
+    """The operation of that name. Raises InputError if there is none."""
+    if name not in operations():
+        known = ", ".join(operations())
+        raise InputError(f"there is no operation {name[:60]!r}", f"there are: {known}")
+    found: Operation = import_module(f"kernels.{name}").OPERATION
+    return found
+
+
+def dispatch(name: str, version: str) -> Callable[..., Any]:
+    """A function that checks its inputs and computes the operation by that version.
+
+    Raises InputError if there is no such operation or version, and, when called, for inputs that
+    the operation cannot take.
+    """
+    chosen = operation(name)
+    run = chosen.version(version).run
+
+    def checked(*inputs: Any) -> Any:
+        chosen.check(*inputs)
+        return run(*inputs)
+
+    return checked

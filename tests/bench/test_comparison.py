@@ -1,0 +1,294 @@
+"""Versions of an operation side by side: what is wrong is told and never timed."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.bench.operations import OPERATION, VERSIONS  # noqa: E402 (needs torch)
+from traceview.bench import Asked, Version, bandwidth, describe, measure, profile  # noqa: E402
+from traceview.bench.correctness import compare, expected  # noqa: E402
+from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
+from traceview.errors import InputError  # noqa: E402
+from traceview.render.bench_json import as_document  # noqa: E402
+from traceview.render.bench_text import render_bench  # noqa: E402
+from traceview.render.flame import render_flame  # noqa: E402
+from traceview.render.speedscope import render_speedscope  # noqa: E402
+
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what is without a GPU")
+H200 = Machine("NVIDIA H200", "9.0", 132, 1, 1, "570", "12.8", "2.11", "3.6", "3.12", False)
+
+
+def measured(*versions, **asked):
+    return measure(OPERATION, Asked(versions=versions, trials=3, **asked))
+
+
+@pytest.fixture(scope="module")
+def report():
+    return measure(OPERATION, Asked(trials=3))
+
+
+@on_cpu
+def test_every_version_gets_its_verdict(report):
+    found = {(row.size, row.version): (row.status, row.why) for row in report.rows}
+    assert len(found) == 2 * len(VERSIONS)
+    at_17 = {name: said for (size, name), said in found.items() if size == 17}
+    nan = "gives NaN or infinity where the reference has a number, or not so"
+    assert at_17 == {
+        "manual": ("timed", None),
+        "wrong": ("wrong", at_17["wrong"][1]),
+        "wrong-at-odd-sizes": ("wrong", at_17["wrong-at-odd-sizes"][1]),
+        "in-place": ("wrong", "changes its inputs"),
+        "nan": ("wrong", nan),
+        "shape": ("wrong", "gives the shape (16,), the reference (17,)"),
+        "several": ("wrong", "gives 2 tensors, the reference 1"),
+        "failing": ("failed", "RuntimeError: no kernel image is available"),
+        "cuda": ("skipped", "needs a GPU"),
+        "fp32-only": ("timed", None),
+        "after": ("timed", None),
+    }
+    assert at_17["wrong"][1].endswith("where 1.0e-06 is allowed")
+    # An even size would have hidden it: that is why operations have odd ones.
+    assert found[1024, "wrong-at-odd-sizes"][0] == "timed"
+
+
+def test_what_is_wrong_is_not_timed(report):
+    assert all((row.timing is not None) == (row.status == "timed") for row in report.rows)
+    assert {row.version for row in report.bad} == {
+        *("wrong", "wrong-at-odd-sizes", "in-place", "nan", "shape", "several", "failing")
+    }
+
+
+def test_a_version_that_changes_its_inputs_spoils_no_other(report):
+    names = [version.name for version in VERSIONS]
+    assert names.index("in-place") < names.index("after")
+    assert all(row.status == "timed" for row in report.rows if row.version == "after")
+
+
+def test_rates_are_work_over_time(report):
+    row = next(row for row in report.rows if row.timing and row.size == 1024)
+    assert (row.bytes_moved, row.flop) == (2 * 1024 * 4, 1024)
+    assert row.bytes_per_s == pytest.approx(8192 / row.median_ns * 1e9)
+    assert row.flop_per_s == pytest.approx(1024 / row.median_ns * 1e9)
+    first = next(r for r in report.rows if r.size == 1024 and r.timing)
+    assert report.speedup(first) == 1
+    assert report.speedup(replace(row, timing=None)) is None
+
+
+def test_a_version_is_asked_for_types_it_supports():
+    (row,) = measured("fp32-only", dtypes=["bfloat16"], sizes=[64]).rows
+    assert (row.status, row.why) == ("unsupported", "does not take such inputs")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"dtypes": ["float8"]}, "double does not take 'float8'; it takes float32, bfloat16"),
+        ({"versions": ["triton"]}, "double has no version 'triton'; it has: manual"),
+        ({"sizes": [0]}, "a size of 0"),
+        ({"peaks": ["speed=1"]}, "--peak knows no 'speed'"),
+    ],
+)
+def test_what_the_operation_does_not_have(asked, said):
+    with pytest.raises(InputError, match=said):
+        measure(OPERATION, Asked(**asked))
+
+
+def failing(*_):
+    raise KeyError("x")
+
+
+@pytest.mark.parametrize("part", ["inputs", "reference", "bytes_moved", "flop", "check"])
+def test_an_error_in_the_users_functions_is_one_line(part):
+    with pytest.raises(InputError, match="of double raised KeyError: 'x'"):
+        measure(replace(OPERATION, **{part: failing}), Asked(sizes=[4], trials=1))
+
+
+def test_an_error_in_supports_is_one_line():
+    odd = replace(OPERATION, versions=(Version("odd", failing, supports=failing),))
+    with pytest.raises(InputError, match="supports of odd of double raised KeyError"):
+        measure(odd, Asked(sizes=[4], trials=1))
+
+
+def test_after_a_cuda_error_nothing_more_is_run():
+    def illegal(*_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    broken = replace(OPERATION, versions=(VERSIONS[0], Version("illegal", illegal), VERSIONS[-1]))
+    report = measure(broken, Asked(trials=1))
+    assert [row.version for row in report.rows] == ["manual", "illegal"]
+    assert report.notes[-1].startswith("illegal broke CUDA in this process, so nothing was run")
+
+
+def test_errors_are_shares_of_the_largest_magnitude():
+    true = (torch.tensor([1.0, -200.0], dtype=torch.float64),)
+    assert compare(torch.tensor([1.5, -200.0]), true, 0.01).error == pytest.approx(0.0025)
+    assert compare(torch.tensor([1.5, -200.0]), true, 0.001).wrong is not None
+    infinite = (torch.tensor([1.0, math.inf, math.nan]),)
+    assert compare(torch.tensor([1.0, math.inf, math.nan]), infinite, 0.0).wrong is None
+    assert compare(torch.tensor([1.0, -math.inf, math.nan]), infinite, 1.0).wrong
+    assert compare(torch.tensor([1.0, 1e9, math.nan]), infinite, 1.0).wrong
+    zero = (torch.zeros(3),)
+    assert compare(torch.full((3,), 0.5), zero, 0.1).error == 0.5
+    assert compare(torch.zeros(0), (torch.zeros(0),), 0.0).wrong is None
+
+
+def test_the_reference_sees_the_inputs_as_rounded_and_in_float64():
+    x = torch.tensor([1.0009765625], dtype=torch.bfloat16)
+    (wanted,) = expected(OPERATION, (x, 2))
+    assert wanted.dtype == torch.float64
+    assert float(wanted) == 2 * float(x)
+
+
+def test_peaks_are_of_the_data_sheet_or_given():
+    sheet = peaks_of(H200)
+    assert sheet.memory_bytes_per_s == 4.8e12
+    assert sheet.flop_per_s["fp16"] == pytest.approx(989.4e12)
+    given = peaks_of(H200, ["bandwidth=4e12"])
+    assert (given.memory_bytes_per_s, given.source) == (4e12, f"--peak, {sheet.source}")
+    assert peaks_of(replace(H200, gpu=None)).memory_bytes_per_s is None
+
+
+def test_percent_of_peak_is_of_the_nearer_roof():
+    peaks = Peaks(1e12, {"fp32": 1e13})
+    # 1 MB takes 1 µs at least, 1 MFLOP a tenth of one.
+    assert peaks.share_pct(2_000, 10**6, 10**6, "fp32") == (50.0, "memory")
+    assert peaks.share_pct(20_000, 10**6, 10**8, "fp32") == (50.0, "compute")
+    assert peaks.share_pct(2_000, 10**6, 10**9, "tf32") == (50.0, "memory")
+    assert Peaks().share_pct(1_000, 1, 1, "fp32") == (None, None)
+
+
+def test_the_unit_that_computes():
+    assert flop_kind("float16", tensor_cores=False) == "fp32"
+    assert flop_kind("float16", tensor_cores=True) == "fp16"
+    assert flop_kind("float32", tensor_cores=True) == "tf32"
+    assert flop_kind("float64", tensor_cores=False) == "fp64"
+
+
+@on_cpu
+def test_a_machine_is_described_without_its_name():
+    found = this_machine()
+    assert found.device == "cpu"
+    assert found.torch_version == torch.__version__
+    assert not {"host", "hostname", "node", "user"} & set(vars(found))
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_text_fits_its_width_and_says_what_is_wrong(report, width):
+    shown = render_bench(report, width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "17 elements · float32 · 136 B · 17 FLOP" in shown
+    assert "WRONG" in shown
+    assert "in-place: WRONG, not timed: changes its inputs" in shown
+
+
+def test_json_has_a_key_for_everything_and_no_nan(report):
+    document = as_document(report, "0")
+    assert document["schema_version"] == 1
+    assert "gpu" in document["machine"]
+    assert "torch_version" in document["machine"]
+    assert len({frozenset(row) for row in document["rows"]}) == 1
+    by_name = {row["version"]: row for row in document["rows"] if row["size"] == 17}
+    assert by_name["nan"]["relative_error"] is None
+    assert by_name["wrong"]["median_ns"] is None
+    assert by_name["manual"]["trials"] == 3
+
+
+def test_the_fit_needs_four_sizes():
+    assert not measured("manual", sizes=[4, 8, 16]).fits
+    found = measured("manual", sizes=[4, 8, 16, 32])
+    assert list(found.fits) == [("float32", "manual")]
+    assert "Time over size" in render_bench(found)
+
+
+def test_bandwidth_over_sizes():
+    found = bandwidth(OPERATION, [1 << 10, 1 << 14], versions=["manual", "wrong"], trials=3)
+    assert [row.version for row in found.rows] == ["manual", "manual"]
+    assert found.saturated_from["manual"] in (1 << 10, 1 << 14)
+    assert all(row.bytes_per_s > 0 for row in found.rows)
+
+
+def test_what_goes_in_and_comes_out():
+    x = torch.tensor([[1.0, -2.0, math.nan, 9.0], [math.inf, -math.inf, 4.0, 9.0]])[:, :3]
+    found = describe(lambda a, b: (a * b, a.sum()), x, 3, trials=1)
+    (given,) = found.inputs
+    assert (given.shape, given.strides, given.contiguous) == ((2, 3), (4, 1), False)
+    assert (given.bytes, given.storage_bytes) == (24, 32)
+    assert (given.least, given.greatest, given.mean) == (-2.0, 4.0, 1.0)
+    assert (given.nan_count, given.inf_count) == (1, 2)
+    assert found.arguments == ("3",)
+    assert [each.shape for each in found.outputs] == [(2, 3), ()]
+    assert found.timing.median_ns > 0
+
+
+def test_describing_an_operation_checks_its_inputs():
+    with pytest.raises(InputError, match="contiguous"):
+        describe(OPERATION, torch.zeros(8)[::2], 2)
+    found = describe(OPERATION, torch.zeros(8, dtype=torch.bfloat16), 2, trials=1)
+    assert found.outputs[0].dtype == "bfloat16"
+    empty = describe(torch.neg, torch.zeros(0), trials=1)
+    assert (empty.inputs[0].least, empty.inputs[0].mean) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def profiled():
+    x = torch.randn(64, 64)
+
+    def run():
+        with torch.profiler.record_function("<outer> & co"):
+            return torch.nn.functional.linear(x, x).sum()
+
+    return profile(run, calls=4)
+
+
+def test_a_profile_is_a_tree_of_operators(profiled):
+    paths = dict(profiled.tree.walk())
+    assert paths["<outer> & co",].calls == 4
+    assert paths["<outer> & co", "aten::sum"].calls == 4
+    assert ("<outer> & co", "aten::linear", "aten::matmul") in paths or (
+        "<outer> & co",
+        "aten::linear",
+    ) in paths
+    assert profiled.tree.total_ns(gpu=False) == sum(o.cpu_ns for o in profiled.operators)
+
+
+@on_cpu
+def test_without_a_gpu_there_are_no_kernels(profiled):
+    assert not profiled.on_gpu
+    assert profiled.kernels == ()
+
+
+def test_the_flame_graph_is_one_svg_without_script_and_escaped(profiled):
+    from xml.etree import ElementTree
+
+    drawn = render_flame(profiled, 'a <script>alert("x")</script>')
+    assert "<script" not in drawn
+    assert "href" not in drawn
+    root = ElementTree.fromstring(drawn)
+    rects = list(root.iter("{http://www.w3.org/2000/svg}rect"))
+    titles = [each.text for each in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(text.startswith("<outer> & co: ") for text in titles)
+    widths = [float(rect.get("width")) for rect in rects]
+    assert max(widths) == widths[0] == 1180
+    assert all(float(r.get("x")) + float(r.get("width")) <= 1190.1 for r in rects)
+
+
+def test_speedscope_opens_it(profiled):
+    """By the rules of its schema: https://www.speedscope.app/file-format-schema.json"""
+    import json
+
+    document = json.loads(render_speedscope(profiled, "t", "1"))
+    assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    frames = document["shared"]["frames"]
+    assert all(set(frame) == {"name"} and isinstance(frame["name"], str) for frame in frames)
+    assert 0 <= document["activeProfileIndex"] < len(document["profiles"])
+    for each in document["profiles"]:
+        assert set(each) == {
+            *("type", "name", "unit", "startValue", "endValue", "samples", "weights")
+        }
+        assert (each["type"], each["unit"]) == ("sampled", "nanoseconds")
+        assert len(each["samples"]) == len(each["weights"]) > 0
+        assert all(0 <= i < len(frames) for stack in each["samples"] for i in stack)
+        assert each["endValue"] - each["startValue"] == sum(each["weights"])

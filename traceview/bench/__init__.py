@@ -1,0 +1,46 @@
+"""Measure one operation of a GPU: how long each way to compute it takes, and how right it is.
+
+torch and triton are imported by what needs them, when it is called.
+"""
+
+from traceview.bench.autotune import Tried, Tuned, autotune
+from traceview.bench.bandwidth import Bandwidth, bandwidth
+from traceview.bench.block_sizes import BlockSizes
+from traceview.bench.comparison import Asked, BenchReport, Row, measure
+from traceview.bench.describe import Description, TensorFacts, describe
+from traceview.bench.fit import Fit, fit
+from traceview.bench.loading import load_operation
+from traceview.bench.operation import Operation, Version
+from traceview.bench.profiling import Profile, profile
+from traceview.bench.saved import Saved, key_of
+from traceview.bench.sweep import Sweep, sweep
+from traceview.bench.timing import Timing, benchmark
+
+__all__ = [
+    "Asked",
+    "Bandwidth",
+    "BenchReport",
+    "BlockSizes",
+    "Description",
+    "Fit",
+    "Operation",
+    "Profile",
+    "Row",
+    "Saved",
+    "Sweep",
+    "TensorFacts",
+    "Timing",
+    "Tried",
+    "Tuned",
+    "Version",
+    "autotune",
+    "bandwidth",
+    "benchmark",
+    "describe",
+    "fit",
+    "key_of",
+    "load_operation",
+    "measure",
+    "profile",
+    "sweep",
+]

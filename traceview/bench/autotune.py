@@ -1,0 +1,156 @@
+"""The fastest of several configurations, found without timing the slow ones for long.
+
+Successive halving: every configuration that is left is timed for a few trials, the slower half is
+dropped, the rest is timed twice as long. And a bound within that: a configuration whose first call
+takes three times the best median so far is dropped at once, since noise does not make up for that.
+With n configurations this takes about 2 × 3 × n trials instead of 30 × n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from traceview.bench.loading import in_words
+from traceview.bench.saved import Saved
+from traceview.bench.timing import Timing, benchmark
+from traceview.errors import InputError
+
+Config = Mapping[str, Any]
+_FIRST_TRIALS, _MOST_TRIALS, _TOO_SLOW = 3, 48, 3.0
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One configuration: its median in the last round it was in, or why it has none.
+
+    `dropped` says why it was not timed to the end; None for the best.
+    """
+
+    config: Config
+    median_ns: float | None
+    trials: int
+    dropped: str | None = None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best configuration, and all that were tried. `saved` if it was known from before."""
+
+    config: Config
+    median_ns: float
+    tried: tuple[Tried, ...]
+    saved: bool = False
+
+    @property
+    def trials(self) -> int:
+        """How many trials it took in all."""
+        return sum(each.trials for each in self.tried)
+
+
+def autotune(
+    run: Callable[[Config], Any],
+    configs: Sequence[Config],
+    *,
+    key: Mapping[str, str] | None = None,
+    saved: Saved | None = None,
+    time: Callable[[Callable[[], Any], int], Timing] | None = None,
+) -> Tuned:
+    """The configuration with which `run(config)` is fastest.
+
+    With a `key` (see saved.key_of) the result is kept between runs, and taken from there while
+    the configurations are the same. `time(call, trials)` is how a call is timed: by `benchmark`.
+    Raises InputError without configurations, or if none of them runs.
+    """
+    if not configs:
+        raise InputError("there are no configurations to choose from")
+    store = (saved or Saved()) if key else None
+    known = _known(store, key, configs)
+    if known:
+        return known
+    found = _Halving(run, time or _timed).best(configs)
+    if store and key:
+        store.put(key, _entry(found, configs))
+    return found
+
+
+def _timed(call: Callable[[], Any], trials: int) -> Timing:
+    return benchmark(call, 1, trials)
+
+
+class _Halving:
+    def __init__(
+        self, run: Callable[[Config], Any], time: Callable[[Callable[[], Any], int], Timing]
+    ) -> None:
+        self._run, self._time = run, time
+
+    def best(self, configs: Sequence[Config]) -> Tuned:
+        tried = [Tried(config, None, 0) for config in configs]
+        left, trials = list(range(len(configs))), _FIRST_TRIALS
+        while True:
+            left = self._round(tried, left, trials)
+            if len(left) <= 1 or trials >= _MOST_TRIALS:
+                break
+            left, trials = self._halved(tried, left, trials), trials * 2
+        if not left:
+            what = f"none of {len(configs)} configurations runs: {tried[0].dropped}"
+            raise InputError(what, "give one that fits this GPU")
+        winner = tried[left[0]]
+        for i in left[1:]:
+            tried[i] = replace(tried[i], dropped="slower in the last round")
+        return Tuned(winner.config, winner.median_ns or math.nan, tuple(tried))
+
+    def _round(self, tried: list[Tried], left: list[int], trials: int) -> list[int]:
+        """Time those that are left; they come back fastest first."""
+        best = math.inf
+        for i in left:
+            tried[i] = self._measured(tried[i], trials, best)
+            best = min(best, tried[i].median_ns or math.inf if not tried[i].dropped else math.inf)
+        kept = [i for i in left if not tried[i].dropped]
+        return sorted(kept, key=lambda i: tried[i].median_ns or math.inf)
+
+    def _measured(self, each: Tried, trials: int, best: float) -> Tried:
+        def call() -> Any:
+            return self._run(each.config)
+
+        try:
+            once = self._time(call, 1).median_ns
+            if once > _TOO_SLOW * best:
+                said = f"its first call took {once / best:.1f} times the best median"
+                return Tried(each.config, once, each.trials + 1, said)
+            median = self._time(call, trials).median_ns
+        except Exception as error:
+            return Tried(each.config, None, each.trials, in_words(error))
+        return Tried(each.config, median, each.trials + trials + 1)
+
+    def _halved(self, tried: list[Tried], left: list[int], trials: int) -> list[int]:
+        keep = math.ceil(len(left) / 2)
+        for i in left[keep:]:
+            tried[i] = replace(tried[i], dropped=f"in the slower half after {trials} trials")
+        return left[:keep]
+
+
+def _entry(found: Tuned, configs: Sequence[Config]) -> dict[str, Any]:
+    place = next(i for i, config in enumerate(configs) if config is found.config)
+    return {"configs": _texts(configs), "best": place, "median_ns": found.median_ns}
+
+
+def _known(
+    store: Saved | None, key: Mapping[str, str] | None, configs: Sequence[Config]
+) -> Tuned | None:
+    """What was saved, if it chose among the same configurations."""
+    entry = store.get(key) if store and key else None
+    if not entry or entry.get("configs") != _texts(configs):
+        return None
+    best, median = entry.get("best"), entry.get("median_ns")
+    if not isinstance(best, int) or not 0 <= best < len(configs):
+        return None
+    if not isinstance(median, int | float):
+        return None
+    return Tuned(configs[best], float(median), (), saved=True)
+
+
+def _texts(configs: Sequence[Config]) -> list[str]:
+    return [repr(sorted((str(name), repr(value)) for name, value in c.items())) for c in configs]

@@ -1,0 +1,141 @@
+"""One size and data type of an operation: its inputs, and what the reference makes of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from traceview.bench.correctness import copies, expected, is_changed
+from traceview.bench.loading import in_words
+from traceview.bench.operation import Operation
+from traceview.errors import InputError, TraceviewError
+
+
+@dataclass
+class Reference:
+    """Inputs of one size with the float64 values that the results are compared with."""
+
+    size: int
+    inputs: tuple[Any, ...]
+    wanted: tuple[Any, ...]
+    before: tuple[Any, ...]
+
+    def is_changed(self) -> bool:
+        """Whether a version wrote to the inputs."""
+        return is_changed(self.inputs, self.before)
+
+    def restore(self) -> None:
+        """Put the values back."""
+        for now, then in zip(self.inputs, self.before, strict=True):
+            if hasattr(now, "copy_"):
+                now.copy_(then)
+
+
+@dataclass
+class Case:
+    """Inputs to time versions on, and those to check them on: the same unless memory is short.
+
+    `unchecked` says why there is nothing to check on.
+    """
+
+    size: int
+    dtype: str
+    inputs: tuple[Any, ...]
+    bytes_moved: int
+    flop: int
+    checked: Reference | None
+    unchecked: str | None = None
+
+    @classmethod
+    def made(cls, operation: Operation, size: int, dtype: str, device: str) -> Case:
+        """The inputs, checked by the operation's own check.
+
+        Raises InputError if it cannot take a size, or if the inputs do not fit into memory.
+        """
+        try:
+            inputs = _inputs(operation, size, dtype, device)
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            what = f"{operation.name}: inputs of size {size:,} do not fit into memory"
+            raise InputError(what, "choose a smaller --size") from error
+        checked = _reference(operation, size, inputs)
+        for smaller in sorted((s for s in _sizes(operation) if s < size), reverse=True):
+            if checked:
+                break
+            checked = _reference(operation, smaller, _inputs(operation, smaller, dtype, device))
+        with users(operation, "bytes_moved or flop"):
+            moved, flop = operation.bytes_moved(*inputs), operation.flop(*inputs)
+        unchecked = None if checked else "the float64 reference does not fit into memory"
+        return cls(size, dtype, inputs, int(moved), int(flop), checked, unchecked)
+
+
+def _sizes(operation: Operation) -> set[int]:
+    return {*operation.sizes, *operation.small_sizes}
+
+
+def _inputs(operation: Operation, size: int, dtype: str, device: str) -> tuple[Any, ...]:
+    import torch
+
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype):
+        raise InputError(f"torch {torch.__version__} has no type {dtype[:40]!r}")
+    with users(operation, "inputs or check"):
+        inputs = tuple(operation.inputs(size, kind, device))
+        operation.check(*inputs)
+    return inputs
+
+
+def _reference(operation: Operation, size: int, inputs: tuple[Any, ...]) -> Reference | None:
+    """None if memory is short."""
+    try:
+        with users(operation, "reference"):
+            return Reference(size, inputs, expected(operation, inputs), copies(inputs))
+    except RuntimeError as error:
+        if not _is_out_of_memory(error):
+            raise
+        return None
+
+
+@contextmanager
+def users(operation: Operation, what: str) -> Iterator[None]:
+    """An error in a function of the user's file becomes one line that names it."""
+    try:
+        yield
+    except TraceviewError:
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and _is_out_of_memory(error):
+            raise
+        raise InputError(f"{what} of {operation.name} raised {in_words(error)}") from error
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """A GPU's is an error of its own; a CPU's is told by its text alone."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
+def _release() -> None:
+    import torch
+
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+    # After an error of CUDA this fails, too, and says nothing new.
+    with suppress(RuntimeError):
+        torch.cuda.empty_cache()
+
+
+@contextmanager
+def released(device: str) -> Iterator[None]:
+    """Give back what one size took before the next, and have torch.compile start afresh.
+
+    It would otherwise make a kernel for all sizes once it sees the second, which is slower.
+    """
+    try:
+        yield
+    finally:
+        if device == "cuda":
+            _release()

@@ -1,0 +1,299 @@
+"""All versions of an operation side by side: checked first, then timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Literal
+
+from traceview.bench.case import Case, released, users
+from traceview.bench.correctness import compare as compared
+from traceview.bench.fit import Fit, fitted
+from traceview.bench.loading import in_words
+from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine
+from traceview.bench.operation import Operation, Version
+from traceview.bench.timing import Timing, benchmark
+from traceview.bench.widths import Width, widths_of
+from traceview.errors import InputError
+from traceview.facts import declared_work
+
+Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
+_FEWEST_TO_FIT = 4
+_STICKY = "CUDA error"
+_COMPILED = ("timed", "right", "wrong", "skipped")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One version at one size and data type.
+
+    `status`: `timed` after it was found right; `right` and, for the reason in `why`, not timed;
+    `wrong` and therefore not timed; `failed` with an error; `skipped`, as it cannot run here;
+    `unsupported`, as it does not take such inputs anywhere.
+    `error` is the largest difference from the float64 reference as a share of that one's largest
+    magnitude, of which `tolerance` is allowed. `checked_size` is the size at which it was
+    checked, another one only where the reference does not fit into memory.
+    """
+
+    size: int
+    dtype: str
+    version: str
+    status: Status
+    why: str | None = None
+    bytes_moved: int | None = None
+    flop: int | None = None
+    error: float | None = None
+    tolerance: float | None = None
+    checked_size: int | None = None
+    timing: Timing | None = None
+    peak_pct: float | None = None
+    bound: str | None = None
+    width: Width | None = None
+
+    @property
+    def median_ns(self) -> float | None:
+        """Time of a call."""
+        return self.timing.median_ns if self.timing else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The least traffic ÷ time."""
+        return self._rate(self.bytes_moved)
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """The arithmetic ÷ time."""
+        return self._rate(self.flop)
+
+    def _rate(self, amount: int | None) -> float | None:
+        if amount is None or not self.median_ns:
+            return None
+        return amount / self.median_ns * 1e9
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """An operation's versions at all sizes and types, on one machine."""
+
+    operation: Operation
+    machine: Machine
+    peaks: Peaks
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    fits: Mapping[tuple[str, str], Fit] = field(default_factory=dict)
+    """How the time grows with the size, by (dtype, version), from four sizes on."""
+
+    @property
+    def bad(self) -> tuple[Row, ...]:
+        """The rows of versions that are wrong or failed."""
+        return tuple(row for row in self.rows if row.status in ("wrong", "failed"))
+
+    def speedup(self, row: Row) -> float | None:
+        """How many times as fast as the first version that was timed at that size and type."""
+        same = (r for r in self.rows if (r.size, r.dtype) == (row.size, row.dtype) and r.timing)
+        first = next(same, None)
+        if first is None or not first.median_ns or not row.median_ns:
+            return None
+        return first.median_ns / row.median_ns
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to measure, and how; empty means the operation's own choice."""
+
+    sizes: Sequence[int] = ()
+    dtypes: Sequence[str] = ()
+    versions: Sequence[str] = ()
+    warmup: int = 3
+    trials: int = 30
+    cold: bool = True
+    widths: bool = True
+    arch: str | None = None
+    peaks: Iterable[str] | Mapping[str, float] = ()
+
+
+def measure(
+    operation: Operation,
+    asked: Asked,
+    *,
+    path: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> BenchReport:
+    """Check and time versions of an operation.
+
+    Without `sizes` those of the operation are taken, its small ones where there is no GPU; without
+    `dtypes` its first. `path` is the file of the operation, from which its kernels are compiled to
+    see how wide they load. `note` gets what is being done. Raises InputError for a version, type or
+    size that the operation does not have.
+    """
+    machine = this_machine()
+    plan = _planned(operation, asked, machine)
+    peaks = peaks_of(machine, plan.peaks)
+    rows: list[Row] = []
+    for dtype, size in product(plan.dtypes, plan.sizes):
+        if _broken(rows):
+            break
+        rows += _at(operation, plan, machine, peaks, size, dtype, note)
+    if asked.widths and path:
+        note(f"Compiling the kernels of {operation.name}")
+        rows = _with_widths(operation, path, rows, plan.arch or machine.arch or "sm_90")
+    notes = (*_notes(machine, peaks), *_broken(rows))
+    return BenchReport(operation, machine, peaks, tuple(rows), notes, _fits(rows))
+
+
+def _planned(operation: Operation, asked: Asked, machine: Machine) -> Asked:
+    for dtype in asked.dtypes:
+        if dtype not in operation.tolerances:
+            known = ", ".join(operation.dtypes)
+            raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
+    if any(size < 1 for size in asked.sizes):
+        raise InputError(f"a size of {min(asked.sizes)}", "give positive sizes")
+    names = [operation.version(name).name for name in asked.versions]
+    return replace(
+        asked,
+        sizes=asked.sizes or (operation.sizes if machine.gpu else operation.small_sizes),
+        dtypes=asked.dtypes or operation.dtypes[:1],
+        versions=names or [version.name for version in operation.versions],
+    )
+
+
+def _notes(machine: Machine, peaks: Peaks) -> Iterator[str]:
+    if machine.gpu is None:
+        yield (
+            "no GPU here: Triton's kernels are checked in its interpreter and not timed, CUDA C++ "
+            "is skipped, and times are those of the CPU"
+        )
+    elif peaks.memory_bytes_per_s is None:
+        yield f"no data sheet of {machine.gpu} is known: pass --peak bandwidth=BYTES_PER_S"
+
+
+def _broken(rows: Sequence[Row]) -> tuple[str, ...]:
+    """A note if a kernel made an error after which CUDA does nothing more in this process."""
+    for row in rows:
+        if row.status == "failed" and _STICKY in (row.why or ""):
+            said = f"{row.version} broke CUDA in this process, so nothing was run after it"
+            return (f"{said}: leave it out, or look at it with compute-sanitizer",)
+    return ()
+
+
+def _at(
+    operation: Operation,
+    asked: Asked,
+    machine: Machine,
+    peaks: Peaks,
+    size: int,
+    dtype: str,
+    note: Callable[[str], None],
+) -> list[Row]:
+    """All versions at one size and type."""
+    rows: list[Row] = []
+    with released(machine.device):
+        case = Case.made(operation, size, dtype, machine.device)
+        for name in asked.versions:
+            if _broken(rows):
+                break
+            note(f"{operation.name} {name}, size {size:,}, {dtype}")
+            row = _checked(operation, operation.version(name), case, machine)
+            rows.append(_timed(operation, row, case, asked, peaks) if _is_right(row) else row)
+    return rows
+
+
+def _is_right(row: Row) -> bool:
+    return row.status == "right" and row.why is None
+
+
+def _checked(operation: Operation, version: Version, case: Case, machine: Machine) -> Row:
+    """The row as far as correctness goes."""
+    row = Row(
+        case.size,
+        case.dtype,
+        version.name,
+        "skipped",
+        bytes_moved=case.bytes_moved,
+        flop=case.flop,
+        tolerance=operation.tolerances[case.dtype],
+        checked_size=case.checked.size if case.checked else None,
+    )
+    with users(operation, f"supports of {version.name}"):
+        if version.supports and not version.supports(*case.inputs):
+            return replace(row, status="unsupported", why="does not take such inputs")
+    unable = _cannot_run(version, machine)
+    if unable:
+        return replace(row, why=unable)
+    if case.checked is None:
+        return replace(row, status="failed", why=case.unchecked)
+    try:
+        found = compared(version.run(*case.checked.inputs), case.checked.wanted, row.tolerance or 0)
+        changed = case.checked.is_changed()
+    except Exception as error:
+        missing = _is_missing_tool(error)
+        return replace(row, status="skipped" if missing else "failed", why=in_words(error))
+    if changed:
+        case.checked.restore()
+        return replace(row, status="wrong", why="changes its inputs", error=found.error)
+    if found.wrong:
+        return replace(row, status="wrong", why=found.wrong, error=found.error)
+    interpreted = version.needs == "triton" and machine.gpu is None
+    why = "the interpreter says nothing of speed" if interpreted else None
+    return replace(row, status="right", why=why, error=found.error)
+
+
+def _cannot_run(version: Version, machine: Machine) -> str | None:
+    if machine.gpu is None and version.needs == "cuda":
+        return "needs a GPU"
+    if machine.gpu is None and version.needs == "triton" and not machine.interpreter:
+        return "needs a GPU, or TRITON_INTERPRET=1 set before Triton is imported"
+    if machine.gpu and version.needs == "triton" and machine.interpreter:
+        return "TRITON_INTERPRET=1 is set: unset it to run on the GPU"
+    return None
+
+
+def _is_missing_tool(error: BaseException) -> bool:
+    """Whether it failed for want of a compiler on this machine, which is no fault of the version.
+
+    Inductor's errors are told by name: importing torch._inductor would take seconds.
+    """
+    names = {type(each).__name__ for each in (error, error.__cause__) if each is not None}
+    return bool(names & {"ToolNotFoundError", "InvalidCxxCompiler"})
+
+
+def _timed(operation: Operation, row: Row, case: Case, asked: Asked, peaks: Peaks) -> Row:
+    version = operation.version(row.version)
+    kind = flop_kind(row.dtype, operation.tensor_cores)
+
+    def declared(calls: int) -> str:
+        name = f"{operation.name} {row.version}"
+        moved, flop = case.bytes_moved * calls, case.flop * calls
+        return declared_work.text(name, bytes=moved, flop=flop, kind=kind)
+
+    try:
+        timing = benchmark(
+            lambda: version.run(*case.inputs),
+            asked.warmup,
+            asked.trials,
+            cold=asked.cold,
+            declared=declared,
+        )
+    except Exception as error:
+        return replace(row, status="failed", why=in_words(error))
+    share, bound = peaks.share_pct(timing.median_ns, case.bytes_moved, case.flop, kind)
+    return replace(row, status="timed", timing=timing, peak_pct=share, bound=bound)
+
+
+def _with_widths(operation: Operation, path: str, rows: list[Row], arch: str) -> list[Row]:
+    asked = [(row.size, row.dtype, row.version) for row in rows if row.status in _COMPILED]
+    found = widths_of(operation, path, asked, arch)
+    return [replace(row, width=found.get((row.size, row.dtype, row.version))) for row in rows]
+
+
+def _fits(rows: Sequence[Row]) -> Mapping[tuple[str, str], Fit]:
+    series: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.timing:
+            series.setdefault((row.dtype, row.version), []).append(row)
+    return {
+        key: fitted([(row.size, row.timing) for row in timed if row.timing])
+        for key, timed in series.items()
+        if len({row.size for row in timed}) >= _FEWEST_TO_FIT
+    }

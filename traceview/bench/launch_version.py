@@ -1,0 +1,25 @@
+"""A script for `traceview ptx`: calls one operation at one size, so that its kernels are compiled.
+
+Its arguments: the operation's file, a size, a data type, and the versions to call. It runs in the
+process of traceview.ptx, where a launch compiles and does nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(path: str, size: str, dtype: str, *versions: str) -> None:
+    """Make the inputs on the pretended GPU and call each version once."""
+    import torch
+
+    from traceview.bench.loading import load_operation
+
+    operation = load_operation(path)
+    inputs = operation.inputs(int(size), getattr(torch, dtype), "cuda")
+    for name in versions:
+        operation.version(name).run(*inputs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,80 @@
+"""One GPU operation as data: its inputs, a reference, and the ways to compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from traceview.errors import InputError
+
+Needs = Literal["cpu", "triton", "cuda"]
+
+
+@dataclass(frozen=True)
+class Version:
+    """One way to compute an operation: `run(*inputs)` gives a tensor, or a tuple of them.
+
+    `needs` says where it runs: `cpu` on any device, `triton` on a GPU or in Triton's interpreter,
+    `cuda` on a GPU alone. `note` tells in one line what it does unlike the version before it.
+    `kernels` are the Triton functions behind it, whose PTX shows how wide it loads. `supports`
+    is asked with the inputs; None means all of them. `cuda_source` is the CUDA C++ of a version
+    written in that, for the same purpose as `kernels`.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    needs: Needs = "cpu"
+    note: str = ""
+    kernels: tuple[Any, ...] = ()
+    supports: Callable[..., bool] | None = None
+    cuda_source: str | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation with all that it takes to check and to time it.
+
+    `inputs(size, dtype, device)` makes them, the same for the same arguments. `reference(*inputs)`
+    is plain and obviously right; called with float64 inputs it gives the values that errors are
+    measured against. `bytes_moved(*inputs)` is the least traffic with device memory in bytes,
+    `flop(*inputs)` the arithmetic, both for one call. `check(*inputs)` raises InputError for
+    shapes, types and layouts that the versions cannot take. `sizes` are for a GPU, `small_sizes`,
+    odd ones among them, for a CPU and the interpreter. `tolerances` gives for each dtype the
+    largest error allowed, as a share of the reference's largest magnitude. `tensor_cores` says that
+    the arithmetic is that of tensor cores, by whose peak it is then judged.
+    """
+
+    name: str
+    title: str
+    inputs: Callable[[int, Any, str], tuple[Any, ...]]
+    reference: Callable[..., Any]
+    versions: tuple[Version, ...]
+    bytes_moved: Callable[..., int]
+    flop: Callable[..., int]
+    sizes: tuple[int, ...]
+    small_sizes: tuple[int, ...]
+    tolerances: Mapping[str, float]
+    check: Callable[..., None]
+    size_means: str = "elements"
+    facts: Mapping[str, str] = field(default_factory=dict)
+    tensor_cores: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What one more of a size is, to stand after a number: element, step."""
+        many = self.size_means
+        return "unit of size" if " " in many else many.removesuffix("s")
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Names of the data types it takes, such as float32."""
+        return tuple(self.tolerances)
+
+    def version(self, name: str) -> Version:
+        """The version of that name. Raises InputError if there is none."""
+        for version in self.versions:
+            if version.name == name:
+                return version
+        known = ", ".join(version.name for version in self.versions)
+        raise InputError(f"{self.name} has no version {name[:60]!r}", f"it has: {known}")

@@ -1,0 +1,123 @@
+"""What was measured in earlier runs, kept between them: a bounded folder of small JSON files.
+
+One file a key, in $XDG_CACHE_HOME/traceview/bench or ~/.cache/traceview/bench. A file is written
+whole and renamed into place, so that a reader sees the old or the new; and those that read, change
+and write hold a lock, so that two processes lose nothing of each other's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from traceview.bench.machine import Machine, this_machine
+
+MOST_FILES = 1_000
+_LARGEST_BYTES = 1 << 20
+Entry = dict[str, Any]
+
+
+def key_of(
+    what: str, operation: str, size: int, dtype: str, machine: Machine | None = None
+) -> Mapping[str, str]:
+    """The key of a result: it holds for this GPU, these versions, this operation and size class.
+
+    Sizes of the same power of two are one class: 2^20 to 2^21 − 1.
+    """
+    own = machine or this_machine()
+    return {
+        "what": what,
+        "operation": operation,
+        "size_class": str(max(size, 1).bit_length() - 1),
+        "dtype": dtype,
+        "gpu": own.gpu or "cpu",
+        "driver": own.driver_version or "",
+        "torch": own.torch_version or "",
+        "triton": own.triton_version or "",
+    }
+
+
+class Saved:
+    """The folder. A folder that cannot be written to keeps nothing, and that is no error."""
+
+    def __init__(self, folder: Path | None = None, most: int = MOST_FILES) -> None:
+        self.folder = folder or _cache_folder()
+        self._most = most
+
+    def get(self, key: Mapping[str, str]) -> Entry | None:
+        """What was saved under the key; None if nothing was, or it cannot be read."""
+        try:
+            with self._file(key).open("rb") as file:
+                document = json.loads(file.read(_LARGEST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(document, dict) or document.get("key") != dict(key):
+            return None
+        entry = document.get("entry")
+        return entry if isinstance(entry, dict) else None
+
+    def put(self, key: Mapping[str, str], entry: Entry) -> None:
+        """Save, in place of what was there."""
+        self.update(key, lambda _: entry)
+
+    def update(self, key: Mapping[str, str], change: Callable[[Entry | None], Entry]) -> Entry:
+        """Save what `change` makes of what is there, alone among processes; give that back."""
+        try:
+            with self._locked():
+                entry = change(self.get(key))
+                self._write(key, entry)
+                self._remove_oldest()
+                return entry
+        except OSError:
+            return change(None)
+
+    def _file(self, key: Mapping[str, str]) -> Path:
+        text = json.dumps(dict(key), sort_keys=True)
+        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+    def _write(self, key: Mapping[str, str], entry: Entry) -> None:
+        text = json.dumps({"key": dict(key), "entry": entry})
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".part-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).replace(self._file(key))
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _remove_oldest(self) -> None:
+        files = sorted(self.folder.glob("*.json"), key=_written_at, reverse=True)
+        for file in files[self._most :]:
+            file.unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as file:
+            try:
+                import fcntl
+            except ImportError:
+                # Without locks a process may lose what another saved at the same moment.
+                yield
+                return
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _written_at(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _cache_folder() -> Path:
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return (Path(chosen) if chosen else Path.home() / ".cache") / "traceview" / "bench"
