@@ -75,7 +75,7 @@ def test_work_behind_copies_and_other_streams(recording):
     joins = [
         row
         for row, number in enumerate(path.tolist())
-        if number >= 0 and tree.path_text[number].endswith("/join")
+        if number >= 0 and tree.paths[number].endswith("/join")
     ]
     behind_event = [row for row in joins if found.by_event[row]]
     assert len(behind_event) >= 5

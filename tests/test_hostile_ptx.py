@@ -98,6 +98,8 @@ def test_ptx_that_ends_anywhere(tmp_path):
 def test_files_under_a_wrong_name(tmp_path, cubin):
     (tmp_path / "k.ptx").write_bytes(cubin)
     assert "k.ptx is not PTX but a cubin; rename it" in line_of(tmp_path, "k.ptx")
+    (tmp_path / "k.ptx").write_bytes(b"\x7fELF" + cubin[4:18] + b"\x3e\0" + cubin[20:])
+    assert "k.ptx is not PTX but another program's binary" in line_of(tmp_path, "k.ptx")
     (tmp_path / "k.cubin").write_bytes(GELU.read_bytes())
     assert line_of(tmp_path, "k.cubin").startswith("k.cubin: this is no cubin: it begins with")
     (tmp_path / "k.txt").write_text("hello")

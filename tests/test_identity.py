@@ -48,7 +48,7 @@ def test_a_kernel_belongs_to_the_range_of_its_own_process(tmp_path, where):
     lengths = (done.end_ns - done.start_ns).tolist()
     for length, path, process in zip(lengths, paths, done.process, strict=True):
         own = where[0] if length == 10 else where[1]
-        assert tree.path_text[path].endswith(f"on_{own['process']}_{own.get('device', 0)}")
+        assert tree.paths[path].endswith(f"on_{own['process']}_{own.get('device', 0)}")
         assert trace.processes["process_id"][process] == process_id(own["process"])
 
 

@@ -7,7 +7,7 @@ million rows. `Table.to_pandas` is there for users.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,7 @@ Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text", "
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+TextValues = npt.NDArray[np.object_]
 Cell = int | float | bool | str | None
 
 
@@ -46,14 +47,24 @@ class Texts:
     """A column of text, stored once: small integer codes into an array of distinct values.
 
     `codes` is int32, one a row, -1 for absent; `values` is an object array of str. Several
-    columns may share one `values`, and `values` may hold texts that no row uses.
+    columns may share one `values`, and `values` may hold texts that no row uses. A function in
+    their place makes them when they are first asked for.
     """
 
-    __slots__ = ("codes", "values")
+    __slots__ = ("_values", "codes")
 
-    def __init__(self, codes: npt.NDArray[np.int32], values: npt.NDArray[np.object_]) -> None:
+    def __init__(
+        self, codes: npt.NDArray[np.int32], values: TextValues | Callable[[], TextValues]
+    ) -> None:
         self.codes = codes
-        self.values = values
+        self._values = values
+
+    @property
+    def values(self) -> TextValues:
+        """The distinct texts, by code."""
+        if callable(self._values):
+            self._values = self._values()
+        return self._values
 
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
@@ -71,7 +82,7 @@ class Texts:
 
     def take(self, rows: Array) -> Texts:
         """The rows of an index array or a mask."""
-        return Texts(self.codes[rows], self.values)
+        return Texts(self.codes[rows], self._values)
 
     def decode(self) -> npt.NDArray[np.object_]:
         """One str or None a row."""

@@ -246,7 +246,7 @@ def test_where_the_cpu_was_while_a_launch_was_late(tmp_path):
         "1.00 µs in cudaMalloc in step_1/data_loading; 1.00 µs outside CUDA in step_1",
     )
     late = next(f for f in result.findings if "launch-late" in f.message)
-    assert "for 9.80 µs of it the CPU was outside CUDA" in late.message
+    assert "for 9.80 µs of it the launching thread was outside CUDA" in late.message
     assert late.message.endswith("in step_#/data_loading")
     assert late.action.startswith("Give the GPU more work per launch")
 

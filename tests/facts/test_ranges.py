@@ -14,7 +14,7 @@ MAIN, AUTOGRAD, WORKER = 0, 4, 5
 def found(trace: Trace) -> list[tuple[str, bool]]:
     """Path of each operation in order of start, and whether it was inferred."""
     tree, place = range_tree(trace), attributed_operations(trace)
-    texts = [str(tree.path_text[path]) if path >= 0 else "" for path in place.path(tree)]
+    texts = [tree.paths[path] if path >= 0 else "" for path in place.path(tree)]
     return list(zip(texts, place.inferred.tolist(), strict=True))
 
 

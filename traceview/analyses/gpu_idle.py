@@ -179,7 +179,7 @@ def _devices(trace: Trace, found: Gaps) -> Table:
     chosen = selected_operations(trace)
     hosts = device_hosts(trace)
     rows = []
-    for device in np.unique(done.device[chosen]).tolist():
+    for device in groups.different(done.device[chosen]).tolist():
         mine = chosen & (done.device == device)
         work_ns = busy_ns(trace, mine)
         idle = found.idle_ns[found.device == device]
@@ -242,7 +242,7 @@ def _longest(trace: Trace, found: Gaps) -> Table:
             "start_ns": found.start_ns[rows],
             "duration_ns": found.idle_ns[rows],
             "cause": Texts.of(names[c] for c in found.cause[rows].tolist()),
-            "range_path": Texts.of(tree.path_text[p] if p >= 0 else UNATTRIBUTED for p in path),
+            "range_path": Texts.of(tree.paths[p] if p >= 0 else UNATTRIBUTED for p in path),
             "next_operation": Texts.of(label(trace, row) for row in after.tolist()),
             "call": Texts.of(proof.call(number) for number in shown.tolist()),
             "evidence": Texts.of(proof.text(number) for number in shown.tolist()),

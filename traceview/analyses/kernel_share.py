@@ -16,13 +16,12 @@ from traceview.facts.operations import kernel_operations
 from traceview.facts.range_totals import entered, inclusive
 from traceview.facts.ranges import (
     PATH_CHARACTERS,
-    UNATTRIBUTED,
     RangeTree,
     attributed_operations,
     range_tree,
 )
 from traceview.facts.selection import selected_operations
-from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts, object_array
+from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
 KERNELS = TableSpec(
@@ -207,7 +206,7 @@ def _exclusive(
     table = Table(
         RANGES.columns,
         {
-            "range_path": _path_texts(tree, path[found.first]),
+            "range_path": tree.paths.texts(path[found.first]),
             "short_name": kernels.texts("short_name").take(found.first),
             "calls": groups.sums(found, np.ones(len(took), np.int64)),
             "total_ns": total,
@@ -226,7 +225,7 @@ def _inclusive_table(tree: RangeTree, calls: Integers, total: Integers, took: In
     return Table(
         INCLUSIVE.columns,
         {
-            "range_path": _path_texts(tree, rows),
+            "range_path": tree.paths.texts(rows),
             "calls": calls[rows],
             "total_ns": total[rows],
             "share_pct": _share(total[rows], took),
@@ -240,7 +239,7 @@ def _patterns(
     """The inclusive sums once more, the steps of a series together, and what is in no range."""
     tree = range_tree(trace)
     mine = entered(trace, tree)
-    kinds = len(tree.pattern_text)
+    kinds = len(tree.patterns)
     times = np.bincount(tree.path_pattern[tree.path[mine]], minlength=kinds)
     instances = np.append(times, NULL)
     outside = path < 0
@@ -251,11 +250,10 @@ def _patterns(
     each = np.rint(time / np.maximum(instances, 1)).astype(np.int64)
     rows = np.flatnonzero(ran)
     rows = rows[np.argsort(-time[rows], kind="stable")]
-    names = [*tree.pattern_text, UNATTRIBUTED]
     return Table(
         PATTERNS.columns,
         {
-            "range_pattern": Texts.of(names[row] for row in rows),
+            "range_pattern": tree.patterns.texts(np.where(rows < kinds, rows, -1)),
             "instances": instances[rows],
             "calls": ran[rows],
             "total_ns": time[rows],
@@ -263,12 +261,6 @@ def _patterns(
             "per_instance_ns": np.where(instances == NULL, NULL, each)[rows],
         },
     )
-
-
-def _path_texts(tree: RangeTree, path: Integers) -> Texts:
-    """Texts of the paths; UNATTRIBUTED for −1."""
-    values = object_array([*tree.path_text, UNATTRIBUTED])
-    return Texts(np.where(path < 0, len(values) - 1, path).astype(np.int32), values)
 
 
 def _share(part: Integers, took: Integers) -> Array:

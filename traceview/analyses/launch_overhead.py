@@ -106,7 +106,7 @@ def _launched_on(trace: Trace) -> dict[int, Integers]:
     """Rows of api_calls that enqueued work, by device."""
     done = operations(trace)
     rows = {}
-    for device in np.unique(done.device).tolist():
+    for device in groups.different(done.device).tolist():
         launched = np.zeros(len(trace.api_calls), bool)
         launched[done.call[(done.device == device) & done.launched]] = True
         rows[device] = np.flatnonzero(launched)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from traceview import units
+from traceview import groups, units
 from traceview.analyses.base import (
     Analysis,
     Chart,
@@ -109,7 +107,7 @@ def compute(trace: Trace) -> Result | Skipped:
     known = runs.known
     if len(known) and not known.any():
         return _nothing_known()
-    roofs, used = peaks(trace), np.unique(runs.device[known]).tolist()
+    roofs, used = peaks(trace), groups.different(runs.device[known]).tolist()
     if used and not any(_told(roofs[device]) for device in used):
         return _unknown_gpu(trace, used[0])
     found = places(runs, roofs)

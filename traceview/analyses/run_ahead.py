@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from traceview import units
+from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
 from traceview.facts.identity import HOST, device_hosts, on_host, process_hosts
 from traceview.facts.idle import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN, Gaps, busy_ns, gaps
@@ -168,7 +168,7 @@ def _devices(trace: Trace, found: Steps) -> Table:
     chosen = selected_operations(trace)
     hosts = device_hosts(trace)
     rows: list[dict[str, Cell]] = []
-    for device in np.unique(done.device[chosen]).tolist():
+    for device in groups.different(done.device[chosen]).tolist():
         mine = done.device == device
         wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine, chosen)
         rows.append(
@@ -228,7 +228,7 @@ def _verdict(trace: Trace, device: int, found: Steps) -> str:
 def _queue_full_ns(trace: Trace, device: int) -> int:
     """Time in which calls that enqueued work on the device stood before a full queue."""
     done = operations(trace)
-    mine = np.unique(done.call[(done.device == device) & done.launched])
+    mine = groups.different(done.call[(done.device == device) & done.launched])
     return int(queue_full(trace).held_ns[mine[selected_calls(trace)[mine]]].sum())
 
 
@@ -237,7 +237,7 @@ def _drained_steps(trace: Trace, mine: Mask, found: Steps) -> bool:
     gap = gaps(trace)
     drained = np.sort(gap.start_ns[mine & (gap.cause == SYNC_DRAIN)])
     chosen = selected(trace, found.process, found.cpu_start_ns)
-    for series in np.unique(found.series[chosen]):
+    for series in groups.different(found.series[chosen]):
         rows = chosen & (found.series == series)
         start, end = found.cpu_start_ns[rows], found.cpu_end_ns[rows]
         hit = np.searchsorted(drained, end) > np.searchsorted(drained, start)
@@ -270,7 +270,7 @@ def _unless(absent: Mask, values: Integers) -> Integers:
 
 def _findings(trace: Trace, devices: Table, found: Steps) -> tuple[Finding, ...]:
     """The verdict of each device; what idle time costs is a finding of other analyses."""
-    used = np.unique(operations(trace).device[selected_operations(trace)]).tolist()
+    used = groups.different(operations(trace).device[selected_operations(trace)]).tolist()
     return tuple(
         _finding(trace, row, device, found)
         for row, device in zip(devices.rows(), used, strict=True)
@@ -296,8 +296,8 @@ def _finding(trace: Trace, row: Mapping[str, Cell], device: int, found: Steps) -
 def _lead(trace: Trace, device: int, found: Steps) -> str:
     """How far the CPU is ahead at the end of a step, for steps that work on this device alone."""
     done = operations(trace)
-    elsewhere = np.unique(done.process[done.device != device])
-    here = np.unique(done.process[done.device == device])
+    elsewhere = groups.different(done.process[done.device != device])
+    here = groups.different(done.process[done.device == device])
     mine = (found.operations > 0) & np.isin(found.process, np.setdiff1d(here, elsewhere))
     mine &= selected(trace, found.process, found.cpu_start_ns)
     if not mine.any():

@@ -146,7 +146,7 @@ def _places(trace: Trace, rows: Integers) -> dict[str, Integers]:
 def _pattern_texts(trace: Trace, rows: Integers) -> Texts:
     tree = range_tree(trace)
     pattern = tree.path_pattern[tree.path[steps(trace).range[rows]]]
-    return Texts.of(str(tree.pattern_text[each]) for each in pattern)
+    return Texts.of(tree.patterns[each] for each in pattern)
 
 
 def _series(trace: Trace, chosen: Mask) -> Table:

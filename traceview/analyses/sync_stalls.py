@@ -111,7 +111,7 @@ def _summary(found: Waits, chosen: Mask, sites: Table) -> dict[str, int]:
 
 
 def _waited_ns(found: Waits, mine: Mask) -> int:
-    threads = (mine & (found.thread == thread) for thread in np.unique(found.thread[mine]))
+    threads = (mine & (found.thread == thread) for thread in groups.different(found.thread[mine]))
     return sum(intervals.union(found.start_ns[on], found.end_ns[on]).total() for on in threads)
 
 
@@ -194,7 +194,7 @@ def _shown(trace: Trace, each: Groups, path: Integers, pattern: Integers) -> Tex
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     pairs = zip(path[each.first].tolist(), pattern[each.first].tolist(), one, strict=True)
     return Texts.of(
-        UNATTRIBUTED if p < 0 else str(tree.path_text[p] if same else tree.pattern_text[q])
+        UNATTRIBUTED if p < 0 else (tree.paths[p] if same else tree.patterns[q])
         for p, q, same in pairs
     )
 

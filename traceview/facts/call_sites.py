@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.call_chains import chain_hints
 from traceview.facts.waits import waits
 from traceview.tables import NULL, Array, Integers, Mask, Table, Texts
@@ -46,7 +47,7 @@ def _marked(marks: Table, thread: Array, time: Integers) -> Integers:
     """Row of the mark that is open on a thread at a time, or −1. Marks of a thread never nest."""
     result = np.full(len(time), -1, np.int64)
     start, end = marks["start_ns"], marks["end_ns"]
-    for number in np.unique(marks["thread"]):
+    for number in groups.different(marks["thread"]):
         mine = np.flatnonzero(marks["thread"] == number)
         asked = np.flatnonzero(thread == number)
         last = np.searchsorted(start[mine], time[asked], side="right") - 1
@@ -64,7 +65,7 @@ def _places(marks: Table, row: Integers) -> Texts:
     """`train.py:31 in step` of each row."""
     file, line, function = marks.texts("file"), marks["line"], marks.texts("function")
     known = {}
-    for number in np.unique(row[row >= 0]).tolist():
+    for number in groups.different(row[row >= 0]).tolist():
         if file[number] is not None:
             known[number] = f"{file[number]}:{line[number]} in {function[number]}"
     return Texts.of(known.get(number) for number in row.tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.operations import Kind, operations
 from traceview.intervals import Intervals
 from traceview.tables import Integers
@@ -18,7 +18,7 @@ def shared_ns(trace: Trace) -> Integers:
     # A graph that was recorded whole is taken to run kernels. Copies take no SM.
     computes = (done.kind == Kind.KERNEL) | (done.kind == Kind.GRAPH)
     result = np.zeros(len(kernels), np.int64)
-    for device in np.unique(kernels["device"]).tolist():
+    for device in groups.different(kernels["device"]).tolist():
         there = computes & (done.device == device)
         busy_twice = covered_twice(done.start_ns[there], done.end_ns[there])
         mine = kernels["device"] == device

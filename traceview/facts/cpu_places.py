@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.gap_edges import reaching
 from traceview.facts.idle import Gaps
 from traceview.facts.queue_full import queue_full
@@ -51,8 +51,8 @@ def places(trace: Trace, gap: Gaps) -> Places:
     """The parts of these gaps, in no order. The launch calls of all of them must be known."""
     parts = [
         _of_thread(trace, gap, np.flatnonzero((gap.thread == thread) & (gap.device == device)))
-        for device in np.unique(gap.device)
-        for thread in np.unique(gap.thread[gap.device == device])
+        for device in groups.different(gap.device)
+        for thread in groups.different(gap.thread[gap.device == device])
     ]
     none = np.zeros(0, np.int64)
     row, start, end, where = (
@@ -77,7 +77,7 @@ def _of_thread(
     ranged = _range_edges(trace, int(trace.threads["process"][thread]))
     cuts = np.concatenate([*calling, *held, *away, ranged])
     cuts = cuts[intervals.inside(window, cuts)]
-    cuts = np.unique(np.concatenate([cuts, window.start, window.end, queued]))
+    cuts = groups.different(np.concatenate([cuts, window.start, window.end, queued]))
     kept = np.flatnonzero(intervals.inside(window, cuts))
     start, end = cuts[kept], cuts[kept + 1]
     mine = np.searchsorted(window.start, start, side="right") - 1

@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from traceview import groups
 from traceview.tables import Mask
 from traceview.trace import Trace, fact
 
@@ -102,7 +103,7 @@ def captured_calls(trace: Trace) -> Mask:
     begins = names.isin(["cudaStreamBeginCapture", "cudaStreamBeginCaptureToGraph"])
     begins |= names.isin(["cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"])
     ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture"])
-    for number in np.unique(thread[begins]):
+    for number in groups.different(thread[begins]):
         mine = np.flatnonzero(thread == number)
         begun, ended = (
             np.searchsorted(np.sort(start[mine[edge[mine]]]), start[mine], side="left")

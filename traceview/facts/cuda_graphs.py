@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.operations import Kind, operations
 from traceview.tables import Mask
 from traceview.trace import Trace, fact
@@ -41,5 +42,5 @@ def cuda_graphs(trace: Trace) -> Graphs:
     for kind, name in ((Kind.KERNEL, "kernels"), (Kind.COPY, "copies"), (Kind.SET, "sets")):
         mine = np.flatnonzero(done.kind == kind)
         node[mine] = ~trace.recorded(name).is_null("graph_node_id")[done.row[mine]]
-    launches = np.unique(done.call[node & done.launched])
+    launches = groups.different(done.call[node & done.launched])
     return Graphs(node, done.kind == Kind.GRAPH, len(launches))

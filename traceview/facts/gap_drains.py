@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.cuda_api import Does
 from traceview.facts.gap_edges import edges, reaching
 from traceview.facts.gap_launch import launches
@@ -32,7 +33,7 @@ def drains(trace: Trace) -> Integers:
     waited, made = waits(trace), launches(trace)
     found = np.full(len(edges(trace)), -1, np.int64)
     kinds = np.isin(waited.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
-    for thread in np.unique(waited.thread[kinds]):
+    for thread in groups.different(waited.thread[kinds]):
         rows = np.flatnonzero(kinds & (waited.thread == thread))
         asked = np.flatnonzero(made.known & (made.process == waited.process[rows[0]]))
         last, held = _last_begun(trace, waited, rows, asked)
@@ -81,7 +82,7 @@ def _called_between(trace: Trace, thread: Array, since: Integers, until: Integer
 
 def _between(track: Array, time: Integers, thread: Array, since: Integers, until: Integers) -> Mask:
     result = np.zeros(len(thread), bool)
-    for number in np.unique(thread):
+    for number in groups.different(thread):
         asked = thread == number
         made = np.sort(time[track == number])
         first = np.searchsorted(made, since[asked], side="left")

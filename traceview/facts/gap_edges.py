@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.operations import operations
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
@@ -36,7 +37,10 @@ class Edges:
 def edges(trace: Trace) -> Edges:
     """All idle gaps of all devices, whoever worked there."""
     done = operations(trace)
-    parts = [_between(done.start_ns, done.end_ns, done.device == d) for d in np.unique(done.device)]
+    parts = [
+        _between(done.start_ns, done.end_ns, done.device == d)
+        for d in groups.different(done.device)
+    ]
     before = np.concatenate([part[0] for part in parts] or [np.zeros(0, np.int64)])
     after = np.concatenate([part[1] for part in parts] or [np.zeros(0, np.int64)])
     return Edges(done.device[after], done.end_ns[before], done.start_ns[after], before, after)

@@ -135,7 +135,7 @@ class Evidence:
         return f"{units.duration(time_ns)} {place}"
 
     def _in(self, path: int) -> str:
-        return f" in {named(str(range_tree(self._trace).path_text[path]))}" if path >= 0 else ""
+        return f" in {named(range_tree(self._trace).paths[path])}" if path >= 0 else ""
 
     def _queued(self, number: int) -> str:
         """When queued work was launched, and what it stood behind."""
@@ -231,6 +231,6 @@ def most_before(trace: Trace, found: Gaps, mine: Mask) -> str:
     most = int(np.argmax(idle))
     row = int(each.first[most])
     number = int(pattern[row])
-    where = f" in {named(str(tree.pattern_text[number]))}" if number >= 0 else ""
+    where = f" in {named(tree.patterns[number])}" if number >= 0 else ""
     api = trace.api_calls.texts("name")[int(found.call[rows[row]])]
     return f"most of it, {units.duration(int(idle[most]))}, before the work of {api}{where}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.gap_edges import edges
 from traceview.facts.operations import Kind, first_launches, operations
@@ -82,7 +82,7 @@ def covered(trace: Trace, thread: Array, start: Integers, end: Integers, asked: 
     """How much of each asked gap those intervals cover that lie on the launching thread."""
     gap, made = edges(trace), launches(trace)
     result = np.zeros(len(gap), np.int64)
-    for number in np.unique(thread):
+    for number in groups.different(thread):
         rows = np.flatnonzero(asked & (made.thread == number))
         mine = thread == number
         union = intervals.union(start[mine], end[mine])

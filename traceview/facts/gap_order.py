@@ -36,7 +36,7 @@ def behind(trace: Trace) -> Behind:
     event = _waited_for_event(trace, own)
     found = own.copy()
     rows = np.flatnonzero(event)
-    for process in np.unique(done.process[gap.after[rows]]):
+    for process in groups.different(done.process[gap.after[rows]]):
         asked = rows[done.process[gap.after[rows]] == process]
         mine = np.flatnonzero(done.process == process)
         order = mine[np.argsort(done.end_ns[mine], kind="stable")]
@@ -66,7 +66,7 @@ def _waited_for_event(trace: Trace, own: Integers) -> Mask:
         return result
     call = np.where(own >= 0, done.call[own], -1)
     since = np.where(call >= 0, calls["start_ns"][np.maximum(call, 0)], NEVER)
-    for number in np.unique(stream):
+    for number in groups.different(stream):
         asked = np.flatnonzero(made.known & (done.stream[gap.after] == number))
         told = np.sort(time[stream == number])
         first = np.searchsorted(told, since[asked], side="right")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import NULL, Column, Integers
 from traceview.trace import Trace
 
@@ -28,7 +29,7 @@ def device_hosts(trace: Trace) -> Integers:
 def _told(trace: Trace, table: str) -> Integers:
     hosts = trace.table(table)["host_id"]
     every = np.concatenate((trace.processes["host_id"], trace.devices["host_id"]))
-    return hosts if len(np.unique(every)) > 1 else np.full(len(hosts), NULL)
+    return hosts if len(groups.different(every)) > 1 else np.full(len(hosts), NULL)
 
 
 def on_host(trace: Trace, device: int) -> str:

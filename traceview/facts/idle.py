@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.gap_causes import (
     ALLOCATION,
     CAUSES,
@@ -63,7 +63,7 @@ def busy(trace: Trace) -> dict[int, Intervals]:
         int(device): intervals.union(
             done.start_ns[done.device == device], done.end_ns[done.device == device]
         )
-        for device in np.unique(done.device)
+        for device in groups.different(done.device)
     }
 
 
@@ -82,7 +82,7 @@ def steady_span_ns(trace: Trace) -> int:
     """
     done, found = operations(trace), gaps(trace)
     chosen = selected_operations(trace) & (done.start_ns >= set_up_end_ns(trace))
-    work = sum(busy_ns(trace, chosen & (done.device == d)) for d in np.unique(done.device))
+    work = sum(busy_ns(trace, chosen & (done.device == d)) for d in groups.different(done.device))
     return work + int(found.idle_ns[~found.one_time].sum())
 
 

@@ -11,7 +11,8 @@ from traceview import groups, units
 from traceview.facts.cpu_places import ON_ITS_WAY, OUTSIDE, PLACES, places
 from traceview.facts.idle import LAUNCH_LATE, gaps
 from traceview.facts.names import named
-from traceview.facts.ranges import UNATTRIBUTED, range_tree
+from traceview.facts.range_paths import UNATTRIBUTED, Paths
+from traceview.facts.ranges import range_tree
 from traceview.tables import Array, Column, Integers, Table, Texts, object_array
 from traceview.trace import Trace, fact
 
@@ -72,7 +73,7 @@ class LatePlaces:
             doing = str(self.place[row])
         time = units.duration(int(steady[row]))
         long = int(self.time_ns[row]) > ELSEWHERE_NS * int(self.gaps[row])
-        return Worst(f"for {time} of it the CPU was {doing} {where}", outside and long)
+        return Worst(f"for {time} of it the launching thread was {doing} {where}", outside and long)
 
 
 @fact
@@ -102,11 +103,11 @@ def late_places(trace: Trace) -> LatePlaces:
     )
 
 
-def _patterns(trace: Trace, rows: Integers) -> tuple[Integers, Array]:
+def _patterns(trace: Trace, rows: Integers) -> tuple[Integers, Paths]:
     tree = range_tree(trace)
     if not len(tree.path):
-        return np.full(len(rows), -1, np.int64), tree.pattern_text
-    return np.where(rows >= 0, tree.path_pattern[tree.path[rows]], -1), tree.pattern_text
+        return np.full(len(rows), -1, np.int64), tree.patterns
+    return np.where(rows >= 0, tree.path_pattern[tree.path[rows]], -1), tree.patterns
 
 
 def _distinct(ids: Integers, gap: Integers, size: int) -> Integers:

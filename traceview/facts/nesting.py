@@ -8,10 +8,14 @@ ranges, two NVTX domains on one thread) are rare; the tracks that hold some are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import Array, Integers
+
+_MOST_TRACKS = 2**15
 
 
 @dataclass(frozen=True)
@@ -38,41 +42,56 @@ class Nesting:
         return result
 
     def _by_level(self, track: Array, time: Integers) -> Integers:
-        result = np.full(len(time), -1, np.int64)
         if not len(self.start):
-            return result
-        key = _Key(self.track, self.start, self.end, time)
-        asked = key.of(track, time)
-        last = np.searchsorted(key.of(self.track, self.start), asked, side="right") - 1
-        ended = np.searchsorted(np.sort(key.of(self.track, self.end)), asked, side="right")
-        level = last - ended
-        for number in np.unique(level[level >= 0]):
-            mine = np.flatnonzero(level == number)
-            at_level = np.flatnonzero(self.depth == number)
-            if len(at_level):
-                place = np.searchsorted(at_level, last[mine], side="right") - 1
-                result[mine] = np.where(place >= 0, at_level[np.maximum(place, 0)], -1)
+            return np.full(len(time), -1, np.int64)
+        asked = self._key.of(track, time)
+        result = np.searchsorted(self._starts, asked, side="right") - 1
+        level = result - np.searchsorted(self._ends, asked, side="right")
+        result[level < 0] = -1
+        # What is open is the interval that started last, or lies around it.
+        higher = np.flatnonzero((result >= 0) & (self.depth[result] > level))
+        while len(higher):
+            row = self.parent[result[higher]]
+            result[higher] = row
+            higher = higher[(row >= 0) & (self.depth[row] > level[higher])]
         return result
+
+    @cached_property
+    def _key(self) -> _Key:
+        return _Key(self.track, self.start, self.end)
+
+    @cached_property
+    def _starts(self) -> Integers:
+        return self._key.of(self.track, self.start)
+
+    @cached_property
+    def _ends(self) -> Integers:
+        return np.sort(self._key.of(self.track, self.end))
 
 
 class _Key:
-    """Order (track, time) pairs by one int64: tracks one after the other on one time axis."""
+    """Order (track, time) pairs by one int64: tracks one after the other on one time axis.
+
+    Times are told apart as far as the given ones tell them apart: from each of these, and from
+    those before, between and after them.
+    """
 
     def __init__(self, track: Array, *times: Integers) -> None:
-        present = [each for each in times if len(each)]
-        self._least = min(int(each.min()) for each in present)
-        self._width = max(int(each.max()) for each in present) - self._least + 1
+        self._least = min(int(each.min()) for each in times) - 1
+        self._most = max(int(each.max()) for each in times) + 1
+        self._width = self._most - self._least + 1
         self._known: Integers | None = None
-        if (int(track.max()) + 2) * self._width >= 2**63:
+        if (max(int(track.max()), _MOST_TRACKS) + 2) * self._width >= 2**63:
             # Too long a time for 64 bits, as in damaged traces: count distinct times instead.
-            self._known = np.unique(np.concatenate(present))
-            self._width = len(self._known)
+            self._known = groups.different(np.concatenate(times))
+            self._width = 2 * len(self._known) + 1
 
     def of(self, track: Array, time: Integers) -> Integers:
         if self._known is None:
-            place = time - self._least
+            place = np.clip(time, self._least, self._most) - self._least
         else:
-            place = np.searchsorted(self._known, time).astype(np.int64)
+            place = np.searchsorted(self._known, time, side="left")
+            place = place + np.searchsorted(self._known, time, side="right")
         result: Integers = track.astype(np.int64) * self._width + place
         return result
 
@@ -91,21 +110,24 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
         above = np.flatnonzero(depth == level - 1)
         parent[mine] = above[np.searchsorted(above, mine) - 1]
     crossing = (parent >= 0) & (end > end[parent])
-    walked = frozenset(int(number) for number in np.unique(track[crossing]))
+    walked = frozenset(int(number) for number in groups.different(track[crossing]))
     for number in walked:
         mine = np.flatnonzero(track == number)
         found = _containing(end[mine])
         parent[mine] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
-    return Nesting(track, start, end, parent, depths(parent), walked)
+    return Nesting(track, start, end, parent, depths(parent) if walked else depth, walked)
 
 
 def depths(parent: Integers) -> Integers:
     """Number of ancestors. A parent stands before its children."""
     depth = np.zeros(len(parent), np.int64)
-    above = parent.copy()
-    while (has := above >= 0).any():
-        depth[has] += 1
-        above[has] = parent[above[has]]
+    rows = np.flatnonzero(parent >= 0)
+    above = parent[rows]
+    while len(rows):
+        depth[rows] += 1
+        above = parent[above]
+        inside = np.flatnonzero(above >= 0)
+        rows, above = rows[inside], above[inside]
     return depth
 
 

@@ -59,7 +59,8 @@ def queue_full(trace: Trace) -> QueueFull:
         thread, start = calls["thread"][row], calls["start_ns"][row]
         end = start + held
     by_thread = {
-        int(t): intervals.union(start[thread == t], end[thread == t]) for t in np.unique(thread)
+        int(t): intervals.union(start[thread == t], end[thread == t])
+        for t in groups.different(thread)
     }
     found = QueueFull(np.zeros(len(calls), np.int64), by_thread, recorded)
     rows = _enqueuing(trace)
@@ -110,7 +111,7 @@ def _plateau(trace: Trace, rows: Integers) -> tuple[Mask, Mask]:
     """
     done, calls = operations(trace), trace.recorded("api_calls")
     full, calm = np.zeros(len(calls), bool), np.zeros(len(calls), bool)
-    for stream in np.unique(done.stream):
+    for stream in groups.different(done.stream):
         call, depth = _depths(trace, done.stream == stream)
         most = int(depth.max(initial=0))
         full[call] = (depth >= most - PLATEAU) & (most >= FULL)

@@ -10,14 +10,21 @@ import numpy as np
 from traceview import groups
 from traceview.facts.nesting import Nesting, depths, nest
 from traceview.facts.operations import operations
-from traceview.tables import NULL, Array, Integers, Mask, Texts, object_array
+from traceview.facts.range_paths import (
+    PATH_CHARACTERS,
+    UNATTRIBUTED,
+    Paths,
+    by_pattern,
+    number_paths,
+)
+from traceview.tables import NULL, Array, Integers, Mask, Texts
 from traceview.trace import Trace, fact
 
-UNATTRIBUTED = "(unattributed)"
+__all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
+
 _NUMBER = re.compile(r"\d+")
 _AUTOGRAD = "pt_autograd"
 _LIBRARY = re.compile(r"(?i)(cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)|nccl|nvshmem|cccl)")
-PATH_CHARACTERS = 4000
 NEVER_NS = np.iinfo(np.int64).max // 4
 
 
@@ -29,9 +36,9 @@ class RangeTree:
     what torch's autograd and NVIDIA's libraries open on threads of their own hangs, `lent`, under
     the main thread's range.
 
-    `path` numbers the paths: a path is the names from the outermost range down, equal for all
-    instances of that place. `path_parent` is −1 at the top. `path_pattern` numbers the patterns:
-    paths that differ in their numbers only, such as the steps of a series, have one pattern.
+    `path` is the row of each in `paths`, equal for all instances of that place. `path_pattern` is
+    the row of each path in `patterns`: paths that differ in their numbers only, such as the steps
+    of a series, have one pattern.
     """
 
     nesting: Nesting
@@ -41,10 +48,9 @@ class RangeTree:
     row: Integers
     process: Array
     path: Integers
-    path_parent: Integers
-    path_text: Array
+    paths: Paths
     path_pattern: Integers
-    pattern_text: Array
+    patterns: Paths
 
     def up(self, value: Integers) -> Integers:
         """For each range its own value, or where that is negative that of the nearest around it."""
@@ -52,6 +58,17 @@ class RangeTree:
         for level in range(1, int(self.depth.max(initial=0)) + 1):
             mine = np.flatnonzero((self.depth == level) & (result < 0))
             result[mine] = result[self.parent[mine]]
+        return result
+
+    def around(self, mine: Mask) -> Mask:
+        """True for these ranges and all around them."""
+        result = mine.copy()
+        rows = np.flatnonzero(mine)
+        while len(rows):
+            above = groups.different(self.parent[rows])
+            above = above[above >= 0]
+            rows = above[~result[above]]
+            result[rows] = True
         return result
 
 
@@ -73,14 +90,12 @@ def range_tree(trace: Trace) -> RangeTree:
     nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
     process = ranges["process"][rows]
     parent = _lent(trace, nesting, rows, process)
-    depth = depths(parent)
+    depth = nesting.depth if np.array_equal(parent, nesting.parent) else depths(parent)
     lent = np.where((parent != nesting.parent), 1, np.where(parent < 0, 0, -1))
     names = ranges.texts("name").take(rows)
-    path, path_parent, path_text = _paths(parent, depth, names)
-    patterns = names.map([pattern_of(n) for n in names.values])
-    pattern, _, pattern_text = _paths(parent, depth, patterns)
-    path_pattern = np.zeros(len(path_text), np.int64)
-    path_pattern[path] = pattern
+    path, paths = number_paths(parent, depth, names)
+    named = Texts.of(map(pattern_of, names.values))
+    path_pattern, patterns = by_pattern(paths, named)
     tree = RangeTree(
         nesting,
         parent,
@@ -89,10 +104,9 @@ def range_tree(trace: Trace) -> RangeTree:
         rows,
         process,
         path,
-        path_parent,
-        path_text,
+        paths,
         path_pattern,
-        pattern_text,
+        patterns,
     )
     return replace(tree, lent=tree.up(lent) == 1)
 
@@ -139,31 +153,6 @@ def _last_time(trace: Trace) -> int:
             if len(table):
                 last = max(last, int(table[column].max()))
     return last + 1
-
-
-def _paths(around: Integers, depth: Integers, names: Texts) -> tuple[Integers, Integers, Array]:
-    """Number the distinct paths, level by level: a path is its parent's and one name more."""
-    name, values = names.codes, names.values
-    path = np.full(len(name), -1, np.int64)
-    parents: list[int] = []
-    texts: list[str] = []
-    for level in range(int(depth.max()) + 1 if len(name) else 0):
-        mine = np.flatnonzero(depth == level)
-        above = around[mine]
-        parent = np.where(above >= 0, path[above], -1)
-        found = groups.group(parent, name[mine])
-        path[mine] = found.ids + len(texts)
-        for first in found.first.tolist():
-            up, text = int(parent[first]), str(values[name[mine[first]]])
-            parents.append(up)
-            texts.append(_bounded(f"{texts[up]}/{_bounded(text)}" if up >= 0 else _bounded(text)))
-    return path, np.array(parents, np.int64), object_array(texts)
-
-
-def _bounded(text: str) -> str:
-    """The text, its middle left out where it is absurdly long (deep recursion, hostile names)."""
-    half = PATH_CHARACTERS // 2
-    return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
 @dataclass(frozen=True)
@@ -213,9 +202,9 @@ def borrowed(trace: Trace, value: Integers, process: Array, time: Integers) -> I
     result = np.full(len(time), -1, np.int64)
     tree = range_tree(trace)
     lenders = tree.nesting.track[value >= 0]
-    for number in np.unique(process) if not trace.strict else ():
+    for number in groups.different(process) if not trace.strict else ():
         asked = np.flatnonzero(process == number)
-        threads = np.unique(lenders[tree.process[value >= 0] == number])
+        threads = groups.different(lenders[tree.process[value >= 0] == number])
         result[asked] = _borrowed(tree, value, threads, _main_thread(trace)[number], time[asked])
     return result
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from traceview import groups
 from traceview.errors import InputError
 from traceview.facts.operations import operations
 from traceview.facts.ranges import RangeTree, range_tree
@@ -24,7 +25,7 @@ def check(trace: Trace) -> None:
     tree = range_tree(trace)
     for glob in (*trace.selection.include, *trace.selection.exclude):
         if not _named(trace, tree, glob).any():
-            known = list(dict.fromkeys(str(text)[:60] for text in tree.pattern_text))
+            known = list(dict.fromkeys(text[:60] for text in tree.patterns))
             some = ", ".join(repr(text) for text in known[:8])
             more = f" and {len(known) - 8} more" if len(known) > 8 else ""
             there = f"ranges there, numbers as #: {some}{more}"
@@ -36,7 +37,7 @@ def _named(trace: Trace, tree: RangeTree, glob: str) -> Mask:
     """True for the ranges whose name or path matches."""
     names = trace.recorded("ranges").texts("name")
     by_name = np.array([fnmatchcase(name, glob) for name in names.values], bool)
-    by_path = np.array([fnmatchcase(path, glob) for path in tree.path_text], bool)
+    by_path = np.array([fnmatchcase(path, glob) for path in tree.paths], bool)
     if not len(tree.row):
         return np.zeros(0, bool)
     result: Mask = by_name[names.codes[tree.row]] | by_path[tree.path]
@@ -50,7 +51,7 @@ def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
     for glob in globs:
         hit |= _named(trace, tree, glob)
     windows = {}
-    for process in np.unique(tree.process[hit]).tolist():
+    for process in groups.different(tree.process[hit]).tolist():
         mine = hit & (tree.process == process)
         windows[process] = union(tree.nesting.start[mine], tree.nesting.end[mine])
     return windows

@@ -48,12 +48,8 @@ def _worked(trace: Trace, tree: RangeTree) -> Mask:
     """True for the ranges in which GPU work was launched, in them or in a range inside."""
     worked = np.zeros(len(tree.row), bool)
     found = attributed_operations(trace).range
-    row = np.unique(found[found >= 0])
-    while len(row):
-        worked[row] = True
-        above = tree.parent[row]
-        row = np.unique(above[above >= 0])
-    return worked
+    worked[found[found >= 0]] = True
+    return tree.around(worked)
 
 
 def _chosen(trace: Trace, tree: RangeTree, rows: Integers) -> Mask:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.cuda_api import Does
 from traceview.facts.idle import ALLOCATION, COPY_WAIT, MODULE_LOAD, Gaps, busy, gaps
 from traceview.facts.operations import Kind, operations
@@ -53,7 +53,7 @@ def _outermost(found: Waits) -> Integers:
     """Row of the blocking call around each wait. Calls of one thread nest."""
     result = np.arange(len(found))
     blocks = np.isin(found.does, BLOCKING)
-    for thread in np.unique(found.thread):
+    for thread in groups.different(found.thread):
         mine = np.flatnonzero(found.thread == thread)
         rows = mine[np.lexsort((~blocks[mine], -found.end_ns[mine], found.start_ns[mine]))]
         end = np.where(blocks[rows], found.end_ns[rows], np.iinfo(np.int64).min)
@@ -100,7 +100,7 @@ def _staged_copies(trace: Trace, gap: Gaps) -> Mask:
 def _longest_within(found: Waits, kind: Mask, gap: Gaps, asked: Integers) -> Integers:
     """Of the waits of a kind on the launching thread, the one that takes most of each gap."""
     result = np.full(len(asked), -1, np.int64)
-    for thread in np.unique(gap.thread[asked]):
+    for thread in groups.different(gap.thread[asked]):
         rows = np.flatnonzero(kind & (found.thread == thread))
         for place in np.flatnonzero(gap.thread[asked] == thread).tolist():
             start, end = gap.start_ns[asked[place]], gap.end_ns[asked[place]]
@@ -114,8 +114,8 @@ def _benign(trace: Trace, found: Waits) -> Integers:
     """Where the trace does not tell the device that was waited for, any of the process counts."""
     done = operations(trace)
     result = np.zeros(len(found), np.int64)
-    for device in np.unique(found.device).tolist():
-        for process in np.unique(found.process[found.device == device]).tolist():
+    for device in groups.different(found.device).tolist():
+        for process in groups.different(found.process[found.device == device]).tolist():
             mine = (found.device == device) & (found.process == process)
             covered = busy(trace).get(device)
             if covered is None:

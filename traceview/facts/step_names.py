@@ -14,7 +14,7 @@ def step_names(trace: Trace) -> list[str]:
     """A name for each step that no other has: its own, else its path, else that with a count."""
     found, tree = steps(trace), range_tree(trace)
     names = [str(name) for name in found.name]
-    paths = [str(tree.path_text[path]) for path in tree.path[found.range]]
+    paths = [tree.paths[path] for path in tree.path[found.range]]
     often, seen = Counter(names), Counter[str]()
     labels = [name if often[name] == 1 else path for name, path in zip(names, paths, strict=True)]
     often = Counter(labels)

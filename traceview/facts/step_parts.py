@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.idle import CAUSES, gaps
 from traceview.facts.operations import operations
@@ -104,7 +104,7 @@ def _on_gpus(
     begin, end = timed.begin_ns[working], timed.end_ns[working]
     left = np.append(begin[:1], found.cpu_end_ns[working[:-1]])
     entered = np.maximum(found.cpu_start_ns[working], left)
-    devices = np.unique(done.device[own])
+    devices = groups.different(done.device[own])
     for device in devices.tolist():
         part[working] += _on_gpu(trace, device, own, begin, end)
         idle = _idle(trace, device, None)
@@ -121,7 +121,7 @@ def _on_gpu(
     """The parts of some steps of one series, on one of its GPUs."""
     done = operations(trace)
     here = done.device == device
-    process = np.isin(done.process, np.unique(done.process[own]))
+    process = np.isin(done.process, groups.different(done.process[own]))
     result = np.zeros((len(begin), len(PARTS)), np.int64)
     before = np.zeros(len(begin), np.int64)
     for place, mine in enumerate((own, process, here)):
@@ -146,7 +146,7 @@ def _sync_wait(trace: Trace, found: Steps) -> Integers:
     result = np.zeros(len(found), np.int64)
     stood = waits(trace)
     drains = np.isin(stood.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
-    for thread in np.unique(found.thread):
+    for thread in groups.different(found.thread):
         mine, rows = drains & (stood.thread == thread), found.thread == thread
         covered = intervals.union(stood.start_ns[mine], stood.end_ns[mine])
         result[rows] = intervals.overlap(covered, found.cpu_start_ns[rows], found.cpu_end_ns[rows])

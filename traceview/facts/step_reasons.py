@@ -100,4 +100,4 @@ def _drained_in(trace: Trace, row: int) -> str:
     found = attribute(trace, stood.thread[place], stood.process[place], stood.start_ns[place])
     tree = range_tree(trace)
     path = int(found.path(tree)[0])
-    return f" ({api} in {tree.path_text[path]})" if path >= 0 else f" ({api})"
+    return f" ({api} in {tree.paths[path]})" if path >= 0 else f" ({api})"

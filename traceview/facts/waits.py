@@ -72,8 +72,8 @@ def _devices(trace: Trace, call: Integers, process: Array) -> Integers:
     done = operations(trace)
     device = np.full(len(call), -1, np.int64)
     several = np.zeros(len(call), bool)
-    for number in np.unique(process).tolist():
-        used = np.unique(done.device[done.process == number])
+    for number in groups.different(process).tolist():
+        used = groups.different(done.device[done.process == number])
         if len(used) == 1:
             device[process == number] = used[0]
         several |= (process == number) & (len(used) > 1)

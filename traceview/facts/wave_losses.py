@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
+from traceview import groups
 from traceview.facts.idle import busy
 from traceview.facts.waves import LEAST_IDLE, Launched, launched
 from traceview.trace import Trace, fact
@@ -63,5 +62,5 @@ def _shortest_ns(trace: Trace) -> dict[int, int]:
     """The shortest kernel of each GPU."""
     kernels = trace.recorded("kernels")
     took = kernels["end_ns"] - kernels["start_ns"]
-    devices = np.unique(kernels["device"]).tolist()
+    devices = groups.different(kernels["device"]).tolist()
     return {device: int(took[kernels["device"] == device].min()) for device in devices}

@@ -48,7 +48,10 @@ def _key(kernels: Table, found: Groups, number: int) -> tuple[str | int | None, 
 
 
 def _give(part: Part, rows: Integers, mine: Integers, counters: Table, kernels: Table) -> None:
-    processes = (np.unique(kernels["process"][rows]), np.unique(counters["process_id"][mine]))
+    processes = (
+        groups.different(kernels["process"][rows]),
+        groups.different(counters["process_id"][mine]),
+    )
     paired = len(rows) == len(mine) and all(len(each) == 1 for each in processes)
     for into, name in ((part.bytes, "bytes"), (part.flop, "flop")):
         values = counters[name][mine]

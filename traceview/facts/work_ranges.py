@@ -124,7 +124,7 @@ def _said(
     nearest = tree.up(np.where(telling[text], np.arange(len(text)), -1))
     inner = attributed_operations(trace).range[kernel_operations(trace)]
     of = np.where(inner >= 0, nearest[inner], -1)
-    used = np.unique(of[of >= 0])
+    used = groups.different(of[of >= 0])
     payload = ranges["payload"][tree.row[used]]
     alike = groups.group(text[used], payload)
     code = np.where(of >= 0, _at(used, alike.ids, of), -1)

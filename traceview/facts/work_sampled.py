@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.operations import kernel_operations, operations
 from traceview.facts.peaks import peaks
 from traceview.facts.work_part import Floats, Part
@@ -48,7 +49,7 @@ def sampled(trace: Trace) -> Part | None:
     kernels = trace.recorded("kernels")
     part = Part.unknown(len(kernels))
     before, after = _neighbours(trace)
-    for device in np.unique(kernels["device"]).tolist():
+    for device in groups.different(kernels["device"]).tolist():
         samples = _samples(trace, device)
         if samples is not None:
             rows = np.flatnonzero(kernels["device"] == device)
@@ -73,7 +74,7 @@ def _neighbours(trace: Trace) -> tuple[Integers, Integers]:
     done = operations(trace)
     before = np.full(len(done), np.iinfo(np.int64).min)
     after = np.full(len(done), np.iinfo(np.int64).max)
-    for device in np.unique(done.device):
+    for device in groups.different(done.device):
         rows = np.flatnonzero(done.device == device)
         before[rows[1:]] = np.maximum.accumulate(done.end_ns[rows])[:-1]
         after[rows[:-1]] = done.start_ns[rows[1:]]

@@ -1,0 +1,97 @@
+"""The paths of ranges, numbered: a path is the names from the outermost range down.
+
+A training run has as many paths as steps times ranges in a step, and a report shows a handful: so
+paths are numbers, and a text is made of one when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from traceview import groups
+from traceview.tables import Integers, Texts, TextValues, object_array
+
+UNATTRIBUTED = "(unattributed)"
+PATH_CHARACTERS = 4000
+
+
+@dataclass(frozen=True)
+class Paths:
+    """One row a path, those of a level after all of the level above.
+
+    `parent` is the path it goes on from, −1 at the top; `name` is the code of its last name in
+    `names`, `depth` the number of names before that.
+    """
+
+    parent: Integers
+    name: Integers
+    depth: Integers
+    names: TextValues
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def __getitem__(self, path: int) -> str:
+        """The names of a path joined by /, the middle left out where that is absurdly long."""
+        names = []
+        while path >= 0:
+            names.append(_bounded(str(self.names[self.name[path]])))
+            path = int(self.parent[path])
+        text = names.pop()
+        while names:
+            text = _bounded(f"{text}/{names.pop()}")
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._every[:-1].tolist())
+
+    def texts(self, path: Integers) -> Texts:
+        """A column of paths, made when it is looked at; UNATTRIBUTED for −1."""
+        code = np.where(path < 0, len(self), path).astype(np.int32)
+        return Texts(code, lambda: self._every)
+
+    @cached_property
+    def _every(self) -> TextValues:
+        """All paths, and UNATTRIBUTED."""
+        own = [_bounded(str(name)) for name in self.names]
+        texts: list[str] = []
+        for above, name in zip(self.parent.tolist(), self.name.tolist(), strict=True):
+            texts.append(_bounded(f"{texts[above]}/{own[name]}") if above >= 0 else own[name])
+        return object_array([*texts, UNATTRIBUTED])
+
+
+def _bounded(text: str) -> str:
+    """The text, its middle left out where it is absurdly long (deep recursion, hostile names)."""
+    half = PATH_CHARACTERS // 2
+    return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
+
+
+def number_paths(around: Integers, depth: Integers, names: Texts) -> tuple[Integers, Paths]:
+    """The path of each range, and the distinct ones, level by level.
+
+    `around` is the row of the range around each one, −1 at the top, `depth` how many are.
+    """
+    path = np.full(len(names), -1, np.int64)
+    parents, codes, levels = ([np.zeros(0, np.int64)] for _ in range(3))
+    known = 0
+    for level in range(int(depth.max(initial=-1)) + 1):
+        mine = np.flatnonzero(depth == level)
+        parent = path[around[mine]] if level else np.full(len(mine), -1, np.int64)
+        name = names.codes[mine]
+        found = groups.group(parent, name)
+        path[mine] = found.ids + known
+        parents.append(parent[found.first])
+        codes.append(name[found.first].astype(np.int64))
+        levels.append(np.full(found.size, level))
+        known += found.size
+    parent, code, level_of = (np.concatenate(each) for each in (parents, codes, levels))
+    return path, Paths(parent, code, level_of, names.values)
+
+
+def by_pattern(paths: Paths, pattern: Texts) -> tuple[Integers, Paths]:
+    """The pattern of each path, and the distinct ones: `pattern` holds those of the names."""
+    return number_paths(paths.parent, paths.depth, pattern.take(paths.name))
