@@ -14,7 +14,7 @@ def trace(unpack):
 
 
 def test_the_ids_of_the_two_processes_collide(trace):
-    """Every launch of the second process has a twin in the first: a join without the process errs."""
+    """Every launch of the second process has a twin in the first."""
     kernels = trace.kernels
     seen = defaultdict(set)
     for process, correlation in zip(kernels["process"], kernels["correlation_id"], strict=True):

@@ -21,7 +21,14 @@ REFUSED = {
     "alignment": lambda x: [(x, x[:2]), (x, x[:, :3].contiguous()), (x.t(), x), (x, x.double())],
     "layer_norm": lambda x: [(x, x[0], x[:, 0].contiguous()), (x.t(), x[0], x[0]), (x, x, x)],
     "linear_relu": lambda x: [(x, x.t(), x[0]), (x, x, x[0].double()), (x, x, x[0, :3])],
-    "matmul": lambda x: [(x, x), (x, x.t())],
+    "matmul": lambda x: [(x, x), (x, x.t()), (x, x.int()), (x[:0], x), (x, x[0])],
+    "low_precision_matmul": lambda x: [
+        (x, x, x[0, 0]),
+        (x.char(), x.char(), x[0]),
+        (x.char(), x[:, :3].contiguous().char(), x[0, 0]),
+        (x.t().char(), x.char(), x[0, 0].half()),
+    ],
+    "flash_attention": lambda x: [(x, x, x), (x[None, None],) * 3],
 }
 
 

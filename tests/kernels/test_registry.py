@@ -28,6 +28,12 @@ WORK = {
     "divergence": (2 * 97 * 4, 512 * 97),
     "linear_relu": ((2 * 33 * 37 + 33 + 33 * 33) * 2, 2 * 33 * 33 * 38),
     "matmul": (3 * 33 * 33 * 2, 2 * 33**3),
+    "matmul_tf32": (3 * 64 * 64 * 4, 2 * 64**3),
+    "low_precision_matmul": (4 * 33 * 33 + 4, 2 * 33**3),
+    "flash_attention": (4 * 66 * 64 * 2 + 4 * 66, 4 * 2 * 33**2 * 64),
+    "flash_attention_causal": (4 * 66 * 128 * 2 + 4 * 66, 2 * 2 * 33**2 * 128),
+    "flash_attention_backward": (8 * 66 * 64 * 2 + 4 * 66, 10 * 2 * 33**2 * 64),
+    "flash_attention_backward_causal": (8 * 66 * 128 * 2 + 4 * 66, 5 * 2 * 33**2 * 128),
 }
 
 
