@@ -15,7 +15,7 @@ from typing import Any
 from traceview.bench.operation import Operation
 from traceview.errors import InputError
 
-_SUPPORT = {"__init__", "checks", "cuda_cpp", "row_tile"}
+_SUPPORT = {"__init__", "checks", "compiled", "cuda_cpp", "row_tile"}
 
 
 def operations() -> tuple[str, ...]:

@@ -38,9 +38,13 @@ def tensor_instructions(kernel: dict) -> str:
     return json.dumps(kernel["tensor_ops"])
 
 
+def async_copies(kernel: dict) -> list[dict]:
+    return [each for each in kernel["accesses"] if each["kind"] == "async-copy"]
+
+
 def copies(kernel: dict) -> set[int]:
     """Bits of each asynchronous copy."""
-    return {each["width_bits"] for each in kernel["accesses"] if each["kind"] == "async-copy"}
+    return {each["width_bits"] for each in async_copies(kernel)}
 
 
 @pytest.mark.slow
@@ -52,7 +56,7 @@ def test_attention_forward_and_backward():
     del found["prepare_kernel"]
     for kernel in found.values():
         assert "wgmma" in tensor_instructions(kernel)
-        moved = [each["opcode"] for each in kernel["accesses"] if each["kind"] == "async-copy"]
+        moved = {each["opcode"] for each in async_copies(kernel) if each["level"] == "ptx"}
         assert moved
         assert all(opcode.startswith("cp.async.bulk.tensor") for opcode in moved)
 
