@@ -1,4 +1,4 @@
-"""What torch.compile generates, without a GPU; tested with one release of PyTorch."""
+"""What torch.compile generates, without a GPU; for builds of PyTorch with CUDA and without."""
 
 import importlib.util
 import shutil
@@ -24,7 +24,7 @@ def release_of_torch() -> str:
 
 compiles = pytest.mark.skipif(
     release_of_torch() not in TESTED,
-    reason=f"--compile is experimental: tested with PyTorch {', '.join(TESTED)} and Triton",
+    reason=f"--compile is experimental: tested with PyTorch {' and '.join(TESTED)}, with Triton",
 )
 FORWARD = """\
 import torch
@@ -65,6 +65,36 @@ def both(x):
 
 both(torch.empty(4096, device="cuda"))
 """
+STEPS = """\
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Dropout(0.1)).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(1e-3, device="cuda"))
+scaler, compiled = torch.amp.GradScaler("cuda"), torch.compile(model)
+for rows in (32, 48, 56):
+    loss = compiled(torch.randn(rows, 64, device=torch.accelerator.current_accelerator())).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+@torch.compile(fullgraph=False)
+def update():
+    optimizer.step()
+
+update()
+"""
+STREAMS = """\
+import torch
+
+side = torch.cuda.Stream()
+
+@torch.compile
+def aside(x):
+    with torch.cuda.stream(side):
+        return x.sin() * 2
+
+aside(torch.randn(1000, device="cuda"))
+"""
 
 
 @pytest.fixture
@@ -81,8 +111,8 @@ def test_generated_kernels_are_compiled_as_they_launch(script):
     notes = []
     first, second = compile_python(script(FORWARD), compile_torch=True, note=notes.append)
     assert notes == [
-        "--compile is experimental (tested with PyTorch 2.13): where Inductor chooses by timing, "
-        "its first choice is shown as launched",
+        "--compile is experimental (tested with PyTorch 2.11 and 2.13): where Inductor chooses by "
+        "timing, its first choice is shown as launched",
         "script.py: 1 kernel in 2 variants compiled as launched",
     ]
     assert first.name == second.name == "triton_poi_fused_gelu_mul_0"
@@ -121,6 +151,27 @@ def test_a_training_step_forward_and_backward(script):
     assert "aten.native_layer_norm" in said
     assert "aten.gelu_backward" in said
     assert "aten.native_layer_norm_backward" in said
+
+
+@compiles
+def test_an_optimizer_a_scaler_and_shapes_that_change(script, capfd):
+    compiled = compile_python(script(STEPS), compile_torch=True)
+    launched = [(each.name, each.launches) for each in compiled if each.launches]
+    forward = [n for name, n in launched if name.startswith("triton_poi_fused_addmm")]
+    # Once for 32 rows, then twice for any number of them.
+    assert forward == [1, 2]
+    assert any(name.startswith("triton_for_") for name, _ in launched)
+    said = " ".join(note for each in compiled for note in each.notes)
+    assert "aten.native_dropout_backward, aten.threshold_backward" in said
+    assert "registered kernel" not in capfd.readouterr().err
+
+
+@compiles
+def test_streams_in_a_compiled_function_are_refused_in_one_line(script):
+    with pytest.raises(InputError) as caught:
+        compile_python(script(STREAMS), compile_torch=True)
+    assert "--compile cannot follow the CUDA streams of a compiled function" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @compiles

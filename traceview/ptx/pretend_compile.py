@@ -8,11 +8,12 @@ Installed in a process of its own and never taken out again.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceview.ptx import pretend_backward, pretend_guard
+from traceview.ptx import pretend_accelerator, pretend_backward, pretend_guard
 from traceview.ptx.inductor import places_in
 from traceview.ptx.triton_driver import Gpu, NoLaunchDriver, Trials
 
@@ -72,7 +73,7 @@ def places_of(name: str) -> Sequence[str]:
 
 
 def _experimental(version: str) -> str:
-    tested = f"tested with PyTorch {', '.join(TESTED)}"
+    tested = f"tested with PyTorch {' and '.join(TESTED)}"
     this = "" if version.startswith(tuple(f"{each}." for each in TESTED)) else f", not {version}"
     return (
         f"--compile is experimental ({tested}{this}): where Inductor chooses by timing, its first "
@@ -93,7 +94,7 @@ def _prepare(torch: Any, gpu: Gpu, trials: Trials) -> None:
     pretend_guard.install(torch)
     _make_on_cpu(torch)
     _time_nothing(trials)
-    torch._C._accelerator_getAccelerator = lambda: None
+    pretend_accelerator.leave_streams()
     pretend_backward.install(torch)
     torch.version.cuda = torch.version.cuda or "13.0"
     torch._C._cuda_getCurrentRawStream = lambda *_: 0
@@ -163,8 +164,11 @@ def _make_on_cpu(torch: Any) -> None:
         return real_strided(size, stride, **options | {"device": torch.device("cpu")}).zero_()
 
     library = torch.library.Library("aten", "IMPL", "CUDA")
-    library.impl("empty.memory_format", empty, "CUDA")
-    library.impl("empty_strided", empty_strided, "CUDA")
+    with warnings.catch_warnings():
+        # A build with CUDA has its own, and says that they are replaced.
+        warnings.simplefilter("ignore", UserWarning)
+        library.impl("empty.memory_format", empty, "CUDA")
+        library.impl("empty_strided", empty_strided, "CUDA")
     torch._traceview_library = library  # it holds for as long as this object lives
 
 

@@ -7,11 +7,13 @@ a user's backward() would escape it. Installed in a process of its own and never
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from traceview.hardware import limits_of
+from traceview.ptx import pretend_accelerator
 from traceview.ptx.triton_driver import Event, Gpu
 
 _GIB = 1 << 30
@@ -36,6 +38,10 @@ def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
     torch = _torch()
     for name, value in _cuda_answers(torch, gpu).items():
         setattr(torch.cuda, name, value)
+        if name in vars(torch.cuda.memory):
+            setattr(torch.cuda.memory, name, value)
+    torch.cuda.nvtx._nvtx = _Ranges()
+    pretend_accelerator.install(torch)
     _replace_factories(torch)
     _replace_defaults(torch)
     _replace_tensor(torch)
@@ -66,6 +72,10 @@ class Stream:
         """Whether the work is done: it always is."""
         return True
 
+    def is_capturing(self) -> bool:
+        """Whether a CUDA graph is made of it: none is."""
+        return False
+
     def record_event(self, event: Event | None = None) -> Event:
         """The event, which is over already."""
         return event or Event()
@@ -94,6 +104,13 @@ class _Graph(_Context):
     def replay(self) -> None: ...
 
     def reset(self) -> None: ...
+
+
+class _Ranges:
+    """NVTX, which a build without CUDA lacks: no one listens."""
+
+    def __getattr__(self, _: str) -> Callable[..., int]:
+        return _answer(0)
 
 
 class _Properties:
@@ -141,6 +158,8 @@ def _cuda_answers(torch: Any, gpu: Gpu) -> dict[str, Any]:
         "get_device_properties": _answer(properties),
         "get_rng_state": _answer(torch.zeros(16, dtype=torch.uint8)),
         "mem_get_info": _answer((80 * _GIB, 80 * _GIB)),
+        "memory_stats": _answer(defaultdict(int)),
+        "memory_summary": _answer(""),
     }
 
 
