@@ -42,8 +42,10 @@ def square_rows_kernel(x, y, columns, BLOCK: tl.constexpr = 1024):
     # Where a row begins depends on `columns`: if that is divisible by 16, so is the offset of each
     # row, and a thread's four neighbours are loaded together. If not, one by one. The mask matters
     # likewise: only with `columns` divisible by 16 is it the same for all of a thread's neighbours.
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    place = tl.program_id(0) * columns + column
+    # One axis for rows and blocks of a row: the others end at 65,535.
+    blocks = tl.cdiv(columns, BLOCK)
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0) // blocks * columns + column
     v = tl.load(x + place, column < columns).to(tl.float32)
     tl.store(y + place, v * v, column < columns)
 
@@ -53,7 +55,7 @@ def square_rows(x: Tensor) -> Tensor:
     y = torch.empty_like(x)
     rows, columns = x.shape
     block = 4096 // x.element_size()
-    grid = (rows, triton.cdiv(columns, block))
+    grid = (rows * triton.cdiv(columns, block),)
     square_rows_kernel[grid](x, y, columns, BLOCK=block, num_warps=4)
     return y
 

@@ -66,7 +66,9 @@ extern "C" __global__ void branch_by_warp(const float* x, float* y, int n) {
 )
 CUDA_BRANCH_FREE = r"""
 extern "C" __global__ void branch_free(const float* x, float* y, int n) {
-    // Only the two numbers depend on the lane. Selecting them is one instruction each.
+    // Only the two numbers depend on the lane. Selecting them is one instruction each, and half as
+    // many FFMA are left. On one H200 it took as long as the diverged version all the same: its
+    // FFMA read three registers each, those of the others two and a number in the instruction.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float epsilon = i % 2 == 0 ? 0.0009765625f : -0.0009765625f, v = x[i];

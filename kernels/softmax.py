@@ -216,7 +216,8 @@ OPERATION = Operation(
     flop=flop,
     sizes=(256, 1024, 4096, 16384, 65536),
     small_sizes=(1, 97, 1024, 5000),
-    tolerances={"float32": 2e-6, "float16": 2e-3, "bfloat16": 1e-2},
+    # One thread that adds a row of 16,384 numbers one by one rounds as often.
+    tolerances={"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2},
     check=check,
     size_means="columns",
 )

@@ -152,15 +152,16 @@ def softmaxes(said: Answers) -> None:
 
 
 def strides(said: Answers) -> None:
-    neighbours = said.took(step("triton-stride-1"))
-    assert said.took(step("triton-stride-32")) > 3 * neighbours
-    assert said.took(step("triton")) < 1.1 * neighbours
+    neighbours = said.took(step("triton"))
+    assert said.took(step("triton-stride-2")) > 2 * neighbours
+    assert said.took(step("triton-stride-32")) > 10 * neighbours
 
 
 def branches(said: Answers) -> None:
     parity = said.took(step("cuda-parity"))
     assert 1.5 < parity / said.took(step("cuda-warp")) < 2.5
-    assert 1.5 < parity / said.took(step("cuda-branch-free")) < 2.7
+    # Half the instructions, and no faster: kernels/divergence.py says what is known of it.
+    assert 0.9 < parity / said.took(step("cuda-branch-free")) < 1.2
 
 
 def growing(said: Answers) -> None:

@@ -107,6 +107,11 @@ def drop_the_machine(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE TRACEVIEW_RUN SET value = last_parts(value) WHERE name = 'nsys_command'"
         )
+    if "TRACEVIEW_KERNELS" in tables(connection):
+        connection.execute(
+            "UPDATE TRACEVIEW_KERNELS SET source_file = last_part(source_file) "
+            "WHERE source_file LIKE '/%'"
+        )
     for table, column in PATHS:
         connection.execute(
             f"UPDATE {table} SET {column} = last_part({column}) WHERE {column} LIKE '%/%'"
