@@ -63,3 +63,9 @@ def test_each_print_is_one_line_over_both_processes(trace):
     items = [row for row in sites if row["hint"] == "Tensor.item" and "Synchronize" in row["api"]]
     assert sum(row["calls"] for row in items) == 8
     assert {row["call_site"].rpartition("/")[2] for row in items} == {"two_gpus.py:24 in alone"}
+
+
+def test_a_gpu_that_the_program_saw_as_its_first_is_named_as_the_machine_does(unpack):
+    """Recorded with CUDA_VISIBLE_DEVICES=1: to CUDA the device was 0, on the machine it is 1."""
+    devices = gpu_idle.compute(load(unpack("shapes"))).tables["devices"].rows()
+    assert [row["device_id"] for row in devices] == [1]
