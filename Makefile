@@ -2,6 +2,7 @@
 # make test    set everything up and run the tests
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make corpus  get thousands of modules of another compiler, for the slow test that reads them
+# make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
 # make lint, make types, make format, make clean
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto
 
-.PHONY: demo test test-tritons corpus lint types format nsys clean
+.PHONY: demo test test-tritons corpus benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -25,6 +26,11 @@ test-tritons: .venv/dev .venv/workloads .venv/ptx
 # Without what it depends on, as the modules are all that is wanted of it.
 corpus: .venv/dev
 	@$(PIP) --no-deps mojolearn-nvidia-ptx
+
+# nsys-ai, which wants packages of its own, is compared where it is on the PATH. BENCHMARK="--kernels
+# 10000000 --runs 3" asks for another length.
+benchmark: .venv/dev nsys
+	@PATH="$$PATH:$(NSYS_HOME)/bin" $(BIN)/python benchmarks/report.py $(BENCHMARK)
 
 lint: .venv/dev
 	@$(BIN)/ruff check .

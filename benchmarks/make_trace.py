@@ -72,7 +72,7 @@ SCHEMA = {
     " l2CacheSize INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER, clockRate INTEGER,"
     " smCount INTEGER, maxShmemPerBlockOptin INTEGER, maxShmemPerSm INTEGER,"
     " maxRegistersPerSm INTEGER, maxWarpsPerSm INTEGER, maxBlocksPerSm INTEGER,"
-    " computeMajor INTEGER, computeMinor INTEGER",
+    " computeMajor INTEGER, computeMinor INTEGER, busLocation TEXT, chipName TEXT",
     "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL",
     "PROCESSES": "globalPid INTEGER, pid INTEGER, name TEXT",
     "ThreadNames": "nameId INTEGER NOT NULL, priority INTEGER, globalTid INTEGER",
@@ -270,7 +270,9 @@ def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
     version += [("EXPORT_SCHEMA_VERSION_MAJOR", "3"), ("EXPORT_SCHEMA_VERSION_MINOR", "20")]
     tables: dict[str, list[tuple[object, ...]]] = {
         "StringIds": [*_strings()],
-        "TARGET_INFO_GPU": [(HOST, run.gpu, *gpu, 65536, 64, 32, 9, 0) for run in runs],
+        "TARGET_INFO_GPU": [
+            (HOST, run.gpu, *gpu, 65536, 64, 32, 9, 0, _bus(run), "GH100") for run in runs
+        ],
         "TARGET_INFO_CUDA_DEVICE": [(run.gpu, 0, run.pid) for run in runs],
         "PROCESSES": [(run.global_pid, run.pid, "python3") for run in runs],
         "ThreadNames": [(THREAD_NAME_ID, 20, run.global_tid) for run in runs],
@@ -281,6 +283,10 @@ def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
         marks = ", ".join("?" * len(rows[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
     return sum(map(len, tables.values()))
+
+
+def _bus(run: Run) -> str:
+    return f"0000:{0x18 + run.gpu:02x}:00.0"
 
 
 def _strings() -> list[tuple[int, str]]:

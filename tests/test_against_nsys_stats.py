@@ -22,7 +22,12 @@ FIGURES = {"Instances": "calls", "Num Calls": "calls", "Count": "calls"} | {
     "Max (ns)": "max_ns",
     "Med (ns)": "median_ns",
 }
-DIRECTIONS = {"H2D": "Host-to-Device", "D2H": "Device-to-Host", "D2D": "Device-to-Device"}
+DIRECTIONS = {
+    "H2D": "Host-to-Device",
+    "D2H": "Device-to-Host",
+    "D2D": "Device-to-Device",
+    "P2P": "Peer-to-Peer",
+}
 
 
 @pytest.fixture(scope="module", params=GPU_RECORDINGS)

@@ -63,3 +63,28 @@ def test_distinct_counts_the_values_of_each_group(pairs):
 
     expected = [len({v for k, v in pairs if k == key}) for key in sorted({k for k, _ in pairs})]
     assert groups.distinct(found, values).tolist() == expected
+
+
+@given(st.lists(small | wide, max_size=40), st.sampled_from([np.int64, np.int16]))
+def test_different_values(values, dtype):
+    given_ = np.array(values, np.int64).astype(dtype)
+    found = groups.different(given_)
+    assert found.dtype == dtype
+    assert found.tolist() == sorted(set(given_.tolist()))
+
+
+@given(st.lists(st.tuples(small, small, small), max_size=8))
+def test_rows_in_order(rows):
+    columns = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    assert groups.in_order(*columns) == (rows == sorted(rows))
+
+
+@given(st.lists(st.tuples(small, wide), min_size=1, max_size=40))
+def test_figures_of_values_far_apart(rows):
+    """Beyond what a key of group and value holds."""
+    found = groups.group(np.array([key for key, _ in rows]))
+    figures = groups.stats(found, np.array([value for _, value in rows], np.int64))
+    for at, row in enumerate(found.first.tolist()):
+        values = sorted(value for key, value in rows if key == rows[row][0])
+        assert (figures.least[at], figures.most[at]) == (values[0], values[-1])
+        assert figures.calls[at] == len(values)

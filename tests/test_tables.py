@@ -127,3 +127,16 @@ def test_texts_may_share_values_that_no_row_uses():
 
 def test_the_absent_number_is_the_least():
     assert np.iinfo(np.int64).min == NULL
+
+
+def test_texts_are_made_when_they_are_looked_at():
+    made = []
+    texts = Texts(
+        np.array([1, 0, -1], np.int32), lambda: made.append(1) or object_array(["a", "b"])
+    )
+    part = texts.take(np.array([True, False, True]))
+    assert not made
+    assert part.decode().tolist() == ["b", None]
+    assert [texts[row] for row in range(3)] == ["b", "a", None]
+    # The part and the whole each asked once.
+    assert len(made) == 2

@@ -13,6 +13,16 @@ import numpy as np
 from traceview.tables import Array, Integers, Mask
 
 
+def in_order(*keys: Array) -> bool:
+    """Whether rows ascend by the first key, those equal in it by the second, and so on."""
+    equal = np.ones(max(len(keys[0]) - 1, 0), bool)
+    for key in keys:
+        if (equal & (key[1:] < key[:-1])).any():
+            return False
+        equal &= key[1:] == key[:-1]
+    return True
+
+
 class Groups(NamedTuple):
     """`ids`: group number of each row, 0 to count−1; `first`: the first row of each group."""
 
@@ -123,8 +133,16 @@ def sums(groups: Groups, values: Array) -> Integers:
     return result
 
 
+def count(groups: Groups, mine: Mask | None = None) -> Integers:
+    """Number of rows of each group, of all or of those in a mask."""
+    ids = groups.ids if mine is None else groups.ids[np.flatnonzero(mine)]
+    return np.bincount(ids, minlength=groups.size).astype(np.int64)
+
+
 def distinct(groups: Groups, values: Array) -> Integers:
     """Number of different values in each group."""
+    if len(values) and values.min() == values.max():
+        return np.ones(groups.size, np.int64)
     pairs = group(groups.ids, values)
     return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)
 

@@ -126,8 +126,13 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
     if not counted.any():
         return Depth(0, 0.0)
     starts = np.sort(start)
-    ended = np.searchsorted(np.sort(end), start[counted], side="right")
-    most = int((np.searchsorted(starts, start[counted], side="right") - ended).max())
+    asked = starts if counted.all() else start[counted]
+    ended = np.searchsorted(np.sort(end), asked, side="right")
+    # Of those that start together, the last one finds all of them begun.
+    begun = np.arange(1, len(starts) + 1)
+    if asked is not starts:
+        begun = np.searchsorted(starts, asked, side="right")
+    most = int((begun - ended).max())
     first, last = int(start[counted].min()), int(end[counted].max())
     inside = np.clip(end, first, last) - np.clip(start, first, last)
     return Depth(most, float(inside.sum()) / (last - first))

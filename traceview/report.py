@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +18,7 @@ from traceview.trace import Selection, Trace
 
 Outcome = Result | Skipped
 
+THREADS = 2
 _ON_GPU = ("kernels", "copies", "sets", "graph_launches")
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
 
@@ -108,7 +110,10 @@ def analyze(
     Raises InputError if a name in `only` is not that of an analysis.
     """
     asked = chosen(analyses, only)
-    outcomes: dict[str, Outcome] = {a.name: a.run(trace) for a in asked}
+    # numpy lets go of the interpreter while it works on long arrays.
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = pool.map(lambda analysis: analysis.run(trace), asked)
+        outcomes: dict[str, Outcome] = {a.name: o for a, o in zip(asked, answers, strict=True)}
     return Report(facts_of(trace), asked, outcomes, ranked(outcomes))
 
 

@@ -260,7 +260,8 @@ def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
 
     (finding,) = ask(ANALYSIS, export, tmp_path).findings
 
-    assert "the launching thread was outside CUDA (Python or other work) in data_loading" in finding.message
+    where = "the launching thread was outside CUDA (Python or other work) in data_loading"
+    assert where in finding.message
     assert finding.action.startswith("Take this CPU work out of the loop")
 
 

@@ -29,7 +29,7 @@ from traceview.facts.idle import (
     PROFILER,
     UNKNOWN,
     Gaps,
-    busy_ns,
+    device_work,
     gaps,
     steady_span_ns,
 )
@@ -38,7 +38,6 @@ from traceview.facts.names import label
 from traceview.facts.operations import operations
 from traceview.facts.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
-from traceview.facts.steps import set_up_end_ns
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
 
@@ -180,13 +179,11 @@ def _devices(trace: Trace, found: Gaps) -> Table:
     hosts = device_hosts(trace)
     rows = []
     for device in groups.different(done.device[chosen]).tolist():
-        mine = chosen & (done.device == device)
-        work_ns = busy_ns(trace, mine)
+        work_ns, steady_ns = device_work(trace)[device]
         idle = found.idle_ns[found.device == device]
         here = found.device == device
         once = int(found.idle_ns[here & found.one_time].sum())
         span_ns = work_ns + int(idle.sum())
-        steady_ns = busy_ns(trace, mine & (done.start_ns >= set_up_end_ns(trace)))
         steady_span = steady_ns + int(found.idle_ns[here & ~found.one_time].sum())
         rows.append(
             {

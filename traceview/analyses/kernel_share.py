@@ -208,10 +208,10 @@ def _exclusive(
         {
             "range_path": tree.paths.texts(path[found.first]),
             "short_name": kernels.texts("short_name").take(found.first),
-            "calls": groups.sums(found, np.ones(len(took), np.int64)),
+            "calls": groups.count(found),
             "total_ns": total,
             "share_pct": _share(total, took),
-            "inferred_calls": groups.sums(found, inferred),
+            "inferred_calls": groups.count(found, inferred),
             "inferred_ns": groups.sums(found, np.where(inferred, took, 0)),
             "processes": groups.distinct(found, kernels["process"]),
         },

@@ -13,13 +13,21 @@ import numpy as np
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
 from traceview.facts.identity import HOST, device_hosts, on_host, process_hosts
-from traceview.facts.idle import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN, Gaps, busy_ns, gaps
+from traceview.facts.idle import (
+    CAUSES,
+    DEPENDENCY,
+    LAUNCH_LATE,
+    SYNC_DRAIN,
+    Gaps,
+    device_work,
+    gaps,
+)
 from traceview.facts.operations import operations
 from traceview.facts.queue import depth_of, wait_of
 from traceview.facts.queue_full import queue_full
 from traceview.facts.selection import selected, selected_calls, selected_operations
 from traceview.facts.step_names import step_names
-from traceview.facts.steps import Steps, set_up_end_ns, steps, steps_ahead
+from traceview.facts.steps import Steps, steps, steps_ahead
 from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
@@ -196,9 +204,7 @@ def _steady_idle_pct(trace: Trace, device: int) -> float:
 
 def _work_ns(trace: Trace, device: int) -> int:
     """Busy time of the device with selected work after set-up."""
-    done = operations(trace)
-    steady = selected_operations(trace) & (done.start_ns >= set_up_end_ns(trace))
-    return busy_ns(trace, steady & (done.device == device))
+    return device_work(trace)[device].steady_ns
 
 
 def _steady(gap: Gaps, device: int) -> Mask:

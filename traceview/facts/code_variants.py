@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from traceview.errors import TraceviewError
-from traceview.ptx import cubin as cubin_file
 from traceview.ptx.model import Compiled, Resources
 from traceview.tables import Integers
 
@@ -109,6 +108,8 @@ def _threads(compiled: Compiled) -> int | None:
 
 def _resources(compiled: Compiled) -> Resources | None:
     """What the kernel takes of an SM; None where nothing here can read the cubin."""
+    from traceview.ptx import cubin as cubin_file
+
     try:
         known = cubin_file.resources(compiled.cubin) if compiled.cubin else {}
     except TraceviewError:

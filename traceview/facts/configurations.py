@@ -13,7 +13,6 @@ from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import gathered_code
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
-from traceview.ptx import cubin as cubin_file
 from traceview.tables import Array, Integers, Table, null_of
 from traceview.trace import Trace, fact
 
@@ -129,6 +128,8 @@ def _barriers(trace: Trace) -> Integers:
     result = np.zeros(len(trace.recorded("kernels")), np.int64)
     if "kernel_code" not in trace.tables:
         return result
+    from traceview.ptx import cubin as cubin_file
+
     for each in gathered_code(trace).launched:
         try:
             told = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}

@@ -11,6 +11,7 @@ from traceview.ptx.model import Compiled
 from traceview.tables import Table
 from traceview.trace import Trace
 from traceview.trace.kernel_code import packed
+from traceview.trace.model import Facts
 from traceview.trace.schema import KERNEL_CODE
 
 _MOST_NAMES = 6
@@ -33,7 +34,7 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
     before = list(trace.recorded("kernel_code").rows())
     added = [_row(kernel, blobs, texts) for kernel in ours]
     table = Table(KERNEL_CODE.columns, _columns([*before, *added]))
-    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts={})
+    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=Facts())
 
 
 def _none(given: Sequence[Compiled]) -> tuple[str, str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,7 @@ __all__ = [
     "Gaps",
     "busy",
     "busy_ns",
+    "device_work",
     "gaps",
     "profilers_own",
     "steady_span_ns",
@@ -73,6 +75,27 @@ def busy_ns(trace: Trace, chosen: Mask) -> int:
     return intervals.union(done.start_ns[chosen], done.end_ns[chosen]).total()
 
 
+class Work(NamedTuple):
+    """Time in which a device was busy with selected operations: all of it, and after set-up."""
+
+    all_ns: int
+    steady_ns: int
+
+
+@fact
+def device_work(trace: Trace) -> dict[int, Work]:
+    """The work of each device that has some, by row in devices."""
+    done, chosen = operations(trace), selected_operations(trace)
+    found = {}
+    for device in groups.different(done.device[chosen]).tolist():
+        rows = np.flatnonzero(chosen & (done.device == device))
+        start, end = done.start_ns[rows], done.end_ns[rows]
+        steady = int(np.searchsorted(start, set_up_end_ns(trace)))
+        later = intervals.union(start[steady:], end[steady:])
+        found[device] = Work(intervals.union(start, end).total(), later.total())
+    return found
+
+
 @fact
 def steady_span_ns(trace: Trace) -> int:
     """Busy and idle time of all devices together, set-up and first uses left out.
@@ -80,9 +103,8 @@ def steady_span_ns(trace: Trace) -> int:
     What a finding puts at stake is a share of this: in a short recording the seconds of set-up
     would make every other loss look small.
     """
-    done, found = operations(trace), gaps(trace)
-    chosen = selected_operations(trace) & (done.start_ns >= set_up_end_ns(trace))
-    work = sum(busy_ns(trace, chosen & (done.device == d)) for d in groups.different(done.device))
+    found = gaps(trace)
+    work = sum(work.steady_ns for work in device_work(trace).values())
     return work + int(found.idle_ns[~found.one_time].sum())
 
 

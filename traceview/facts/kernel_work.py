@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.facts.work_code import from_code
 from traceview.facts.work_counted import counted
 from traceview.facts.work_part import Part
 from traceview.facts.work_ranges import Passages, from_declared, from_shapes
@@ -53,7 +52,7 @@ def kernel_work(trace: Trace) -> KernelWork:
         sampled(trace),
         declared[0] if declared else None,
         from_shapes(trace),
-        from_code(trace),
+        _from_code(trace),
     )
     total = len(trace.recorded("kernels"))
     work = KernelWork(
@@ -66,6 +65,15 @@ def kernel_work(trace: Trace) -> KernelWork:
         if part is not None:
             _add(work, part, number)
     return _without_parts(work)
+
+
+def _from_code(trace: Trace) -> Part | None:
+    if "kernel_code" not in trace.tables:
+        return None
+    # What reads code takes long to import, and most traces hold none.
+    from traceview.facts.work_code import from_code
+
+    return from_code(trace)
 
 
 def _add(work: KernelWork, part: Part, number: int) -> None:

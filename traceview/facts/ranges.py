@@ -84,8 +84,9 @@ def range_tree(trace: Trace) -> RangeTree:
     end = np.where(ranges["end_ns"] == NULL, NEVER_NS, ranges["end_ns"])
     lasting = (end > ranges["start_ns"]) & ~ranges.texts("kind").isin(["mark"])
     rows = np.flatnonzero(lasting)
-    order = np.lexsort((-end[rows], ranges["start_ns"][rows], ranges["thread"][rows]))
-    rows = rows[order]
+    keys = (ranges["thread"][rows], ranges["start_ns"][rows], -end[rows])
+    if not groups.in_order(*keys):
+        rows = rows[np.lexsort(keys[::-1])]
     last = _last_time(trace)
     nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
     process = ranges["process"][rows]
@@ -117,8 +118,10 @@ def _lent(trace: Trace, nesting: Nesting, rows: Integers, process: Array) -> Int
     if trace.strict or not len(rows):
         return parent
     main = _main_thread(trace)[process]
-    guests = (parent < 0) & (nesting.track != main) & _not_the_programs(trace, nesting, rows)
-    asked = np.flatnonzero(guests)
+    guests = (parent < 0) & (nesting.track != main)
+    if not guests.any():
+        return parent
+    asked = np.flatnonzero(guests & _not_the_programs(trace, nesting, rows))
     found = nesting.innermost(main[asked], nesting.start[asked])
     while (over := (found >= 0) & (nesting.end[np.maximum(found, 0)] < nesting.end[asked])).any():
         found[over] = nesting.parent[found[over]]
@@ -226,14 +229,19 @@ def _borrowed(
 
 
 @fact
+def attributed_calls(trace: Trace) -> Attribution:
+    """The range of each API call: the one open when it was made."""
+    calls = trace.recorded("api_calls")
+    return attribute(trace, calls["thread"], calls["process"], calls["start_ns"])
+
+
+@fact
 def attributed_operations(trace: Trace) -> Attribution:
     """The range of each operation: the one its launch call was made in."""
     done = operations(trace)
-    calls = trace.recorded("api_calls")
-    known = np.flatnonzero(done.launched)
-    call = done.call[known]
-    part = attribute(trace, calls["thread"][call], calls["process"][call], calls["start_ns"][call])
-    whole = np.full(len(done), -1, np.int64)
-    inferred = np.zeros(len(done), bool)
-    whole[known], inferred[known] = part.range, part.inferred
-    return Attribution(whole, inferred)
+    made, launched = attributed_calls(trace), done.launched
+    if not len(made.range):
+        return Attribution(np.full(len(done), -1, np.int64), np.zeros(len(done), bool))
+    return Attribution(
+        np.where(launched, made.range[done.call], -1), made.inferred[done.call] & launched
+    )

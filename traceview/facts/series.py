@@ -90,6 +90,8 @@ def _inside_epochs(trace: Trace, tree: RangeTree, rows: Integers) -> Mask:
     parent = tree.parent[rows]
     epoch = np.zeros(len(tree.row) + 1, bool)
     epoch[rows[_named(trace, tree, rows, _EPOCH)]] = True
+    if not epoch.any():
+        return np.zeros(len(rows), bool)
     pattern = tree.path_pattern[tree.path[rows]]
     within = groups.group(parent, pattern)
     again = np.bincount(within.ids, minlength=within.size)[within.ids] > 1

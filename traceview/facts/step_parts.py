@@ -123,11 +123,14 @@ def _on_gpu(
     here = done.device == device
     process = np.isin(done.process, groups.different(done.process[own]))
     result = np.zeros((len(begin), len(PARTS)), np.int64)
-    before = np.zeros(len(begin), np.int64)
+    before, counted = np.zeros(len(begin), np.int64), 0
     for place, mine in enumerate((own, process, here)):
-        covered = intervals.union(done.start_ns[here & mine], done.end_ns[here & mine])
+        rows = np.flatnonzero(here & mine)
+        if len(rows) == counted:
+            continue
+        covered = intervals.union(done.start_ns[rows], done.end_ns[rows])
         within = intervals.overlap(covered, begin, end)
-        result[:, place], before = within - before, within
+        result[:, place], before, counted = within - before, within, len(rows)
     for cause in range(len(CAUSES)):
         result[:, _FIRST_CAUSE + cause] = intervals.overlap(_idle(trace, device, cause), begin, end)
     result[:, _PLACE[BEFORE_WORK]] = end - begin - result.sum(axis=1)

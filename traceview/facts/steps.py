@@ -16,7 +16,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations import operations
 from traceview.facts.ranges import (
-    attribute,
+    attributed_calls,
     attributed_operations,
     borrowed,
     pattern_of,
@@ -149,7 +149,7 @@ def step_of_calls(trace: Trace, call: Integers) -> Integers:
     """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
     calls = trace.recorded("api_calls")
     thread, process, time = (calls[name][call] for name in ("thread", "process", "start_ns"))
-    found = attribute(trace, thread, process, time).range
+    found = attributed_calls(trace).range[call]
     return _step_at(trace, steps(trace).range, found, thread, process, time)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import LaunchedCode, gathered_code
 from traceview.facts.peaks import Peaks, peaks
 from traceview.hardware.limits import WARP_THREADS
-from traceview.ptx.running_widths import MOST_DISASSEMBLED, Main, RunningWidths, running_widths
 from traceview.tables import Array, Table
 from traceview.trace import Trace, fact
+
+if TYPE_CHECKING:
+    from traceview.ptx.running_widths import Main, RunningWidths
 
 WIDE_BITS = 128
 # Copies and GELU with 128 bits reach 87 to 89 % of the peak on an H200; nothing comes near 100.
@@ -88,6 +90,9 @@ class WidthBound:
 @fact
 def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
     """One of each variant that ran, the longest first. Raises MissingTableError without code."""
+    # What reads code takes long to import, and most traces hold none.
+    from traceview.ptx.running_widths import MOST_DISASSEMBLED, running_widths
+
     launched = gathered_code(trace).launched
     few = min(_covering(launched), MOST_DISASSEMBLED)
     widths = running_widths([each.compiled for each in launched], few)

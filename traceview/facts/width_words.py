@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from traceview.facts.names import named
 from traceview.facts.width_bounds import WIDE_BITS, WidthBound
-from traceview.ptx.kernel_report import where
-from traceview.ptx.model import SourceLine
-from traceview.ptx.running_widths import Main
+
+if TYPE_CHECKING:
+    from traceview.ptx.model import SourceLine
+    from traceview.ptx.running_widths import Main
 
 _MOST_WORDS = 300
 _ASK = "Look at the kernel's source or PTX for the cause; if neighbouring elements go to "
@@ -20,6 +23,8 @@ def label(bound: WidthBound) -> str:
 
 def line(source: SourceLine | None) -> str | None:
     """A line of the program as gelu.py:31; None where it is not known."""
+    from traceview.ptx.kernel_report import where
+
     return where(source) if source else None
 
 

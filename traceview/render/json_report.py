@@ -6,38 +6,30 @@ not know, are null as well.
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from typing import Any
 
-import numpy as np
-
-from traceview.analyses.base import Analysis, Result, Skipped
+from traceview.analyses.base import Analysis, Skipped
+from traceview.render.json_text import clean, written
 from traceview.report import Outcome, RankedFinding, Report, TraceFacts
-from traceview.tables import Cell
+
+__all__ = ["SCHEMA_VERSION", "clean", "render_json"]
 
 SCHEMA_VERSION = 1
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def render_json(report: Report, version: str) -> str:
     """The report as one JSON document in ASCII, which no terminal and no encoding can spoil."""
-    document = as_document(report, version)
-    return json.dumps(document, indent=1, allow_nan=False, default=_python_number) + "\n"
+    return written(_document(report, version)) + "\n"
 
 
-def as_document(report: Report, version: str) -> dict[str, Any]:
-    """The report as what `json.dumps` takes. `version` is traceview's own."""
-    document = {
+def _document(report: Report, version: str) -> dict[str, Any]:
+    return {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
         "trace": _trace(report.trace),
         "analyses": {a.name: _analysis(a, report.outcomes[a.name]) for a in report.analyses},
         "findings": [_finding(finding) for finding in report.findings],
     }
-    return {key: clean(value) for key, value in document.items()}
 
 
 def _trace(trace: TraceFacts) -> dict[str, Any]:
@@ -68,34 +60,11 @@ def _analysis(analysis: Analysis, outcome: Outcome) -> dict[str, Any]:
         "status": "ok",
         "title": analysis.title,
         "question": analysis.question,
-        "tables": _tables(outcome),
+        "tables": dict(outcome.tables),
         "summary": dict(outcome.summary),
         "notes": list(outcome.notes),
     }
 
 
-def _tables(result: Result) -> dict[str, list[dict[str, Cell]]]:
-    return {name: list(table.rows()) for name, table in result.tables.items()}
-
-
 def _finding(ranked: RankedFinding) -> dict[str, Any]:
     return {"analysis": ranked.analysis, **vars(ranked.finding)}
-
-
-def _python_number(value: Any) -> int | bool:
-    """What json asks for a type that it does not know: numpy's integers and booleans."""
-    if isinstance(value, np.integer | np.bool_):
-        number: int | bool = value.item()
-        return number
-    raise TypeError(f"{type(value).__name__} is not a cell")
-
-
-def clean(value: Any) -> Any:
-    """The same value with nothing in it that JSON or UTF-8 cannot hold."""
-    if isinstance(value, dict):
-        return {clean(key): clean(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [clean(item) for item in value]
-    if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value

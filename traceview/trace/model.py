@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 from traceview.errors import MissingTableError
@@ -26,6 +27,24 @@ class Selection:
 
     def __bool__(self) -> bool:
         return bool(self.include or self.exclude)
+
+
+class Facts:
+    """What was computed of a trace, by name: once, also where threads ask at the same time.
+
+    Facts ask for facts, and never in a circle: so no two threads wait for one another.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._locks: dict[str, RLock] = {}
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._values:
+            with self._locks.setdefault(name, RLock()):
+                if name not in self._values:
+                    self._values[name] = make()
+        return self._values[name]
 
 
 @dataclass(frozen=True)
@@ -52,7 +71,7 @@ class Trace:
     selection: Selection = Selection()
     strict: bool = False
     peaks: Mapping[str, float] = field(default_factory=dict)
-    _facts: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _facts: Facts = field(default_factory=Facts, repr=False, compare=False)
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name} {len(table):,}" for name, table in self.tables.items())
@@ -73,24 +92,24 @@ class Trace:
     def without(self, *names: str) -> Trace:
         """The same trace as if these tables had not been recorded."""
         kept = {name: table for name, table in self.tables.items() if name not in names}
-        return replace(self, tables=kept, _facts={})
+        return replace(self, tables=kept, _facts=Facts())
 
     def restricted(self, selection: Selection) -> Trace:
         """The same trace, whose answers speak of the selected range instances only."""
-        return replace(self, selection=selection, _facts={})
+        return replace(self, selection=selection, _facts=Facts())
 
     def strictly(self) -> Trace:
         """The same trace, whose answers infer no range for work of threads without ranges."""
-        return replace(self, strict=True, _facts={})
+        return replace(self, strict=True, _facts=Facts())
 
     def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
         """The same trace with what Nsight Compute counted in another run of the program."""
         tables = {**self.tables, "kernel_counters": counters}
-        return replace(self, tables=tables, warnings=(*self.warnings, *remarks), _facts={})
+        return replace(self, tables=tables, warnings=(*self.warnings, *remarks), _facts=Facts())
 
     def with_peaks(self, peaks: Mapping[str, float]) -> Trace:
         """The same trace with figures of its GPU, by the names of hardware.FIGURES."""
-        return replace(self, peaks=dict(peaks), _facts={})
+        return replace(self, peaks=dict(peaks), _facts=Facts())
 
     @property
     def kernels(self) -> Table:
@@ -163,8 +182,6 @@ def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
 
     @wraps(function)
     def once(trace: Trace) -> Value:
-        if key not in trace._facts:
-            trace._facts[key] = function(trace)
-        return cast(Value, trace._facts[key])
+        return cast(Value, trace._facts.get(key, lambda: function(trace)))
 
     return once
