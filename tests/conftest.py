@@ -35,9 +35,10 @@ GPU_RECORDINGS = (
 WAVE_RECORDINGS = ("launches", "waves", "waves_competing")
 RANGES_ONLY = "ranges_2023_4"
 RATE_RECORDINGS = tuple(
-    name for name in ("metrics", "rates", "shapes") if (DATA / f"{name}.sqlite.xz").exists()
+    name for name in ("metrics", "rates") if (DATA / f"{name}.sqlite.xz").exists()
 )
-SHIPPED = (*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, RANGES_ONLY)
+SHAPES = "shapes"
+SHIPPED = (*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, SHAPES, RANGES_ONLY)
 
 
 @pytest.fixture(scope="session")

@@ -103,8 +103,9 @@ torch.version.cuda = "none"
 open_ranges, seen = [], []
 
 @contextlib.contextmanager
-def written_down(name):
-    open_ranges.append(name.partition(" {")[0])
+def written_down(text, *arguments):
+    # As torch does: what is meant literally must not be the format.
+    open_ranges.append(text.format(*arguments).partition(" {")[0])
     seen.append("/".join(open_ranges))
     yield
     open_ranges.pop()

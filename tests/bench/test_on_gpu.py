@@ -84,9 +84,9 @@ def test_the_wall_clock_shows_where_launches_are_the_limit():
 
         return run
 
-    # Not the sizes between: there the L2 cache holds all, and no one line fits them and the rest.
-    found = sweep(make, [*(1 << k for k in range(10, 17, 2)), *(1 << k for k in range(26, 29))])
-    assert found.fit.kind == "flat-then-linear"
+    # Forty launches take the CPU longer than the GPU needs for so few numbers.
+    found = sweep(make, [1 << k for k in range(8, 17, 2)])
+    assert found.fit.kind == "flat"
     assert found.fit.launch_bound
     assert str(found).endswith(": launch-bound")
 
