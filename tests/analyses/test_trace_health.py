@@ -161,3 +161,21 @@ def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpac
 
     assert "all figures are of a part" in report.trace.warnings[0]
     assert report.findings[0].analysis == "trace-health"
+
+
+@pytest.mark.parametrize(
+    ("lost", "status", "severity"), [(1, "warning", "low"), (5, "blind", "high")]
+)
+def test_launches_that_lost_their_work_put_all_in_doubt_where_they_are_most(
+    tmp_path, lost, status, severity
+):
+    export = Export()
+    for start in range(0, 300, 100):
+        export.launch(call=(start, start + 2), kernel=(start + 8, start + 20))
+    for start in range(1000, 1000 + 10 * lost, 10):
+        export.call("cudaLaunchKernel", start, start + 2)
+    result = ask(ANALYSIS, export, tmp_path)
+    (check,) = [row for row in result.tables["checks"].rows() if row["check"] == "launches"]
+    assert check["status"] == status
+    (finding,) = [each for each in result.findings if each.message.startswith("launches")]
+    assert finding.severity == severity

@@ -9,6 +9,7 @@ from traceview.errors import InputError, MissingTableError
 from traceview.facts.gathered_code import gathered_code
 from traceview.facts.inspected import inspect_trace
 from traceview.ptx.target import Options
+from traceview.trace.files import load
 from traceview.trace.kernel_code import STORED_AS
 
 PTX = """
@@ -174,8 +175,8 @@ def test_the_report_has_the_grid_and_the_waves_of_the_run(tmp_path):
     assert [a.width_bits for a in kernel.accesses if a.level == "ptx"] == [32, 32]
     assert said == [
         "1 variant was compiled and never launched: left out; --kernel NAME shows them, too",
-        "40.0 % of kernel time is in kernels without code here: code of other kernels (cuBLAS, "
-        "cuDNN, ATen, CUDA C++) is not gathered",
+        "40.0 % of kernel time is in kernels without code here: that of libraries (cuBLAS, cuDNN, "
+        "ATen) and of CUDA C++ built by nvcc is not gathered",
     ]
 
 
@@ -195,3 +196,12 @@ def test_the_trace_is_a_target(tmp_path):
     path = export.write(tmp_path / "run.sqlite")
     assert [k.name for k in traceview.inspect_ptx(path).kernels] == ["k"]
     assert traceview.inspect_ptx(path, sm_count=1).kernels[0].waves == pytest.approx(0.5)
+
+
+def test_code_that_does_not_tell_its_block_has_that_of_its_launches(unpack):
+    """gelu_scalar is CUDA C++: blocks of 256 threads, of which an SM holds eight."""
+    report = inspect_trace(load(unpack("rates")), Options(kernel="gelu_scalar"))
+    (kernel,) = report.kernels
+    assert kernel.compiled.num_warps == 8
+    assert kernel.occupancy.blocks_per_sm == 8
+    assert kernel.waves == pytest.approx(1_048_576 / (8 * 132))

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from traceview.errors import TraceviewError
+from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Compiled, Resources
 from traceview.tables import Integers
 
-_WARP_THREADS = 32
 _REQUIRED = re.compile(r"^\s*\.reqntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", re.MULTILINE)
 # Seen on an H200: Nsight Systems and Nsight Compute report 16 where the cubin says 14.
 _LEAST_REGISTERS = 16
@@ -103,7 +103,7 @@ def _threads(compiled: Compiled) -> int | None:
     required = _REQUIRED.search(head[0]) if head else None
     if required:
         return math.prod(int(side) for side in required.groups() if side)
-    return compiled.num_warps * _WARP_THREADS if compiled.num_warps else None
+    return compiled.num_warps * WARP_THREADS if compiled.num_warps else None
 
 
 def _resources(compiled: Compiled) -> Resources | None:

@@ -20,6 +20,7 @@ from traceview.facts.code_variants import Grid, Launches, Variant
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
 from traceview.groups import group, sums
+from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Argument, Compiled
 from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
@@ -223,8 +224,17 @@ def _launched(
     for each in launches:
         grids.update(each.grids)
     others = sum(any(each in found for each in launches) for found in joined.values()) - 1
+    dynamic_bytes = compiled.dynamic_shared_bytes
+    as_launched = replace(
+        compiled,
+        grid=grids.most_common(1)[0][0],
+        launches=grids.total(),
+        # Of CUDA C++ the code does not tell them: the launch chose.
+        num_warps=compiled.num_warps or -(-longest.threads // WARP_THREADS),
+        dynamic_shared_bytes=longest.dynamic_bytes if dynamic_bytes is None else dynamic_bytes,
+    )
     return LaunchedCode(
-        replace(compiled, grid=grids.most_common(1)[0][0], launches=grids.total()),
+        as_launched,
         grids.total(),
         sum(each.total_ns for each in launches),
         longest.device,

@@ -16,7 +16,7 @@ from traceview.ptx.target import Options
 from traceview.trace import Trace
 
 _MOST_NAMES = 8
-_NOT_OURS = "code of other kernels (cuBLAS, cuDNN, ATen, CUDA C++) is not gathered"
+_NOT_OURS = "that of libraries (cuBLAS, cuDNN, ATen) and of CUDA C++ built by nvcc is not gathered"
 
 
 def inspect_trace(trace: Trace, options: Options, *, sm_count: int | None = None) -> PtxReport:
