@@ -10,6 +10,7 @@ import traceview
 from tests.recorders import fake
 from traceview.errors import ToolNotFoundError, TraceFormatError
 from traceview.recorders import export, export_report
+from traceview.recorders.nsys_tool import ATTEMPTS
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,10 @@ def report(nsys, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     path = folder / "run.nsys-rep"
     options = ("--trace=nvtx", "--sample=none", "--cpuctxsw=none", f"--output={path}")
-    subprocess.run([nsys, "profile", *options, "true"], check=True, capture_output=True)
+    for _ in range(ATTEMPTS):
+        subprocess.run([nsys, "profile", *options, "true"], check=False, capture_output=True)
+        if path.exists():
+            break
     folder.chmod(0o555)
     return path
 

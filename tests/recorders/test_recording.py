@@ -288,6 +288,41 @@ def test_a_recorder_that_fails_leaves_no_half_written_output(failing, how, said)
     assert said in done.stderr.splitlines()[-1]
 
 
+STUMBLES = "echo once >> runs; {started}[ $(wc -l < runs) -lt 3 ] && exit 1; : > $out"
+
+
+def runs_of_a_stumbling_nsys(tmp_path, words, started=""):
+    (tmp_path / "train.py").touch()
+    profile = STUMBLES.format(started=started)
+    tool = fake.nsys(tmp_path / "tools" / "nsys", profile=profile, export="exit 1")
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
+    done = traceview("record", *words, cwd=tmp_path, environment=environment)
+    assert done.returncode == 1
+    return (tmp_path / "runs").read_text().count("once"), done.stderr
+
+
+def test_an_nsys_that_fails_before_the_program_starts_is_tried_again(tmp_path):
+    runs, said = runs_of_a_stumbling_nsys(tmp_path, ["train.py"])
+    assert runs == 3
+    assert said.count("before the program started; trying again") == 2
+    assert "cannot export" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "started"),
+    [
+        (["train.py"], ": > $TRACEVIEW_GATHER/started; "),
+        (["--no-kernels", "train.py"], ""),
+        ([sys.executable, "-I", "train.py"], ""),
+        (["true"], ""),
+    ],
+)
+def test_a_program_that_may_have_run_is_not_run_twice(tmp_path, words, started):
+    runs, said = runs_of_a_stumbling_nsys(tmp_path, words, started)
+    assert runs == 1
+    assert "nsys left no recording (exit status 1" in said.splitlines()[-1]
+
+
 def test_without_nsys(tmp_path):
     (tmp_path / "train.py").write_text("open('ran', 'w')")
     environment = {**os.environ, "TRACEVIEW_NSYS": str(tmp_path / "nsys")}

@@ -15,7 +15,7 @@ from traceview.errors import TraceviewError
 from traceview.recorders import nvtx_clash, surroundings
 from traceview.recorders.ask import ask
 from traceview.recorders.export import export
-from traceview.recorders.nsys_tool import GET_IT, Broken, Nsys, look
+from traceview.recorders.nsys_tool import ATTEMPTS, GET_IT, Broken, Nsys, look
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
 from traceview.version import __version__
 
@@ -88,7 +88,10 @@ def _trial(nsys: Nsys) -> Iterator[Check]:
             report = Path(folder, "trial.nsys-rep")
             nothing = [sys.executable, "-c", "pass"]
             command = profile_command(nsys, able, Choices(), report, nothing)
-            said = ask(command, patience_s=_TRIAL_S)
+            for _ in range(ATTEMPTS):
+                said = ask(command, patience_s=_TRIAL_S)
+                if said.ok and report.is_file():
+                    break
             if not said.ok or not report.is_file():
                 remedy = nsys.lack.remedy if nsys.lack else "install nsys again"
                 yield Check("nsys profile", "broken", said.evidence, remedy)

@@ -7,6 +7,7 @@ it: the ranks of torchrun, Inductor's compile workers, the workers of a DataLoad
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def environment(choices: Choices, folder: Path) -> Mapping[str, str]:
 def has_started(folder: Path) -> bool:
     """Whether a Python of the program came as far as our hooks."""
     return (folder / STARTED).exists()
+
+
+def never_ran(choices: Choices, folder: Path, command: Sequence[str]) -> bool:
+    """Whether the program is known not to have started.
+
+    Known it is of a script that our own Python runs with its usual options alone: that comes to
+    our hooks before anything of the script's.
+    """
+    hooked = choices.kernels and command[0] == sys.executable and command[1].endswith(".py")
+    return hooked and os.access(folder, os.W_OK) and not has_started(folder)
 
 
 def remarks(choices: Choices, folder: Path, command: Sequence[str]) -> list[str]:

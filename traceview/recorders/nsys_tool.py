@@ -33,6 +33,10 @@ INSIDE_NSIGHT_COMPUTE = (
     "opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
     "usr/local/cuda*/nsight-compute*/host/target-linux-*/nsys",
 )
+# Where the cores are busy its parts lose one another now and then before the program starts, with
+# "End of file", "Connection to Agent lost" or "Local Endpoint is not available": with 2023.4, four
+# recordings at a time on two cores, in 9 of 325.
+ATTEMPTS = 3
 _VERSION = re.compile(r"NVIDIA Nsight Systems version ((\d{4})\.(\d+)[\w.\-]*)")
 _SHARED_LIBRARY = re.compile(r"(lib\w+)[\w.\-]*\.so[\w.]*: cannot open shared object")
 _PACKAGES = {"libdw": "libdw1", "libelf": "libelf1", "libssh": "libssh-4"}

@@ -22,7 +22,7 @@ from traceview.errors import (
 from traceview.recorders import gathering, interrupts, surroundings
 from traceview.recorders.export import export
 from traceview.recorders.kernel_table import write_kernels
-from traceview.recorders.nsys_tool import Nsys, find
+from traceview.recorders.nsys_tool import ATTEMPTS, Nsys, find
 from traceview.recorders.nvtx_clash import clash
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
@@ -126,7 +126,13 @@ def _recorded(job: _Job, choices: Choices) -> Recording:
             command = profile_command(job.nsys, able, choices, report, job.command)
             started = datetime.now(UTC)
             added = gathering.environment(choices, folder / _GATHERED)
-            status = _run(command, requests, job, {**added, "TMPDIR": str(folder)})
+            added = {**added, "TMPDIR": str(folder)}
+            status = _run(command, requests, job, added)
+            for _ in range(ATTEMPTS - 1):
+                if requests.signals or not _never_ran(job, choices, folder):
+                    break
+                job.note("warning: nsys failed before the program started; trying again")
+                status = _run(command, requests, job, added)
             _check_report(report, status)
             for line in gathering.remarks(choices, folder / _GATHERED, job.command):
                 job.note(f"warning: {line}")
@@ -178,6 +184,11 @@ def _run(
         raise RecordingError(
             f"cannot start {command[0]}: {reason}", "run traceview doctor"
         ) from error
+
+
+def _never_ran(job: _Job, choices: Choices, folder: Path) -> bool:
+    recorded = any(folder.glob("recording.*"))
+    return not recorded and gathering.never_ran(choices, folder / _GATHERED, job.command)
 
 
 def _check_report(report: Path, status: int) -> None:
