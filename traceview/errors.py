@@ -2,6 +2,7 @@
 
 TraceviewError              what happened, the evidence, what to do
 ├── TraceFormatError        the file is not a trace that can be read
+├── TooLargeError           the trace needs more memory than there is
 ├── MissingTableError       the trace is fine, but this was never recorded
 ├── ToolNotFoundError       a tool such as nsys is not on this machine, or is broken
 ├── RecordingError          a recording could not be made or exported
@@ -27,6 +28,10 @@ class TraceviewError(Exception):
 
 class TraceFormatError(TraceviewError):
     """The file is not a trace, is damaged, or is older than what can be read."""
+
+
+class TooLargeError(TraceviewError):
+    """The trace is fine, but a report of it needs more memory than there is."""
 
 
 class MissingTableError(TraceviewError):

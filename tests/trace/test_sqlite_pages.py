@@ -1,7 +1,7 @@
-"""The page decoder returns what sqlite3 returns, or declines."""
+"""The page decoders, of numpy and compiled, return what sqlite3 returns, or decline."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import SHIPPED
 from traceview.tables import Texts
+from traceview.trace import sqlite_compiled
 from traceview.trace.sqlite_file import Database, opened
 from traceview.trace.sqlite_layout import DeclinedError
 from traceview.trace.sqlite_pages import read_pages
@@ -27,6 +28,17 @@ reals = st.one_of(st.none(), st.floats(allow_nan=False), st.integers(-5, 5))
 blobs = st.one_of(st.none(), st.binary(max_size=40))
 rows = st.lists(st.tuples(integers, integers, texts, reals, blobs, integers), max_size=60)
 Row = Sequence[object]
+
+
+# Of the module, as one for each test would not be one for each example of hypothesis.
+@pytest.fixture(scope="module", params=["compiled", "numpy"], autouse=True)
+def _decoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setenv(sqlite_compiled.SWITCH, "1")
+        elif not sqlite_compiled.there():
+            pytest.skip("there is no compiled page decoder here")
+        yield
 
 
 def plain(columns: Columns) -> dict[str, list[object]]:

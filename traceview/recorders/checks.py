@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from traceview.recorders.ask import ask
 from traceview.recorders.export import export
 from traceview.recorders.nsys_tool import ATTEMPTS, GET_IT, Broken, Nsys, look
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
+from traceview.trace import sqlite_compiled
 from traceview.version import __version__
 
 Status = Literal["ok", "missing", "broken"]
@@ -46,12 +48,24 @@ def check_machine(root: Path = Path("/")) -> list[Check]:
     return [
         Check("traceview", "ok", __version__),
         Check("python", "ok", python),
+        _page_decoder(),
         *_gpu(),
         *_nsys(tools),
         *(_trial(min(working, key=lambda tool: tool.lack is not None)) if working else ()),
         *_packages(working),
         _zstd(),
     ]
+
+
+def _page_decoder() -> Check:
+    if sqlite_compiled.there():
+        return Check("page decoder", "ok", "compiled")
+    if os.environ.get(sqlite_compiled.SWITCH):
+        why, remedy = f"{sqlite_compiled.SWITCH} is set", f"unset {sqlite_compiled.SWITCH}"
+    else:
+        why, remedy = "no C compiler at install", "get a C compiler and install traceview again"
+    detail = f"numpy ({why}); reading a trace takes about 2.5 times as long"
+    return Check("page decoder", "missing", detail, remedy)
 
 
 def _gpu() -> Iterator[Check]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from traceview.errors import TraceFormatError
 from traceview.trace import nsys, sqlite_file
+from traceview.trace.fits import check_fits
 from traceview.trace.model import Trace
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -30,7 +31,8 @@ def load(path: str | Path) -> Trace:
     """Read a trace: an nsys SQLite export, also inside a .gz, .xz or .zst file.
 
     The file is never written to, nor is anything beside it. Raises TraceFormatError if there is
-    no such file, if it cannot be read, or if it is not such an export.
+    no such file, if it cannot be read, or if it is not such an export; TooLargeError if there is
+    too little memory for a report of it.
     """
     shown = str(path).encode("utf-8", "replace").decode()
     with (
@@ -38,6 +40,7 @@ def load(path: str | Path) -> Trace:
         unpacked(Path(path)) as plain,
         sqlite_file.opened(plain) as database,
     ):
+        check_fits(database, shown)
         return nsys.read(database, shown)
 
 

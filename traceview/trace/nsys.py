@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import NULL, Array, Table, Texts
+from traceview.tables import NULL, Array, Table, Texts, picked, thrifty
 from traceview.trace import kernel_code
 from traceview.trace import nsys_tables as tables
 from traceview.trace.model import Trace
@@ -70,7 +70,7 @@ def _partial(staged: Mapping[str, Table]) -> list[str]:
 
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
-    found = {name: read_table(reader) for name, read_table in _READERS.items()}
+    found = {name: _thrifty(read_table(reader)) for name, read_table in _READERS.items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     found["thread_runs"] = thread_runs(reader)
     found["ranges"], found["call_sites"] = parted(found["ranges"], meta.run)
@@ -89,7 +89,18 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     return {**done, **settled.tables}
 
 
+def _thrifty(staged: Staged | None) -> Staged | None:
+    """What holds one value alone, as half the columns of most traces do, takes no memory."""
+    if staged is None:
+        return None
+    return {
+        column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
+        for column, values in staged.items()
+    }
+
+
 def _ordered(name: str, staged: Staged) -> Staged:
+    """The rows in the order of their table. Each staged column is given up for its ordered one."""
     order = None
     if name in _BY_START:
         order = _by_start(_numbers(staged, "start_ns"))
@@ -97,10 +108,11 @@ def _ordered(name: str, staged: Staged) -> Staged:
         order = _nested(staged)
     if order is None:
         return staged
-    return {
-        column: values.take(order) if isinstance(values, Texts) else values[order]
-        for column, values in staged.items()
-    }
+    done: Staged = {}
+    for column in [*staged]:
+        values = staged.pop(column)
+        done[column] = values.take(order) if isinstance(values, Texts) else picked(values, order)
+    return done
 
 
 def _by_start(start: Array) -> npt.NDArray[np.intp] | None:

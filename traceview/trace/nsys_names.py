@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Integers, Texts, object_array
+from traceview.tables import Array, Integers, Texts, constant, object_array
 from traceview.trace.schema import UNIFIED
 from traceview.trace.sqlite_file import Database
 from traceview.trace.sqlite_rows import Numbers
@@ -45,10 +45,12 @@ _SYNC_WORDS = {
 _COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
 
 
-def numbered(values: Integers) -> tuple[Integers, npt.NDArray[np.int32]]:
+def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
     """The distinct values, ascending, and for each row its number among them."""
     if not len(values):
-        return values, np.empty(0, np.int32)
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    if values.strides == (0,):
+        return values[:1].astype(np.int64), constant(0, len(values), np.int32)
     low, high = int(values.min()), int(values.max())
     if high - low < DENSE:
         return _numbered_directly(values, low, high)
@@ -62,9 +64,10 @@ def numbered(values: Integers) -> tuple[Integers, npt.NDArray[np.int32]]:
 
 
 def _numbered_directly(
-    values: Integers, low: int, high: int
+    values: Array, low: int, high: int
 ) -> tuple[Integers, npt.NDArray[np.int32]]:
-    offsets = values - low
+    # Not in the type of the values, which may be a narrow one.
+    offsets = np.subtract(values, low, dtype=np.int64)
     seen = np.zeros(high - low + 1, bool)
     seen[offsets] = True
     distinct = np.flatnonzero(seen)
@@ -73,7 +76,7 @@ def _numbered_directly(
     return distinct + low, place[offsets]
 
 
-def _few(values: Integers) -> Integers:
+def _few(values: Array) -> Integers:
     """All distinct values, ascending, or just more than FEW of them."""
     found: list[int] = []
     while len(values) and len(found) <= FEW:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Array, Cell, Mask, Table, Texts
+from traceview.tables import Array, Cell, Mask, Table, Texts, constant
 from traceview.trace.nsys_names import Names, numbered
 from traceview.trace.nsys_rows import INT32, Rows, Staged
 from traceview.trace.schema import DEVICES, PROCESSES, THREADS
@@ -265,8 +265,10 @@ def _picked(of_distinct: Codes, codes: Codes) -> Codes:
 
 
 def _final(codes: Array, rows: Codes) -> Array:
-    if not len(rows):
+    if not len(rows) or not len(codes):
         return codes
+    if codes.strides == (0,):
+        return constant(codes[0] if codes[0] == ABSENT else rows[codes[0]], len(codes), np.int32)
     absent = codes == ABSENT
     if not absent.any():
         return rows[codes]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import NULL, Array, Integers, Mask, Texts
+from traceview.tables import NULL, Array, Integers, Mask, Texts, constant, picked
 from traceview.trace.sqlite_file import Database
 from traceview.trace.sqlite_rows import Columns, Kind, Numbers
 
@@ -57,11 +57,15 @@ class Rows:
 
     def integer(self, name: str, default: int = 0) -> Integers:
         """int64, the default where NULL."""
+        return _typed(self._cells(name, default), np.int64)
+
+    def _cells(self, name: str, default: int) -> Array:
+        """As narrow as they were read."""
         numbers = self.numbers(name)
         if numbers.null is None:
             return numbers.values
         if numbers.null.all():
-            return np.full(len(self), default, np.int64)
+            return constant(default, len(self), np.int64)
         return np.where(numbers.null, np.int64(default), numbers.values)
 
     def nullable(self, name: str) -> Integers:
@@ -70,14 +74,14 @@ class Rows:
 
     def identity(self, name: str) -> npt.NDArray[np.int32]:
         """An id of 32 bits; unsigned ones wrap, which keeps them distinct."""
-        return self.integer(name).astype(np.int32)
+        return _typed(self._cells(name, 0), np.int32)
 
     def amount(self, name: str) -> npt.NDArray[np.int32]:
         """A quantity; beyond the range of int32 it stays at the end of the range."""
-        values = self.integer(name)
+        values = self._cells(name, 0)
         if len(values) and not INT32.min < values.min() <= values.max() <= INT32.max:
             values = values.clip(INT32.min + 1, INT32.max)
-        return values.astype(np.int32)
+        return _typed(values, np.int32)
 
     def size(self, name: str) -> Integers:
         """A number of bytes, none of them absurd: sums of damaged ones would overflow."""
@@ -91,7 +95,15 @@ class Rows:
 def _chosen(column: Numbers | Texts, mask: Mask) -> Numbers | Texts:
     if isinstance(column, Texts):
         return column.take(mask)
-    return Numbers(column.values[mask], None if column.null is None else column.null[mask])
+    null = None if column.null is None else picked(column.null, mask)
+    return Numbers(picked(column.values, mask), null)
+
+
+def _typed(values: Array, dtype: npt.DTypeLike) -> Array:
+    """The same numbers in that type; what is stored once stays so."""
+    if values.strides != (0,) or not len(values):
+        return values.astype(dtype, copy=False)
+    return np.broadcast_to(values[:1].astype(dtype).reshape(()), len(values))
 
 
 class Export:

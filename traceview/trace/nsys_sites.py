@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.tables import NULL, Array, Integers, Mask, Texts
+from traceview.tables import NULL, Array, Integers, Mask, Texts, picked
 from traceview.trace.nsys_rows import Staged
 
 DOMAIN = "traceview"
@@ -95,7 +95,7 @@ def _taken(staged: Staged, rows: Mask) -> Staged:
 
 
 def _rows(values: Array | Texts, rows: Mask) -> Array | Texts:
-    return values.take(rows) if isinstance(values, Texts) else values[rows]
+    return values.take(rows) if isinstance(values, Texts) else picked(values, rows)
 
 
 def _texts(staged: Staged, name: str) -> Texts:

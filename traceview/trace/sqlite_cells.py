@@ -1,5 +1,7 @@
 """The rows of a few leaf pages at once.
 
+With numpy, for machines without a compiler, and to hold the compiled decoder of pages.c against.
+
 Rows of one table mostly repeat a handful of record headers, which hold the type and so the length
 of every column. Rows of equal header have their columns at equal places: they are brought side by
 side, and a column is then a plain strided array.
@@ -8,12 +10,13 @@ side, and a column is then a plain strided array.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Integers, Mask
+from traceview.tables import Array, Integers, Mask
+from traceview.trace.sqlite_columns import Piece
 from traceview.trace.sqlite_layout import (
     FIRST_TEXT_TYPE,
     INTEGER_BYTES,
@@ -24,7 +27,7 @@ from traceview.trace.sqlite_layout import (
     Layout,
     layout_of,
 )
-from traceview.trace.sqlite_rows import Kind, Numbers
+from traceview.trace.sqlite_rows import Kind
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
@@ -57,14 +60,6 @@ class Chunk:
     usable_bytes: int
 
 
-@dataclass
-class Coded:
-    """A text column of a chunk: codes into distinct byte strings, -1 for NULL."""
-
-    codes: npt.NDArray[np.int32]
-    index: dict[bytes, int] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class _Records:
     """Where records begin, and how long they are with their header."""
@@ -74,7 +69,7 @@ class _Records:
     size: Integers
 
 
-def decode(chunk: Chunk, wanted: Sequence[Wanted]) -> list[Numbers | Coded]:
+def decode(chunk: Chunk, wanted: Sequence[Wanted]) -> list[Piece]:
     """The wanted columns of all rows, in order. Raises DeclinedError."""
     records = _records(chunk)
     columns = [_Column(column.kind, len(records.at)) for column in wanted]
@@ -248,10 +243,24 @@ class _Column:
     def _code(self, raw: bytes) -> int:
         return self._index.setdefault(raw, len(self._index))
 
-    def done(self) -> Numbers | Coded:
+    def done(self) -> Piece:
+        values = self._values
+        least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         if self._kind == "text":
-            return Coded(self._values.astype(np.int32, copy=False), self._index)
-        return Numbers(self._values.astype(np.int64, copy=False), self._null)
+            codes, texts = _by_appearance(values, list(self._index))
+            return Piece(codes, None, least, greatest, texts)
+        return Piece(values, self._null, least, greatest)
+
+
+def _by_appearance(codes: Array, texts: Sequence[bytes]) -> tuple[Array, list[bytes]]:
+    """The texts in the order of their rows, in which sqlite3 comes upon them, too."""
+    backward = np.flatnonzero(codes >= 0)[::-1]
+    first = np.empty(len(texts), np.intp)
+    first[codes[backward]] = backward
+    order = np.argsort(first)
+    places = np.full(len(texts) + 1, -1, np.int32)
+    places[order] = np.arange(len(texts))
+    return places[codes], [texts[code] for code in order.tolist()]
 
 
 def _distinct(words: Words) -> tuple[Rows, Rows]:

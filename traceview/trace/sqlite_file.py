@@ -40,7 +40,7 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, pages: PageFile | None, size: int) -> None:
         self._connection = connection
         self._pages = pages
-        self._size = size
+        self.size = size
         found = connection.execute(
             "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
         ).fetchall()
@@ -69,7 +69,21 @@ class Database:
                 return read_pages(self._pages, stored.root_page, places, wanted)
             except DeclinedError:
                 pass
-        return read_rows(self._connection, table, wanted, self._size)
+        return read_rows(self._connection, table, wanted, self.size)
+
+    def last_row(self, table: str) -> int:
+        """The greatest row number, found without reading the rows; 0 where there is none.
+
+        Raises sqlite3.Error if the table is damaged.
+        """
+        if table not in self.tables or "rowid" in self.describe(table).columns:
+            return 0
+        try:
+            asked = self._connection.execute(f"SELECT max(rowid) FROM {quoted(table)}")  # noqa: S608
+        except sqlite3.OperationalError:
+            # A table may be stored without row numbers.
+            return 0
+        return max(asked.fetchone()[0] or 0, 0)
 
     def lines(self, table: str, names: Sequence[str]) -> list[tuple[object, ...]]:
         """A small table as tuples; a column that is not there is None; no table, no lines.

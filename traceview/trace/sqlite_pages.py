@@ -1,4 +1,4 @@
-"""Columns of a table straight from the pages of the file, with numpy: fast, or not at all.
+"""Columns of a table straight from the pages of the file: fast, or not at all.
 
 The format is that of https://www.sqlite.org/fileformat2.html. A table is a b-tree: interior pages
 lead to leaf pages, whose cells hold one row each. The file is untrusted, and the sqlite3 module
@@ -9,32 +9,35 @@ decides what it means. Nothing here returns a row that SQLite would not.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Texts, object_array
-from traceview.trace.sqlite_cells import PAD, Bytes, Chunk, Coded, Wanted, decode
+from traceview.tables import Texts
+from traceview.trace import sqlite_compiled
+from traceview.trace.sqlite_cells import PAD, Bytes, Chunk, Wanted, decode
+from traceview.trace.sqlite_columns import NumberColumn, Piece, TextColumn
 from traceview.trace.sqlite_layout import DeclinedError
-from traceview.trace.sqlite_rows import Kind, Numbers, joined, lenient_text
+from traceview.trace.sqlite_rows import Kind, Numbers
 
 __all__ = ["DeclinedError", "PageFile", "read_pages"]
 
 Pages = npt.NDArray[np.int64]
+# The first page and how many.
+Run = tuple[int, int]
 HEADER_BYTES = 100
 UTF8 = 1
 INTERIOR = 0x05
 INTERIOR_HEADER_BYTES = 12
 MOST_LEVELS = 20
-# Small enough that what is derived from a chunk stays in the processor's cache and in bounds.
-CHUNK_BYTES = 4 << 20
 THREADS = 2
 # Beyond this much unwanted data between wanted pages, several reads are cheaper than one.
 SPARSE = 2
-_NOTHING = Numbers(np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -58,30 +61,44 @@ class PageFile:
             return None
         return cls(descriptor, size, size - header[20], os.fstat(descriptor).st_size // size)
 
-    def read(self, first: int, count: int) -> Bytes:
-        """`count` pages from number `first` on, which counts from 1, and PAD bytes more.
-
-        Raises DeclinedError if the file ends before them.
-        """
-        wanted = count * self.page_bytes
-        content = np.empty(wanted + PAD, np.uint8)
-        self._fill(content[:wanted], first)
+    def page(self, number: int) -> Bytes:
+        """One page. Numbers count from 1. Raises DeclinedError if the file ends before it does."""
+        content = np.empty(self.page_bytes, np.uint8)
+        self.read(content, [(number, 1)])
         return content
 
-    def read_runs(self, runs: Sequence[Pages]) -> Bytes:
-        """Runs of neighbouring pages one after the other, and PAD bytes more."""
-        content = np.empty(sum(map(len, runs)) * self.page_bytes + PAD, np.uint8)
-        at = 0
-        for run in runs:
-            end = at + len(run) * self.page_bytes
-            self._fill(content[at:end], int(run[0]))
-            at = end
-        return content
+    def read(self, content: Bytes, runs: Sequence[Run]) -> None:
+        """Fill the content with runs of pages. Raises DeclinedError if the file ends before."""
+        end = 0
+        for first, count in runs:
+            start, end = end, end + count * self.page_bytes
+            at = (first - 1) * self.page_bytes
+            if os.preadv(self.descriptor, [content[start:end].data], at) != end - start:
+                raise DeclinedError("the file ends within a page")
 
-    def _fill(self, content: Bytes, first: int) -> None:
-        found = os.preadv(self.descriptor, [content.data], (first - 1) * self.page_bytes)
-        if found != len(content):
-            raise DeclinedError("the file ends within a page")
+
+class _Decoder(Protocol):
+    """Decodes a chunk whose pages were read into its room."""
+
+    # Small enough that what is derived from a chunk stays in the processor's cache and in bounds.
+    chunk_bytes: ClassVar[int]
+
+    def room(self, size: int) -> Bytes: ...
+
+    def decode(self, chunk: Chunk) -> list[Piece]: ...
+
+
+class _NumpyDecoder:
+    chunk_bytes: ClassVar = 4 << 20
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self._wanted = wanted
+
+    def room(self, size: int) -> Bytes:
+        return np.empty(size, np.uint8)
+
+    def decode(self, chunk: Chunk) -> list[Piece]:
+        return decode(chunk, self._wanted)
 
 
 def read_pages(
@@ -91,14 +108,40 @@ def read_pages(
 
     Raises DeclinedError where sqlite3 has to read the table.
     """
-    columns = [Wanted(places[name], kind) for name, kind in wanted.items()]
+    columns = [TextColumn() if kind == "text" else NumberColumn() for kind in wanted.values()]
     leaves = _leaves(file, root)
-    per_chunk = max(1, CHUNK_BYTES // file.page_bytes)
-    parts = [leaves[at : at + per_chunk] for at in range(0, len(leaves), per_chunk)]
+    pages = rows = 0
+    needed = [Wanted(places[name], kind) for name, kind in wanted.items()]
+    for part, pieces in _decoded(file, leaves, needed):
+        pages += len(part)
+        rows += len(pieces[0])
+        for column, piece in zip(columns, pieces, strict=True):
+            column.add(piece, expected=rows * len(leaves) // pages)
+    return {name: column.done() for name, column in zip(wanted, columns, strict=True)}
+
+
+def _decoded(
+    file: PageFile, leaves: Pages, wanted: Sequence[Wanted]
+) -> Iterator[tuple[Pages, list[Piece]]]:
+    """Some pages and their columns, valid until the next; a few are decoded ahead meanwhile."""
+    kind = sqlite_compiled.CompiledDecoder if sqlite_compiled.there() else _NumpyDecoder
+    chunk_pages = max(1, kind.chunk_bytes // file.page_bytes)
+    free: deque[_Decoder] = deque(kind(wanted) for _ in range(THREADS + 1))
+    ahead: deque[tuple[Pages, _Decoder, Future[list[Piece]]]] = deque()
     with ThreadPoolExecutor(THREADS) as pool:
-        chunks = list(pool.map(lambda part: decode(_gathered(file, part), columns), parts))
-        whole = pool.map(lambda at: _assembled(chunks, at), range(len(columns)))
-        return dict(zip(wanted, whole, strict=True))
+        for first in range(0, len(leaves), chunk_pages):
+            if not free:
+                part, decoder, pieces = ahead.popleft()
+                yield part, pieces.result()
+                free.append(decoder)
+            part, decoder = leaves[first : first + chunk_pages], free.popleft()
+            ahead.append((part, decoder, pool.submit(_decode, file, part, decoder)))
+        for part, _, pieces in ahead:
+            yield part, pieces.result()
+
+
+def _decode(file: PageFile, pages: Pages, decoder: _Decoder) -> list[Piece]:
+    return decoder.decode(_gathered(file, pages, decoder))
 
 
 def _leaves(file: PageFile, root: int) -> Pages:
@@ -106,7 +149,7 @@ def _leaves(file: PageFile, root: int) -> Pages:
     level = np.array([root], np.int64)
     for _ in range(MOST_LEVELS):
         _check_pages(file, level)
-        first = file.read(int(level[0]), 1)
+        first = file.page(int(level[0]))
         if first[0] != INTERIOR:
             return level
         level = np.concatenate([_children(file, int(page)) for page in level])
@@ -121,7 +164,7 @@ def _check_pages(file: PageFile, level: Pages) -> None:
 
 
 def _children(file: PageFile, page: int) -> Pages:
-    content = file.read(page, 1)
+    content = file.page(page)
     cells = int(content[3]) << 8 | int(content[4])
     if content[0] != INTERIOR or INTERIOR_HEADER_BYTES + 2 * cells > file.usable_bytes:
         raise DeclinedError("an interior page is not one")
@@ -132,32 +175,14 @@ def _children(file: PageFile, page: int) -> Pages:
     return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
 
 
-def _gathered(file: PageFile, pages: Pages) -> Chunk:
+def _gathered(file: PageFile, pages: Pages, decoder: _Decoder) -> Chunk:
     """The pages of one chunk, read in few calls."""
     first, last = int(pages.min()), int(pages.max())
     if last - first < SPARSE * len(pages):
-        content = file.read(first, last - first + 1)
-        return Chunk(content, (pages - first) * file.page_bytes, file.usable_bytes)
-    runs = np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1)
-    starts = np.arange(len(pages)) * file.page_bytes
-    return Chunk(file.read_runs(runs), starts, file.usable_bytes)
-
-
-def _assembled(chunks: Sequence[list[Numbers | Coded]], at: int) -> Numbers | Texts:
-    """One column of all chunks; the chunks lose it, so that memory is held once."""
-    numbers: list[Numbers] = []
-    texts: list[Coded] = []
-    for chunk in chunks:
-        part, chunk[at] = chunk[at], _NOTHING
-        (numbers if isinstance(part, Numbers) else texts).append(part)  # type: ignore[arg-type]
-    return _texts(texts) if texts else joined(numbers)
-
-
-def _texts(parts: Sequence[Coded]) -> Texts:
-    # By text, not by bytes: two damaged texts may read the same.
-    index: dict[str, int] = {}
-    codes = []
-    for part in parts:
-        places = [index.setdefault(lenient_text(raw), len(index)) for raw in part.index]
-        codes.append(np.array([*places, -1], np.int32)[part.codes])
-    return Texts(np.concatenate(codes), object_array(list(index)))
+        runs, places = [(first, last - first + 1)], pages - first
+    else:
+        split = np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1)
+        runs, places = [(int(run[0]), len(run)) for run in split], np.arange(len(pages))
+    content = decoder.room(sum(count for _, count in runs) * file.page_bytes + PAD)
+    file.read(content, runs)
+    return Chunk(content, places * file.page_bytes, file.usable_bytes)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from traceview.errors import TraceFormatError
-from traceview.tables import Integers, Mask, Texts
+from traceview.tables import Array, Mask, Texts
 
 Kind = Literal["integer", "text"]
 BATCH = 50_000
@@ -21,9 +21,12 @@ LEAST_ROW_BYTES = 5
 
 @dataclass(frozen=True)
 class Numbers:
-    """Whole numbers as stored. `null` is True where there is none; None means everywhere one."""
+    """Whole numbers as stored, of any signed type.
 
-    values: Integers
+    `null` is True where there is none; None means everywhere one. Both may be a `constant`.
+    """
+
+    values: Array
     null: Mask | None = None
 
     def __len__(self) -> int:

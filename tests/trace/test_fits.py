@@ -1,0 +1,134 @@
+"""A trace larger than memory is refused, before the memory is taken."""
+
+import resource
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.make_trace import make_trace
+from tests.build import Export
+from traceview.errors import TooLargeError
+from traceview.trace import fits, sqlite_file
+from traceview.trace.files import load
+from traceview.trace.free_memory import Free
+
+KERNELS = 300
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fits") / "run.sqlite"
+    make_trace(path, KERNELS, processes=1, streams=1, seed=1)
+    return path
+
+
+def rows_of(path):
+    with sqlite3.connect(path) as connection:
+        there = {n for (n,) in connection.execute("SELECT name FROM sqlite_master")}
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in fits.EVENTS
+            if table in there
+        ]
+    connection.close()
+    return sum(counts)
+
+
+def told(path):
+    with sqlite_file.opened(path) as database:
+        return fits.row_count(database)
+
+
+def test_rows_are_told_without_reading_them(made):
+    assert told(made) == rows_of(made) > 2 * KERNELS
+
+
+def test_tables_without_row_numbers_count_for_nothing(tmp_path):
+    path = tmp_path / "odd.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE NVTX_EVENTS (a INTEGER PRIMARY KEY) WITHOUT ROWID")
+        connection.execute("CREATE TABLE GPU_METRICS (rowid TEXT)")
+        connection.execute("CREATE TABLE SCHED_EVENTS (a)")
+        connection.execute("INSERT INTO NVTX_EVENTS VALUES (5)")
+        connection.execute("INSERT INTO GPU_METRICS VALUES ('x')")
+        connection.execute("INSERT INTO SCHED_EVENTS VALUES (1), (2)")
+    connection.close()
+    assert told(path) == 2
+
+
+@pytest.mark.parametrize("last", [2**62, -(2**62)])
+def test_an_absurd_row_number_is_bounded_by_the_size_of_the_file(tmp_path, last):
+    path = tmp_path / "odd.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE SCHED_EVENTS (a)")
+        connection.execute("INSERT INTO SCHED_EVENTS(rowid, a) VALUES (?, 1)", (last,))
+    connection.close()
+    assert 0 <= told(path) <= path.stat().st_size
+
+
+@pytest.fixture
+def scarce(monkeypatch):
+    """As if each row took a megabyte on a machine that has 1 GB to spare."""
+    monkeypatch.setattr(fits, "BYTES_A_ROW", 10**6)
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(10**9, "of this machine"))
+
+
+def test_what_does_not_fit_is_refused_with_a_remedy(made, scarce):
+    with pytest.raises(TooLargeError) as refused:
+        load(made)
+    said = str(refused.value)
+    assert said.startswith(f"a report of {made} does not fit into memory: its {rows_of(made):,} ")
+    assert "events need about 1.1 GB, and 1.0 GB are free of this machine" in said
+    assert "read it on a machine with 2 GB" in said
+    assert "nsys profile --duration=SECONDS" in said
+    assert "\n" not in said
+
+
+def test_what_fits_is_read(made, scarce, monkeypatch):
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(3 * 10**9, "of this machine"))
+    assert len(load(made).kernels) == KERNELS
+
+
+def test_who_insists_is_believed(made, scarce, monkeypatch):
+    monkeypatch.setenv(fits.ALL_THE_SAME, "1")
+    assert len(load(made).kernels) == KERNELS
+
+
+def test_a_small_trace_is_read_whatever_the_system_tells(tmp_path, monkeypatch):
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(0, "of this machine"))
+    assert len(Export().launch(call=(0, 2), kernel=(8, 20)).load(tmp_path).kernels) == 1
+
+
+def test_nothing_is_refused_where_nothing_is_told(made, scarce, monkeypatch):
+    monkeypatch.setattr(fits, "free_memory", lambda: None)
+    assert len(load(made).kernels) == KERNELS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what is taken")
+def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
+    """Under `ulimit -v`: 40,000 kernels as if of ten millions, then for what they are."""
+    path = tmp_path / "long.sqlite"
+    make_trace(path, 40_000, processes=1, streams=1, seed=1)
+    code = (
+        "import sys; from traceview.trace import fits; fits.BYTES_A_ROW = int(sys.argv[1]); "
+        "from traceview.cli import main; main(['report', sys.argv[2]])"
+    )
+    limit = 3 * 10**9
+
+    def report(bytes_a_row):
+        return subprocess.run(
+            [sys.executable, "-c", code, str(bytes_a_row), str(path)],
+            capture_output=True,
+            text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+            check=False,
+        )
+
+    refused, done = report(10**5), report(fits.BYTES_A_ROW)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("traceview: error: a report of ")
+    assert "under the limit of 3.0 GB that ulimit -v set" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert (done.returncode, done.stderr) == (0, "")

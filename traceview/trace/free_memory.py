@@ -1,0 +1,107 @@
+"""How much memory this process may still take before the machine swaps or somebody ends it.
+
+The least of what the system has to spare, what the control groups around the process leave (a
+container, a batch job), and what `ulimit -v` leaves. The page cache counts as spare.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/")
+KIB = 1024
+# What version 1 says where there is no limit: the greatest number of pages.
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True)
+class Free:
+    """`size_bytes` to take, and what sets that bound."""
+
+    size_bytes: int
+    bound: str
+
+
+def free_memory(root: Path = ROOT) -> Free | None:
+    """The tightest bound; None on a system that tells none. `root` is where /proc and /sys are."""
+    found = [*_of_system(root), *_of_groups(root), *_of_address_space(root)]
+    return min(found, key=lambda free: free.size_bytes, default=None)
+
+
+def _of_system(root: Path) -> Iterator[Free]:
+    for name, value in _fields(root / "proc/meminfo"):
+        if name == "MemAvailable:":
+            yield Free(value * KIB, "of this machine")
+            return
+    try:
+        # macOS tells only how much there is at all.
+        yield Free(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "of this machine")
+    except (AttributeError, ValueError, OSError):
+        return
+
+
+def _of_groups(root: Path) -> Iterator[Free]:
+    """Each control group from the process's own up: a limit of any of them holds."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if number == "0" and not controllers:
+            yield from _limited(root / "sys/fs/cgroup", path, ("memory.max", "memory.current"))
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            yield from _limited(root / "sys/fs/cgroup/memory", path, names)
+
+
+def _limited(mount: Path, path: str, names: tuple[str, str]) -> Iterator[Free]:
+    own = mount / path.lstrip("/")
+    for group in (own, *own.parents):
+        if not group.is_relative_to(mount):
+            return
+        limit, used = (_number(group / name) for name in names)
+        if limit is not None and used is not None and limit < _NO_LIMIT:
+            spare = max(limit - used + _cached(group), 0)
+            yield Free(spare, f"under the limit of {limit / 1e9:.1f} GB of this container or job")
+
+
+def _cached(group: Path) -> int:
+    """Files that the system drops when memory is short; version 1 counts those below as total."""
+    stat = dict(_fields(group / "memory.stat"))
+    names = ("inactive_file", "active_file")
+    return sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in names)
+
+
+def _of_address_space(root: Path) -> Iterator[Free]:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    taken = next((pages for _, pages in _fields(root / "proc/self/statm", first=True)), None)
+    if limit != resource.RLIM_INFINITY and taken is not None:
+        spare = max(limit - taken * resource.getpagesize(), 0)
+        yield Free(spare, f"under the limit of {limit / 1e9:.1f} GB that ulimit -v set")
+
+
+def _fields(path: Path, *, first: bool = False) -> Iterator[tuple[str, int]]:
+    """Lines of a name and a number; of `first`, the first word alone, which is a number."""
+    for line in _text(path).splitlines():
+        words = line.split()
+        if first and words:
+            words = ["", words[0]]
+        if len(words) > 1 and words[1].isdecimal():
+            yield words[0], int(words[1])
+
+
+def _number(path: Path) -> int | None:
+    """None for a file that is not there or says `max`."""
+    said = _text(path).strip()
+    return int(said) if said.isdecimal() else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

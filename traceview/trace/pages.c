@@ -1,0 +1,325 @@
+/* The rows of a few leaf pages of a SQLite table, column by column: sqlite_cells.py, compiled.
+ *
+ * The format is that of https://www.sqlite.org/fileformat2.html. The pages are untrusted: nothing
+ * is read outside the usable bytes of a page, and whatever is unusual is declined, with the reason,
+ * so that SQLite itself decides what it means. Loaded with ctypes by sqlite_compiled.py, whose
+ * structures mirror those of this file; knows nothing of Python, and may run in several threads.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#ifdef _WIN32
+#define EXPORTED __declspec(dllexport)
+#else
+#define EXPORTED __attribute__((visibility("default")))
+#endif
+
+/* Raised with every change to what sqlite_compiled.py sees, which refuses a library built before. */
+EXPORTED const int64_t traceview_interface = 1;
+
+enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };
+/* Types of a column; from FIRST_TEXT on, the odd ones are texts. */
+enum { NULL_TYPE = 0, LAST_INTEGER = 6, REAL = 7, ZERO = 8, ONE = 9, FIRST_BLOB = 12, FIRST_TEXT };
+enum { MOST_HEADER_BYTES = 127, LOCAL_LESS_THAN_USABLE = 35 };
+/* Far beyond what happens by chance in a table that is at most half full. */
+enum { MOST_PROBES = 512 };
+
+#define RESERVED INT64_MAX
+static const int64_t BYTES_OF_TYPE[FIRST_BLOB] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0, RESERVED, RESERVED};
+
+/* Reasons to decline. */
+static const char NO_LEAF[] = "a page is no leaf of a table";
+static const char OUTSIDE_CHUNK[] = "a page lies outside its chunk";
+static const char TOO_MANY_CELLS[] = "a page holds more cells than fit";
+static const char TOO_MANY_ROWS[] = "a chunk holds more rows than were counted";
+static const char CELL_OUTSIDE[] = "a cell lies outside its page";
+static const char ROW_OUTSIDE[] = "a row lies outside its page";
+static const char ROW_TOO_LONG[] = "a row is longer than a page";
+static const char OVERFLOWING[] = "a row reaches into overflow pages";
+static const char HEADER_TOO_LONG[] = "a header is longer than expected";
+static const char HEADER_UNENDED[] = "a header does not end where it should";
+static const char TYPE_RESERVED[] = "a type is reserved";
+static const char WRONG_LENGTH[] = "a row is not as long as its header says";
+static const char OLD_ROW[] = "a row is older than a column and takes its default";
+static const char NO_INTEGER[] = "a column of integers holds something else";
+static const char NO_TEXT[] = "a text column holds something else";
+static const char COLLISIONS[] = "texts that are made to collide";
+
+/* Pages in memory, and where each of them begins. */
+struct chunk {
+    const uint8_t *content;
+    int64_t bytes;
+    const int64_t *starts;
+    int64_t pages;
+    int64_t usable_bytes;
+};
+
+/* A wanted column: its place in the record, and room for as many rows as the chunk holds.
+ *
+ * Of a text column the values are codes, -1 for NULL; the text of code i is at text_starts[i] of
+ * the chunk. `slots` is a hash table, a power of two at least twice the rows.
+ */
+struct column {
+    int64_t place;
+    int64_t is_text;
+    int64_t *values;      /* 0 where NULL */
+    uint8_t *null;        /* written only if there is a NULL */
+    int64_t nulls;        /* how many */
+    int64_t least;        /* of the values, those of NULL too */
+    int64_t greatest;
+    int64_t *text_starts;
+    int64_t *text_bytes;
+    int64_t texts;        /* how many distinct ones */
+    int32_t *slots;
+    int64_t slot_count;
+};
+
+/* What one cell holds: a header of types, then the values. */
+struct record {
+    const uint8_t *header;
+    int64_t header_bytes;
+    int64_t bytes;
+};
+
+static int64_t big_endian_2(const uint8_t *at)
+{
+    return (int64_t)at[0] << 8 | at[1];
+}
+
+static uint64_t big_endian_8(const uint8_t *at)
+{
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    /* Compilers do not see through the form below, where most of the time goes. */
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap64(value);
+#else
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++)
+        value = value << 8 | at[i];
+    return value;
+#endif
+}
+
+static const char *check_page(const struct chunk *chunk, int64_t number)
+{
+    int64_t start = chunk->starts[number];
+    if (start < 0 || chunk->usable_bytes < LEAF_HEADER_BYTES ||
+        start > chunk->bytes - chunk->usable_bytes)
+        return OUTSIDE_CHUNK;
+    const uint8_t *page = chunk->content + start;
+    if (page[0] != LEAF)
+        return NO_LEAF;
+    if (LEAF_HEADER_BYTES + 2 * big_endian_2(page + 3) > chunk->usable_bytes)
+        return TOO_MANY_CELLS;
+    return NULL;
+}
+
+/* The record of the cell at `at`: the varints of its length and rowid come before. */
+static const char *find_record(const uint8_t *page, int64_t at, int64_t usable, struct record *found)
+{
+    int64_t bytes = 0;
+    int read = 0;
+    uint8_t byte;
+    do {
+        if (at >= usable)
+            return ROW_OUTSIDE;
+        if (read++ == 3)
+            return ROW_TOO_LONG;
+        byte = page[at++];
+        bytes = bytes << 7 | (byte & 0x7F);
+    } while (byte >= 0x80);
+    read = 0;
+    do {
+        if (at >= usable)
+            return ROW_OUTSIDE;
+        byte = page[at++];
+    } while (byte >= 0x80 && ++read < 9);
+    if (bytes > usable - LOCAL_LESS_THAN_USABLE)
+        return OVERFLOWING;
+    if (bytes < 1 || bytes > usable - at)
+        return ROW_OUTSIDE;
+    found->header = page + at;
+    found->header_bytes = page[at];
+    found->bytes = bytes;
+    if (found->header_bytes > MOST_HEADER_BYTES || found->header_bytes > bytes)
+        return HEADER_TOO_LONG;
+    return found->header_bytes ? NULL : OLD_ROW;
+}
+
+/* The rest of a type whose first byte says that more follow; NULL if it does not end. */
+static const uint8_t *long_type(const uint8_t *at, const uint8_t *end, uint64_t *type)
+{
+    uint64_t value = *type & 0x7F;
+    while (at < end && value >> 32 == 0) {
+        value = value << 7 | (*at & 0x7F);
+        if (*at++ < 0x80) {
+            *type = value;
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static void store_null(struct column *column, int64_t row, int64_t rows)
+{
+    if (column->nulls++ == 0)
+        memset(column->null, 0, (size_t)rows);
+    column->null[row] = 1;
+    column->values[row] = column->is_text ? -1 : 0;
+}
+
+/* `end` is behind the value. At least 8 bytes of its page come before that: those of the header. */
+static int64_t integer(const uint8_t *end, int64_t bytes, int64_t type)
+{
+    int shift = bytes ? (int)(64 - 8 * bytes) : 0;
+    int64_t value = (int64_t)(big_endian_8(end - 8) << shift) >> shift;
+    return type < ZERO ? value : type - ZERO;
+}
+
+static uint64_t hash_of(const uint8_t *text, int64_t bytes)
+{
+    const uint64_t mix = 0x9E3779B97F4A7C15u;
+    uint64_t hash = (uint64_t)bytes * mix;
+    for (int64_t at = 0; at < bytes; at += 8) {
+        uint64_t word = 0;
+        memcpy(&word, text + at, bytes - at < 8 ? (size_t)(bytes - at) : 8);
+        hash = (hash ^ word) * mix;
+        hash ^= hash >> 32;
+    }
+    return hash * mix;
+}
+
+/* The code of a text, a new one if it has none; -1 if that takes too long to find. */
+static int64_t code_of(struct column *column, const uint8_t *content, int64_t start, int64_t bytes)
+{
+    uint64_t mask = (uint64_t)column->slot_count - 1;
+    uint64_t slot = hash_of(content + start, bytes) >> 20;
+    for (int probe = 0; probe < MOST_PROBES; probe++, slot++) {
+        int32_t code = column->slots[slot & mask];
+        if (code < 0) {
+            code = (int32_t)column->texts++;
+            column->slots[slot & mask] = code;
+            column->text_starts[code] = start;
+            column->text_bytes[code] = bytes;
+            return code;
+        }
+        if (column->text_bytes[code] == bytes &&
+            memcmp(content + column->text_starts[code], content + start, (size_t)bytes) == 0)
+            return code;
+    }
+    return -1;
+}
+
+static const char *store(struct column *column, int64_t row, int64_t rows, uint64_t type,
+                         const struct chunk *chunk, const uint8_t *value, int64_t bytes)
+{
+    if (type == NULL_TYPE) {
+        store_null(column, row, rows);
+        return NULL;
+    }
+    if (column->is_text) {
+        if (type < FIRST_TEXT || type % 2 == 0)
+            return NO_TEXT;
+        column->values[row] = code_of(column, chunk->content, value - chunk->content, bytes);
+        return column->values[row] < 0 ? COLLISIONS : NULL;
+    }
+    if (type > ONE || type == REAL)
+        return NO_INTEGER;
+    column->values[row] = integer(value + bytes, bytes, (int64_t)type);
+    return NULL;
+}
+
+static const char *decode_row(const struct chunk *chunk, const struct record *record,
+                              struct column *columns, int64_t count, int64_t row, int64_t rows)
+{
+    const uint8_t *at = record->header + 1, *header_end = record->header + record->header_bytes;
+    const uint8_t *value = header_end, *end = record->header + record->bytes;
+    struct column *next = columns, *last = columns + count;
+    for (int64_t place = 0; at < header_end; place++) {
+        uint64_t type = *at++;
+        if (type >= 0x80 && !(at = long_type(at, header_end, &type)))
+            return HEADER_UNENDED;
+        int64_t bytes = type < FIRST_BLOB ? BYTES_OF_TYPE[type] : (int64_t)(type - FIRST_BLOB) / 2;
+        if (bytes > end - value)
+            return bytes == RESERVED ? TYPE_RESERVED : WRONG_LENGTH;
+        if (next < last && next->place == place) {
+            const char *reason = store(next++, row, rows, type, chunk, value, bytes);
+            if (reason)
+                return reason;
+        }
+        value += bytes;
+    }
+    return value != end ? WRONG_LENGTH : next < last ? OLD_ROW : NULL;
+}
+
+static const char *decode_page(const struct chunk *chunk, const uint8_t *page,
+                               struct column *columns, int64_t count, int64_t first, int64_t rows)
+{
+    int64_t cells = big_endian_2(page + 3), usable = chunk->usable_bytes;
+    for (int64_t cell = 0; cell < cells; cell++) {
+        struct record record;
+        int64_t at = big_endian_2(page + LEAF_HEADER_BYTES + 2 * cell);
+        if (at < LEAF_HEADER_BYTES + 2 * cells || at >= usable)
+            return CELL_OUTSIDE;
+        const char *reason = find_record(page, at, usable, &record);
+        if (!reason)
+            reason = decode_row(chunk, &record, columns, count, first + cell, rows);
+        if (reason)
+            return reason;
+    }
+    return NULL;
+}
+
+static void find_range(struct column *column, int64_t rows)
+{
+    int64_t least = rows ? column->values[0] : 0, greatest = least;
+    for (int64_t row = 1; row < rows; row++) {
+        int64_t value = column->values[row];
+        least = value < least ? value : least;
+        greatest = value > greatest ? value : greatest;
+    }
+    column->least = least;
+    column->greatest = greatest;
+}
+
+/* How many rows the pages hold. Like decode, returns NULL, or the reason to decline. */
+EXPORTED const char *traceview_count_rows(const struct chunk *chunk, int64_t *rows)
+{
+    *rows = 0;
+    for (int64_t number = 0; number < chunk->pages; number++) {
+        const char *reason = check_page(chunk, number);
+        if (reason)
+            return reason;
+        *rows += big_endian_2(chunk->content + chunk->starts[number] + 3);
+    }
+    return NULL;
+}
+
+/* Fill the columns, which come in the order of their places. */
+EXPORTED const char *traceview_decode(const struct chunk *chunk, struct column *columns,
+                                      int64_t count, int64_t rows)
+{
+    for (int64_t i = 0; i < count; i++) {
+        columns[i].nulls = columns[i].texts = 0;
+        if (columns[i].is_text)
+            memset(columns[i].slots, -1, (size_t)columns[i].slot_count * sizeof(int32_t));
+    }
+    int64_t done = 0;
+    for (int64_t number = 0; number < chunk->pages; number++) {
+        const char *reason = check_page(chunk, number);
+        if (reason)
+            return reason;
+        const uint8_t *page = chunk->content + chunk->starts[number];
+        int64_t cells = big_endian_2(page + 3);
+        if (cells > rows - done)
+            return TOO_MANY_ROWS;
+        reason = decode_page(chunk, page, columns, count, done, rows);
+        if (reason)
+            return reason;
+        done += cells;
+    }
+    for (int64_t i = 0; i < count; i++)
+        find_range(&columns[i], done);
+    return NULL;
+}
