@@ -67,8 +67,13 @@ extern "C" __global__ void branch_by_warp(const float* x, float* y, int n) {
 CUDA_BRANCH_FREE = r"""
 extern "C" __global__ void branch_free(const float* x, float* y, int n) {
     // Only the two numbers depend on the lane. Selecting them is one instruction each, and half as
-    // many FFMA are left. On one H200 it took as long as the diverged version all the same: its
-    // FFMA read three registers each, those of the others two and a number in the instruction.
+    // many FFMA are left: 256 where a diverged warp issues 512 (nvdisasm, sm_90). On one H200 it
+    // took as long all the same, 282 µs for 2²⁴ elements beside 288. One FFMA a clock and scheduler
+    // would be 128 µs for 256, two clocks each 257. What differs is where the numbers come from:
+    // here from registers, as they are not known before it runs, so that an FFMA reads three. The
+    // other versions have one of them in the instruction and read two; triton-branch-free, which
+    // has as many FFMA as this one, took 140 µs. Why three registers cost two clocks, the code
+    // does not tell.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float epsilon = i % 2 == 0 ? 0.0009765625f : -0.0009765625f, v = x[i];
@@ -101,8 +106,10 @@ def cuda(source: str, name: str) -> Callable[[Tensor], Tensor]:
 
 @triton.jit
 def both_ways_kernel(x, y, n, STEPS: tl.constexpr = 256, BLOCK: tl.constexpr = 1024):
-    # Triton has no branch by element: `tl.where` takes from two results, so both are computed for
-    # all. That is what the diverged warp does, too, and costs as much.
+    # Triton has no branch by element: `tl.where` takes from two results, as if both were computed
+    # for all. Here they are not: a thread has four neighbours, so the compiler knows which of its
+    # elements are even and drops what nobody takes. Its SASS has as many FFMA as branch_free's,
+    # and on one H200 it took as long (140 µs). By a condition on values both would be computed.
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     away = tl.load(x + i, i < n)
     towards = away
@@ -130,7 +137,7 @@ def branch_by_program_kernel(x, y, n, STEPS: tl.constexpr = 256, BLOCK: tl.const
 
 @triton.jit
 def branch_free_kernel(x, y, n, STEPS: tl.constexpr = 256, BLOCK: tl.constexpr = 1024):
-    # One selection before the loop instead of one after it: half the arithmetic of both_ways.
+    # One selection before the loop instead of one after it: half the arithmetic, as it is written.
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(x + i, i < n)
     epsilon = tl.where(i % 2 == 0, 0.0009765625, -0.0009765625)
@@ -208,7 +215,7 @@ OPERATION = Operation(
             "triton-both-ways",
             with_triton(both_ways_kernel),
             "triton",
-            "computes both, takes one",
+            "both ways and a choice, as written",
             kernels=(both_ways_kernel,),
         ),
         Version(

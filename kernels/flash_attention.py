@@ -209,19 +209,21 @@ def with_triton(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor
 HIDDEN, TOKENS, SMALL, MOST_HEADS = 2048, 16384, 512, 65535
 
 
-def inputs_of(dim: int) -> Callable[[int, Any, str], tuple[Tensor, Tensor, Tensor]]:
+def inputs_of(dim: int) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """Makes inputs for heads of `dim` numbers."""
 
-    def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    def inputs(
+        size: int, dtype: Any, device: str, batch: int | None = None, heads: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Q, K and V of n = `size`: 16,384 tokens in all and h·d = 2,048, as in the paper.
 
         Under 512 that is one sequence of two heads, for a CPU.
         """
         made = torch.Generator(device=device).manual_seed(0)
-        batch, heads = (1, 2) if size < SMALL else (max(1, TOKENS // size), HIDDEN // dim)
+        usual = (1, 2) if size < SMALL else (max(1, TOKENS // size), HIDDEN // dim)
 
         def one() -> Tensor:
-            shape = (batch, heads, size, dim)
+            shape = (batch or usual[0], heads or usual[1], size, dim)
             return torch.randn(shape, generator=made, device=device).to(dtype)
 
         return one(), one(), one()
@@ -291,7 +293,7 @@ def attention_operation(name: str, dim: int, causal: bool) -> Operation:
         small_sizes=(1, 33, 128, 200),
         tolerances=TOLERANCES,
         check=check,
-        size_means="sequence length",
+        size_means="positions",
         tensor_cores=True,
     )
 

@@ -262,13 +262,15 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
     return result
 
 
-def inputs_of(dim: int, causal: bool) -> Callable[[int, Any, str], tuple[Tensor, ...]]:
+def inputs_of(dim: int, causal: bool) -> Callable[..., tuple[Tensor, ...]]:
     """Makes inputs for heads of `dim` numbers."""
     forward_inputs = flash_attention.inputs_of(dim)
 
-    def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor, ...]:
+    def inputs(
+        size: int, dtype: Any, device: str, batch: int | None = None, heads: int | None = None
+    ) -> tuple[Tensor, ...]:
         """Q, K, V as for the forward pass, what it gives for them, and a gradient."""
-        q, k, v = forward_inputs(size, dtype, device)
+        q, k, v = forward_inputs(size, dtype, device, batch, heads)
         made = torch.Generator(device=device).manual_seed(1)
         g = torch.randn(q.shape, generator=made, device=device).to(dtype)
         return q, k, v, *_forward(q, k, v, causal), g
@@ -332,7 +334,7 @@ def attention_operation(name: str, dim: int, causal: bool) -> Operation:
         small_sizes=(1, 33, 128, 200),
         tolerances={name: 2 * most for name, most in flash_attention.TOLERANCES.items()},
         check=check,
-        size_means="sequence length",
+        size_means="positions",
         tensor_cores=True,
     )
 

@@ -144,11 +144,11 @@ def with_online(x: Tensor) -> Tensor:
     return y
 
 
-def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor]:
+def inputs(size: int, dtype: Any, device: str, rows: int | None = None) -> tuple[Tensor]:
     """`size` columns; on a GPU 2²⁶ elements, but 4096 rows at least, and on a CPU 37 rows."""
-    rows = max(4096, (1 << 26) // size) if device.startswith("cuda") else 37
+    usual = max(4096, (1 << 26) // size) if device.startswith("cuda") else 37
     made = torch.Generator(device=device).manual_seed(0)
-    x = torch.randn(rows, size, generator=made, device=device, dtype=torch.float32)
+    x = torch.randn(rows or usual, size, generator=made, device=device, dtype=torch.float32)
     return (x.to(dtype),)
 
 

@@ -4,9 +4,10 @@
 
 The backward pass needs what the layers computed in the forward pass, and all of it waits in memory
 meanwhile. With checkpoints only the input of each block is kept: the backward pass runs the block
-forward once more. Of three passes (forward one, backward two) it makes four.
+forward once more. Of three passes (forward one, backward two) it makes four: a third more, of what
+the passes are of a step.
 
-Expect: `kernel-share` finds a step of recompute about a third longer than one of keep; the marks say how much less memory it held.
+Expect: `kernel-share` finds a step of recompute longer than one of keep, by up to a third; the marks say how much less memory it held.
 
 The ranges: warm_up, and step_N around keep and recompute, each around forward and backward. A mark
 `peak memory of NAME: N bytes` follows each: what was allocated beyond weights and inputs.

@@ -42,14 +42,16 @@ def step(x: Tensor, mask: Tensor, batch: Tensor) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Wait for the GPU in six ways.")
-    parser.add_argument("--size", type=int, default=SIZE, help="side of the matrices")
+    parser.add_argument("--size", type=int, help=f"side of the matrices; {SIZE} on a GPU")
     parser.add_argument("--steps", type=int, default=STEPS)
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    # A CPU waits for nothing here: small matrices show that as well as large ones.
+    size = given.size or (SIZE if device == "cuda" else 128)
     torch.manual_seed(20)
-    x = torch.randn(given.size, given.size, device=device) / given.size**0.5
+    x = torch.randn(size, size, device=device) / size**0.5
     mask = torch.rand_like(x) > 0.5
-    batch = torch.randn(given.size, given.size)
+    batch = torch.randn(size, size)
     for number in range(given.steps):
         with annotate(f"step_{number}"):
             step(x, mask, batch)

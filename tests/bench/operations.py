@@ -6,7 +6,8 @@ from traceview.bench import Operation, Version
 from traceview.errors import InputError
 
 
-def inputs(size, dtype, device):
+def inputs(size, dtype, device, rows: int | None = None, exact: bool = True, factor: float = 2):
+    size = size * (rows or 1)
     made = torch.Generator(device=device).manual_seed(0)
     return (torch.randn(size, generator=made, device=device).to(dtype), 2)
 

@@ -96,6 +96,28 @@ def test_a_sweep_of_steps():
     assert " a step, r² " in str(found)
 
 
+@pytest.mark.parametrize(
+    ("unit", "slope", "said"),
+    [
+        ("element", 2.0, "2.00 ns an element"),
+        ("unit of size", 2.0, "2.00 ns a unit of size"),
+        ("unit of size", 0.5, "500 ns a thousand units of size"),
+        ("step", 1e-4, "100 ns a million steps"),
+    ],
+)
+def test_the_slope_in_words(unit, slope, said):
+    found = fit([(x, 10.0 + slope * x) for x in (1e3, 1e6, 2e6, 4e6)])
+    assert found.sentence(unit) == f"linear: {said}, r² 1.0"
+
+
+def test_what_is_swept_is_named():
+    flat = fit([(1, 100.0), (2, 104.0), (64, 98.0)])
+    assert flat.sentence("step", "steps") == "flat: 101 ns at every value of steps"
+    power = fit([(n, float(n**3)) for n in (2, 4, 8, 16)])
+    assert power.sentence("layer", "layers") == "grows as layers to the 3.00, r² 1.0"
+    assert fit([(1, 1.0), (2, 2.0)]).sentence("step", "steps").startswith("2 values of steps: ")
+
+
 def test_a_sweep_over_nothing():
     with pytest.raises(InputError, match="no values"):
         sweep(lambda _: lambda: None, [])

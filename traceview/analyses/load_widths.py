@@ -18,7 +18,14 @@ from traceview.analyses.base import (
 )
 from traceview.facts.gathered_code import GatheredCode, gathered_code
 from traceview.facts.idle import steady_span_ns
-from traceview.facts.width_bounds import WIDE_BITS, WidthBound, time_by_width, width_bounds
+from traceview.facts.width_bounds import (
+    SET_UP_ALONE,
+    WIDE_BITS,
+    WidthBound,
+    set_up_kernels,
+    time_by_width,
+    width_bounds,
+)
 from traceview.facts.width_words import action, blamed, label, line, who
 from traceview.ptx.model import Kind, Level, SourceLine
 from traceview.tables import Cell, Column, Table
@@ -55,8 +62,8 @@ COSTS = TableSpec(
         Column(
             "bytes",
             "int64",
-            "asked of global memory by the calls that had the GPU to themselves, without masks "
-            "taken into account; absent where the code does not tell",
+            "asked of global memory by the calls after set-up that had the GPU to themselves, "
+            "without masks taken into account; absent where the code does not tell",
             nullable=True,
         ),
         Column("bytes_per_s", "int64", "the rate of these calls", nullable=True),
@@ -205,7 +212,12 @@ def _findings(trace: Trace, bounds: Sequence[WidthBound], all_ns: int) -> Iterat
     for bound in claimed[:_MOST_FINDINGS]:
         severity = severity_of(bound.at_stake_ns, span) or "low"
         yield _claim(bound, bounds, all_ns, severity)
-    unpriced = [b for b in bounds if b.counted and b.bits and b.widths.traffic.unknown]
+    unpriced = [
+        bound
+        for bound in bounds
+        if bound.counted and bound.bits and bound.widths.traffic.unknown
+        if bound.why != SET_UP_ALONE
+    ]
     for bound in unpriced[:_MOST_FINDINGS]:
         share = _share(bound.code.total_ns, all_ns)
         if share >= _SAID_FROM_PCT:
@@ -269,6 +281,15 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
         launches = units.counted(number, "launch", "launches")
         yield f"{launches} of {named(name)} fit none of the code that is here"
     yield from _lacking(bounds)
+    early = sum(
+        int(set_up_kernels(trace)[r.rows].sum()) for b in bounds if b.counted for r in b.code.runs
+    )
+    if early:
+        calls = units.counted(early, "call")
+        yield (
+            f"{calls} of set-up (before the first step after warm-up, or in ranges named warm_up) "
+            "count neither in bytes and rates nor in what is at stake"
+        )
     if any(bound.code.alike for bound in bounds):
         yield (
             "where variants have name, block, registers and shared memory in common, each is "

@@ -36,7 +36,8 @@ _RECORD = (
 
 KERNELS = TableSpec(
     "kernels",
-    "one row a kernel, grid and basis, most time first; kernels without a basis are left out",
+    "one row a kernel, grid, work a call and basis, most time first; kernels without a basis are "
+    "left out",
     (
         Column("short_name", "text", "base name; of several kernels in one range, the range's"),
         Column("device_id", "int32", "GPU"),
@@ -69,6 +70,7 @@ KERNELS = TableSpec(
         Column("at_stake_ns", "int64", "what lies above that: the most there is", nullable=True),
         Column("basis", "text", "where bytes and FLOP come from"),
         Column("beside_pct", "float64", "of the time, in calls beside which other work ran"),
+        Column("name", "text", "kernel, demangled, whole; of several, the range's"),
     ),
     brief=(
         "short_name",
@@ -160,6 +162,7 @@ def _row(place: Place, trace: Trace) -> dict[str, Cell]:
         "at_stake_ns": None if least is None else place.total_ns - least,
         "basis": place.basis,
         "beside_pct": 100 * place.beside_ns / place.total_ns if place.total_ns else 0.0,
+        "name": place.whole,
     }
 
 

@@ -6,18 +6,21 @@ torch and triton are imported by what needs them, when it is called.
 from traceview.bench.autotune import Tried, Tuned, autotune
 from traceview.bench.bandwidth import Bandwidth, bandwidth
 from traceview.bench.block_sizes import BlockSizes
-from traceview.bench.comparison import Asked, BenchReport, Row, measure
+from traceview.bench.comparison import BenchReport, Row, measure
 from traceview.bench.describe import Description, TensorFacts, describe
 from traceview.bench.fit import Fit, fit
 from traceview.bench.loading import load_operation
 from traceview.bench.operation import Operation, Version
+from traceview.bench.plan import Asked
 from traceview.bench.profiling import Profile, profile
+from traceview.bench.program import ProgramSweep, sweep_program
 from traceview.bench.saved import Saved, key_of
-from traceview.bench.sweep import Sweep, sweep
+from traceview.bench.sweep import Axis, Sweep, sweep
 from traceview.bench.timing import Timing, benchmark
 
 __all__ = [
     "Asked",
+    "Axis",
     "Bandwidth",
     "BenchReport",
     "BlockSizes",
@@ -25,6 +28,7 @@ __all__ = [
     "Fit",
     "Operation",
     "Profile",
+    "ProgramSweep",
     "Row",
     "Saved",
     "Sweep",
@@ -43,4 +47,5 @@ __all__ = [
     "measure",
     "profile",
     "sweep",
+    "sweep_program",
 ]

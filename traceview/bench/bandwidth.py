@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from traceview.bench.comparison import Asked, BenchReport, Row, measure
+from traceview.bench.comparison import BenchReport, Row, measure
 from traceview.bench.operation import Operation
+from traceview.bench.plan import Asked
 
 _SATURATED = 0.9
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from traceview.bench.correctness import copies, expected, is_changed
@@ -110,7 +113,24 @@ def users(operation: Operation, what: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, RuntimeError) and _is_out_of_memory(error):
             raise
-        raise InputError(f"{what} of {operation.name} raised {in_words(error)}") from error
+        place = _line(error, operation)
+        raise InputError(f"{what} of {operation.name} raised {in_words(error, place)}") from error
+
+
+def _line(error: BaseException, operation: Operation) -> str:
+    """Where in a file of the operation it was raised; nothing if it was elsewhere."""
+    o = operation
+    files = set(map(_file, (o.inputs, o.check, o.reference, o.bytes_moved, o.flop))) - {None}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in files:
+            return f" at line {frame.lineno} of {Path(frame.filename).name}"
+    return ""
+
+
+def _file(function: Any) -> str | None:
+    """That which a function was written in; None for one of C."""
+    code = getattr(function.func if isinstance(function, partial) else function, "__code__", None)
+    return code.co_filename if code else None
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

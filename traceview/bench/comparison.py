@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from traceview.bench.case import Case, released, users
 from traceview.bench.correctness import compare as compared
@@ -13,13 +13,14 @@ from traceview.bench.fit import Fit, fitted
 from traceview.bench.loading import in_words
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine
 from traceview.bench.operation import Operation, Version
+from traceview.bench.plan import Asked, planned
+from traceview.bench.sweep import SIZE, one_of
 from traceview.bench.timing import Timing, benchmark
-from traceview.bench.widths import Width, widths_of
-from traceview.errors import InputError
+from traceview.bench.widths import Key, Width, widths_of
 from traceview.facts import declared_work
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
-_FEWEST_TO_FIT = 4
+_FEWEST_TO_FIT, _FEWEST_ASKED_FOR = 4, 3
 _STICKY = "CUDA error"
 _COMPILED = ("timed", "right", "wrong", "skipped")
 
@@ -33,7 +34,8 @@ class Row:
     `unsupported`, as it does not take such inputs anywhere.
     `error` is the largest difference from the float64 reference as a share of that one's largest
     magnitude, of which `tolerance` is allowed. `checked_size` is the size at which it was
-    checked, another one only where the reference does not fit into memory.
+    checked, another one only where the reference does not fit into memory. `value` is that of the
+    parameter that is swept, None where that is the size or nothing.
     """
 
     size: int
@@ -50,6 +52,7 @@ class Row:
     peak_pct: float | None = None
     bound: str | None = None
     width: Width | None = None
+    value: int | None = None
 
     @property
     def median_ns(self) -> float | None:
@@ -74,7 +77,10 @@ class Row:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """An operation's versions at all sizes and types, on one machine."""
+    """An operation's versions at all sizes and types, on one machine.
+
+    `over` is what was swept: the size, or a parameter of the operation.
+    """
 
     operation: Operation
     machine: Machine
@@ -82,7 +88,8 @@ class BenchReport:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     fits: Mapping[tuple[str, str], Fit] = field(default_factory=dict)
-    """How the time grows with the size, by (dtype, version), from four sizes on."""
+    """How the time grows with `over`, by (dtype, version); not asked for, from four on."""
+    over: str = SIZE
 
     @property
     def bad(self) -> tuple[Row, ...]:
@@ -91,26 +98,30 @@ class BenchReport:
 
     def speedup(self, row: Row) -> float | None:
         """How many times as fast as the first version that was timed at that size and type."""
-        same = (r for r in self.rows if (r.size, r.dtype) == (row.size, row.dtype) and r.timing)
-        first = next(same, None)
+        first = next((r for r in self.rows if r.timing and _place(r) == _place(row)), None)
         if first is None or not first.median_ns or not row.median_ns:
             return None
         return first.median_ns / row.median_ns
 
+    def inputs(self, row: Row) -> tuple[Any, ...]:
+        """The inputs of a row, made anew."""
+        import torch
 
-@dataclass(frozen=True)
-class Asked:
-    """What to measure, and how; empty means the operation's own choice."""
+        made = _at_value(self.operation, self.over, row.value)
+        return made.inputs(row.size, getattr(torch, row.dtype), self.machine.device)
 
-    sizes: Sequence[int] = ()
-    dtypes: Sequence[str] = ()
-    versions: Sequence[str] = ()
-    warmup: int = 3
-    trials: int = 30
-    cold: bool = True
-    widths: bool = True
-    arch: str | None = None
-    peaks: Iterable[str] | Mapping[str, float] = ()
+    @property
+    def unit(self) -> str:
+        """What one more of what is swept is."""
+        return self.operation.unit if self.over == SIZE else one_of(self.over)
+
+
+def _place(row: Row) -> tuple[int, str, int | None]:
+    return row.size, row.dtype, row.value
+
+
+def _at_value(operation: Operation, over: str, value: int | None) -> Operation:
+    return operation if value is None else operation.at(**{over: value})
 
 
 def measure(
@@ -123,39 +134,29 @@ def measure(
     """Check and time versions of an operation.
 
     Without `sizes` those of the operation are taken, its small ones where there is no GPU; without
-    `dtypes` its first. `path` is the file of the operation, from which its kernels are compiled to
-    see how wide they load. `note` gets what is being done. Raises InputError for a version, type or
-    size that the operation does not have.
+    `dtypes` its first; a sweep over anything but the size is at one size, by itself the middle one.
+    `path` is the file of the operation, from which its kernels are compiled to see how wide they
+    load. `note` gets what is being done. Raises InputError for a version, type, size or parameter
+    that the operation does not have.
     """
     machine = this_machine()
-    plan = _planned(operation, asked, machine)
+    plan, over, values = planned(operation, asked, machine)
     peaks = peaks_of(machine, plan.peaks)
     rows: list[Row] = []
-    for dtype, size in product(plan.dtypes, plan.sizes):
+    for dtype, size, value in product(plan.dtypes, plan.sizes, values):
         if _broken(rows):
             break
-        rows += _at(operation, plan, machine, peaks, size, dtype, note)
+        varied = _at_value(operation, over, value)
+        found = _at(varied, plan, machine, peaks, size, dtype, note)
+        rows += [replace(row, value=value) for row in found]
     if asked.widths and path:
         note(f"Compiling the kernels of {operation.name}")
-        rows = _with_widths(operation, path, rows, plan.arch or machine.arch or "sm_90")
+        arch = plan.arch or machine.arch or "sm_90"
+        rows = _with_widths(operation, path, rows, arch, over)
     notes = (*_notes(machine, peaks), *_broken(rows))
-    return BenchReport(operation, machine, peaks, tuple(rows), notes, _fits(rows))
-
-
-def _planned(operation: Operation, asked: Asked, machine: Machine) -> Asked:
-    for dtype in asked.dtypes:
-        if dtype not in operation.tolerances:
-            known = ", ".join(operation.dtypes)
-            raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
-    if any(size < 1 for size in asked.sizes):
-        raise InputError(f"a size of {min(asked.sizes)}", "give positive sizes")
-    names = [operation.version(name).name for name in asked.versions]
-    return replace(
-        asked,
-        sizes=asked.sizes or (operation.sizes if machine.gpu else operation.small_sizes),
-        dtypes=asked.dtypes or operation.dtypes[:1],
-        versions=names or [version.name for version in operation.versions],
-    )
+    fewest = _FEWEST_ASKED_FOR if asked.sweep else _FEWEST_TO_FIT
+    fits = _fits(rows, fewest)
+    return BenchReport(operation, machine, peaks, tuple(rows), notes, fits, over)
 
 
 def _notes(machine: Machine, peaks: Peaks) -> Iterator[str]:
@@ -281,19 +282,33 @@ def _timed(operation: Operation, row: Row, case: Case, asked: Asked, peaks: Peak
     return replace(row, status="timed", timing=timing, peak_pct=share, bound=bound)
 
 
-def _with_widths(operation: Operation, path: str, rows: list[Row], arch: str) -> list[Row]:
-    asked = [(row.size, row.dtype, row.version) for row in rows if row.status in _COMPILED]
-    found = widths_of(operation, path, asked, arch)
-    return [replace(row, width=found.get((row.size, row.dtype, row.version))) for row in rows]
+def _with_widths(
+    operation: Operation, path: str, rows: list[Row], arch: str, over: str
+) -> list[Row]:
+    found: dict[int | None, Mapping[Key, Width]] = {}
+    for value in dict.fromkeys(row.value for row in rows):
+        asked = [_key(row) for row in rows if row.value == value and row.status in _COMPILED]
+        given = {} if value is None else {over: value}
+        found[value] = widths_of(operation, path, asked, arch, given)
+    return [replace(row, width=found[row.value].get(_key(row))) for row in rows]
 
 
-def _fits(rows: Sequence[Row]) -> Mapping[tuple[str, str], Fit]:
+def _key(row: Row) -> Key:
+    return row.size, row.dtype, row.version
+
+
+def _fits(rows: Sequence[Row], fewest: int) -> Mapping[tuple[str, str], Fit]:
     series: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.timing:
             series.setdefault((row.dtype, row.version), []).append(row)
     return {
-        key: fitted([(row.size, row.timing) for row in timed if row.timing])
+        key: fitted([(_along(row), row.timing) for row in timed if row.timing])
         for key, timed in series.items()
-        if len({row.size for row in timed}) >= _FEWEST_TO_FIT
+        if len(set(map(_along, timed))) >= fewest
     }
+
+
+def _along(row: Row) -> int:
+    """Where on the axis of the sweep it is."""
+    return row.size if row.value is None else row.value

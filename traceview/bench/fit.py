@@ -47,16 +47,20 @@ class Fit:
     points: int = 0
     launch_bound: bool | None = None
 
-    def sentence(self, unit: str = "element") -> str:
-        """Such as `linear: 2.10 ms a step, r² 0.999; flat under 1,024: launch-bound`."""
+    def sentence(self, unit: str = "element", over: str = "size") -> str:
+        """Such as `linear: 2.10 ms a step, r² 0.999; flat under 1,024: launch-bound`.
+
+        `unit` is one more of what grows, `over` the name of all of it.
+        """
+        value = "size" if over == "size" else f"value of {over}"
         if self.kind == "flat":
-            return f"flat: {units.duration(self.base_ns)} at every size{self._why()}"
+            return f"flat: {units.duration(self.base_ns)} at every {value}{self._why()}"
         if self.kind == "power":
-            return f"grows as size to the {self.exponent:.2f}, {self._r2}"
+            return f"grows as {over} to the {self.exponent:.2f}, {self._r2}"
         if self.kind == "none":
             if self.points < _FEWEST:
-                return f"{units.counted(self.points, 'size')}: too few for a line"
-            return f"no line fits: {self.relative_error:.0%} off"
+                return f"{units.counted(self.points, value, _many(value))}: too few for a line"
+            return f"no line fits: {units.percent(100 * self.relative_error)} off"
         line = f"linear: {self._slope(unit)}, {self._r2}"
         if self.kind == "linear" or self.flat_until is None:
             return line
@@ -70,11 +74,17 @@ class Fit:
         return ": launch-bound" if self.launch_bound else ""
 
     def _slope(self, unit: str) -> str:
-        article = "an" if unit[:1] in "aeiou" else "a"
-        for many, said in ((1, f"{article} {unit}"), (10**3, f"a thousand {unit}s")):
+        article = "an" if unit[:1] in "aeiou" and not unit.startswith("uni") else "a"
+        for many, said in ((1, f"{article} {unit}"), (10**3, f"a thousand {_many(unit)}")):
             if abs(self.slope_ns) * many >= 1:
                 return f"{units.duration(self.slope_ns * many)} {said}"
-        return f"{units.duration(self.slope_ns * 1e6)} a million {unit}s"
+        return f"{units.duration(self.slope_ns * 1e6)} a million {_many(unit)}"
+
+
+def _many(unit: str) -> str:
+    """Such as elements, or units of size."""
+    head, of, rest = unit.partition(" of ")
+    return f"{head}s{of}{rest}"
 
 
 def fitted(measured: Sequence[tuple[float, Timing]]) -> Fit:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -30,8 +32,32 @@ def load_operation(path: str | Path) -> Operation:
     operation = getattr(_imported(file), "OPERATION", None)
     if not isinstance(operation, Operation):
         what = f"{path} defines no OPERATION" if operation is None else f"{path}: no Operation"
-        raise InputError(what, "define OPERATION = traceview.bench.Operation(...) in it")
+        remedy = "define OPERATION = traceview.bench.Operation(...) in it"
+        if is_program(file):
+            remedy += ", or time it as a program: --sweep steps=1,2,4,8"
+        raise InputError(what, remedy)
     return operation
+
+
+def is_program(path: str | Path) -> bool:
+    """Whether a Python file binds no OPERATION, seen without running it.
+
+    A file that is not there, or no Python, is none: loading it says what is wrong.
+    """
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return Path(path).suffix == ".py" and not {"OPERATION", "*"} & set(_bound(tree))
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """The names that a file binds, in whatever way, at any depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
 
 
 def interpret_without_gpu() -> None:
@@ -61,7 +87,7 @@ def _imported(file: Path) -> ModuleType:
     try:
         module = importlib.import_module(name) if "." in name else _alone(file.resolve())
     except (Exception, SystemExit) as error:
-        raise InputError(_in_words(error, file)) from error
+        raise InputError(failure(error, file)) from error
     found = Path(module.__file__ or "")
     if found.resolve() != file.resolve():
         what = f"{file} is {name} to Python, and so is {found}, which was found first"
@@ -90,8 +116,8 @@ def _alone(file: Path) -> ModuleType:
     return module
 
 
-def _in_words(error: BaseException, file: Path) -> str:
-    """Such as `gelu.py raised ValueError at line 12: no data`."""
+def failure(error: BaseException, file: Path) -> str:
+    """Why a file failed, such as `gelu.py raised ValueError at line 12: no data`."""
     if isinstance(error, SyntaxError):
         return f"{file.name}, line {error.lineno}: this is not Python: {error.msg}"
     if isinstance(error, ModuleNotFoundError):

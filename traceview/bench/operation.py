@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import Parameter, signature
 from typing import Any, Literal
 
 from traceview.errors import InputError
 
 Needs = Literal["cpu", "triton", "cuda"]
+_FIXED = 3
+"""Size, data type and device: what every `inputs` takes."""
+
+
+def _is_whole(parameter: Parameter) -> bool:
+    """By its annotation, or by what it is if nobody says; True and False are no numbers."""
+    if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+        return False
+    if parameter.annotation is Parameter.empty:
+        return type(parameter.default) is int
+    # A text where annotations are put off, a type or a union of types elsewhere.
+    said = str(getattr(parameter.annotation, "__name__", parameter.annotation))
+    return said in ("int", "int | None", "Optional[int]")
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,9 @@ class Operation:
     odd ones among them, for a CPU and the interpreter. `tolerances` gives for each dtype the
     largest error allowed, as a share of the reference's largest magnitude. `tensor_cores` says that
     the arithmetic is that of tensor cores, by whose peak it is then judged.
+
+    Whole numbers that `inputs` takes beyond these three, such as `batch: int | None = None`, are
+    parameters that `--sweep` can vary.
     """
 
     name: str
@@ -65,6 +83,21 @@ class Operation:
         """What one more of a size is, to stand after a number: element, step."""
         many = self.size_means
         return "unit of size" if " " in many else many.removesuffix("s")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What can be varied beside the size and the data type, by name."""
+        more = list(signature(self.inputs).parameters.values())[_FIXED:]
+        return tuple(each.name for each in more if _is_whole(each))
+
+    def at(self, **values: int) -> Operation:
+        """The same with these values of its parameters. Raises InputError for one it has not."""
+        for name in values:
+            if name not in self.parameters:
+                has = ", ".join(("size", *self.parameters))
+                what = f"{self.name} has no parameter {name[:60]!r} to sweep over"
+                raise InputError(what, f"it has: {has}")
+        return replace(self, inputs=partial(self.inputs, **values))
 
     @property
     def dtypes(self) -> tuple[str, ...]:

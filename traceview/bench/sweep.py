@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from traceview import units
 from traceview.bench.clock import Run
 from traceview.bench.fit import Fit, fitted
 from traceview.bench.timing import Timing, benchmark
 from traceview.errors import InputError
+
+SIZE = "size"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What to vary, and the values to give it, each once and the smallest first."""
+
+    over: str
+    values: tuple[int, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Axis:
+        """That which a text such as `steps=1,2,4,8` asks for.
+
+        Raises InputError if it is not of that form, or has fewer than three values: through two
+        there is always a line.
+        """
+        name, _, listed = text.partition("=")
+        words = [word.strip() for word in listed.split(",")]
+        if not (_NAME.fullmatch(name) and all(map(_is_positive, words))):
+            remedy = "give a name and positive whole numbers: steps=1,2,4,8"
+            raise InputError(f"a sweep of {text[:60]!r}", remedy)
+        values = tuple(sorted(set(map(int, words))))
+        if len(values) < _FEWEST:
+            what = f"a sweep over {units.counted(len(values), 'value')} of {name}"
+            raise InputError(what, "give three or more: through two there is always a line")
+        return cls(name, values)
 
 
 @dataclass(frozen=True)
@@ -20,7 +52,7 @@ class Sweep:
     fit: Fit
 
     def __str__(self) -> str:
-        return self.fit.sentence(_one(self.over))
+        return self.fit.sentence(one_of(self.over), self.over)
 
 
 def sweep(
@@ -45,6 +77,12 @@ def sweep(
     return Sweep(over, points, fitted(points))
 
 
-def _one(many: str) -> str:
-    singular = {"batch": "item of the batch", "size": "element"}
-    return singular.get(many, many.removesuffix("s"))
+def _is_positive(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and 0 < len(word) < 19 and int(word) > 0
+
+
+def one_of(many: str) -> str:
+    """One more of what is swept, to stand after a number: step; a unit of batch."""
+    if many == SIZE:
+        return "element"
+    return many.removesuffix("s") if many.endswith("s") else f"unit of {many}"

@@ -42,16 +42,26 @@ class Width:
 
 
 def widths_of(
-    operation: Operation, path: str, asked: Iterable[Key], arch: str
+    operation: Operation,
+    path: str,
+    asked: Iterable[Key],
+    arch: str,
+    parameters: Mapping[str, int] | None = None,
 ) -> Mapping[Key, Width]:
-    """The width of each that was asked for, of those versions that tell their kernels."""
+    """The width of each that was asked for, of those versions that tell their kernels.
+
+    `parameters` are values of the operation's, beside the size.
+    """
+    given = tuple(f"{name}={value}" for name, value in (parameters or {}).items())
     told = [key for key in asked if _tells(operation.version(key[2]))]
     groups: dict[tuple[int, str], list[str]] = {}
     for size, dtype, name in told:
         groups.setdefault((_compiled_size(operation, size), dtype), []).append(name)
     with ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1))) as pool:
         jobs = {
-            group: pool.submit(_of_group, operation, path, group, list(dict.fromkeys(names)), arch)
+            group: pool.submit(
+                _of_group, operation, path, group, list(dict.fromkeys(names)), arch, given
+            )
             for group, names in groups.items()
         }
         found = {group: job.result() for group, job in jobs.items()}
@@ -76,31 +86,34 @@ def _compiled_size(operation: Operation, size: int) -> int:
 
 
 def _of_group(
-    operation: Operation, path: str, group: tuple[int, str], names: Sequence[str], arch: str
+    operation: Operation,
+    path: str,
+    group: tuple[int, str],
+    names: Sequence[str],
+    arch: str,
+    given: tuple[str, ...],
 ) -> dict[str, Width]:
     size, dtype = group
     found = {}
     for name in names:
         version = operation.version(name)
         try:
-            reports = _reports(version, path, size, dtype, arch)
+            script = (str(Path(path).resolve()), str(size), dtype, name, *given)
+            reports = _reports(version, script, arch)
             found[name] = _width(reports, size)
         except TraceviewError as error:
             found[name] = Width(None, size=size, why=error.what)
     return found
 
 
-def _reports(version: Version, path: str, size: int, dtype: str, arch: str) -> list[KernelReport]:
+def _reports(version: Version, script: tuple[str, ...], arch: str) -> list[KernelReport]:
     compiled = (
-        _of_cuda(version.cuda_source, arch)
-        if version.cuda_source
-        else _of_triton(version, path, size, dtype, arch)
+        _of_cuda(version.cuda_source, arch) if version.cuda_source else _of_triton(script, arch)
     )
     return [inspect(each, sass=False) for each in compiled]
 
 
-def _of_triton(version: Version, path: str, size: int, dtype: str, arch: str) -> list[Compiled]:
-    arguments = (str(Path(path).resolve()), str(size), dtype, version.name)
+def _of_triton(arguments: tuple[str, ...], arch: str) -> list[Compiled]:
     options = Options(arch=arch, arguments=arguments, timeout_s=_PATIENCE_S, first_config=True)
     return kernels_of(str(launch_version.__file__), options)
 

@@ -1,4 +1,4 @@
-"""`traceview bench`: check and time all versions of one operation."""
+"""`traceview bench`: check and time all versions of one operation, or a program as it grows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from traceview.cli import debug_option
 from traceview.cli.output import (
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from traceview.bench import BenchReport, Description, Operation, Profile, Row
 
 _BAD = 1
+_OF_PROGRAMS = {"operation", "arguments", "sweep", "trials", "warmup", "json_", "force", "debug"}
 
 
 @click.command()
-@click.argument("operation", type=click.Path(path_type=Path), metavar="OPERATION.py")
+@click.argument("operation", type=click.Path(path_type=Path), metavar="FILE.py")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @click.option(
     "--size",
     "sizes",
@@ -50,8 +53,14 @@ _BAD = 1
     metavar="NAME",
     help="Measure this version alone (repeatable).",
 )
-@click.option("--trials", type=click.IntRange(1), default=30, show_default=True, metavar="N")
-@click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, metavar="N")
+@click.option(
+    "--sweep",
+    metavar="NAME=V,V,V",
+    help="Measure at each of these values and fit a line: of the size, of a parameter of the "
+    "operation, or of an option of a program.",
+)
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="30, or 5 runs of a program.")
+@click.option("--warmup", type=click.IntRange(0), metavar="N", help="3, or 1 run of a program.")
 @click.option("--warm", is_flag=True, help="Leave the L2 cache as the call before left it.")
 @click.option("--no-widths", is_flag=True, help="Do not compile the kernels for their load widths.")
 @click.option("--arch", metavar="sm_90", help="The GPU to compile for; this one if none is named.")
@@ -70,13 +79,17 @@ _BAD = 1
 @json_option
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @debug_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     operation: Path,
+    arguments: tuple[str, ...],
     sizes: tuple[int, ...],
     dtypes: tuple[str, ...],
     versions: tuple[str, ...],
-    trials: int,
-    warmup: int,
+    sweep: str | None,
+    trials: int | None,
+    warmup: int | None,
     warm: bool,
     no_widths: bool,
     arch: str | None,
@@ -87,25 +100,71 @@ def command(
     json_: str | None,
     force: bool,
 ) -> int:
-    """Check and time all versions of an operation.
+    """Check and time all versions of an operation, or time a program at several sizes.
 
-    OPERATION.py defines OPERATION (see kernels/); it is imported, and its code runs with your
-    rights. Every version is compared with a float64 reference first: one that is wrong is not
-    timed, and the exit status is 1. Without a GPU Triton's kernels run in its interpreter.
+    FILE.py defines OPERATION (see kernels/); it is imported, and its code runs with your rights.
+    Every version is compared with a float64 reference first: one that is wrong is not timed, and
+    the exit status is 1. Without a GPU Triton's kernels run in its interpreter.
+
+    With --sweep it can be any program: `--sweep steps=1,2,4,8` runs FILE.py --steps 1 ARGS, and so
+    on, in this process, each several times.
     """
+    from traceview.bench.loading import is_program
+
     wanted = Wanted.of(operation.stem, None, json_)
     outputs = [Path(each) for each in (flame, speedscope) if each]
     for path in (*wanted.files, *outputs):
         check_free(path, source=operation, force=force, kind="operation")
+    if sweep and is_program(operation):
+        _refuse_options_of_operations(ctx)
+        _time_program(operation, sweep, arguments, trials, warmup, wanted)
+        return 0
+    if arguments:
+        raise click.UsageError(f"an operation takes no arguments: {' '.join(arguments)[:60]}")
     made = _Made(operation, versions)
     report = made.report(
-        sizes=sizes, dtypes=dtypes, trials=trials, warmup=warmup, cold=not warm,
+        sizes=sizes, dtypes=dtypes, sweep=sweep, trials=trials or 30,
+        warmup=3 if warmup is None else warmup, cold=not warm,
         widths=not no_widths, arch=arch, peaks=peaks,
     )  # fmt: skip
     _show(report, made.description(report) if describe else None, wanted)
     if outputs:
         _write_profile(made, report, flame, speedscope)
     return _BAD if report.bad else 0
+
+
+def _refuse_options_of_operations(ctx: click.Context) -> None:
+    """A program has no versions, types or tensors that they could speak of."""
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(option.name or "")
+        if option.name not in _OF_PROGRAMS and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} is for operations, and this is a program")
+
+
+def _time_program(
+    program: Path,
+    sweep: str,
+    arguments: tuple[str, ...],
+    trials: int | None,
+    warmup: int | None,
+    wanted: Wanted,
+) -> None:
+    from traceview import __version__
+    from traceview.bench.program import sweep_program
+    from traceview.bench.sweep import Axis
+    from traceview.render.bench_json import render_program_json
+    from traceview.render.program_text import render_program
+
+    axis = Axis.of(sweep)
+    with progress(f"Running {program.name[:60]}") as next_step:
+        found = sweep_program(
+            program, axis, arguments,
+            trials=trials or 5, warmup=1 if warmup is None else warmup, note=next_step,
+        )  # fmt: skip
+    if not wanted.json_to_stdout:
+        print_text(lambda width, color: render_program(found, width=width, color=color))
+    if wanted.json or wanted.json_to_stdout:
+        put_json(render_program_json(found, __version__), wanted.json)
 
 
 class _Made:
@@ -132,7 +191,7 @@ class _Made:
         from traceview.bench.describe import describe
 
         with progress("Looking at the tensors"):
-            return describe(report.operation, *_inputs(report, report.rows[-1]))
+            return describe(report.operation, *report.inputs(report.rows[-1]))
 
     def profile(self, report: BenchReport) -> tuple[Row, Profile]:
         """Of the last version that was timed: the one that is written to be fast."""
@@ -142,16 +201,9 @@ class _Made:
         row = next((row for row in reversed(report.rows) if row.timing), None)
         if row is None:
             raise TraceviewError("there is nothing to profile", "no version was timed")
-        inputs, run = _inputs(report, row), report.operation.version(row.version).run
+        inputs, run = report.inputs(row), report.operation.version(row.version).run
         with progress(f"Profiling {row.version}"):
             return row, profile(lambda: run(*inputs))
-
-
-def _inputs(report: BenchReport, row: Row) -> tuple[object, ...]:
-    import torch
-
-    kind = getattr(torch, row.dtype)
-    return report.operation.inputs(row.size, kind, report.machine.device)
 
 
 def _write_profile(
@@ -183,5 +235,7 @@ def _show(report: BenchReport, description: Description | None, wanted: Wanted) 
     if wanted.json or wanted.json_to_stdout:
         put_json(render_bench_json(report, __version__, description), wanted.json)
     for row in report.bad:
-        said = f"{row.version} is {row.status} at size {row.size:,}, {row.dtype}: {row.why}"
+        place = f"size {row.size:,}, {row.dtype}"
+        place += "" if row.value is None else f", {report.over} {row.value:,}"
+        said = f"{row.version} is {row.status} at {place}: {row.why}"
         click.echo(f"traceview: {said[:600]}", err=True)

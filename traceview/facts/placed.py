@@ -10,12 +10,13 @@ import numpy as np
 from traceview import groups
 from traceview.facts.kernel_work import MEASURED, SOURCES
 from traceview.facts.peaks import Peaks
-from traceview.facts.work_part import KINDS
+from traceview.facts.work_part import KINDS, Floats
 from traceview.facts.worked import Worked
 from traceview.tables import Integers
 
 NEAR_PCT = 60.0
 MEMORY = "bandwidth"
+_MOST = float(1 << 62)
 
 
 class Place:
@@ -28,7 +29,7 @@ class Place:
     def __init__(self, runs: Worked, roofs: tuple[Peaks, ...], mine: Integers) -> None:
         first = int(mine[0])
         self.device = int(runs.device[first])
-        self.name, self.calls = runs.name[first], len(mine)
+        self.name, self.whole, self.calls = runs.name[first], runs.whole[first], len(mine)
         self.total_ns = int(runs.took[mine].sum())
         self.beside_ns = int(runs.took[mine[~runs.alone[mine]]].sum())
         self.bytes_from, self.flop_from = int(runs.bytes_from[first]), int(runs.flop_from[first])
@@ -96,15 +97,29 @@ class Place:
 
 
 def places(runs: Worked, roofs: tuple[Peaks, ...]) -> list[Place]:
-    """Runs of equal name, GPU, grid and basis together, most time first."""
+    """Runs of equal name, GPU, grid, basis and work together, most time first.
+
+    What was measured differs from run to run. What is known beforehand is the same for all, or
+    they are not alike: one kernel of Triton has one name for all data types.
+    """
     found = [Place(runs, roofs, mine) for mine in _alike(runs)]
     return sorted(found, key=lambda place: -place.total_ns)
 
 
 def _alike(runs: Worked) -> Iterator[Integers]:
     mine = np.flatnonzero(runs.known)
-    keys = (runs.name.codes, runs.device, *runs.grid, runs.part.kind)
-    found = groups.group(*(key[mine] for key in (*keys, runs.bytes_from, runs.flop_from)))
+    keys = (runs.name.codes, runs.whole.codes, runs.device, *runs.grid, runs.part.kind)
+    work = (
+        _foreknown(runs.part.bytes, runs.bytes_from),
+        _foreknown(runs.part.flop, runs.flop_from),
+    )
+    found = groups.group(*(key[mine] for key in (*keys, runs.bytes_from, runs.flop_from, *work)))
     order = np.argsort(found.ids, kind="stable")
     ends = np.cumsum(np.bincount(found.ids, minlength=found.size))[:-1]
     yield from np.split(mine[order], ends) if found.size else ()
+
+
+def _foreknown(amount: Floats, source: Integers) -> Integers:
+    """The work where nobody measured it, whole; −1 elsewhere."""
+    told = (source > MEASURED) & (amount < _MOST)
+    return np.where(told, amount, -1).astype(np.int64)

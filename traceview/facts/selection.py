@@ -50,6 +50,11 @@ def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
     hit = np.zeros(len(tree.row), bool)
     for glob in globs:
         hit |= _named(trace, tree, glob)
+    return windows_of(tree, hit)
+
+
+def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
+    """Time in which one of these ranges is open, by process."""
     windows = {}
     for process in groups.different(tree.process[hit]).tolist():
         mine = hit & (tree.process == process)
@@ -61,13 +66,14 @@ def selected(trace: Trace, process: Array, time: Integers) -> Mask:
     """True for the (process, time) pairs that the selection holds; all without a selection."""
     chosen = np.ones(len(time), bool)
     if trace.selection.include:
-        chosen = _within(_windows(trace, trace.selection.include), process, time)
+        chosen = within(_windows(trace, trace.selection.include), process, time)
     if trace.selection.exclude:
-        chosen &= ~_within(_windows(trace, trace.selection.exclude), process, time)
+        chosen &= ~within(_windows(trace, trace.selection.exclude), process, time)
     return chosen
 
 
-def _within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mask:
+def within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mask:
+    """True for the (process, time) pairs that lie in the windows of their process."""
     result = np.zeros(len(time), bool)
     for number, window in windows.items():
         mine = process == number
@@ -88,7 +94,12 @@ def selected_operations(trace: Trace) -> Mask:
     done = operations(trace)
     if not trace.selection:
         return np.ones(len(done), bool)
-    calls = trace.recorded("api_calls")
+    return selected(trace, done.process, asked_ns(trace))
+
+
+def asked_ns(trace: Trace) -> Integers:
+    """When each operation was asked for: the start of its call, else its own."""
+    done, calls = operations(trace), trace.recorded("api_calls")
     asked = done.start_ns.copy()
     asked[done.launched] = calls["start_ns"][done.call[done.launched]]
-    return selected(trace, done.process, asked)
+    return asked

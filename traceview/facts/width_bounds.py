@@ -18,9 +18,11 @@ import numpy as np
 from traceview import units
 from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import LaunchedCode, gathered_code
+from traceview.facts.operations import kernel_operations
 from traceview.facts.peaks import Peaks, peaks
+from traceview.facts.set_up import set_up_operations
 from traceview.hardware.limits import WARP_THREADS
-from traceview.tables import Array, Table
+from traceview.tables import Array, Integers, Mask, Table
 from traceview.trace import Trace, fact
 
 if TYPE_CHECKING:
@@ -39,11 +41,12 @@ _SHORTEST_NS = 10_000
 _ISSUES_PER_CLOCK = 4
 _MOST_BYTES = 1 << 60
 _NEARLY_ALL = 0.995
+SET_UP_ALONE = "it ran in set-up alone"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The launches that had the GPU to themselves: their number, time and traffic."""
+    """The launches after set-up that had the GPU to themselves: their number, time and traffic."""
 
     calls: int
     total_ns: int
@@ -132,7 +135,7 @@ def _bound(
     told = WidthBound(
         code, widths, bits, "wide" if bits is None else "not told", "", judged, peak, None, counted
     )
-    why = _untold(told, twins, known)
+    why = _untold(trace, told, twins, known)
     if why or judged is None or peak is None:
         return replace(told, why=why if bits else "")
     return _priced(told, judged, peak, known)
@@ -152,11 +155,11 @@ def _judged(trace: Trace, code: LaunchedCode, widths: RunningWidths) -> Judged |
     a_thread = widths.traffic.bytes_moved
     if not a_thread:
         return None
-    kernels, beside = trace.recorded("kernels"), shared_ns(trace)
+    kernels, beside, early = trace.recorded("kernels"), shared_ns(trace), set_up_kernels(trace)
     calls, total_ns, threads_in_all, warps, least = 0, 0, 0.0, 0.0, 1 << 62
     for run in code.runs:
         took = kernels["end_ns"][run.rows] - kernels["start_ns"][run.rows]
-        alone = run.rows[beside[run.rows] <= _SHARED_MOST * took]
+        alone = run.rows[(beside[run.rows] <= _SHARED_MOST * took) & ~early[run.rows]]
         if not len(alone):
             continue
         blocks = _blocks(kernels, alone)
@@ -179,9 +182,21 @@ def _blocks(kernels: Table, rows: Array) -> Array:
     return result
 
 
-def _untold(told: WidthBound, twins: Sequence[RunningWidths], known: Peaks) -> str:
+@fact
+def set_up_kernels(trace: Trace) -> Mask:
+    """True for the kernels of set-up."""
+    return set_up_operations(trace)[kernel_operations(trace)]
+
+
+def _rows(code: LaunchedCode) -> Integers:
+    return np.concatenate([run.rows for run in code.runs])
+
+
+def _untold(trace: Trace, told: WidthBound, twins: Sequence[RunningWidths], known: Peaks) -> str:
     """Why nothing can be said of the time; empty if something can."""
     traffic = told.widths.traffic
+    if set_up_kernels(trace)[_rows(told.code)].all():
+        return SET_UP_ALONE
     if any(_differ(told.widths, twin) for twin in twins):
         return "variants of other widths have the same launches"
     if traffic.unknown:

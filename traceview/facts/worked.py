@@ -22,11 +22,14 @@ _NO_GRID = -1
 class Worked:
     """One entry a run. `grid` is −1 for several kernels; `device` is a row of devices.
 
-    `part`, `bytes_from` and `flop_from` are as in kernel_work.KernelWork. `alone` is False where
-    other work ran on the GPU at the same time, which takes its part of the rates.
+    `name` is a kernel's base name, `whole` that with templates and arguments, by which types are
+    told apart; of several kernels both are the range's. `part`, `bytes_from` and `flop_from` are as
+    in kernel_work.KernelWork. `alone` is False where other work ran on the GPU at the same time,
+    which takes its part of the rates.
     """
 
     name: Texts
+    whole: Texts
     grid: tuple[Integers, Integers, Integers]
     device: Array
     took: Integers
@@ -59,7 +62,8 @@ def _kernels(trace: Trace, rows: Integers) -> Worked:
     took = (kernels["end_ns"] - kernels["start_ns"])[rows]
     name, device = kernels.texts("short_name").take(rows), kernels["device"][rows]
     sources = work.bytes_from[rows], work.flop_from[rows]
-    return Worked(name, (x, y, z), device, took, part, *sources, alone(trace)[rows])
+    whole = kernels.texts("name").take(rows)
+    return Worked(name, whole, (x, y, z), device, took, part, *sources, alone(trace)[rows])
 
 
 def _ranges(trace: Trace, rows: Integers) -> Worked:
@@ -71,8 +75,10 @@ def _ranges(trace: Trace, rows: Integers) -> Worked:
     place = passages.of[rows][found.first]
     part = Part(passages.part.bytes[place], passages.part.flop[place], passages.part.kind[place])
     none = np.full(len(place), _NO_GRID)
+    names = Texts.of([passages.name[number] for number in place.tolist()])
     return Worked(
-        Texts.of([passages.name[number] for number in place.tolist()]),
+        names,
+        names,
         (none, none, none),
         kernels["device"][rows][found.first],
         took,
@@ -91,11 +97,14 @@ def _joined(first: Worked, second: Worked) -> Worked:
     def both(a: Array, b: Array) -> Array:
         return np.concatenate((a, b))
 
+    def texts(a: Texts, b: Texts) -> Texts:
+        shift = np.int32(len(a.values))
+        return Texts(both(a.codes, b.codes + shift), object_array([*a.values, *b.values]))
+
     x, y, z = (both(a, b) for a, b in zip(first.grid, second.grid, strict=True))
-    shift = np.int32(len(first.name.values))
-    values = object_array([*first.name.values, *second.name.values])
     return Worked(
-        Texts(both(first.name.codes, second.name.codes + shift), values),
+        texts(first.name, second.name),
+        texts(first.whole, second.whole),
         (x, y, z),
         both(first.device, second.device),
         both(first.took, second.took),

@@ -9,6 +9,8 @@ from typing import Any
 from traceview.bench.comparison import BenchReport, Row
 from traceview.bench.describe import Description
 from traceview.bench.fit import Fit
+from traceview.bench.program import ProgramSweep
+from traceview.bench.sweep import one_of
 from traceview.bench.timing import Timing
 from traceview.render.json_report import SCHEMA_VERSION, clean
 
@@ -18,6 +20,24 @@ def render_bench_json(
 ) -> str:
     """The report as one JSON document in ASCII."""
     return json.dumps(as_document(report, version, description), indent=1, allow_nan=False) + "\n"
+
+
+def render_program_json(found: ProgramSweep, version: str) -> str:
+    """The sweep of a program as one JSON document in ASCII."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "traceview_version": version,
+        "program": found.path,
+        "arguments": list(found.arguments),
+        "machine": asdict(found.machine),
+        "over": found.sweep.over,
+        "points": [
+            {"value": value, **_timing(timing), "last_line": said}
+            for (value, timing), said in zip(found.sweep.points, found.said, strict=True)
+        ],
+        "fit": _fit(found.sweep.fit, one_of(found.sweep.over), found.sweep.over),
+    }
+    return json.dumps(clean(document), indent=1, allow_nan=False) + "\n"
 
 
 def as_document(
@@ -31,6 +51,7 @@ def as_document(
         "operation": operation.name,
         "title": operation.title,
         "size_means": operation.size_means,
+        "over": report.over,
         "machine": asdict(report.machine),
         "peaks": {
             "memory_bytes_per_s": report.peaks.memory_bytes_per_s,
@@ -39,7 +60,7 @@ def as_document(
         },
         "rows": [_row(report, row) for row in report.rows],
         "fits": [
-            {"dtype": dtype, "version": name, **_fit(fit, operation.unit)}
+            {"dtype": dtype, "version": name, **_fit(fit, report.unit, report.over)}
             for (dtype, name), fit in report.fits.items()
         ],
         "notes": list(report.notes),
@@ -53,6 +74,7 @@ def as_document(
 def _row(report: BenchReport, row: Row) -> dict[str, Any]:
     return {
         "size": row.size,
+        "value": row.value,
         "dtype": row.dtype,
         "version": row.version,
         "note": report.operation.version(row.version).note,
@@ -86,8 +108,8 @@ def _timing(timing: Timing | None) -> dict[str, Any]:
     return {**figures, "remarks": list(timing.remarks) if timing else []}
 
 
-def _fit(fit: Fit, unit: str) -> dict[str, Any]:
-    return {**asdict(fit), "sentence": fit.sentence(unit)}
+def _fit(fit: Fit, unit: str, over: str) -> dict[str, Any]:
+    return {**asdict(fit), "sentence": fit.sentence(unit, over)}
 
 
 def _description(description: Description) -> dict[str, Any]:

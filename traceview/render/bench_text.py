@@ -64,7 +64,7 @@ def render_bench(
     color: bool = False,
 ) -> str:
     """The report in lines of at most `width` cells; with `color`, ANSI styles."""
-    groups = groupby(report.rows, key=lambda row: (row.size, row.dtype))
+    groups = groupby(report.rows, key=lambda row: (row.size, row.dtype, row.value))
     tables = [_versions(report, list(rows), width) for _, rows in groups]
     described = [_described(description, width)] if description else []
     return drawn([_header(report), *described, *tables, *_fits(report)], width, color)
@@ -72,13 +72,14 @@ def render_bench(
 
 def _header(report: BenchReport) -> RenderableType:
     rows = grid("", "")
-    for name, value in _facts(report.machine, report.peaks):
+    for name, value in machine_facts(report.machine, report.peaks):
         rows.add_row(Text(name, "dim"), Text(visible(value)))
     title = heading(visible(report.operation.title), visible(report.operation.name))
     return Group(title, rows, *(noted("Note: ", note, "dim") for note in report.notes))
 
 
-def _facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
+def machine_facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
+    """What it was measured on, in pairs of a word and what there is to say."""
     gpu = f"{machine.gpu}, {machine.sm_count} SMs" if machine.gpu else "none"
     versions = (
         ("driver", machine.driver_version),
@@ -98,7 +99,8 @@ def _versions(report: BenchReport, rows: Sequence[Row], width: int) -> Renderabl
     work = [units.size(first.bytes_moved), units.quantity("flop", first.flop)]
     many = report.operation.size_means
     size = units.counted(first.size, many if " " in many else report.operation.unit, many)
-    said = (size, first.dtype, *work)
+    swept = [] if first.value is None else [f"{report.over} {units.count(first.value)}"]
+    said = (*swept, size, first.dtype, *work)
     timed = [row.timing for row in rows if row.timing]
     head = Text(" · ".join(visible(each) for each in said), "bold")
     table = cells(fitting(_VERSIONS, _version_table(report, rows), width, _LEAST_TEXT))
@@ -194,10 +196,10 @@ def _fits(report: BenchReport) -> list[RenderableType]:
     if not report.fits:
         return []
     rows = grid("", "", "")
-    one = report.operation.unit
     for (dtype, name), fit in report.fits.items():
-        rows.add_row(Text(visible(name)), Text(dtype, "dim"), Text(fit.sentence(one)))
-    return [Group(heading("Time over size"), rows)]
+        said = visible(fit.sentence(report.unit, report.over))
+        rows.add_row(Text(visible(name)), Text(dtype, "dim"), Text(said))
+    return [Group(heading(f"Time over {visible(report.over)}"), rows)]
 
 
 def _described(description: Description, width: int) -> RenderableType:

@@ -1,0 +1,70 @@
+"""What to measure of an operation: what was asked for, and for the rest its own choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from traceview.bench.machine import Machine
+from traceview.bench.operation import Operation
+from traceview.bench.sweep import SIZE, Axis
+from traceview.errors import InputError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to measure, and how; empty means the operation's own choice.
+
+    `sweep` is a text such as `batch=1,2,4,8`: at each value of the size, or of a parameter of the
+    operation, with a line fitted through the times.
+    """
+
+    sizes: Sequence[int] = ()
+    dtypes: Sequence[str] = ()
+    versions: Sequence[str] = ()
+    warmup: int = 3
+    trials: int = 30
+    cold: bool = True
+    widths: bool = True
+    arch: str | None = None
+    peaks: Iterable[str] | Mapping[str, float] = ()
+    sweep: str | None = None
+
+
+def planned(
+    operation: Operation, asked: Asked, machine: Machine
+) -> tuple[Asked, str, tuple[int | None, ...]]:
+    """What to measure, what is swept, and its values: None where that is the size.
+
+    Raises InputError for a version, type, size or parameter that the operation does not have.
+    """
+    sizes = asked.sizes or (operation.sizes if machine.gpu else operation.small_sizes)
+    plan = _complete(operation, replace(asked, sizes=sizes))
+    if asked.sweep is None:
+        return plan, SIZE, (None,)
+    axis = Axis.of(asked.sweep)
+    if axis.over == SIZE:
+        if asked.sizes:
+            raise InputError("sizes are given twice", "pass either --size or --sweep size=…")
+        return replace(plan, sizes=axis.values), SIZE, (None,)
+    operation.at(**{axis.over: axis.values[0]})
+    if len(asked.sizes) > 1:
+        what = f"{len(asked.sizes)} sizes and a sweep over {axis.over}"
+        raise InputError(what, "sweep at one --size")
+    one = asked.sizes or (sorted(sizes)[len(sizes) // 2],)
+    return replace(plan, sizes=one), axis.over, axis.values
+
+
+def _complete(operation: Operation, asked: Asked) -> Asked:
+    for dtype in asked.dtypes:
+        if dtype not in operation.tolerances:
+            known = ", ".join(operation.dtypes)
+            raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
+    if any(size < 1 for size in asked.sizes):
+        raise InputError(f"a size of {min(asked.sizes)}", "give positive sizes")
+    names = [operation.version(name).name for name in asked.versions]
+    return replace(
+        asked,
+        dtypes=asked.dtypes or operation.dtypes[:1],
+        versions=names or [version.name for version in operation.versions],
+    )
