@@ -1,17 +1,18 @@
 """Write a large nsys export that looks like a training run: deterministic, for benchmarks.
 
-    python benchmarks/make_trace.py OUT.sqlite --kernels 1000000
+    python benchmarks/make_trace.py OUT.sqlite --kernels 1000000 [--dense]
 
 Every process trains on its own GPU with the same correlation ids. A step is a forward and a
 backward pass of layers; a layer runs four operations, each in a range of its own, as torch's
-autograd ranges do. 1 M kernels make about 3.6 M rows and 200 MB.
+autograd ranges do. 1 M kernels make about 3.6 M rows and 200 MB. A dense trace is one of a program
+that marks everything: inside the range of each launch are ten more, one in the other, and a mark.
 """
 
 from __future__ import annotations
 
 import argparse
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ HOST = 1 << 48
 FIRST_PID = 4242
 OPERATIONS_PER_LAYER, LAYERS_PER_PASS, PASSES = 4, 12, ("forward", "backward")
 KERNELS_PER_STEP = OPERATIONS_PER_LAYER * LAYERS_PER_PASS * len(PASSES)
+DENSE = 10
+PUSH_POP, MARK = 59, 34
 LAUNCH_PERIOD_NS, LAUNCH_NS, GAP_NS, WARM_UP_NS = 6_000, 3_500, 1_500, 2_000_000_000
 BATCH = 100_000
 KERNEL_NAMES = 120
@@ -76,6 +79,7 @@ SCHEMA = {
     "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL",
     "PROCESSES": "globalPid INTEGER, pid INTEGER, name TEXT",
     "ThreadNames": "nameId INTEGER NOT NULL, priority INTEGER, globalTid INTEGER",
+    "ENUM_CUDA_MEMCPY_OPER": "id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT",
     "META_DATA_CAPTURE": "name TEXT NOT NULL, value TEXT",
     "META_DATA_EXPORT": "name TEXT NOT NULL, value TEXT",
 }
@@ -108,7 +112,9 @@ class Run:
         return self.call_start[first] - margin, self.call_end[last] + margin
 
 
-def make_trace(path: Path, kernels: int, processes: int, streams: int, seed: int) -> int:
+def make_trace(
+    path: Path, kernels: int, processes: int, streams: int, seed: int, *, dense: bool = False
+) -> int:
     """Write the export and return its number of rows. Raises FileExistsError."""
     with path.open("xb"):
         pass
@@ -121,7 +127,7 @@ def make_trace(path: Path, kernels: int, processes: int, streams: int, seed: int
         for table, columns in SCHEMA.items():
             connection.execute(f"CREATE TABLE {table} ({columns})")
         rows = _small_tables(connection, runs)
-        for write in (_kernels, _api_calls, _ranges, _copies, _syncs):
+        for write in (_kernels, _api_calls, _dense_ranges if dense else _ranges, _copies, _syncs):
             rows += write(connection, rng, runs)
     connection.close()
     return rows
@@ -216,16 +222,45 @@ def _api_calls(
     return _insert(connection, "CUPTI_ACTIVITY_KIND_RUNTIME", columns, np.argsort(arrival))
 
 
+Ranges = tuple[Array, Array, Array, npt.NDArray[np.object_]]
+"""Start, end (that of a mark is its start), thread and text."""
+
+
 def _ranges(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
-    parts = [part for run in runs for part in _ranges_of(run)]
+    return _write_ranges(connection, [part for run in runs for part in _ranges_of(run)])
+
+
+def _dense_ranges(
+    connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]
+) -> int:
+    return _write_ranges(
+        connection, [part for run in runs for part in (*_ranges_of(run), *_inside_launches(run))]
+    )
+
+
+def _write_ranges(connection: sqlite3.Connection, parts: Sequence[Ranges]) -> int:
     start, end, tid = (np.concatenate([part[at] for part in parts]) for at in range(3))
     text = np.concatenate([part[3] for part in parts])
-    columns = [start, end, 59, *(None,) * 2, 4_278_190_080, text, tid, None, None, 0]
+    is_mark = start == end
+    kind = np.where(is_mark, MARK, PUSH_POP)
+    ends = end.astype(object)
+    ends[is_mark] = None
+    columns = [start, ends, kind, *(None,) * 2, 4_278_190_080, text, tid, None, None, 0]
     columns += [None] * 9
     return _insert(connection, "NVTX_EVENTS", columns, np.lexsort((-end, start)))
 
 
-def _ranges_of(run: Run) -> list[tuple[Array, Array, Array, npt.NDArray[np.object_]]]:
+def _inside_launches(run: Run) -> Iterator[Ranges]:
+    """Ten ranges around each launch call, one in the other, and a mark in the innermost."""
+    tid = np.full(len(run.call_start), run.global_tid)
+    for level in range(DENSE):
+        margin = 30 - 2 * level
+        text = np.full(len(tid), f"detail_{level}", object)
+        yield run.call_start - margin, run.call_end + margin, tid, text
+    yield run.call_start - 5, run.call_start - 5, tid, np.full(len(tid), "mark", object)
+
+
+def _ranges_of(run: Run) -> list[Ranges]:
     found = []
     names: list[tuple[int, Callable[[int], str]]] = [
         (KERNELS_PER_STEP, lambda at: f"step_{at}"),
@@ -268,6 +303,8 @@ def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
     captured = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents")]
     version = [("EXPORT_PRODUCT_VERSION", "2025.3.2.0"), ("EXPORT_SCHEMA_VERSION", "3.20.3")]
     version += [("EXPORT_SCHEMA_VERSION_MAJOR", "3"), ("EXPORT_SCHEMA_VERSION_MINOR", "20")]
+    # Without it nsys stats skips two of its reports, and would look faster than it is.
+    copied = [(1, "CUDA_MEMCPY_KIND_HTOD", "Host-to-Device")]
     tables: dict[str, list[tuple[object, ...]]] = {
         "StringIds": [*_strings()],
         "TARGET_INFO_GPU": [
@@ -276,6 +313,7 @@ def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
         "TARGET_INFO_CUDA_DEVICE": [(run.gpu, 0, run.pid) for run in runs],
         "PROCESSES": [(run.global_pid, run.pid, "python3") for run in runs],
         "ThreadNames": [(THREAD_NAME_ID, 20, run.global_tid) for run in runs],
+        "ENUM_CUDA_MEMCPY_OPER": [*copied],
         "META_DATA_CAPTURE": [*captured],
         "META_DATA_EXPORT": [*version],
     }
@@ -306,8 +344,10 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dense", action="store_true", help="ten more ranges and a mark a kernel")
     given = parser.parse_args()
-    rows = make_trace(given.out, given.kernels, given.processes, given.streams, given.seed)
+    shape = (given.kernels, given.processes, given.streams, given.seed)
+    rows = make_trace(given.out, *shape, dense=given.dense)
     print(f"Wrote {given.out}: {rows} rows, {given.out.stat().st_size} bytes")
 
 

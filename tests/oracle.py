@@ -7,6 +7,7 @@ whole-graph rows; all intervals are half-open.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 import sqlite3
@@ -85,6 +86,9 @@ class Recording:
     )
     # The profiler's own time on each thread.
     overheads: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    # Work that calls of a process and context wait for, and when it is busy, as far as asked.
+    waited: dict[tuple[int, int | None], list[Operation]] = field(default_factory=dict)
+    waited_busy: dict[tuple[int, int | None], list[tuple[int, int]]] = field(default_factory=dict)
 
     @cached_property
     def in_order(self) -> list[Operation]:
@@ -132,11 +136,12 @@ class Recording:
     @cached_property
     def devices_waited(self) -> dict[Call, set[int]]:
         """The devices that a blocking call may have waited for."""
-        return {
-            call: {op.device for op in waited_for(self, call)}
-            for own in self.waits.values()
-            for call in own
+        calls = [call for own in self.waits.values() for call in own]
+        one_of_each = {(call.process, call.context): call for call in calls}
+        devices = {
+            key: {op.device for op in waited_for(self, call)} for key, call in one_of_each.items()
         }
+        return {call: devices[call.process, call.context] for call in calls}
 
 
 def read(path: Path) -> Recording:
@@ -155,9 +160,17 @@ def read(path: Path) -> Recording:
         by_id[call.process, row["correlationId"]] = call
     read_waits(connection, recording, by_id)
     read_overheads(connection, recording, strings)
+    # A process numbers its GPUs itself.
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"]
+        for row in rows(connection, "TARGET_INFO_CUDA_DEVICE")
+    }
     for kind, table in OPERATION_TABLES.items():
         for row in rows(connection, table):
-            recording.operations.append(operation(kind, row, strings, by_id))
+            found = operation(kind, row, strings, by_id)
+            process = found.process // 2**24 % 2**24
+            found.device = gpus.get((process, found.device), found.device)
+            recording.operations.append(found)
     for row in rows(connection, "NVTX_EVENTS"):
         end = FOREVER if row["end"] is None else row["end"]
         if row["eventType"] in LASTING and end > row["start"]:
@@ -351,6 +364,13 @@ def kernels_by_range(recording: Recording) -> dict[tuple[str, str], dict[str, in
 
 def waited_for(recording: Recording, call: Call) -> list[Operation]:
     """The work of the device that a call waits for, or of its process if that is not known."""
+    key = (call.process, call.context)
+    if key not in recording.waited:
+        recording.waited[key] = find_waited_for(recording, call)
+    return recording.waited[key]
+
+
+def find_waited_for(recording: Recording, call: Call) -> list[Operation]:
     own = [op for op in recording.operations if op.process == call.process]
     used = {op.device for op in own}
     if len(used) > 1:
@@ -362,8 +382,20 @@ def waited_for(recording: Recording, call: Call) -> list[Operation]:
 
 def benign(recording: Recording, call: Call) -> int:
     """Time of the call in which the device it waits for was busy."""
-    covered = busy(waited_for(recording, call))
-    return sum(max(0, min(end, call.end) - max(start, call.start)) for start, end in covered)
+    key = (call.process, call.context)
+    if key not in recording.waited_busy:
+        recording.waited_busy[key] = busy(waited_for(recording, call))
+    return covered_by(recording.waited_busy[key], call.start, call.end)
+
+
+def covered_by(spans: list[tuple[int, int]], first: int, last: int) -> int:
+    """Time of [first, last) in the spans, which are in order and apart."""
+    total, place = 0, bisect.bisect_right(spans, first, key=lambda span: span[1])
+    while place < len(spans) and spans[place][0] < last:
+        start, end = spans[place]
+        total += min(end, last) - max(start, first)
+        place += 1
+    return total
 
 
 RIGHT_AFTER = 10_000

@@ -271,3 +271,11 @@ def test_verdicts_are_those_published(trace):
     outcome = next(a for a in ALL if a.name == "run-ahead").run(trace)
     if isinstance(outcome, Result):
         assert set(outcome.tables["devices"].cells("verdict")) <= VERDICTS
+
+
+@each
+def test_columns_that_add_up_are_numbers(analysis):
+    for spec in analysis.tables:
+        numbers = {c.name for c in spec.columns if c.dtype in ("int64", "float64")}
+        assert set(spec.adds) <= numbers
+        assert spec.keep is None or spec.keep.column in numbers

@@ -88,3 +88,17 @@ def test_figures_of_values_far_apart(rows):
         values = sorted(value for key, value in rows if key == rows[row][0])
         assert (figures.least[at], figures.most[at]) == (values[0], values[-1])
         assert figures.calls[at] == len(values)
+
+
+@given(st.lists(st.integers(-2000, 2000), min_size=1, max_size=60))
+def test_a_key_that_follows_from_the_one_before(keys):
+    values = np.array(keys, np.int64)
+    found = groups.group(values, values % 7 * 3000, values)
+    assert found.ids.tolist() == groups.group(values).ids.tolist()
+    assert found.first.tolist() == groups.group(values).first.tolist()
+
+
+@given(st.lists(small | wide, max_size=40))
+def test_rows_in_descending_order(values):
+    order = groups.most_first(np.array(values, np.int64)).tolist()
+    assert order == sorted(range(len(values)), key=lambda row: -values[row])

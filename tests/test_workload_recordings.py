@@ -161,7 +161,10 @@ def branches(said: Answers) -> None:
     parity = said.took(step("cuda-parity"))
     assert 1.5 < parity / said.took(step("cuda-warp")) < 2.5
     # Half the instructions, and no faster: kernels/divergence.py says what is known of it.
-    assert 0.9 < parity / said.took(step("cuda-branch-free")) < 1.2
+    free, from_triton = (said.took(step(f"{kind}-branch-free")) for kind in ("cuda", "triton"))
+    assert 0.9 < parity / free < 1.2
+    assert 1.8 < free / from_triton < 2.2
+    assert 0.95 < said.took(step("triton-both-ways")) / from_triton < 1.05
 
 
 def growing(said: Answers) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers
 
 
 def in_order(*keys: Array) -> bool:
@@ -21,6 +21,20 @@ def in_order(*keys: Array) -> bool:
             return False
         equal &= key[1:] == key[:-1]
     return True
+
+
+def most_first(values: Integers) -> Integers:
+    """The rows of the values in descending order, equal ones as they stand.
+
+    Value and row in one integer sort many times as fast as an index does, where both fit.
+    """
+    rows = len(values)
+    most = int(values.max(initial=0))
+    if (most - int(values.min(initial=0)) + 1) * rows >= 2**63:
+        return np.argsort(-values, kind="stable")
+    key = np.sort((most - values) * rows + np.arange(rows))
+    key %= max(rows, 1)
+    return key
 
 
 class Groups(NamedTuple):
@@ -58,16 +72,29 @@ def group(*keys: Array) -> Groups:
     if not rows:
         return Groups(np.zeros(0, np.int64), np.zeros(0, np.int64))
     most = 4 * rows + 1024
-    number, span = _numbers(keys[0], most)
-    for key in keys[1:]:
+    # What is the same in every row tells no rows apart.
+    first, *others = [key for key in keys if key.strides != (0,)] or keys[:1]
+    number, span = _numbers(first, most)
+    for key in others:
         digit, base = _numbers(key, most)
+        if span * base > most and _follows(number, span, digit):
+            continue
         if span * base > most:
             (number, span), (digit, base) = _renumbered(number, span), _renumbered(digit, base)
         number, span = _numbers(number * base + digit, most)
-    slots = np.full(span, -1, np.int64)
-    slots[number[::-1]] = np.arange(rows - 1, -1, -1)
+    # The last row to be written stays: the first.
+    slots = np.full(span, -1, np.int32)
+    slots[number[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
     used = slots >= 0
-    return Groups((np.cumsum(used) - 1)[number], slots[used])
+    first = slots[used].astype(np.int64)
+    return Groups(_places(used)[number].astype(np.int64), first)
+
+
+def _follows(number: Integers, span: int, digit: Integers) -> bool:
+    """Whether rows of one number have one digit, so that the digit tells no more rows apart."""
+    first = np.zeros(span, np.int64)
+    first[number] = digit
+    return bool((first[number] == digit).all())
 
 
 def _numbers(key: Array, most: int) -> tuple[Integers, int]:
@@ -84,7 +111,14 @@ def _renumbered(number: Integers, span: int) -> tuple[Integers, int]:
     """The numbers without those that do not occur."""
     used = np.zeros(span, bool)
     used[number] = True
-    return (np.cumsum(used) - 1)[number], int(used.sum())
+    return _places(used)[number].astype(np.int64), int(used.sum())
+
+
+def _places(used: Mask) -> RowNumbers:
+    """For each used slot, how many used ones come before it."""
+    place = np.cumsum(used, dtype=np.int32)
+    place -= 1
+    return place
 
 
 class Stats(NamedTuple):
@@ -173,7 +207,7 @@ def _match_one(key: Integers, rows: Integers, wanted: Integers) -> Integers:
         place = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
         hit = key[order][place] == wanted
         return np.where(hit, rows[order[place]], -1)
-    slots = np.full(span, -1, np.int64)
+    slots = np.full(span, -1, np.int32)
     slots[key[::-1] - least] = rows[::-1]
     inside = (wanted >= least) & (wanted < least + span)
     result: Integers = np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)

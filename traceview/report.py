@@ -13,7 +13,7 @@ from traceview import analyses as known
 from traceview.analyses import trace_health
 from traceview.analyses.base import SEVERITIES, Analysis, Finding, Result, Skipped
 from traceview.errors import InputError
-from traceview.tables import Table
+from traceview.tables import Array, Table
 from traceview.trace import Selection, Trace
 
 Outcome = Result | Skipped
@@ -174,16 +174,17 @@ def duration_ns(trace: Trace) -> int:
     """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing."""
     tables = [trace.recorded(name) for name in _TIMED_TABLES]
     # A damaged recording may hold an end before its start: either side may be the extreme.
-    times = [
-        table[column][~table.is_null(column)]
-        for table in tables
-        for column in ("start_ns", "end_ns")
-    ]
+    times = [_known(table, column) for table in tables for column in ("start_ns", "end_ns")]
     filled = [column for column in times if len(column)]
     if not filled:
         return 0
     # As Python integers, because a difference of damaged times can leave int64.
     return max(int(np.max(t)) for t in filled) - min(int(np.min(t)) for t in filled)
+
+
+def _known(table: Table, column: str) -> Array:
+    values, absent = table[column], table.is_null(column)
+    return values[~absent] if absent.any() else values
 
 
 def _gpus(devices: Table) -> tuple[Gpu, ...]:

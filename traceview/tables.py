@@ -21,6 +21,7 @@ Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text", "
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+RowNumbers = npt.NDArray[np.int32]
 TextValues = npt.NDArray[np.object_]
 Cell = int | float | bool | str | None
 
@@ -41,6 +42,37 @@ def null_of(dtype: np.dtype[Any]) -> int:
 
 
 NULL = null_of(np.dtype(np.int64))
+
+
+MOST_ROWS = int(np.iinfo(np.int32).max)
+
+
+def row_numbers(rows: Array) -> RowNumbers:
+    """Numbers of rows in 32 bits, of which no table has more than MOST_ROWS."""
+    return rows.astype(np.int32, copy=False)
+
+
+def constant(value: int | float, count: int, dtype: npt.DTypeLike) -> Array:
+    """`count` times the same value, stored once: read-only, and a plain array to its readers."""
+    return np.broadcast_to(np.array(value, dtype), count)
+
+
+def thrifty(values: Array) -> Array:
+    """The same numbers; as a `constant` where they are all equal."""
+    if len(values) < 2 or values[0] != values[-1] or values.strides == (0,):
+        return values
+    return constant(values[0], len(values), values.dtype) if (values == values[0]).all() else values
+
+
+def picked(values: Array, rows: Array) -> Array:
+    """`values[rows]`, of a `constant` without a copy."""
+    if values.strides != (0,) or not len(values):
+        return values[rows]
+    return np.broadcast_to(values[:1].reshape(()), _count(rows))
+
+
+def _count(rows: Array) -> int:
+    return int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
 
 
 class Texts:
@@ -82,7 +114,11 @@ class Texts:
 
     def take(self, rows: Array) -> Texts:
         """The rows of an index array or a mask."""
-        return Texts(self.codes[rows], self._values)
+        return Texts(picked(self.codes, rows), self._values)
+
+    def thrifty(self) -> Texts:
+        """The same texts, with equal codes stored once."""
+        return Texts(thrifty(self.codes), self._values)
 
     def decode(self) -> npt.NDArray[np.object_]:
         """One str or None a row."""
@@ -191,7 +227,7 @@ class Table:
             # A mask costs as much for each column as finding its rows does once.
             rows = np.flatnonzero(rows)
         taken = {
-            name: values.take(rows) if isinstance(values, Texts) else values[rows]
+            name: values.take(rows) if isinstance(values, Texts) else picked(values, rows)
             for name, values in self._data.items()
         }
         return Table(self.columns, taken)

@@ -431,3 +431,29 @@ def test_of_wide_kernels_nothing_bad_is_said(rates):
 def test_bytes_are_those_of_the_arrays(rates):
     for row in rates.tables["costs"].rows():
         assert row["bytes"] == row["calls"] * 2 * 16_384 * 16_384 * 4
+
+
+def test_what_ran_in_a_warm_up_range_costs_nothing(tmp_path):
+    """As the trials of an autotuner: of the same code, the calls after it count alone."""
+    took = ns_of(0.4)
+    built = export().code("k", ptx()).range("warm_up", 0, 7 * took)
+    for turn in (0, 2, 4, 20):
+        built = launched(built, turn * took, took)
+    built = launched(built.code("trial", ptx("trial")), 6 * took, 9 * took, name="trial")
+
+    outcome = answer(built, tmp_path)
+
+    once = took - round(moved() / PEAK * 1e9)
+    assert costs(outcome, "kernel", "calls", "bytes", "at_stake_ns", "why_not") == [
+        ("trial", 1, None, 0, "it ran in set-up alone"),
+        ("k", 4, moved(), once, None),
+    ]
+    assert [finding.time_at_stake_ns for finding in outcome.findings] == [once]
+    assert any(note.startswith("4 calls of set-up (before ") for note in outcome.notes)
+
+
+def test_where_all_is_warm_up_it_is_what_was_asked_about(tmp_path):
+    built = launched(export().code("k", ptx()).range("warm_up", 0, 5000), 10, ns_of(0.4))
+    outcome = answer(built, tmp_path)
+    assert len(outcome.findings) == 1
+    assert not any("set-up" in note for note in outcome.notes)

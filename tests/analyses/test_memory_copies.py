@@ -166,3 +166,23 @@ def test_pages_that_move_are_selected_by_their_time(tmp_path):
     result = ask(ANALYSIS, shared_memory(), tmp_path, include=("step_1",))
 
     assert rows(result, "copies", "direction", "calls") == [("UVM D2H", 1), ("UVM H2D", 1)]
+
+
+@pytest.mark.parametrize("name", ["warm_up", "Warm-Up", "WARMUP", "warm up"])
+def test_copies_launched_in_a_warm_up_range_are_of_set_up(name, tmp_path):
+    export = (
+        Export()
+        .range("load", 0, 60)
+        .range(name, 10, 50)
+        # It runs only after the range has ended: its call tells where it belongs.
+        .copy((20, 30), (100, 1100), bytes=10_000)
+        .copy((1200, 1210), (1300, 1400), bytes=1000)
+    )
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    assert {(each.severity, each.time_at_stake_ns) for each in findings} == {
+        ("high", 100),
+        ("info", 1000),
+    }
+    assert "in set-up" in findings[-1].message

@@ -48,6 +48,7 @@ def test_a_declared_kernel_under_the_roof_of_memory(tmp_path):
         "at_stake_ns": MS - round(MS * 4000 / 4814.304),
         "basis": "declared",
         "beside_pct": 0.0,
+        "name": "gelu_kernel<4>(float)",
     }
     assert not result.findings
     assert not result.notes
@@ -73,6 +74,27 @@ def test_what_binds(tmp_path, moved, flop, kind, bound):
     run(export, text("work", bytes=moved, flop=flop, kind=kind), 0, MS + 200)
 
     assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "bound") == [(bound,)]
+
+
+@pytest.mark.parametrize(
+    ("names", "halves", "expected"),
+    [
+        # A kernel of Triton has one name for all types: what it has to do tells them apart.
+        (("k", "k"), 2, [("k", 2, 4 * 10**9), ("k", 1, 10**9)]),
+        (("k", "k"), 1, [("k", 3, 6 * 10**9)]),
+        # A template has its types in its name.
+        (("k<float>", "k<half>"), 1, [("k", 2, 4 * 10**9), ("k", 1, 2 * 10**9)]),
+    ],
+)
+def test_data_types_of_one_kernel_are_told_apart(tmp_path, names, halves, expected):
+    export = Export()
+    for number, (name, share) in enumerate([(names[0], 1), (names[0], 1), (names[1], halves)]):
+        said = text("add", bytes=2_000_000_000 // share, flop=10**6, kind="fp32")
+        run(export, said, 2 * MS * number, 2 * MS * number + MS, name=name, gridX=7)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "kernels", "short_name", "calls", "bytes") == expected
 
 
 def test_a_kernel_near_no_roof_is_a_finding(tmp_path):

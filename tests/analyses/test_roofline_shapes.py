@@ -16,8 +16,14 @@ def rows(unpack):
 
 def test_products_have_the_flop_of_their_shapes(rows):
     """Three times mm, bmm and the product of the backward pass; three times the linear layer."""
-    told = sorted(row["flop"] for row in rows if row["basis"] == "tensor shapes")
-    assert told == [3 * ONE_PRODUCT, 9 * ONE_PRODUCT]
+    told = sorted(
+        (row["flop"], row["bytes"] // row["calls"] >> 20)
+        for row in rows
+        if row["basis"] == "tensor shapes"
+    )
+    # One kernel does three of them. A batch of thin products moves more than one product that
+    # takes as many FLOP, so they are not alike.
+    assert told == [(3 * ONE_PRODUCT, 112), (3 * ONE_PRODUCT, 208), (6 * ONE_PRODUCT, 112)]
 
 
 def test_a_range_declares_bytes_and_flop(rows):

@@ -72,6 +72,16 @@ def test_a_bug_is_called_a_bug(failing, capsys):
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize("said", ["", "Unable to allocate 8.00 GiB for an array"])
+def test_too_little_memory_is_no_bug(failing, capsys, said):
+    failing(MemoryError(said))
+    assert run(["report", "x"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("traceview: error: there is too little memory (")
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
 def test_a_failure_of_the_system_is_no_bug(failing, capsys):
     failing(PermissionError(13, "Permission denied", "x.sqlite"))
     assert run(["report", "x"]) == 1

@@ -8,8 +8,15 @@ import termios
 
 import pytest
 
-from traceview.cli.output import check_free, print_text, unpacked_name, write_file
-from traceview.errors import InputError, OutputExistsError
+from traceview.cli.output import (
+    BLOCK_CHARACTERS,
+    check_free,
+    print_text,
+    put_json,
+    unpacked_name,
+    write_file,
+)
+from traceview.errors import InputError, OutputExistsError, TraceviewError
 
 
 @pytest.fixture
@@ -119,3 +126,23 @@ def test_a_terminal_gets_colors_its_width_and_progress():
     os.close(parent)
     assert shown.endswith("97 True")
     assert "Reading [b]" in shown or "Thinking" in shown
+
+
+def test_a_text_may_come_in_pieces(tmp_path, capsys):
+    write_file(tmp_path / "a.json", iter(["[1,", "2", "]"]))
+    assert (tmp_path / "a.json").read_text() == "[1,2]"
+    put_json(iter(["x" * BLOCK_CHARACTERS, "y", "z"]), None)
+    assert capsys.readouterr().out == "x" * BLOCK_CHARACTERS + "yz"
+
+
+def test_what_fails_in_the_middle_leaves_the_old_file(tmp_path):
+    def pieces():
+        yield "half"
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.raises(TraceviewError, match="No space left"):
+        write_file(path, pieces())
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]

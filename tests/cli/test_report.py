@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import traceview
-from tests.render.example import a_report
+from tests.render.example import a_long_report, a_report
 from traceview.cli import run
 from traceview.cli.report import print_summary
 
@@ -149,3 +149,22 @@ def test_a_real_recording_restricted_to_a_step_counts_less(unpack, capsys):
     one, rest, whole = calls("--range", "step_3"), calls("--exclude-range", "step_3"), calls()
     assert 0 < one < whole
     assert one + rest == whole
+
+
+def test_all_rows_are_written_where_they_are_asked_for(asked, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(traceview, "analyze", lambda *given, **options: a_long_report(10_001))
+    for options, rows in ([], 10_000), (["--all-rows"], 10_001):
+        assert run(["report", "run.sqlite", "--json", *options]) == 0
+        told = json.loads(capsys.readouterr().out)["analyses"]["places"]
+        assert len(told["tables"]["places"]) == rows
+        assert ("left_out" in told) == (not options)
+    assert run(["report", "run.sqlite", "--html", "a.html"]) == 0
+    assert run(["report", "run.sqlite", "--html", "b.html", "--all-rows"]) == 0
+    assert "place 1234" not in (tmp_path / "a.html").read_text()
+    assert "place 9999" in (tmp_path / "b.html").read_text()
+
+
+def test_all_rows_of_the_terminal_are_refused(asked, capsys):
+    assert run(["report", "run.sqlite", "--all-rows"]) == 2
+    assert "--all-rows is for what --html and --json write" in capsys.readouterr().err
+    assert asked == []

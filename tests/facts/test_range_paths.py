@@ -1,5 +1,7 @@
 """Paths that are numbers until somebody asks for their text."""
 
+import numpy as np
+
 from tests.build import Export
 from traceview.facts.range_paths import PATH_CHARACTERS, UNATTRIBUTED
 from traceview.facts.ranges import range_tree
@@ -29,3 +31,21 @@ def test_deep_and_long_paths_are_cut_alike(tmp_path):
     one_by_one = [tree.paths[number] for number in range(len(tree.paths))]
     assert list(tree.paths) == one_by_one
     assert max(map(len, one_by_one)) == PATH_CHARACTERS + 1
+
+
+def test_of_a_few_rows_only_their_own_texts_are_made(tmp_path):
+    export = Export()
+    for step in range(100):
+        export.range(f"step_{step}", 100 * step, 100 * step + 90)
+        export.range("forward", 100 * step + 1, 100 * step + 40)
+    tree = range_tree(export.load(tmp_path))
+    column = tree.paths.texts(np.append(tree.path, -1))
+    last = len(column) - 1
+    rows = np.array([last, 3, 7, 3, last])
+    few = column.take(rows)
+    assert "every" not in vars(tree.paths)
+    made = few.decode().tolist()
+    assert set(few.values) == {made[1], made[2], UNATTRIBUTED}
+    assert "every" not in vars(tree.paths)
+    assert made == column.decode()[rows].tolist()
+    assert column.take(np.ones(len(column), bool)).decode().tolist() == column.decode().tolist()

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from tests.recorders import fake
 from traceview.cli.doctor import command
 from traceview.recorders import check_machine, nsys_tool
+from traceview.trace import sqlite_compiled
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
 
@@ -40,6 +41,20 @@ def test_all_is_well(machine, tmp_path):
     names = ("GPU", "driver", "nsys", "nsys profile", "nsys export", "call chains")
     assert [found[name].status for name in names] == ["ok"] * 6
     assert found["driver"].detail == "580.159.04"
+
+
+def test_the_page_decoder(machine, monkeypatch):
+    monkeypatch.delenv(sqlite_compiled.SWITCH, raising=False)
+    monkeypatch.setattr(sqlite_compiled, "_library", object)
+    check = machine()["page decoder"]
+    assert (check.status, check.detail, check.remedy) == ("ok", "compiled", "")
+    monkeypatch.setattr(sqlite_compiled, "_library", lambda: None)
+    check = machine()["page decoder"]
+    assert check.status == "missing"
+    assert check.detail.startswith("numpy (no C compiler at install); reading")
+    assert "C compiler" in check.remedy
+    monkeypatch.setenv(sqlite_compiled.SWITCH, "1")
+    assert machine()["page decoder"].remedy == f"unset {sqlite_compiled.SWITCH}"
 
 
 @pytest.mark.parametrize(

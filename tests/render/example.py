@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from traceview.analyses.base import Analysis, Chart, Finding, Result, Skipped, TableSpec
+from traceview.analyses.base import Analysis, Chart, Finding, Keep, Result, Skipped, TableSpec
 from traceview.report import Report, analyze
 from traceview.tables import Column, Table
 from traceview.trace import Selection, Trace
@@ -171,3 +171,28 @@ def a_report(names: Sequence[str] = ("gemm", "softmax", "layer_norm"), **changed
 
 def a_skipped() -> Skipped:
     return Skipped("the trace has no copies table", "record with: nsys profile --trace=cuda")
+
+
+def a_long_report(rows: int, keep: Keep | None = None) -> Report:
+    """One table of many rows: three calls each, 1 µs of idle time, a worth that comes and goes."""
+    columns = (
+        Column("place", "text", "where"),
+        Column("calls", "int64", "how often"),
+        Column("idle_ns", "int64", "time without work"),
+        Column("worth_pct", "float64", "how much it matters", nullable=True),
+    )
+    spec = TableSpec(
+        "places", "One row a place", columns, ("place",), adds=("calls", "idle_ns"), keep=keep
+    )
+    lines = [
+        {
+            "place": f"place {row}",
+            "calls": 3,
+            "idle_ns": 1_000,
+            "worth_pct": None if row % 7 == 3 else float(row % 5),
+        }
+        for row in range(rows)
+    ]
+    result = Result({"places": Table.from_rows(columns, lines)})
+    places = Analysis("places", "Places", "Where?", (), (spec,), lambda trace: result)
+    return analyze(a_trace(), analyses=[places])

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.render.example import CONTROLS, HOSTILE, a_report
+from tests.render.example import CONTROLS, HOSTILE, a_long_report, a_report
 from traceview.render.html import render_html
 from traceview.render.page import MOST_ROWS
 
@@ -141,7 +141,21 @@ def test_a_long_table_is_cut_and_says_so():
     page = Page(render_html(a_report([f"kernel_{i}" for i in range(MOST_ROWS + 7)]), "1"))
     rows = len(page.named("tr"))
     assert MOST_ROWS < rows < MOST_ROWS + 100
-    assert any("… and 7 more rows" in text for text in page.texts)
+    told = " ".join(page.texts)
+    assert "… and 7 more rows; these are the first: " in told
+    assert "traceview report --html --all-rows" in told
+
+
+def test_what_a_long_table_leaves_out_is_added_up():
+    page = Page(render_html(a_long_report(1_003), "1"))
+    told = " ".join(page.texts)
+    assert "… and 3 more rows (calls 9 · idle 3.00 µs); these are the first: " in told
+
+
+def test_all_rows_are_there_where_they_are_asked_for():
+    page = Page(render_html(a_long_report(MOST_ROWS + 7), "1", None))
+    assert len(page.named("tr")) == MOST_ROWS + 7 + 1
+    assert not any("more rows" in text for text in page.texts)
 
 
 def test_a_name_of_ten_megabytes_leaves_the_page_small():

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from tests.render.example import CONTROLS, HOSTILE, a_report, a_trace
-from traceview.analyses.base import Analysis, Finding, Result, TableSpec
-from traceview.render.json_report import render_json
+from tests.render.example import CONTROLS, HOSTILE, a_long_report, a_report, a_trace
+from traceview.analyses.base import Analysis, Finding, Keep, Result, TableSpec
+from traceview.render.json_report import json_pieces, render_json
+from traceview.render.leading import MOST_ROWS
 from traceview.report import analyze
 from traceview.tables import Column, Table
 
@@ -112,3 +113,55 @@ def test_what_json_cannot_say_is_null():
     assert [row["rate"] for row in told["analyses"]["odd"]["tables"]["odd"]] == [None] * 3 + [1.5]
     assert told["analyses"]["odd"]["summary"] == {"nothing_pct": None, "flag": True}
     assert told["findings"][0]["time_at_stake_ns"] == 2**62
+
+
+def places(report, most_rows):
+    return json.loads(render_json(report, "1", most_rows))["analyses"]["places"]
+
+
+def test_a_long_table_has_its_first_rows_and_what_the_others_add_up_to():
+    told = places(a_long_report(12), 10)
+    assert [row["place"] for row in told["tables"]["places"]] == [f"place {n}" for n in range(10)]
+    assert told["left_out"] == {
+        "places": {"rows": 2, "kept": "the first", "calls": 6, "idle_ns": 2_000}
+    }
+    assert list(told)[:5] == ["status", "title", "question", "tables", "left_out"]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10])
+def test_a_table_that_is_whole_leaves_nothing_out(rows):
+    told = places(a_long_report(rows), 10)
+    assert len(told["tables"]["places"]) == rows
+    assert "left_out" not in told
+
+
+@pytest.mark.parametrize("greatest", [True, False])
+def test_rows_of_a_table_in_order_of_time_stay_by_what_they_are_worth(greatest):
+    report = a_long_report(35, Keep("worth_pct", greatest))
+    every = places(report, None)["tables"]["places"]
+    told = places(report, 6)
+    worth = {r["place"]: r["worth_pct"] for r in every if r["worth_pct"] is not None}
+    best = sorted(worth, key=lambda place: worth[place] * (-1 if greatest else 1))[:6]
+    listed = [row["place"] for row in told["tables"]["places"]]
+    assert set(listed) == set(best)
+    assert listed == [row["place"] for row in every if row["place"] in best]
+    which = "greatest" if greatest else "least"
+    assert told["left_out"]["places"]["kept"] == f"those of the {which} worth_pct"
+    assert told["left_out"]["places"]["calls"] == 3 * 29
+
+
+def test_ten_thousand_rows_unless_all_are_asked_for():
+    report = a_long_report(MOST_ROWS + 1)
+    assert len(document(report)["analyses"]["places"]["tables"]["places"]) == MOST_ROWS
+    assert len(places(report, None)["tables"]["places"]) == MOST_ROWS + 1
+
+
+def test_a_long_document_comes_in_pieces():
+    """Of which none holds more than a part of a table."""
+    report = a_long_report(70_000)
+    parts = list(json_pieces(report, "1", None))
+    whole = "".join(parts)
+    assert whole == render_json(report, "1", None)
+    assert max(map(len, parts)) < len(whole) / 3
+    told = json.loads(whole)["analyses"]["places"]["tables"]["places"]
+    assert [row["place"] for row in told] == [f"place {n}" for n in range(70_000)]

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from tests.render.example import CONTROLS, HOSTILE, SHARES, a_report, a_trace, share_rows
+from tests.render.example import (
+    CONTROLS,
+    HOSTILE,
+    SHARES,
+    a_long_report,
+    a_report,
+    a_trace,
+    share_rows,
+)
 from traceview.render.columns import fitting
 from traceview.render.facts import header_facts
 from traceview.render.text import render_summary, render_text
@@ -134,3 +142,9 @@ def test_color_adds_styles_and_nothing_else():
     # Only the styles that rich writes: an escape of the name would stay behind.
     stripped = re.sub(r"\x1b\[[\d;]*m", "", colored)
     assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
+
+
+@pytest.mark.parametrize(("rows", "whole"), [(10_000, "--json"), (10_001, "--json --all-rows")])
+def test_what_has_all_rows_is_said(rows, whole):
+    text = render_text(a_long_report(rows), width=100)
+    assert f"… and {rows - 10:,} more, {whole} has all\n" in text

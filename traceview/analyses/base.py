@@ -62,12 +62,22 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """Which rows stay where not all can: those of the greatest, or of the least, in a column."""
+
+    column: str
+    greatest: bool = True
+
+
+@dataclass(frozen=True)
 class TableSpec:
     """One result table as declared: its name, what a row is, its columns.
 
     The rows come in the order that matters most to the reader. `brief` names the
     columns that a narrow terminal shows first, in that order.
     A table of `detail` is one that another table sums up; a terminal only says that it is there.
+    `adds` names the columns whose sum over all rows counts nothing twice. A document that holds a
+    part of a long table has its first rows, or those of `keep`.
     """
 
     name: str
@@ -75,6 +85,8 @@ class TableSpec:
     columns: tuple[Column, ...]
     brief: tuple[str, ...]
     detail: bool = False
+    adds: tuple[str, ...] = ()
+    keep: Keep | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from traceview.analyses.base import (
     TableSpec,
     severity_of,
 )
+from traceview.facts import set_up
 from traceview.facts.gap_evidence import Evidence, behind_own, most_before
 from traceview.facts.identity import HOST, device_hosts
 from traceview.facts.idle import (
@@ -132,6 +133,7 @@ LATE = TableSpec(
         Column("steady_idle_ns", "int64", "of it, after set-up"),
     ),
     brief=("steady_idle_ns", "idle_ns", "share_pct", "range_pattern", "where", "gaps", "device_id"),
+    adds=("idle_ns", "steady_idle_ns"),
 )
 LONGEST = 100
 ACTIONS = {
@@ -170,6 +172,7 @@ def compute(trace: Trace) -> Result:
             "gaps": _longest(trace, found),
         },
         (*_findings(trace, found, late), *_one_time(trace, found)),
+        notes=set_up.told(trace),
     )
 
 

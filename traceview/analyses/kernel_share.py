@@ -21,7 +21,7 @@ from traceview.facts.ranges import (
     range_tree,
 )
 from traceview.facts.selection import selected_operations
-from traceview.tables import NULL, Array, Column, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Column, Integers, Mask, RowNumbers, Table, Texts, thrifty
 from traceview.trace import Trace
 
 KERNELS = TableSpec(
@@ -48,6 +48,7 @@ KERNELS = TableSpec(
         Column("processes", "int64", "processes that it ran in, on all hosts"),
     ),
     brief=("label", "calls", "total_ns", "share_pct", "median_ns", "tile", "max_ns", "min_ns"),
+    adds=("calls", "total_ns", "share_pct"),
 )
 RANGES = TableSpec(
     "ranges",
@@ -69,6 +70,7 @@ RANGES = TableSpec(
     ),
     brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
     detail=True,
+    adds=("calls", "total_ns", "share_pct", "inferred_calls", "inferred_ns"),
 )
 PATTERNS = TableSpec(
     "range_patterns",
@@ -199,7 +201,7 @@ def _by_range(trace: Trace, chosen: Mask, kernels: Table, took: Integers) -> dic
 
 
 def _exclusive(
-    tree: RangeTree, kernels: Table, path: Integers, inferred: Mask, took: Integers
+    tree: RangeTree, kernels: Table, path: RowNumbers, inferred: Mask, took: Integers
 ) -> Table:
     found = groups.group(path, kernels.texts("short_name").codes)
     total = groups.sums(found, took)
@@ -211,17 +213,17 @@ def _exclusive(
             "calls": groups.count(found),
             "total_ns": total,
             "share_pct": _share(total, took),
-            "inferred_calls": groups.count(found, inferred),
-            "inferred_ns": groups.sums(found, np.where(inferred, took, 0)),
-            "processes": groups.distinct(found, kernels["process"]),
+            "inferred_calls": thrifty(groups.count(found, inferred)),
+            "inferred_ns": thrifty(groups.sums(found, np.where(inferred, took, 0))),
+            "processes": thrifty(groups.distinct(found, kernels["process"])),
         },
     )
-    return table.take(np.argsort(-total, kind="stable"))
+    return table.take(groups.most_first(total))
 
 
 def _inclusive_table(tree: RangeTree, calls: Integers, total: Integers, took: Integers) -> Table:
     rows = np.flatnonzero(calls)
-    rows = rows[np.argsort(-total[rows], kind="stable")]
+    rows = rows[groups.most_first(total[rows])]
     return Table(
         INCLUSIVE.columns,
         {
@@ -234,7 +236,7 @@ def _inclusive_table(tree: RangeTree, calls: Integers, total: Integers, took: In
 
 
 def _patterns(
-    trace: Trace, path: Integers, calls: Integers, total: Integers, took: Integers
+    trace: Trace, path: RowNumbers, calls: Integers, total: Integers, took: Integers
 ) -> Table:
     """The inclusive sums once more, the steps of a series together, and what is in no range."""
     tree = range_tree(trace)

@@ -20,8 +20,9 @@ from traceview.facts.idle import steady_span_ns
 from traceview.facts.operations import Kind, migrations, operations
 from traceview.facts.peaks import GIVEN, peaks
 from traceview.facts.selection import selected, selected_operations
+from traceview.facts.set_up import in_warm_up, warm_up_operations
 from traceview.facts.steps import set_up_end_ns
-from traceview.tables import Array, Cell, Column, Mask, Table, Texts
+from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED
 
@@ -83,10 +84,10 @@ def compute(trace: Trace) -> Result:
     copies = trace.copies
     chosen, moved = _chosen(trace, Kind.COPY, len(copies)), np.flatnonzero(migrations(trace))
     chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
-    copies = copies.take(chosen)
+    early, copies = _early(trace, copies, moved)[chosen], copies.take(chosen)
     return Result(
         {"copies": _copies(trace, copies), "sets": _sets(trace)},
-        _findings(trace, copies),
+        _findings(trace, copies, early),
         notes=_notes(trace, copies),
     )
 
@@ -198,9 +199,19 @@ def _sets(trace: Trace) -> Table:
     )
 
 
-def _findings(trace: Trace, copies: Table) -> tuple[Finding, ...]:
+def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
+    """True for the copies of set-up; `moved` are those that nobody launched."""
+    early: Mask = copies["start_ns"] < set_up_end_ns(trace)
+    warm, done = warm_up_operations(trace), operations(trace)
+    if warm is not None:
+        mine = done.kind == Kind.COPY
+        early[done.row[mine]] |= warm[mine]
+        early[moved] |= in_warm_up(trace, copies["process"][moved], copies["start_ns"][moved])
+    return early
+
+
+def _findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
     """Copies of pageable memory, and pages moved on demand; those of set-up for information."""
-    early = copies["start_ns"] < set_up_end_ns(trace)
     found = []
     for part, when in ((copies.take(~early), ""), (copies.take(early), " in set-up")):
         for row in _copies(trace, part).rows():

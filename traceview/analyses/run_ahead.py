@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Finding, Keep, Result, TableSpec
 from traceview.facts.identity import HOST, device_hosts, on_host, process_hosts
 from traceview.facts.idle import (
     CAUSES,
@@ -120,6 +120,9 @@ RANGES = TableSpec(
         "cpu_start_ns",
         "gpu_start_ns",
     ),
+    adds=("operations",),
+    # Where the CPU has lost its lead is where to look.
+    keep=Keep("lead_ns", greatest=False),
 )
 
 IDLE_PCT = 5.0

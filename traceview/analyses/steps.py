@@ -9,7 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named, severity_of
+from traceview.analyses.base import (
+    Analysis,
+    Chart,
+    Finding,
+    Keep,
+    Result,
+    TableSpec,
+    named,
+    severity_of,
+)
 from traceview.facts.identity import HOST, process_hosts
 from traceview.facts.idle import steady_span_ns
 from traceview.facts.ranges import range_tree
@@ -85,6 +94,7 @@ STEPS = TableSpec(
         "sync_wait_ns",
         "lead_ns",
     ),
+    adds=("launches", "operations"),
 )
 PART_TABLE = TableSpec(
     "parts",
@@ -96,6 +106,8 @@ PART_TABLE = TableSpec(
     ),
     brief=("step", "part", "part_ns"),
     detail=True,
+    adds=("part_ns",),
+    keep=Keep("part_ns"),
 )
 
 

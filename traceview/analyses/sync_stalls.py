@@ -15,11 +15,12 @@ from traceview.facts.cuda_api import Does
 from traceview.facts.idle import SYNC_DRAIN, gaps, steady_span_ns
 from traceview.facts.ranges import UNATTRIBUTED, attribute, range_tree
 from traceview.facts.selection import selected_calls
+from traceview.facts.set_up import in_warm_up
 from traceview.facts.stalls import BLOCKING, behind_uploads, stalls
 from traceview.facts.steps import set_up_end_ns
 from traceview.facts.waits import Waits, waits
 from traceview.groups import Groups
-from traceview.tables import Column, Integers, Mask, Table, Texts
+from traceview.tables import Column, Integers, Mask, RowNumbers, Table, Texts
 from traceview.trace import Trace
 
 CALLS = TableSpec(
@@ -57,6 +58,7 @@ SITES = TableSpec(
         Column("place", "text", "call_site where there is one, else range_path"),
     ),
     brief=("place", "api", "calls", "wait_ns", "idle_after_ns", "hint", "benign_ns", "source"),
+    adds=("calls", "wait_ns", "benign_ns", "idle_within_ns", "idle_after_ns"),
 )
 
 _READ = (
@@ -177,7 +179,7 @@ def _sites(trace: Trace, found: Waits, rows: Integers) -> Table:
     return table.take(np.lexsort((-table["wait_ns"], -idle)))
 
 
-def _paths(trace: Trace, found: Waits, rows: Integers) -> tuple[Integers, Integers]:
+def _paths(trace: Trace, found: Waits, rows: Integers) -> tuple[RowNumbers, RowNumbers]:
     """Path and pattern of the range that each wait was in; −1 for none."""
     tree = range_tree(trace)
     calls, call = trace.recorded("api_calls"), found.call[rows]
@@ -188,7 +190,7 @@ def _paths(trace: Trace, found: Waits, rows: Integers) -> tuple[Integers, Intege
     return path, np.where(path >= 0, tree.path_pattern[path], -1)
 
 
-def _shown(trace: Trace, each: Groups, path: Integers, pattern: Integers) -> Texts:
+def _shown(trace: Trace, each: Groups, path: RowNumbers, pattern: RowNumbers) -> Texts:
     """The path of a group, or its pattern where there are several."""
     tree = range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
@@ -210,7 +212,10 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
     idle = cost.idle_ns(~gap.one_time)[rows]
     drained = cost.idle_ns(~gap.one_time & (gap.cause == SYNC_DRAIN))[rows]
     at_stake = np.where(site.place.codes >= 0, idle, drained)
-    steady = (found.end_ns[rows] >= set_up_end_ns(trace)) | (idle > 0)
+    call, calls = found.call[rows], trace.recorded("api_calls")
+    early = found.end_ns[rows] < set_up_end_ns(trace)
+    early |= in_warm_up(trace, calls["process"][call], calls["start_ns"][call])
+    steady = ~early | (idle > 0)
     path, pattern = _paths(trace, found, rows)
     without = site.place.codes < 0
     names = trace.api_calls.texts("name").take(found.call[rows])

@@ -95,6 +95,7 @@ KERNELS = TableSpec(
         *("short_name", "blocks", "waves", "tail_idle_pct", "tail_loss_ns", "total_ns"),
         *("blocks_to_fill", "theoretical_occupancy_pct", "limiter", "note", "blocks_per_sm"),
     ),
+    adds=("calls", "total_ns", "tail_loss_ns"),
 )
 GRIDS = TableSpec(
     "grids",

@@ -131,6 +131,11 @@ def _one_line(error: Exception) -> str:
 
     if isinstance(error, TraceviewError | OSError):
         return f"error: {visible(str(error), 2_000)}"
+    if isinstance(error, MemoryError):
+        said = visible(str(error), 400) or "an allocation failed"
+        return (
+            f"error: there is too little memory ({said}); use a machine with more, or record less"
+        )
     said = visible(f"{type(error).__name__}: {error}", 400)
     return f"internal error: {said}; please report it with the traceback that --debug shows"
 

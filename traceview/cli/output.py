@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ json_option = click.option(
 )
 _PACKED = (".gz", ".xz", ".zst")
 _NARROWEST, _PLAIN = 40, 80
+BLOCK_CHARACTERS = 1 << 16
 _TRACES = (".sqlite", ".nsys-rep", ".qdrep")
 
 
@@ -52,15 +53,17 @@ def check_free(path: Path, *, source: Path, force: bool, kind: str = "trace") ->
         raise OutputExistsError(path)
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write the file whole or not at all, and say so on stderr."""
+def write_file(path: Path, text: str | Iterable[str]) -> None:
+    """Write the file whole or not at all, and say so on stderr. The text may come in pieces."""
     target = path.resolve()
+    pieces = (text,) if isinstance(text, str) else text
     try:
         if target.exists() and not target.is_file():
             # A device or a pipe is written to; renaming a file over it would replace it.
-            target.write_text(text, "utf-8")
+            with target.open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
         else:
-            _replace(target, text)
+            _replace(target, pieces)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -69,11 +72,11 @@ def write_file(path: Path, text: str) -> None:
     click.echo(f"Wrote {click.format_filename(path)}", err=True)
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, pieces: Iterable[str]) -> None:
     written = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with written.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines(pieces)
         written.replace(target)
     finally:
         written.unlink(missing_ok=True)
@@ -123,12 +126,25 @@ class Wanted:
         return [path for path in (self.html, self.json) if path]
 
 
-def put_json(document: str, path: Path | None) -> None:
-    """Write the document to the file, or to stdout if there is none."""
+def put_json(document: str | Iterable[str], path: Path | None) -> None:
+    """Write the document to the file, or to stdout if there is none; it may come in pieces."""
     if path:
         write_file(path, document)
-    else:
-        click.echo(document, nl=False)
+        return
+    for block in _blocks((document,) if isinstance(document, str) else document):
+        click.echo(block, nl=False)
+
+
+def _blocks(pieces: Iterable[str]) -> Iterator[str]:
+    """Pieces put together, as each that is printed is a call of the system."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= BLOCK_CHARACTERS:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,11 @@ _HERE = ""
     help="Code of kernels that were recorded without it: a .cubin or .ptx file, or what nvcc "
     "made, such as an extension module (.so) (repeatable), for load-widths.",
 )
+@click.option(
+    "--all-rows",
+    is_flag=True,
+    help="Write all rows of all tables; else JSON has the first 10,000 of each, HTML 1,000.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @debug_option
 def command(
@@ -92,6 +98,7 @@ def command(
     peaks: tuple[str, ...],
     ncu: Path | None,
     cubins: tuple[Path, ...],
+    all_rows: bool,
     force: bool,
 ) -> None:
     """Say where the GPU time of TRACE went, and what to do first.
@@ -102,9 +109,11 @@ def command(
     if trace is None:
         raise click.UsageError(_no_trace(html, json_), click.get_current_context())
     wanted = Wanted.of(_stem(trace), html, json_)
+    if all_rows and html is None and json_ is None:
+        raise click.UsageError("--all-rows is for what --html and --json write")
     for path in wanted.files:
         check_free(path, source=trace, force=force)
-    _show(_made(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins), wanted)
+    _show(_made(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins), wanted, all_rows)
 
 
 def print_summary(path: Path) -> None:
@@ -140,7 +149,9 @@ def _made(
     cubins: tuple[Path, ...] = (),
 ) -> Report:
     import traceview
+    from traceview.cli.allocator import keep_freed_memory
 
+    keep_freed_memory()
     with progress("Reading the trace") as next_step:
         trace = traceview.load(path)
         next_step("Looking for lost time")
@@ -156,28 +167,30 @@ def _made(
         )
 
 
-def _show(report: Report, wanted: Wanted) -> None:
+def _show(report: Report, wanted: Wanted, all_rows: bool) -> None:
     from traceview.render import text
 
     if not wanted.json_to_stdout:
         draw = text.render_summary if wanted.files else text.render_text
         print_text(lambda width, color: draw(report, width=width, color=color))
     if wanted.html:
-        write_file(wanted.html, _page(report))
+        write_file(wanted.html, _page(report, all_rows))
     if wanted.json or wanted.json_to_stdout:
-        put_json(_document(report), wanted.json)
+        put_json(_document(report, all_rows), wanted.json)
 
 
-def _page(report: Report) -> str:
+def _page(report: Report, all_rows: bool) -> str:
     from traceview import __version__
     from traceview.render.html import render_html
+    from traceview.render.page import MOST_ROWS
 
     with progress("Drawing the page"):
-        return render_html(report, __version__)
+        return render_html(report, __version__, None if all_rows else MOST_ROWS)
 
 
-def _document(report: Report) -> str:
+def _document(report: Report, all_rows: bool) -> Iterator[str]:
     from traceview import __version__
-    from traceview.render.json_report import render_json
+    from traceview.render.json_report import json_pieces
+    from traceview.render.leading import MOST_ROWS
 
-    return render_json(report, __version__)
+    return json_pieces(report, __version__, None if all_rows else MOST_ROWS)

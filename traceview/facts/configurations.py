@@ -13,7 +13,7 @@ from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import gathered_code
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
-from traceview.tables import Array, Integers, Table, null_of
+from traceview.tables import Array, Integers, Table, constant, null_of, picked
 from traceview.trace import Trace, fact
 
 Sides = tuple[int, int, int]
@@ -78,7 +78,7 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     """One of each; those with most time first."""
     chosen = selected_operations(trace)[kernel_operations(trace)]
     kernels = trace.recorded("kernels").take(chosen)
-    barriers = _barriers(trace)[chosen]
+    barriers = picked(_barriers(trace), chosen)
     keys = (kernels[key] for key in _KEYS)
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
     figures = groups.stats(found, kernels["end_ns"] - kernels["start_ns"])
@@ -125,9 +125,10 @@ def _barriers(trace: Trace) -> Integers:
 
     No table of a recording holds them: a kernel without code here counts as without barriers.
     """
-    result = np.zeros(len(trace.recorded("kernels")), np.int64)
+    total = len(trace.recorded("kernels"))
     if "kernel_code" not in trace.tables:
-        return result
+        return constant(0, total, np.int64)
+    result = np.zeros(total, np.int64)
     from traceview.ptx import cubin as cubin_file
 
     for each in gathered_code(trace).launched:

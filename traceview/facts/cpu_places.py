@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.gap_edges import reaching
-from traceview.facts.idle import Gaps
+from traceview.facts.idle import (
+    ALLOCATION,
+    GRAPH_LAUNCH,
+    LAUNCH_LATE,
+    MODULE_LOAD,
+    PROFILER,
+    SYNC_DRAIN,
+    Gaps,
+    gaps,
+)
 from traceview.facts.queue_full import queue_full
 from traceview.facts.ranges import attribute, range_tree
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
+
+CPU_CAUSES = (LAUNCH_LATE, SYNC_DRAIN, GRAPH_LAUNCH, MODULE_LOAD, ALLOCATION, PROFILER)
+"""Causes for which the CPU answers: where it was tells why."""
 
 OUTSIDE, ON_ITS_WAY, HELD, NOT_RUNNING = -1, -2, -3, -4
 PLACES = {
@@ -28,7 +40,7 @@ PLACES = {
 class Places:
     """Parts of idle gaps: each gap is cut wherever its thread went elsewhere.
 
-    `gap` is the row in the gaps asked for, `range` the row in the range tree (−1: none), `where`
+    `gap` is the row in gaps, `range` the row in the range tree (−1: none), `where`
     the code of the API call's name in api_calls, or one of PLACES. The parts of a gap add up to
     it exactly.
     """
@@ -46,9 +58,23 @@ class Places:
     def time_ns(self) -> Integers:
         return self.end_ns - self.start_ns
 
+    def of(self, mine: Mask) -> Places:
+        """The parts of the gaps of a mask."""
+        rows = np.flatnonzero(mine[self.gap])
+        return Places(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-def places(trace: Trace, gap: Gaps) -> Places:
-    """The parts of these gaps, in no order. The launch calls of all of them must be known."""
+
+@fact
+def cpu_places(trace: Trace) -> Places:
+    """The parts of all gaps for which the CPU answers, in no order."""
+    found = gaps(trace)
+    rows = np.flatnonzero(np.isin(found.cause, CPU_CAUSES))
+    parts = _places(trace, found.take(rows))
+    return replace(parts, gap=rows[parts.gap])
+
+
+def _places(trace: Trace, gap: Gaps) -> Places:
+    """The parts of these gaps, `gap` their row in them. All their launch calls must be known."""
     parts = [
         _of_thread(trace, gap, np.flatnonzero((gap.thread == thread) & (gap.device == device)))
         for device in groups.different(gap.device)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.facts.cpu_places import PLACES, Places, places
+from traceview.facts.cpu_places import CPU_CAUSES, PLACES, Places, cpu_places
 from traceview.facts.cuda_api import Does
 from traceview.facts.idle import (
-    ALLOCATION,
     COPY_WAIT,
     DEPENDENCY,
-    GRAPH_LAUNCH,
-    LAUNCH_LATE,
-    MODULE_LOAD,
     PROFILER,
     SYNC_DRAIN,
     Gaps,
@@ -27,8 +23,6 @@ from traceview.facts.waits import waits
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 
-CPU_CAUSES = (LAUNCH_LATE, SYNC_DRAIN, GRAPH_LAUNCH, MODULE_LOAD, ALLOCATION, PROFILER)
-"""Causes for which the CPU answers: the evidence says where it was."""
 PARTS = 3
 """So many places of the CPU are named, longest first."""
 LEAST_SHARE = 0.05
@@ -40,10 +34,12 @@ class Evidence:
 
     def __init__(self, trace: Trace, rows: Integers) -> None:
         self._trace = trace
-        self._gap: Gaps = gaps(trace).take(rows)
-        by_cpu = np.flatnonzero(np.isin(self._gap.cause, CPU_CAUSES))
-        found = places(trace, self._gap.take(by_cpu))
-        self._parts = _longest_first(found, _paths(trace, found.range), by_cpu)
+        every = gaps(trace)
+        self._gap: Gaps = every.take(rows)
+        number = np.full(len(every), -1, np.int64)
+        number[rows] = np.arange(len(rows))
+        found = cpu_places(trace).of(number >= 0)
+        self._parts = _longest_first(found, _paths(trace, found.range), number)
 
     def text(self, number: int) -> str:
         """What proves the cause of that gap."""

@@ -10,7 +10,7 @@ from traceview import groups, intervals
 from traceview.facts.cuda_api import Does, what_calls_do
 from traceview.facts.gap_edges import edges
 from traceview.facts.operations import Kind, first_launches, operations
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 LAZY_LOAD_NS = 200_000
@@ -26,7 +26,7 @@ class Launches:
     a copy once the call is made: one that blocks returns long after.
     """
 
-    call: Integers
+    call: RowNumbers
     known: Mask
     asked_ns: Integers
     queued_ns: Integers

@@ -10,7 +10,7 @@ from traceview import groups
 from traceview.facts.gap_edges import edges
 from traceview.facts.gap_launch import launches
 from traceview.facts.operations import Operations, operations
-from traceview.tables import Integers, Mask
+from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 NEVER = int(np.iinfo(np.int64).min)
@@ -25,7 +25,7 @@ class Behind:
     work started, on whichever stream and device. `operation` is −1 where there is none.
     """
 
-    operation: Integers
+    operation: RowNumbers
     by_event: Mask
 
 
@@ -46,17 +46,19 @@ def behind(trace: Trace) -> Behind:
 
 
 @fact
-def before_on_stream(trace: Trace) -> Integers:
+def before_on_stream(trace: Trace) -> RowNumbers:
     """For each operation, the one that started before it on its stream, or −1."""
     done = operations(trace)
-    order = np.argsort(done.stream, kind="stable")
-    before = np.full(len(done), -1, np.int64)
+    few = len(done.streams) < np.iinfo(np.int16).max
+    # numpy sorts 16 bits by radix, ten times as fast as what is wider.
+    order = np.argsort(done.stream.astype(np.int16) if few else done.stream, kind="stable")
+    before = np.full(len(done), -1, np.int32)
     same = done.stream[order][1:] == done.stream[order][:-1]
     before[order[1:][same]] = order[:-1][same]
     return before
 
 
-def _waited_for_event(trace: Trace, own: Integers) -> Mask:
+def _waited_for_event(trace: Trace, own: RowNumbers) -> Mask:
     """True where the stream was told to wait between the launch calls of the two operations."""
     done, gap, made = operations(trace), edges(trace), launches(trace)
     calls = trace.recorded("api_calls")

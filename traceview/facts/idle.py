@@ -30,10 +30,11 @@ from traceview.facts.gap_launch import launches
 from traceview.facts.gap_order import behind
 from traceview.facts.operations import operations
 from traceview.facts.selection import selected_calls, selected_operations
+from traceview.facts.set_up import warm_up_operations
 from traceview.facts.steps import set_up_end_ns
 from traceview.facts.waits import waits
 from traceview.intervals import Intervals
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 __all__ = [
@@ -86,12 +87,13 @@ class Work(NamedTuple):
 def device_work(trace: Trace) -> dict[int, Work]:
     """The work of each device that has some, by row in devices."""
     done, chosen = operations(trace), selected_operations(trace)
-    found = {}
+    warm, found = warm_up_operations(trace), {}
     for device in groups.different(done.device[chosen]).tolist():
         rows = np.flatnonzero(chosen & (done.device == device))
         start, end = done.start_ns[rows], done.end_ns[rows]
         steady = int(np.searchsorted(start, set_up_end_ns(trace)))
-        later = intervals.union(start[steady:], end[steady:])
+        kept: slice | Mask = slice(None) if warm is None else ~warm[rows[steady:]]
+        later = intervals.union(start[steady:][kept], end[steady:][kept])
         found[device] = Work(intervals.union(start, end).total(), later.total())
     return found
 
@@ -117,7 +119,7 @@ class Gaps:
     not recorded), made by `thread` at `asked_ns`; at `queued_ns` its work was queued. `behind` is
     the operation that queued work stood behind, −1 where there is none; `by_event` says whether
     through an event. `one_time` is True for what a longer run does not repeat: first uses of
-    kernels, and set-up.
+    kernels, and set-up (with what is launched in ranges named warm_up).
     """
 
     device: Array
@@ -127,11 +129,11 @@ class Gaps:
     after: Integers
     cause: Array
     wait: Integers
-    call: Integers
+    call: RowNumbers
     thread: Array
     asked_ns: Integers
     queued_ns: Integers
-    behind: Integers
+    behind: RowNumbers
     by_event: Mask
     one_time: Mask
 
@@ -145,6 +147,12 @@ class Gaps:
     def take(self, chosen: Array) -> Gaps:
         """The gaps of a mask or of row numbers."""
         return Gaps(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+
+def _before_warm_up(trace: Trace) -> Mask:
+    """True for the gaps that work of a range named warm_up ended."""
+    warm, after = warm_up_operations(trace), edges(trace).after
+    return np.zeros(len(after), bool) if warm is None else warm[after]
 
 
 @fact
@@ -165,7 +173,7 @@ def gaps(trace: Trace) -> Gaps:
         queued_ns=made.queued_ns,
         behind=stood.operation,
         by_event=stood.by_event,
-        one_time=why.first_use | (gap.start_ns < set_up_end_ns(trace)),
+        one_time=why.first_use | (gap.start_ns < set_up_end_ns(trace)) | _before_warm_up(trace),
     )
     chosen = selected_operations(trace)
     caused = np.zeros(len(found), bool)

@@ -14,7 +14,7 @@ from traceview.facts.work_counted import counted
 from traceview.facts.work_part import Part
 from traceview.facts.work_ranges import Passages, from_declared, from_shapes
 from traceview.facts.work_sampled import sampled
-from traceview.tables import Integers
+from traceview.tables import Integers, constant
 from traceview.trace import Trace, fact
 
 SOURCES = ("counters (ncu)", "counters (GPU metrics)", "declared", "tensor shapes", "PTX")
@@ -55,12 +55,11 @@ def kernel_work(trace: Trace) -> KernelWork:
         _from_code(trace),
     )
     total = len(trace.recorded("kernels"))
-    work = KernelWork(
-        Part.unknown(total),
-        np.full(total, -1),
-        np.full(total, -1),
-        declared[1] if declared else None,
-    )
+    passages = declared[1] if declared else None
+    if all(part is None for part in parts):
+        nobody = constant(-1, total, np.int64)
+        return KernelWork(Part.silent(total), nobody, nobody, passages)
+    work = KernelWork(Part.unknown(total), np.full(total, -1), np.full(total, -1), passages)
     for number, part in enumerate(parts):
         if part is not None:
             _add(work, part, number)

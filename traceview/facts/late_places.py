@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, units
-from traceview.facts.cpu_places import ON_ITS_WAY, OUTSIDE, PLACES, places
+from traceview.facts.cpu_places import ON_ITS_WAY, OUTSIDE, PLACES, cpu_places
 from traceview.facts.idle import LAUNCH_LATE, gaps
 from traceview.facts.names import named
 from traceview.facts.range_paths import UNATTRIBUTED, Paths
@@ -78,15 +78,15 @@ class LatePlaces:
 
 @fact
 def late_places(trace: Trace) -> LatePlaces:
-    found = gaps(trace)
-    late = found.take(found.cause == LAUNCH_LATE)
-    part = places(trace, late)
+    late = gaps(trace)
+    part = cpu_places(trace).of(late.cause == LAUNCH_LATE)
     pattern, texts = _patterns(trace, part.range)
     each = groups.group(late.device[part.gap], pattern, part.where)
     time = groups.sums(each, part.time_ns)
     first = each.first
     device = late.device[part.gap[first]]
-    whole = np.array([late.idle_ns[late.device == d].sum() for d in device], np.int64)
+    mine = late.cause == LAUNCH_LATE
+    whole = np.array([late.idle_ns[mine & (late.device == d)].sum() for d in device], np.int64)
     names = trace.recorded("api_calls").texts("name").values
     where = part.where[first]
     return LatePlaces(

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from traceview import groups
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, RowNumbers, row_numbers
 
 _MOST_TRACKS = 2**15
 
@@ -25,13 +25,13 @@ class Nesting:
     track: Array
     start: Integers
     end: Integers
-    parent: Integers
+    parent: RowNumbers
     """Row of the innermost interval that contains this one, −1 where none does."""
-    depth: Integers
+    depth: RowNumbers
     walked: frozenset[int]
     """Tracks on which some intervals overlap without nesting."""
 
-    def innermost(self, track: Array, time: Integers) -> Integers:
+    def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
         result = self._by_level(track, time)
         for number in self.walked:
@@ -41,12 +41,12 @@ class Nesting:
             result[asked] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
         return result
 
-    def _by_level(self, track: Array, time: Integers) -> Integers:
+    def _by_level(self, track: Array, time: Integers) -> RowNumbers:
         if not len(self.start):
-            return np.full(len(time), -1, np.int64)
+            return np.full(len(time), -1, np.int32)
         asked = self._key.of(track, time)
-        result = np.searchsorted(self._starts, asked, side="right") - 1
-        level = result - np.searchsorted(self._ends, asked, side="right")
+        result = row_numbers(np.searchsorted(self._starts, asked, side="right") - 1)
+        level = result - row_numbers(np.searchsorted(self._ends, asked, side="right"))
         result[level < 0] = -1
         # What is open is the interval that started last, or lies around it.
         higher = np.flatnonzero((result >= 0) & (self.depth[result] > level))
@@ -99,12 +99,12 @@ class _Key:
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     """Nest intervals that are sorted by (track, start, −end) and none of which is empty."""
     rows = len(start)
-    parent = np.full(rows, -1, np.int64)
+    parent = np.full(rows, -1, np.int32)
     if not rows:
         return Nesting(track, start, end, parent, parent.copy(), frozenset())
     key = _Key(track, start, end)
     ended = np.searchsorted(np.sort(key.of(track, end)), key.of(track, start), side="right")
-    depth = np.arange(rows) - ended
+    depth = row_numbers(np.arange(rows) - ended)
     for level in range(1, int(depth.max()) + 1):
         mine = np.flatnonzero(depth == level)
         above = np.flatnonzero(depth == level - 1)
@@ -118,9 +118,9 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     return Nesting(track, start, end, parent, depths(parent) if walked else depth, walked)
 
 
-def depths(parent: Integers) -> Integers:
+def depths(parent: RowNumbers) -> RowNumbers:
     """Number of ancestors. A parent stands before its children."""
-    depth = np.zeros(len(parent), np.int64)
+    depth = np.zeros(len(parent), np.int32)
     rows = np.flatnonzero(parent >= 0)
     above = parent[rows]
     while len(rows):

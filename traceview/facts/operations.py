@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.tables import Array, Integers, Mask, Table
+from traceview.tables import Array, Integers, Mask, RowNumbers, Table, row_numbers
 from traceview.trace import Trace, fact
 from traceview.trace.schema import UNIFIED
 
@@ -37,13 +37,13 @@ class Operations:
     """
 
     kind: npt.NDArray[np.uint8]
-    row: Integers
+    row: RowNumbers
     start_ns: Integers
     end_ns: Integers
     process: Array
     device: Array
-    stream: Integers
-    call: Integers
+    stream: RowNumbers
+    call: RowNumbers
     streams: Integers
     """Process, device, context_id, stream_id of each stream; shape (streams, 4)."""
 
@@ -69,13 +69,13 @@ def operations(trace: Trace) -> Operations:
     identity = np.stack([process, device, context, stream_id], axis=1)[stream.first]
     return Operations(
         kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
-        row=np.concatenate(rows)[order],
+        row=row_numbers(np.concatenate(rows))[order],
         start_ns=start[order],
         end_ns=_column(parts, "end_ns")[order],
         process=process,
         device=device,
-        stream=stream.ids,
-        call=_calls(trace, parts)[order],
+        stream=row_numbers(stream.ids),
+        call=row_numbers(_calls(trace, parts))[order],
         streams=identity.astype(np.int64).reshape(-1, 4),
     )
 
@@ -118,11 +118,11 @@ def _calls(trace: Trace, parts: list[Table]) -> Integers:
 
 
 @fact
-def kernel_operations(trace: Trace) -> Integers:
+def kernel_operations(trace: Trace) -> RowNumbers:
     """For each row of kernels, its row among the operations."""
     done = operations(trace)
     mine = np.flatnonzero(done.kind == Kind.KERNEL)
-    place = np.empty(len(mine), np.int64)
+    place = np.empty(len(mine), np.int32)
     place[done.row[mine]] = mine
     return place
 

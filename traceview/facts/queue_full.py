@@ -14,7 +14,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.operations import first_launches, operations
 from traceview.intervals import EMPTY, Intervals
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
 
 FULL = 1000
@@ -62,6 +62,8 @@ def queue_full(trace: Trace) -> QueueFull:
         int(t): intervals.union(start[thread == t], end[thread == t])
         for t in groups.different(thread)
     }
+    if not by_thread:
+        return QueueFull(constant(0, len(calls), np.int64), {}, recorded)
     found = QueueFull(np.zeros(len(calls), np.int64), by_thread, recorded)
     rows = _enqueuing(trace)
     for number in by_thread:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview import groups
-from traceview.tables import Integers, Texts, TextValues, object_array
+from traceview.tables import Array, RowNumbers, Texts, TextValues, object_array
 
 UNATTRIBUTED = "(unattributed)"
 PATH_CHARACTERS = 4000
+# A path's text made by itself costs as much as that of so many made together.
+_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,9 @@ class Paths:
     `names`, `depth` the number of names before that.
     """
 
-    parent: Integers
-    name: Integers
-    depth: Integers
+    parent: RowNumbers
+    name: RowNumbers
+    depth: RowNumbers
     names: TextValues
 
     def __len__(self) -> int:
@@ -47,15 +50,20 @@ class Paths:
         return text
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._every[:-1].tolist())
+        return iter(self.every[:-1].tolist())
 
-    def texts(self, path: Integers) -> Texts:
+    def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is looked at; UNATTRIBUTED for −1."""
         code = np.where(path < 0, len(self), path).astype(np.int32)
-        return Texts(code, lambda: self._every)
+        return _PathTexts(code, self)
+
+    def some(self, codes: Array) -> TextValues:
+        """The texts of a few paths, without the others; UNATTRIBUTED for their number."""
+        made = (UNATTRIBUTED if code == len(self) else self[code] for code in codes.tolist())
+        return object_array(list(made))
 
     @cached_property
-    def _every(self) -> TextValues:
+    def every(self) -> TextValues:
         """All paths, and UNATTRIBUTED."""
         own = [_bounded(str(name)) for name in self.names]
         texts: list[str] = []
@@ -64,34 +72,51 @@ class Paths:
         return object_array([*texts, UNATTRIBUTED])
 
 
+class _PathTexts(Texts):
+    """Of a few rows of many, only their own texts are made."""
+
+    __slots__ = ("_paths",)
+
+    def __init__(self, codes: npt.NDArray[np.int32], paths: Paths) -> None:
+        super().__init__(codes, lambda: paths.every)
+        self._paths = paths
+
+    def take(self, rows: Array) -> Texts:
+        codes = super().take(rows).codes
+        if _FEW * len(codes) > len(self._paths):
+            return _PathTexts(codes, self._paths)
+        used, places = np.unique(codes, return_inverse=True)
+        return Texts(places.astype(np.int32), lambda: self._paths.some(used))
+
+
 def _bounded(text: str) -> str:
     """The text, its middle left out where it is absurdly long (deep recursion, hostile names)."""
     half = PATH_CHARACTERS // 2
     return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
-def number_paths(around: Integers, depth: Integers, names: Texts) -> tuple[Integers, Paths]:
+def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
     """The path of each range, and the distinct ones, level by level.
 
     `around` is the row of the range around each one, −1 at the top, `depth` how many are.
     """
-    path = np.full(len(names), -1, np.int64)
-    parents, codes, levels = ([np.zeros(0, np.int64)] for _ in range(3))
+    path = np.full(len(names), -1, np.int32)
+    parents, codes, levels = ([np.zeros(0, np.int32)] for _ in range(3))
     known = 0
     for level in range(int(depth.max(initial=-1)) + 1):
         mine = np.flatnonzero(depth == level)
-        parent = path[around[mine]] if level else np.full(len(mine), -1, np.int64)
+        parent = path[around[mine]] if level else np.full(len(mine), -1, np.int32)
         name = names.codes[mine]
         found = groups.group(parent, name)
         path[mine] = found.ids + known
         parents.append(parent[found.first])
-        codes.append(name[found.first].astype(np.int64))
-        levels.append(np.full(found.size, level))
+        codes.append(name[found.first])
+        levels.append(np.full(found.size, level, np.int32))
         known += found.size
     parent, code, level_of = (np.concatenate(each) for each in (parents, codes, levels))
     return path, Paths(parent, code, level_of, names.values)
 
 
-def by_pattern(paths: Paths, pattern: Texts) -> tuple[Integers, Paths]:
+def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
     """The pattern of each path, and the distinct ones: `pattern` holds those of the names."""
     return number_paths(paths.parent, paths.depth, pattern.take(paths.name))

@@ -6,11 +6,11 @@ import numpy as np
 
 from traceview.facts.ranges import RangeTree, attributed_operations
 from traceview.facts.selection import selected, selected_operations
-from traceview.tables import Integers, Mask
+from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace
 
 
-def inclusive(tree: RangeTree, path: Integers, took: Integers) -> tuple[Integers, Integers]:
+def inclusive(tree: RangeTree, path: RowNumbers, took: Integers) -> tuple[Integers, Integers]:
     """Calls and time of each path and all below it, added up from the innermost level."""
     within = path >= 0
     paths = tree.paths

@@ -17,7 +17,17 @@ from traceview.facts.range_paths import (
     by_pattern,
     number_paths,
 )
-from traceview.tables import NULL, Array, Integers, Mask, Texts
+from traceview.tables import (
+    NULL,
+    Array,
+    Integers,
+    Mask,
+    RowNumbers,
+    Texts,
+    constant,
+    picked,
+    row_numbers,
+)
 from traceview.trace import Trace, fact
 
 __all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
@@ -42,17 +52,17 @@ class RangeTree:
     """
 
     nesting: Nesting
-    parent: Integers
-    depth: Integers
+    parent: RowNumbers
+    depth: RowNumbers
     lent: Mask
-    row: Integers
+    row: RowNumbers
     process: Array
-    path: Integers
+    path: RowNumbers
     paths: Paths
-    path_pattern: Integers
+    path_pattern: RowNumbers
     patterns: Paths
 
-    def up(self, value: Integers) -> Integers:
+    def up(self, value: RowNumbers) -> RowNumbers:
         """For each range its own value, or where that is negative that of the nearest around it."""
         result = value.copy()
         for level in range(1, int(self.depth.max(initial=0)) + 1):
@@ -83,16 +93,16 @@ def range_tree(trace: Trace) -> RangeTree:
     ranges = trace.recorded("ranges")
     end = np.where(ranges["end_ns"] == NULL, NEVER_NS, ranges["end_ns"])
     lasting = (end > ranges["start_ns"]) & ~ranges.texts("kind").isin(["mark"])
-    rows = np.flatnonzero(lasting)
+    rows = row_numbers(np.flatnonzero(lasting))
     keys = (ranges["thread"][rows], ranges["start_ns"][rows], -end[rows])
     if not groups.in_order(*keys):
         rows = rows[np.lexsort(keys[::-1])]
+    del keys
     last = _last_time(trace)
     nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
     process = ranges["process"][rows]
     parent = _lent(trace, nesting, rows, process)
-    depth = nesting.depth if np.array_equal(parent, nesting.parent) else depths(parent)
-    lent = np.where((parent != nesting.parent), 1, np.where(parent < 0, 0, -1))
+    depth = nesting.depth if parent is nesting.parent else depths(parent)
     names = ranges.texts("name").take(rows)
     path, paths = number_paths(parent, depth, names)
     named = Texts.of(map(pattern_of, names.values))
@@ -101,7 +111,7 @@ def range_tree(trace: Trace) -> RangeTree:
         nesting,
         parent,
         depth,
-        parent != nesting.parent,
+        constant(False, len(rows), bool),
         rows,
         process,
         path,
@@ -109,18 +119,21 @@ def range_tree(trace: Trace) -> RangeTree:
         path_pattern,
         patterns,
     )
+    if parent is nesting.parent:
+        return tree
+    lent = np.where(parent != nesting.parent, 1, np.where(parent < 0, 0, -1)).astype(np.int32)
     return replace(tree, lent=tree.up(lent) == 1)
 
 
-def _lent(trace: Trace, nesting: Nesting, rows: Integers, process: Array) -> Integers:
+def _lent(trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array) -> RowNumbers:
     """Parents, with those of ranges that other code than the program's own opened elsewhere."""
-    parent = nesting.parent.copy()
     if trace.strict or not len(rows):
-        return parent
+        return nesting.parent
     main = _main_thread(trace)[process]
-    guests = (parent < 0) & (nesting.track != main)
+    guests = (nesting.parent < 0) & (nesting.track != main)
     if not guests.any():
-        return parent
+        return nesting.parent
+    parent = nesting.parent.copy()
     asked = np.flatnonzero(guests & _not_the_programs(trace, nesting, rows))
     found = nesting.innermost(main[asked], nesting.start[asked])
     while (over := (found >= 0) & (nesting.end[np.maximum(found, 0)] < nesting.end[asked])).any():
@@ -129,7 +142,7 @@ def _lent(trace: Trace, nesting: Nesting, rows: Integers, process: Array) -> Int
     return parent
 
 
-def _not_the_programs(trace: Trace, nesting: Nesting, rows: Integers) -> Mask:
+def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers) -> Mask:
     """True for ranges of NVIDIA's libraries, and for those on threads of torch's autograd."""
     domains = trace.recorded("ranges").texts("domain").take(rows)
     threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
@@ -167,13 +180,13 @@ class Attribution:
     and worker threads launch for the main thread.
     """
 
-    range: Integers
+    range: RowNumbers
     inferred: Mask
 
-    def path(self, tree: RangeTree) -> Integers:
+    def path(self, tree: RangeTree) -> RowNumbers:
         """Path of each place, −1 where there is none."""
         if not len(tree.path):
-            return np.full(len(self.range), -1, np.int64)
+            return np.full(len(self.range), -1, np.int32)
         return np.where(self.range >= 0, tree.path[self.range], -1)
 
 
@@ -187,22 +200,23 @@ def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> At
     tree = range_tree(trace)
     found = tree.nesting.innermost(thread, time)
     if not len(tree.row):
-        return Attribution(found, np.zeros(len(found), bool))
+        return Attribution(found, constant(False, len(found), bool))
     asked = np.flatnonzero(found < 0)
-    every = np.arange(len(tree.row))
-    found[asked] = borrowed(trace, every, process[asked], time[asked])
-    inferred = tree.lent[found] & (found >= 0)
+    if len(asked):
+        every = row_numbers(np.arange(len(tree.row)))
+        found[asked] = borrowed(trace, every, process[asked], time[asked])
+    inferred = picked(tree.lent, found) & (found >= 0)
     inferred[asked] = found[asked] >= 0
     return Attribution(found, inferred)
 
 
-def borrowed(trace: Trace, value: Integers, process: Array, time: Integers) -> Integers:
+def borrowed(trace: Trace, value: RowNumbers, process: Array, time: Integers) -> RowNumbers:
     """What a process has open at a time on its main thread, else on the only other that has any.
 
     `value` says of each range in the tree what it stands for, negative for nothing. The answer is
     −1 where nothing is open, where several threads have something, and in a strict trace.
     """
-    result = np.full(len(time), -1, np.int64)
+    result = np.full(len(time), -1, np.int32)
     tree = range_tree(trace)
     lenders = tree.nesting.track[value >= 0]
     for number in groups.different(process) if not trace.strict else ():
@@ -213,9 +227,9 @@ def borrowed(trace: Trace, value: Integers, process: Array, time: Integers) -> I
 
 
 def _borrowed(
-    tree: RangeTree, value: Integers, threads: Array, main: int, time: Integers
-) -> Integers:
-    only = np.full(len(time), -1, np.int64)
+    tree: RangeTree, value: RowNumbers, threads: Array, main: int, time: Integers
+) -> RowNumbers:
+    only = np.full(len(time), -1, np.int32)
     first = only.copy()
     having = np.zeros(len(time), np.int64)
     for thread in threads.tolist():
@@ -241,7 +255,7 @@ def attributed_operations(trace: Trace) -> Attribution:
     done = operations(trace)
     made, launched = attributed_calls(trace), done.launched
     if not len(made.range):
-        return Attribution(np.full(len(done), -1, np.int64), np.zeros(len(done), bool))
+        return Attribution(np.full(len(done), -1, np.int32), np.zeros(len(done), bool))
     return Attribution(
         np.where(launched, made.range[done.call], -1), made.inferred[done.call] & launched
     )

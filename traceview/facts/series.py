@@ -76,7 +76,7 @@ def _named(trace: Trace, tree: RangeTree, rows: Integers, rule: re.Pattern[str])
     return result
 
 
-def _least(thread: Array, depth: Integers, counted: Mask, threads: int) -> Integers:
+def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
     """The least depth of the counted ranges of each thread."""
     least = np.full(threads, NEVER)
     np.minimum.at(least, thread[counted], depth[counted])

@@ -24,7 +24,7 @@ from traceview.facts.ranges import (
 )
 from traceview.facts.selection import selected_operations
 from traceview.facts.series import step_ranges
-from traceview.tables import Array, Integers, Mask, object_array
+from traceview.tables import Array, Integers, Mask, RowNumbers, object_array
 from traceview.trace import Trace, fact
 
 WARMED_UP_STEPS = 3
@@ -105,10 +105,10 @@ def _work(trace: Trace, rows: Integers) -> tuple[Integers, Integers, Integers]:
     return first, last, number
 
 
-def _step_of_operations(trace: Trace, rows: Integers) -> Integers:
+def _step_of_operations(trace: Trace, rows: Integers) -> RowNumbers:
     done = operations(trace)
     calls = trace.recorded("api_calls")
-    result = np.full(len(done), -1, np.int64)
+    result = np.full(len(done), -1, np.int32)
     known = np.flatnonzero(done.launched)
     if len(known):
         call = done.call[known]
@@ -119,8 +119,8 @@ def _step_of_operations(trace: Trace, rows: Integers) -> Integers:
 
 
 def _step_at(
-    trace: Trace, rows: Integers, found: Integers, thread: Array, process: Array, time: Integers
-) -> Integers:
+    trace: Trace, rows: Integers, found: RowNumbers, thread: Array, process: Array, time: Integers
+) -> RowNumbers:
     """Index in `rows` of the step around each found range, else of the one open elsewhere.
 
     The step around a range is the one around what was launched in it, inferred or not. What a
@@ -129,8 +129,8 @@ def _step_at(
     """
     tree = range_tree(trace)
     if not len(rows):
-        return np.full(len(found), -1, np.int64)
-    number = np.full(len(tree.row), -1, np.int64)
+        return np.full(len(found), -1, np.int32)
+    number = np.full(len(tree.row), -1, np.int32)
     number[rows] = np.arange(len(rows))
     step = tree.up(number)
     result = np.where(found >= 0, step[found], -1)
@@ -140,12 +140,12 @@ def _step_at(
 
 
 @fact
-def step_of_operations(trace: Trace) -> Integers:
+def step_of_operations(trace: Trace) -> RowNumbers:
     """For each operation the step it was launched in, as a row of steps, or −1."""
     return _step_of_operations(trace, steps(trace).range)
 
 
-def step_of_calls(trace: Trace, call: Integers) -> Integers:
+def step_of_calls(trace: Trace, call: Integers) -> RowNumbers:
     """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
     calls = trace.recorded("api_calls")
     thread, process, time = (calls[name][call] for name in ("thread", "process", "start_ns"))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.hardware.rates import FLOP_KINDS
-from traceview.tables import Integers
+from traceview.tables import Integers, constant
 
 Floats = npt.NDArray[np.float64]
 KINDS = (*FLOP_KINDS, "fp16-lanes")
@@ -25,6 +25,12 @@ class Part:
     bytes: Floats
     flop: Floats
     kind: Integers
+
+    @classmethod
+    def silent(cls, kernels: int) -> Part:
+        """Of kernels of which nobody knows anything, and never will."""
+        nan = constant(np.nan, kernels, np.float64)
+        return cls(nan, nan, constant(-1, kernels, np.int64))
 
     @classmethod
     def unknown(cls, kernels: int) -> Part:

@@ -14,7 +14,7 @@ from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.render.drawing import worked_out
 from traceview.render.facts import header_facts
-from traceview.render.page import TableView, key, rendered, table_view
+from traceview.render.page import MOST_ROWS, TableView, key, rendered, table_view
 from traceview.report import RankedFinding, Report
 from traceview.tables import Table
 
@@ -50,8 +50,11 @@ class Section:
     skipped: Skipped | None = None
 
 
-def render_html(report: Report, version: str) -> str:
-    """The page. `version` is traceview's own."""
+def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
+    """The page. `version` is traceview's own.
+
+    Of each table, at most so many rows; all if `most_rows` is None.
+    """
     trace = report.trace
     return rendered(
         "report.html",
@@ -62,7 +65,7 @@ def render_html(report: Report, version: str) -> str:
         run=sorted(trace.run.items()),
         warnings=trace.warnings,
         findings=[_finding(report, finding) for finding in report.findings],
-        sections=[_section(report, analysis) for analysis in report.analyses],
+        sections=[_section(report, analysis, most_rows) for analysis in report.analyses],
         version=version,
     )
 
@@ -81,7 +84,7 @@ def _finding(report: Report, ranked: RankedFinding) -> FindingView:
     )
 
 
-def _section(report: Report, analysis: Analysis) -> Section:
+def _section(report: Report, analysis: Analysis, most: int | None) -> Section:
     outcome = report.outcomes[analysis.name]
     named = (key(analysis.name), analysis.title, analysis.question)
     if isinstance(outcome, Skipped):
@@ -90,7 +93,7 @@ def _section(report: Report, analysis: Analysis) -> Section:
         *named,
         figures=_figures(outcome),
         charts=_charts(analysis, outcome),
-        tables=tuple(table_view(spec, outcome.tables[spec.name]) for spec in analysis.tables),
+        tables=tuple(table_view(s, outcome.tables[s.name], most) for s in analysis.tables),
         notes=outcome.notes,
     )
 

@@ -1,33 +1,45 @@
 """A report as JSON: the schema that scripts rely on, version 1.
 
 Names are whole, numbers are as computed. What is absent is null; NaN and infinity, which JSON does
-not know, are null as well.
+not know, are null as well. Of a long table a document has the rows that matter most; `left_out`
+beside `tables` says how many others there are and what they add up to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from traceview.analyses.base import Analysis, Skipped
-from traceview.render.json_text import clean, written
+from traceview.render.json_text import clean, pieces
+from traceview.render.leading import MOST_ROWS, Leading, leading
 from traceview.report import Outcome, RankedFinding, Report, TraceFacts
 
-__all__ = ["SCHEMA_VERSION", "clean", "render_json"]
+__all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
 
 SCHEMA_VERSION = 1
 
 
-def render_json(report: Report, version: str) -> str:
-    """The report as one JSON document in ASCII, which no terminal and no encoding can spoil."""
-    return written(_document(report, version)) + "\n"
+def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
+    """The report as one JSON document in ASCII, which no terminal and no encoding can spoil.
+
+    Of each table, at most so many rows; all if `most_rows` is None.
+    """
+    return "".join(json_pieces(report, version, most_rows))
 
 
-def _document(report: Report, version: str) -> dict[str, Any]:
+def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
+    """The same text bit by bit: that of a long recording may be longer than memory likes."""
+    yield from pieces(_document(report, version, most_rows))
+    yield "\n"
+
+
+def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
         "trace": _trace(report.trace),
-        "analyses": {a.name: _analysis(a, report.outcomes[a.name]) for a in report.analyses},
+        "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
         "findings": [_finding(finding) for finding in report.findings],
     }
 
@@ -53,17 +65,24 @@ def _trace(trace: TraceFacts) -> dict[str, Any]:
     }
 
 
-def _analysis(analysis: Analysis, outcome: Outcome) -> dict[str, Any]:
+def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
     if isinstance(outcome, Skipped):
         return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
+    parts = {s.name: leading(s, outcome.tables[s.name], most) for s in analysis.tables}
+    left_out = {name: _left_out(part) for name, part in parts.items() if part.left_out}
     return {
         "status": "ok",
         "title": analysis.title,
         "question": analysis.question,
-        "tables": dict(outcome.tables),
+        "tables": {name: part.table for name, part in parts.items()},
+        **({"left_out": left_out} if left_out else {}),
         "summary": dict(outcome.summary),
         "notes": list(outcome.notes),
     }
+
+
+def _left_out(part: Leading) -> dict[str, Any]:
+    return {"rows": part.left_out, "kept": part.kept, **part.sums}
 
 
 def _finding(ranked: RankedFinding) -> dict[str, Any]:

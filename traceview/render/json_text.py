@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,33 +18,60 @@ from traceview import groups
 from traceview.tables import Array, Table, Texts, object_array
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_ROWS_AT_ONCE = 20_000
 
 
-def written(value: Any, margin: str = "") -> str:
-    """A value in ASCII, its lines after the first behind a margin. Tables are lists of rows."""
+def written(value: Any) -> str:
+    """A value in ASCII. Tables are lists of rows."""
+    return "".join(pieces(value))
+
+
+def pieces(value: Any, margin: str = "") -> Iterator[str]:
+    """The same text bit by bit, the lines after the first behind a margin."""
     inner = f"{margin} "
     if isinstance(value, Table):
-        return _bracketed("[]", _rows(value, inner), margin)
-    if isinstance(value, dict):
-        lines = [f"{_text(key)}: {written(item, inner)}" for key, item in value.items()]
-        return _bracketed("{}", lines, margin)
-    if isinstance(value, list | tuple):
-        return _bracketed("[]", [written(item, inner) for item in value], margin)
-    return _scalar(value)
+        yield from _bracketed("[]", _rows(value, inner), margin)
+    elif isinstance(value, dict):
+        yield from _bracketed("{}", (_entry(*item, inner) for item in value.items()), margin)
+    elif isinstance(value, list | tuple):
+        yield from _bracketed("[]", (pieces(item, inner) for item in value), margin)
+    else:
+        yield _scalar(value)
 
 
-def _bracketed(brackets: str, items: list[str], margin: str) -> str:
-    if not items:
-        return brackets
-    between = f",\n{margin} "
-    return f"{brackets[0]}\n{margin} {between.join(items)}\n{margin}{brackets[1]}"
+def _entry(key: Any, value: Any, margin: str) -> Iterator[str]:
+    yield f"{_text(key)}: "
+    yield from pieces(value, margin)
 
 
-def _rows(table: Table, margin: str) -> list[str]:
+def _bracketed(brackets: str, items: Iterable[Iterable[str]], margin: str) -> Iterator[str]:
+    before = f"{brackets[0]}\n{margin} "
+    for item in items:
+        yield before
+        yield from item
+        before = f",\n{margin} "
+    empty = before[0] == brackets[0]
+    yield brackets if empty else f"\n{margin}{brackets[1]}"
+
+
+def _rows(table: Table, margin: str) -> Iterator[tuple[str]]:
+    """Many rows at once, each column by itself, as one text that a list would hold."""
     names = [column.name for column in table.columns]
     keys = [f"{_text(name)}: ".replace("%", "%%") + "%s" for name in names]
-    row = _bracketed("{}", keys, margin)
-    return [row % cells for cells in zip(*(_cells(table, name) for name in names), strict=True)]
+    row = "".join(_bracketed("{}", [[key] for key in keys], margin))
+    for some in _parts(table):
+        cells = zip(*(_cells(some, name) for name in names), strict=True)
+        yield (f",\n{margin}".join([row % each for each in cells]),)
+
+
+def _parts(table: Table) -> Iterator[Table]:
+    if len(table) > _ROWS_AT_ONCE:
+        for column in table.columns:
+            if column.dtype == "text":
+                # Asked for before the table is parted, texts are made together.
+                _ = table.texts(column.name).values
+    for first in range(0, len(table), _ROWS_AT_ONCE):
+        yield table.take(np.arange(first, min(first + _ROWS_AT_ONCE, len(table))))
 
 
 def _cells(table: Table, name: str) -> list[str]:

@@ -29,7 +29,10 @@ def visible(text: str, most: int = MOST) -> str:
     A text of more than `most` characters loses its middle, which happens first: escaping ten
     megabytes to show a line of them would take seconds.
     """
-    return "".join(c if c.isprintable() else _escaped(c) for c in _clipped(text, most))
+    clipped = _clipped(text, most)
+    if clipped.isprintable():
+        return clipped
+    return "".join(c if c.isprintable() else _escaped(c) for c in clipped)
 
 
 def is_prose(text: str) -> bool:

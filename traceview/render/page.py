@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceview import units
 from traceview.analyses.base import TableSpec
+from traceview.render.leading import leading
 from traceview.render.names import cells_of, visible
 from traceview.tables import Column, Table
 
 MOST_ROWS = 1_000
-"""Rows of a table on the page; JSON has all."""
+"""Rows of a table on the page, where not all are asked for. JSON has more."""
 
 _HERE = Path(__file__).parent
 _SHORT = 64
@@ -54,6 +54,8 @@ class TableView:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     left_out: int
+    kept: str
+    sums: tuple[tuple[str, str], ...]
     detail: bool
 
 
@@ -83,9 +85,10 @@ def key(name: str) -> str:
     return re.sub(r"[^a-z0-9-]+", "-", name.lower())
 
 
-def table_view(spec: TableSpec, table: Table) -> TableView:
-    """A table for the page: its brief columns first, no more rows than fit."""
-    head = table.take(np.arange(min(len(table), MOST_ROWS)))
+def table_view(spec: TableSpec, table: Table, most: int | None = MOST_ROWS) -> TableView:
+    """A table for the page: its brief columns first, at most so many rows; all if it is None."""
+    part = leading(spec, table, most)
+    head = part.table
     columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
     cells = [_cells(column, head) for column in columns]
     return TableView(
@@ -93,7 +96,9 @@ def table_view(spec: TableSpec, table: Table) -> TableView:
         meaning=spec.meaning,
         headings=tuple(_heading(column) for column in columns),
         rows=tuple(zip(*cells, strict=True)),
-        left_out=len(table) - len(head),
+        left_out=part.left_out,
+        kept=part.kept,
+        sums=tuple((units.stem(name), units.quantity(name, v)) for name, v in part.sums.items()),
         detail=spec.detail,
     )
 

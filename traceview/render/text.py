@@ -25,6 +25,7 @@ from traceview.render.blocks import (
 )
 from traceview.render.columns import fitting
 from traceview.render.facts import header_facts
+from traceview.render.leading import MOST_ROWS as JSON_ROWS
 from traceview.render.names import visible
 from traceview.report import Outcome, RankedFinding, Report
 from traceview.tables import Table
@@ -105,13 +106,19 @@ def _table(spec: TableSpec, table: Table, width: int) -> RenderableType:
     if not len(table):
         return Group(caption, Text("none"))
     if spec.detail:
-        return Group(
-            caption, Text(f"{units.counted(len(table), 'row')}, --html and --json have them")
-        )
+        return Group(caption, Text(_elsewhere(len(table))))
     head = table.take(np.arange(min(len(table), MOST_ROWS)))
     rows = cells(fitting(spec, head, width))
-    return Group(caption, rows, *_rest(len(table) - len(head)))
+    return Group(caption, rows, *_rest(len(table) - len(head), len(table)))
 
 
-def _rest(rows: int) -> list[RenderableType]:
-    return [Text(f"… and {units.count(rows)} more, --json has all", "dim")] if rows > 0 else []
+def _elsewhere(rows: int) -> str:
+    counted = units.counted(rows, "row")
+    if rows > JSON_ROWS:
+        return f"{counted}, --json has {units.count(JSON_ROWS)}, with --all-rows all"
+    return f"{counted}, --html and --json have them"
+
+
+def _rest(rows: int, of: int = 0) -> list[RenderableType]:
+    whole = "--json --all-rows" if of > JSON_ROWS else "--json"
+    return [Text(f"… and {units.count(rows)} more, {whole} has all", "dim")] if rows > 0 else []

@@ -1,0 +1,70 @@
+"""What a benchmark ran on: told beside its figures, as they mean nothing without."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def machine(nsys: str | None, nsys_ai: str | None) -> dict[str, Any]:
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_at_start": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "pandas": version("pandas"),
+        "sqlite": sqlite3.sqlite_version,
+        "traceview": version("traceview") + _commit(),
+        "nsys": _said(nsys, "--version"),
+        "nsys_ai": _installed(nsys_ai, "nsys-ai"),
+    }
+
+
+def sentence(facts: dict[str, Any]) -> str:
+    """All of it in one line; tools that are not there are left out."""
+    names = ("traceview", "python", "numpy", "pandas", "sqlite", "nsys", "nsys_ai")
+    told = [f"{name.replace('_', '-')} {facts[name]}" for name in names if facts[name]]
+    return (
+        f"{facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']} GB, {facts['system']}; "
+        f"load {facts['load_at_start']} at the start; {', '.join(told)}"
+    )
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
+
+
+def _commit() -> str:
+    git = shutil.which("git")
+    said = _said(git, "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
+    return f" ({said})" if said else ""
+
+
+def _installed(tool: str | None, package: str) -> str | None:
+    """Of a program that does not tell, what the Python beside it says."""
+    python = Path(tool).resolve().with_name("python") if tool else None
+    if python is None or not python.exists():
+        return None
+    return _said(
+        str(python), "-c", f"from importlib.metadata import version as v; print(v({package!r}))"
+    )
+
+
+def _said(tool: str | None, *arguments: str) -> str | None:
+    """The last word of what it prints, which is the version."""
+    if tool is None:
+        return None
+    done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    words = done.stdout.split()
+    return words[-1] if words else None
