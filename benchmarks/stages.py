@@ -73,7 +73,10 @@ def measure(path: str) -> dict[str, Any]:
         import traceview
         from traceview import report
         from traceview.analyses import ALL
+        from traceview.cli.allocator import keep_freed_memory
         from traceview.render.text import render_text
+
+        keep_freed_memory()
     with clock.stage("read"):
         trace = traceview.load(path)
     outcomes = {}

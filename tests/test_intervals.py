@@ -79,3 +79,23 @@ def test_nothing_is_open_in_no_intervals():
     assert intervals.depth(none, none) == (0, 0.0)
     assert intervals.union(none, none).total() == 0
     assert intervals.overlap(intervals.EMPTY, np.array([1]), np.array([5])).tolist() == [0]
+
+
+@given(pairs, st.lists(st.integers(-25, 60), max_size=30))
+def test_rows_of_ascending_times_inside(drawn, times):
+    covered = intervals.union(*arrays(drawn))
+    time = np.sort(np.array(times, np.int64))
+
+    there = instants(*covered)
+    expected = [row for row, t in enumerate(time.tolist()) if t in there]
+    assert intervals.rows_inside(covered, time).tolist() == expected
+
+
+@given(pairs, pairs)
+def test_rows_of_disjoint_intervals_that_are_touched(drawn, others):
+    covered, other = intervals.union(*arrays(drawn)), intervals.union(*arrays(others))
+
+    there = instants(*covered)
+    spans = zip(other.start.tolist(), other.end.tolist(), strict=True)
+    expected = [row for row, (s, e) in enumerate(spans) if there & set(range(s, e))]
+    assert intervals.rows_touched(covered, *other).tolist() == expected

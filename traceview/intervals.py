@@ -106,6 +106,28 @@ def inside(covered: Intervals, time: Integers) -> Mask:
     return result
 
 
+def rows_inside(covered: Intervals, time: Integers) -> Integers:
+    """Rows of ascending times that a union covers. Takes the time of the union, not of all rows."""
+    first, end = (np.searchsorted(time, edge, side="left") for edge in covered)
+    return _runs(first, end)
+
+
+def rows_touched(covered: Intervals, start: Integers, end: Integers) -> Integers:
+    """Rows of disjoint intervals, in order, that a union overlaps."""
+    first = np.searchsorted(end, covered.start, side="right")
+    last = np.searchsorted(start, covered.end, side="left")
+    # One interval may reach into several of the union.
+    first[1:] = np.maximum(first[1:], last[:-1])
+    return _runs(first, last)
+
+
+def _runs(first: Integers, end: Integers) -> Integers:
+    """The numbers from each first to before its end, one run after the other."""
+    count = np.maximum(end - first, 0)
+    before = np.cumsum(count) - count
+    return np.repeat(first - before, count) + np.arange(int(count.sum()))
+
+
 class Depth(NamedTuple):
     """How many intervals are open at once."""
 
@@ -122,7 +144,8 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
     """
     counted = np.ones(len(start), bool) if counted is None else counted
     real = end > start
-    start, end, counted = start[real], end[real], counted[real]
+    if not real.all():
+        start, end, counted = start[real], end[real], counted[real]
     if not counted.any():
         return Depth(0, 0.0)
     starts = np.sort(start)

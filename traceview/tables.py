@@ -71,6 +71,16 @@ def picked(values: Array, rows: Array) -> Array:
     return np.broadcast_to(values[:1].reshape(()), _count(rows))
 
 
+def joined(parts: Sequence[Array]) -> Array:
+    """The parts one after the other; equal constants are one `constant`."""
+    there = [part for part in parts if len(part)] or list(parts[:1])
+    if len(there) == 1:
+        return there[0]
+    same = all(part.strides == (0,) and part[0] == there[0][0] for part in there)
+    total = sum(map(len, there))
+    return constant(there[0][0], total, there[0].dtype) if same else np.concatenate(there)
+
+
 def _count(rows: Array) -> int:
     return int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.facts.nesting import nest
+from traceview.intervals import Intervals
 
 Row = tuple[int, int, int]
 TRACKS = 3
@@ -56,6 +57,13 @@ def check(rows: list[Row]) -> None:
     expected = [brute(rows, t, time) for t, time in zip(asked, times, strict=True)]
     assert found.innermost(asked, times).tolist() == expected
 
+    window = Intervals(np.array([-2, 7, 20]), np.array([3, 11, 41]))
+    inside = {t for s, e in zip(*map(np.ndarray.tolist, window), strict=True) for t in range(s, e)}
+    for number in range(TRACKS):
+        edges = [time for row in rows if row[0] == number for time in row[1:]]
+        expected = sorted(time for time in edges if time in inside)
+        assert sorted(found.edges(number, window).tolist()) == expected
+
     parents = [containing(rows[:i], row) for i, row in enumerate(rows)]
     assert found.parent.tolist() == parents
     for row, parent in enumerate(parents):
@@ -88,7 +96,9 @@ def test_ranges_that_hand_over_in_a_chain_are_siblings():
 def test_no_ranges_at_all():
     none = np.zeros(0, np.int64)
 
-    assert nest(none, none, none).innermost(np.array([0]), np.array([5])).tolist() == [-1]
+    found = nest(none, none, none)
+    assert found.innermost(np.array([0]), np.array([5])).tolist() == [-1]
+    assert found.edges(0, Intervals(np.array([0]), np.array([9]))).tolist() == []
 
 
 def test_times_too_far_apart_for_one_64_bit_key():
@@ -97,3 +107,5 @@ def test_times_too_far_apart_for_one_64_bit_key():
 
     assert found.innermost(track, start + 4).tolist() == [0, 1, 2]
     assert found.innermost(track, start + 5).tolist() == [-1, -1, -1]
+    far = Intervals(np.array([-(2**61)]), np.array([2**60 + 1]))
+    assert found.edges(2**20, far).tolist() == [-(2**60), 2**60, -(2**60) + 5]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from traceview import groups, intervals, units
@@ -11,7 +13,7 @@ from traceview.facts.idle import LAUNCH_LATE, gaps, steady_span_ns
 from traceview.facts.operations import first_launches, operations
 from traceview.facts.queue_full import queue_full
 from traceview.facts.selection import selected_calls
-from traceview.tables import Column, Integers, Mask, Table
+from traceview.tables import Column, Integers, Mask, Table, picked
 from traceview.trace import Trace
 
 CALLS = TableSpec(
@@ -41,18 +43,21 @@ CALLS = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    rows = np.flatnonzero((what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace))
-    calls = trace.api_calls.take(rows)
-    held = queue_full(trace).held_ns[rows]
-    took = calls["end_ns"] - calls["start_ns"] - held
-    exposed = _exposed(trace)[rows]
+    calls = trace.api_calls
+    launches = (what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace)
+    on = {device: np.flatnonzero(made & launches) for device, made in _launched_on(trace)}
+    rows = np.flatnonzero(launches)
+    held = picked(queue_full(trace).held_ns, rows)
+    took = (calls["end_ns"] - calls["start_ns"])[rows] - held
+    exposed = _exposed(trace, on)[rows]
     first = _first(trace)[rows]
-    found = groups.group(calls.texts("name").codes)
+    names = calls.texts("name").take(rows)
+    found = groups.group(names.codes)
     figures = groups.stats(found, took)
     table = Table(
         CALLS.columns,
         {
-            "api": calls.texts("name").take(found.first),
+            "api": names.take(found.first),
             "calls": figures.calls,
             "total_ns": figures.total,
             "median_ns": figures.median,
@@ -64,7 +69,7 @@ def compute(trace: Trace) -> Result:
     )
     return Result(
         {"calls": table.take(np.argsort(-figures.total, kind="stable"))},
-        _findings(trace, rows),
+        _findings(trace, on),
         {
             "launches": len(rows),
             "launch_overhead_ns": int(took.sum()),
@@ -84,14 +89,14 @@ def _notes(trace: Trace, held_ns: int) -> tuple[str, ...]:
     )
 
 
-def _exposed(trace: Trace) -> Integers:
-    """Of each API call, the part inside an idle gap of the device it launched on.
+def _exposed(trace: Trace, launches: Mapping[int, Integers]) -> Integers:
+    """Of each launch, the part inside an idle gap of the device that it launched on.
 
     What a full queue held back is left out.
     """
     calls, gap = trace.api_calls, gaps(trace)
     result = np.zeros(len(calls), np.int64)
-    for device, mine in _launched_on(trace).items():
+    for device, mine in launches.items():
         here = gap.device == device
         idle = intervals.by_start(gap.start_ns[here], gap.end_ns[here])
         result[mine] = intervals.overlap(idle, calls["start_ns"][mine], calls["end_ns"][mine])
@@ -102,15 +107,13 @@ def _exposed(trace: Trace) -> Integers:
     return result
 
 
-def _launched_on(trace: Trace) -> dict[int, Integers]:
-    """Rows of api_calls that enqueued work, by device."""
+def _launched_on(trace: Trace) -> Iterator[tuple[int, Mask]]:
+    """For each device, which API calls enqueued work on it."""
     done = operations(trace)
-    rows = {}
     for device in groups.different(done.device).tolist():
         launched = np.zeros(len(trace.api_calls), bool)
         launched[done.call[(done.device == device) & done.launched]] = True
-        rows[device] = np.flatnonzero(launched)
-    return rows
+        yield device, launched
 
 
 def _first(trace: Trace) -> Mask:
@@ -121,12 +124,11 @@ def _first(trace: Trace) -> Mask:
     return result
 
 
-def _findings(trace: Trace, rows: Integers) -> tuple[Finding, ...]:
+def _findings(trace: Trace, launches: Mapping[int, Integers]) -> tuple[Finding, ...]:
     """Idle time that passed inside launch calls, each instant once, whoever made the calls."""
     calls, gap = trace.api_calls, gaps(trace)
     total = 0
-    for device, launched in _launched_on(trace).items():
-        mine = np.intersect1d(launched, rows, assume_unique=True)
+    for device, mine in launches.items():
         here = (gap.device == device) & (gap.cause == LAUNCH_LATE) & ~gap.one_time
         inside = intervals.union(calls["start_ns"][mine], calls["end_ns"][mine])
         total += int(intervals.overlap(inside, gap.start_ns[here], gap.end_ns[here]).sum())

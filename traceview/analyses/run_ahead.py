@@ -23,7 +23,7 @@ from traceview.facts.idle import (
     gaps,
 )
 from traceview.facts.operations import operations
-from traceview.facts.queue import depth_of, wait_of
+from traceview.facts.queue import depth_of, stream_depth, wait_of
 from traceview.facts.queue_full import queue_full
 from traceview.facts.selection import selected, selected_calls, selected_operations
 from traceview.facts.step_names import step_names
@@ -155,7 +155,7 @@ def _streams(trace: Trace) -> Table:
         mine = done.stream == number
         if not (mine & chosen).any():
             continue
-        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine, chosen)
+        wait, depth = wait_of(trace, mine & chosen), stream_depth(trace, number)
         rows.append(
             {
                 "process_id": int(trace.processes["process_id"][process]),
@@ -236,9 +236,11 @@ def _verdict(trace: Trace, device: int, found: Steps) -> str:
 
 def _queue_full_ns(trace: Trace, device: int) -> int:
     """Time in which calls that enqueued work on the device stood before a full queue."""
-    done = operations(trace)
+    done, full = operations(trace), queue_full(trace)
+    if not full.by_thread:
+        return 0
     mine = groups.different(done.call[(done.device == device) & done.launched])
-    return int(queue_full(trace).held_ns[mine[selected_calls(trace)[mine]]].sum())
+    return int(full.held_ns[mine[selected_calls(trace)[mine]]].sum())
 
 
 def _drained_steps(trace: Trace, mine: Mask, found: Steps) -> bool:

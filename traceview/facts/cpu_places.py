@@ -97,10 +97,10 @@ def _of_thread(
     rows = rows[np.argsort(gap.start_ns[rows], kind="stable")]
     window = Intervals(gap.start_ns[rows], gap.end_ns[rows])
     queued = np.clip(gap.queued_ns[rows], window.start, window.end)
-    call, calling = _outermost(trace, thread)
+    call, calling = _outermost(trace, thread, window)
     held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
     away = _away(trace, thread)
-    ranged = _range_edges(trace, int(trace.threads["process"][thread]))
+    ranged = _range_edges(trace, int(trace.threads["process"][thread]), window)
     cuts = np.concatenate([*calling, *held, *away, ranged])
     cuts = cuts[intervals.inside(window, cuts)]
     cuts = groups.different(np.concatenate([cuts, window.start, window.end, queued]))
@@ -118,27 +118,31 @@ def _of_thread(
     return rows[mine], start, end, where
 
 
-def _outermost(trace: Trace, thread: int) -> tuple[Integers, Intervals]:
+def _outermost(trace: Trace, thread: int, window: Intervals) -> tuple[Integers, Intervals]:
     """The API calls of a thread that no other call of it contains, in order, and their times.
 
-    Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
-    begins.
+    Of them those that reach into the windows. Two that merely overlap, as clocks of damaged
+    recordings have it, are cut where the later one begins.
     """
     calls = trace.recorded("api_calls")
     rows = np.flatnonzero((calls["thread"] == thread) & (calls["end_ns"] > calls["start_ns"]))
-    rows = rows[np.lexsort((-calls["end_ns"][rows], calls["start_ns"][rows]))]
     start, end = calls["start_ns"][rows], calls["end_ns"][rows]
-    outer = np.ones(len(rows), bool)
-    outer[1:] = end[1:] > end[reaching(end)][:-1]
-    rows, start, end = rows[outer], start[outer], end[outer]
-    return rows, Intervals(start, np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max)))
+    if (start[1:] < end[:-1]).any():
+        order = np.lexsort((-end, start))
+        rows, start, end = rows[order], start[order], end[order]
+        outer = np.ones(len(rows), bool)
+        outer[1:] = end[1:] > end[reaching(end)][:-1]
+        rows, start, end = rows[outer], start[outer], end[outer]
+        end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
+    near = intervals.rows_touched(window, start, end)
+    return rows[near], Intervals(start[near], end[near])
 
 
-def _range_edges(trace: Trace, process: int) -> Integers:
+def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:
     """When ranges of the process begin or end: a thread without one works in those of others."""
-    tree = range_tree(trace)
-    mine: Mask = tree.process == process
-    return np.concatenate([tree.nesting.start[mine], tree.nesting.end[mine]])
+    nesting = range_tree(trace).nesting
+    threads = np.flatnonzero(trace.threads["process"] == process).tolist()
+    return np.concatenate([nesting.edges(thread, window) for thread in threads])
 
 
 def _away(trace: Trace, thread: int) -> Intervals:

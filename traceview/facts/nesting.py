@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
+from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, RowNumbers, row_numbers
 
 _MOST_TRACKS = 2**15
@@ -40,6 +41,17 @@ class Nesting:
             found = _open_at(self.start[mine], self.end[mine], time[asked])
             result[asked] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
         return result
+
+    def edges(self, track: int, window: Intervals) -> Integers:
+        """When intervals of a track start or end within the windows, a union."""
+        if not len(self.start):
+            return np.zeros(0, np.int64)
+        key = self._key
+        number = np.full(len(window.start), track)
+        asked = Intervals(key.of(number, window.start), key.of(number, window.end))
+        begun = self.start[intervals.rows_inside(asked, self._starts)]
+        ended = key.time(track, self._ends[intervals.rows_inside(asked, self._ends)])
+        return np.concatenate([begun, ended])
 
     def _by_level(self, track: Array, time: Integers) -> RowNumbers:
         if not len(self.start):
@@ -94,6 +106,11 @@ class _Key:
             place = place + np.searchsorted(self._known, time, side="right")
         result: Integers = track.astype(np.int64) * self._width + place
         return result
+
+    def time(self, track: int, key: Integers) -> Integers:
+        """The times behind keys of a track; they are among those given at first."""
+        place = key - track * self._width
+        return place + self._least if self._known is None else self._known[place // 2]
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:

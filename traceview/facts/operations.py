@@ -9,7 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.tables import Array, Integers, Mask, RowNumbers, Table, row_numbers
+from traceview.tables import (
+    Array,
+    Integers,
+    Mask,
+    RowNumbers,
+    Table,
+    joined,
+    picked,
+    row_numbers,
+)
 from traceview.trace import Trace, fact
 from traceview.trace.schema import UNIFIED
 
@@ -61,22 +70,25 @@ def operations(trace: Trace) -> Operations:
     """All operations of the trace. Ids are told apart by process, device and context."""
     rows = [_asked(trace, name) for name in TABLES]
     parts = [_only(trace.recorded(name), kept) for name, kept in zip(TABLES, rows, strict=True)]
+    call = row_numbers(_calls(trace, parts))
     start = _column(parts, "start_ns")
     order = np.argsort(start, kind="stable")
-    process, device = (_column(parts, name)[order] for name in ("process", "device"))
-    context, stream_id = (_column(parts, name)[order] for name in ("context_id", "stream_id"))
+    process, device, context, stream_id = (
+        picked(_column(parts, name), order)
+        for name in ("process", "device", "context_id", "stream_id")
+    )
     stream = groups.group(process, device, context, stream_id)
-    identity = np.stack([process, device, context, stream_id], axis=1)[stream.first]
+    identity = [key[stream.first] for key in (process, device, context, stream_id)]
     return Operations(
         kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
-        row=row_numbers(np.concatenate(rows))[order],
+        row=np.concatenate(rows)[order],
         start_ns=start[order],
         end_ns=_column(parts, "end_ns")[order],
         process=process,
         device=device,
         stream=row_numbers(stream.ids),
-        call=row_numbers(_calls(trace, parts))[order],
-        streams=identity.astype(np.int64).reshape(-1, 4),
+        call=call[order],
+        streams=np.stack(identity, axis=1).astype(np.int64),
     )
 
 
@@ -87,34 +99,36 @@ def migrations(trace: Trace) -> Mask:
     return direction.isin(name for name in direction.values if str(name).startswith(UNIFIED))
 
 
-def _asked(trace: Trace, name: str) -> Integers:
+def _asked(trace: Trace, name: str) -> RowNumbers:
     """Rows of a table that are operations."""
     if name == "copies":
-        return np.flatnonzero(~migrations(trace))
-    return np.arange(len(trace.recorded(name)))
+        return row_numbers(np.flatnonzero(~migrations(trace)))
+    return np.arange(len(trace.recorded(name)), dtype=np.int32)
 
 
-def _only(table: Table, rows: Integers) -> Table:
+def _only(table: Table, rows: RowNumbers) -> Table:
     return table if len(rows) == len(table) else table.take(rows)
 
 
 def _column(parts: list[Table], name: str) -> Array:
-    return np.concatenate([part[name] for part in parts])
+    return joined([part[name] for part in parts])
 
 
 def _calls(trace: Trace, parts: list[Table]) -> Integers:
     """Row in api_calls for each operation. Correlation ids are unique within a process only."""
     calls = trace.recorded("api_calls")
-    known = ~calls.is_null("correlation_id")
-    rows = np.flatnonzero(known)
+    absent = calls.is_null("correlation_id")
+    named = calls.take(~absent) if absent.any() else calls
     found = groups.match(
-        calls["process"][known],
-        calls["correlation_id"][known],
+        named["process"],
+        named["correlation_id"],
         _column(parts, "process"),
         _column(parts, "correlation_id"),
         ~np.concatenate([part.is_null("correlation_id") for part in parts]),
     )
-    return np.where(found >= 0, rows[np.maximum(found, 0)], -1) if len(rows) else found
+    if named is calls or not len(named):
+        return found
+    return np.where(found >= 0, np.flatnonzero(~absent)[np.maximum(found, 0)], -1)
 
 
 @fact
@@ -134,11 +148,10 @@ def first_launches(trace: Trace) -> Mask:
     CUDA loads a kernel's code into a context when it is first launched there (lazy loading), so
     that call is long.
     """
-    done = operations(trace)
     kernels = trace.recorded("kernels")
-    first = np.zeros(len(done), bool)
-    mine = np.flatnonzero(done.kind == Kind.KERNEL)
-    rows = done.row[mine]
-    place = (done.process[mine], done.device[mine], kernels["context_id"][rows])
-    first[mine[groups.group(*place, kernels.texts("name").codes[rows]).first]] = True
+    first = np.zeros(len(operations(trace)), bool)
+    place = (kernels["process"], kernels["device"], kernels["context_id"])
+    # Both are in order of start.
+    found = groups.group(*place, kernels.texts("name").codes)
+    first[kernel_operations(trace)[found.first]] = True
     return first

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import intervals
 from traceview.facts.operations import operations
+from traceview.facts.selection import selected_operations
 from traceview.intervals import Depth
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
@@ -48,6 +49,18 @@ def wait_of(trace: Trace, chosen: Mask) -> Wait:
         return Wait(None, None, None)
     median, p90 = np.rint(np.percentile(wait, [50, 90])).astype(np.int64).tolist()
     return Wait(median, p90, int(wait.max()))
+
+
+def stream_depth(trace: Trace, stream: int) -> Depth:
+    """Depth that the selected operations of a stream saw."""
+    return _stream_depths(trace)[stream]
+
+
+@fact
+def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
+    stream, chosen = operations(trace).stream, selected_operations(trace)
+    every = range(len(operations(trace).streams))
+    return tuple(depth_of(trace, stream == number, chosen) for number in every)
 
 
 def depth_of(trace: Trace, mine: Mask, chosen: Mask) -> Depth:

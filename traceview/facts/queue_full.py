@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.operations import first_launches, operations
+from traceview.facts.queue import stream_depth
 from traceview.intervals import EMPTY, Intervals
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
@@ -86,8 +87,10 @@ def _inferred(trace: Trace) -> tuple[Integers, Integers]:
     What held a call back comes first: the work goes into the queue once there is room.
     """
     calls, rows = trace.recorded("api_calls"), _enqueuing(trace)
-    if not len(rows):
-        return rows, rows
+    # Several operations of one call are one entry: the queue is no deeper than they are many.
+    streams = range(len(operations(trace).streams))
+    if not trace.selection and all(stream_depth(trace, each).most < FULL for each in streams):
+        return rows[:0], rows[:0]
     full, calm = _plateau(trace, rows)
     if not full.any():
         return rows[:0], rows[:0]

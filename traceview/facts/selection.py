@@ -16,7 +16,7 @@ from traceview.errors import InputError
 from traceview.facts.operations import operations
 from traceview.facts.ranges import RangeTree, range_tree
 from traceview.intervals import Intervals, inside, union
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
 
 
@@ -64,6 +64,8 @@ def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
 
 def selected(trace: Trace, process: Array, time: Integers) -> Mask:
     """True for the (process, time) pairs that the selection holds; all without a selection."""
+    if not trace.selection:
+        return constant(True, len(time), bool)
     chosen = np.ones(len(time), bool)
     if trace.selection.include:
         chosen = within(_windows(trace, trace.selection.include), process, time)
@@ -93,7 +95,7 @@ def selected_operations(trace: Trace) -> Mask:
     """True for the operations that are selected: by their call, else by their own start."""
     done = operations(trace)
     if not trace.selection:
-        return np.ones(len(done), bool)
+        return constant(True, len(done), bool)
     return selected(trace, done.process, asked_ns(trace))
 
 

@@ -17,17 +17,36 @@ not are left out: a thread that loads data repeats ranges, too.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges import RangeTree, attributed_operations, pattern_of, range_tree
-from traceview.tables import Array, Integers, Mask
+from traceview.facts.ranges import RangeTree, attributed_operations, range_tree
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 _STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#")
 _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
 NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """The ranges that repeat, alike ones together: one row for a path's pattern on a thread.
+
+    `of` is the row here of each range in the tree, −1 for those that are not asked about.
+    """
+
+    of: Integers
+    thread: Array
+    pattern: RowNumbers
+    depth: Array
+
+    def mask(self, kind: Mask) -> Mask:
+        """True for the ranges of the kinds that are."""
+        result: Mask = np.append(kind, False)[self.of]
+        return result
 
 
 @fact
@@ -37,11 +56,22 @@ def step_ranges(trace: Trace) -> Integers:
     found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
     repeats = np.bincount(found.ids, minlength=found.size) > 1
     # What another thread lent its range to is a part of that range.
-    own = ~tree.lent & repeats[found.ids]
+    own = repeats[found.ids] & ~tree.lent
     working = np.zeros(found.size, bool)
     working[found.ids[_worked(trace, tree) & own]] = True
-    rows = np.flatnonzero(own & (working[found.ids] | ~working.any()))
-    return rows[_chosen(trace, tree, rows)]
+    if working.any():
+        own &= working[found.ids]
+    there = np.flatnonzero(np.bincount(found.ids[own], minlength=found.size))
+    number = np.full(found.size, -1, np.int64)
+    number[there] = np.arange(len(there))
+    first = found.first[there]
+    kinds = _Kinds(
+        np.where(own, number[found.ids], -1),
+        tree.nesting.track[first],
+        tree.path_pattern[tree.path[first]],
+        tree.depth[first],
+    )
+    return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
 
 
 def _worked(trace: Trace, tree: RangeTree) -> Mask:
@@ -52,64 +82,53 @@ def _worked(trace: Trace, tree: RangeTree) -> Mask:
     return tree.around(worked)
 
 
-def _chosen(trace: Trace, tree: RangeTree, rows: Integers) -> Mask:
-    """True for the repeated ranges that are at the level of the steps of their thread."""
-    thread, depth = tree.nesting.track[rows], tree.depth[rows]
+def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
+    """True for the kinds that are at the level of the steps of their thread."""
+    thread, depth = kinds.thread, kinds.depth
     threads = int(tree.nesting.track.max(initial=-1)) + 1
-    steps = _named(trace, tree, rows, _STEP)
-    least = _least(thread, depth, np.ones(len(rows), bool), threads)
+    steps = _named(tree, kinds, _STEP)
+    least = _least(thread, depth, np.ones(len(depth), bool), threads)
     telling = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
     level = _least(thread, depth, telling, threads)
-    inside = _inside_epochs(trace, tree, rows) & (depth == least[thread] + 1) & ~steps
+    inside = _inside_epochs(tree, kinds) & (depth == least[thread] + 1) & ~steps
     unnamed = _least(thread, depth, steps, threads) == NEVER
     deeper = _least(thread, depth, inside & unnamed[thread], threads)
     level = np.where(deeper < NEVER, deeper, level)
     telling = np.where(deeper[thread] < NEVER, inside, telling) & (depth == level[thread])
-    return _beside(tree, rows, telling)
+    return _beside(tree, kinds, telling)
 
 
-def _named(trace: Trace, tree: RangeTree, rows: Integers, rule: re.Pattern[str]) -> Mask:
-    """True for the ranges whose own name, numbers as #, fits."""
-    names = trace.recorded("ranges").texts("name")
-    fits = np.array([bool(rule.match(pattern_of(str(name)))) for name in names.values], bool)
-    result: Mask = fits[names.codes[tree.row[rows]]] if len(rows) else np.zeros(0, bool)
-    return result
+def _named(tree: RangeTree, kinds: _Kinds, rule: re.Pattern[str]) -> Mask:
+    """True for the kinds whose own name, numbers as #, fits."""
+    names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
+    return np.array([bool(rule.match(str(name))) for name in names], bool)
 
 
 def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
-    """The least depth of the counted ranges of each thread."""
+    """The least depth of the counted kinds of each thread."""
     least = np.full(threads, NEVER)
     np.minimum.at(least, thread[counted], depth[counted])
     return least
 
 
-def _inside_epochs(trace: Trace, tree: RangeTree, rows: Integers) -> Mask:
-    """True for the ranges that repeat within one range that is named like an epoch."""
-    if not len(rows):
-        return np.zeros(0, bool)
-    parent = tree.parent[rows]
-    epoch = np.zeros(len(tree.row) + 1, bool)
-    epoch[rows[_named(trace, tree, rows, _EPOCH)]] = True
-    if not epoch.any():
-        return np.zeros(len(rows), bool)
-    pattern = tree.path_pattern[tree.path[rows]]
-    within = groups.group(parent, pattern)
+def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
+    """True for the kinds that repeat within one range that is named like an epoch."""
+    result = np.zeros(len(kinds.depth), bool)
+    named = _named(tree, kinds, _EPOCH)
+    if not named.any():
+        return result
+    epoch = np.append(kinds.mask(named), False)
+    rows = np.flatnonzero((kinds.of >= 0) & epoch[tree.parent])
+    within = groups.group(tree.parent[rows], kinds.of[rows])
     again = np.bincount(within.ids, minlength=within.size)[within.ids] > 1
-    every = groups.group(tree.nesting.track[rows], pattern)
-    repeats = np.zeros(every.size, bool)
-    repeats[every.ids[again & epoch[parent]]] = True
-    result: Mask = repeats[every.ids]
+    result[kinds.of[rows[again]]] = True
     return result
 
 
-def _beside(tree: RangeTree, rows: Integers, telling: Mask) -> Mask:
-    """True for the telling ranges, and those of their depth below the same parents."""
-    if not len(rows):
-        return telling
-    parent = tree.parent[rows]
-    pattern = tree.path_pattern[tree.path]
-    around = np.where(parent >= 0, pattern[np.maximum(parent, 0)], -1)
-    place = groups.group(tree.nesting.track[rows], tree.depth[rows], around)
+def _beside(tree: RangeTree, kinds: _Kinds, telling: Mask) -> Mask:
+    """True for the telling kinds, and those of their depth below the same parents."""
+    around = tree.patterns.parent[kinds.pattern]
+    place = groups.group(kinds.thread, kinds.depth, around)
     hit = np.zeros(place.size, bool)
     hit[place.ids[telling]] = True
     result: Mask = hit[place.ids]

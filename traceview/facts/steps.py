@@ -68,16 +68,13 @@ def steps(trace: Trace) -> Steps:
     """Instances of the ranges that are steps; see `series` for which these are."""
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
-    rows = step_ranges(trace)
-    series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
-    order = np.lexsort((tree.nesting.start[rows], series.ids))
-    rows = rows[order]
+    rows, series = _instances(trace)
     code = names.codes[tree.row[rows]]
     patterns = object_array([pattern_of(str(name)) for name in names.values])
     first, last, number = _work(trace, rows)
     return Steps(
         range=rows,
-        series=series.ids[order],
+        series=series,
         process=tree.process[rows],
         thread=tree.nesting.track[rows],
         pattern=patterns[code],
@@ -90,10 +87,19 @@ def steps(trace: Trace) -> Steps:
     )
 
 
+@fact
+def _instances(trace: Trace) -> tuple[Integers, Integers]:
+    """Rows of the range tree that are steps, sorted by series and start, and the series of each."""
+    tree, rows = range_tree(trace), step_ranges(trace)
+    series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
+    order = np.lexsort((tree.nesting.start[rows], series.ids))
+    return rows[order], series.ids[order]
+
+
 def _work(trace: Trace, rows: Integers) -> tuple[Integers, Integers, Integers]:
     """First start, last end and number of the operations launched during each instance."""
     done = operations(trace)
-    step = _step_of_operations(trace, rows)
+    step = step_of_operations(trace)
     work = np.flatnonzero(step >= 0)
     first = np.full(len(rows), np.iinfo(np.int64).max)
     last = np.full(len(rows), np.iinfo(np.int64).min)
@@ -105,52 +111,39 @@ def _work(trace: Trace, rows: Integers) -> tuple[Integers, Integers, Integers]:
     return first, last, number
 
 
-def _step_of_operations(trace: Trace, rows: Integers) -> RowNumbers:
+@fact
+def step_of_operations(trace: Trace) -> RowNumbers:
+    """For each operation the step it was launched in, as a row of steps, or −1."""
     done = operations(trace)
-    calls = trace.recorded("api_calls")
-    result = np.full(len(done), -1, np.int32)
-    known = np.flatnonzero(done.launched)
-    if len(known):
-        call = done.call[known]
-        thread, time = calls["thread"][call], calls["start_ns"][call]
-        found = attributed_operations(trace).range[known]
-        result[known] = _step_at(trace, rows, found, thread, calls["process"][call], time)
-    return result
+    return _step_at(trace, attributed_operations(trace).range, done.call)
 
 
-def _step_at(
-    trace: Trace, rows: Integers, found: RowNumbers, thread: Array, process: Array, time: Integers
-) -> RowNumbers:
-    """Index in `rows` of the step around each found range, else of the one open elsewhere.
+def step_of_calls(trace: Trace, call: Array) -> RowNumbers:
+    """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
+    return _step_at(trace, attributed_calls(trace).range[call], call)
+
+
+def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
+    """The step around the range that was found for each call, else the one open elsewhere.
 
     The step around a range is the one around what was launched in it, inferred or not. What a
     thread without steps launches in ranges of its own is for the step that the main thread is in;
     what a thread with steps launches in ranges beside these is in none.
     """
-    tree = range_tree(trace)
+    tree, calls = range_tree(trace), trace.recorded("api_calls")
+    rows, _ = _instances(trace)
     if not len(rows):
         return np.full(len(found), -1, np.int32)
     number = np.full(len(tree.row), -1, np.int32)
     number[rows] = np.arange(len(rows))
     step = tree.up(number)
     result = np.where(found >= 0, step[found], -1)
-    asked = np.flatnonzero((result < 0) & ~np.isin(thread, tree.nesting.track[rows]))
-    result[asked] = borrowed(trace, step, process[asked], time[asked])
+    asked = np.flatnonzero((result < 0) & (call >= 0))
+    own = groups.different(tree.nesting.track[rows])
+    asked = asked[~np.isin(calls["thread"][call[asked]], own)]
+    made = call[asked]
+    result[asked] = borrowed(trace, step, calls["process"][made], calls["start_ns"][made])
     return result
-
-
-@fact
-def step_of_operations(trace: Trace) -> RowNumbers:
-    """For each operation the step it was launched in, as a row of steps, or −1."""
-    return _step_of_operations(trace, steps(trace).range)
-
-
-def step_of_calls(trace: Trace, call: Integers) -> RowNumbers:
-    """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
-    calls = trace.recorded("api_calls")
-    thread, process, time = (calls[name][call] for name in ("thread", "process", "start_ns"))
-    found = attributed_calls(trace).range[call]
-    return _step_at(trace, steps(trace).range, found, thread, process, time)
 
 
 @dataclass(frozen=True)
