@@ -65,7 +65,9 @@ def thrifty(values: Array) -> Array:
 
 
 def picked(values: Array, rows: Array) -> Array:
-    """`values[rows]`, of a `constant` without a copy."""
+    """`values[rows]`, of a `constant` or the same row again and again without a copy."""
+    if rows.dtype != bool and rows.strides == (0,) and len(rows):
+        return constant(values[rows[0]], len(rows), values.dtype)
     if values.strides != (0,) or not len(values):
         return values[rows]
     return np.broadcast_to(values[:1].reshape(()), _count(rows))
@@ -141,8 +143,9 @@ class Texts:
     def map(self, new: Sequence[str | None]) -> Texts:
         """Replace the i-th distinct value by `new[i]`; equal results share one code."""
         mapped = Texts.of(new)
-        codes = np.where(self.codes < 0, np.int32(-1), _lookup(mapped.codes, self.codes))
-        return Texts(codes.astype(np.int32), mapped.values)
+        # An absent text has the last code of all.
+        codes = picked(np.append(mapped.codes, np.int32(-1)), self.codes)
+        return Texts(codes, mapped.values)
 
     def isin(self, wanted: Iterable[str]) -> Mask:
         """True for the rows whose text is one of `wanted`."""

@@ -63,6 +63,18 @@ def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
     return distinct, inverse.astype(np.int32)
 
 
+def numbered_pairs(
+    first: Array, second: Array
+) -> tuple[list[tuple[int, int]], npt.NDArray[np.int32]]:
+    """The distinct pairs of two columns, and for each row its number among them."""
+    (ones, one), (others, other) = numbered(first), numbered(second)
+    if len(others) == 1:
+        return [(int(value), int(others[0])) for value in ones], one
+    pairs, codes = numbered(one.astype(np.int64) * len(others) + other)
+    split = (divmod(pair, len(others)) for pair in pairs.tolist())
+    return [(int(ones[a]), int(others[b])) for a, b in split], codes
+
+
 def _numbered_directly(
     values: Array, low: int, high: int
 ) -> tuple[Integers, npt.NDArray[np.int32]]:
@@ -95,9 +107,11 @@ class Names:
         """The text of every id; absent where the id is; a made-up name where the text is."""
         distinct, codes = numbered(ids.values)
         texts = Texts(codes, object_array(self.of(distinct))).map(self.of(distinct))
-        if ids.null is not None:
-            texts = Texts(np.where(ids.null, np.int32(-1), texts.codes), texts.values)
-        return texts
+        if ids.null is None:
+            return texts
+        if ids.null.all():
+            return Texts(constant(-1, len(codes), np.int32), texts.values)
+        return Texts(np.where(ids.null, np.int32(-1), texts.codes), texts.values)
 
     def of(self, ids: Integers) -> list[str]:
         """The texts of some distinct ids."""
@@ -126,7 +140,7 @@ def first_of(preferred: Texts, other: Texts) -> Texts:
 
 def filled(texts: Texts, last: str) -> Texts:
     """A text in every row: the last where there was none."""
-    one = Texts(np.zeros(len(texts), np.int32), object_array([last]))
+    one = Texts(constant(0, len(texts), np.int32), object_array([last]))
     return first_of(texts, one)
 
 

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Array, Cell, Mask, Table, Texts, constant
-from traceview.trace.nsys_names import Names, numbered
+from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
+from traceview.trace.nsys_names import Names, numbered, numbered_pairs
 from traceview.trace.nsys_rows import INT32, Rows, Staged
 from traceview.trace.schema import DEVICES, PROCESSES, THREADS
 from traceview.trace.sqlite_file import Database
@@ -91,11 +91,8 @@ class Places:
 
     def devices(self, rows: Rows, processes: Codes) -> Codes:
         """Provisional GPU numbers: a process numbers the GPUs as it sees them."""
-        seen = rows.identity("deviceId").view(np.uint32).astype(np.int64)
-        distinct, codes = numbered((processes.astype(np.int64) << 32) | seen)
-        processes_seen = (distinct >> 32).tolist()
-        ids = distinct.astype(np.uint32).view(np.int32).tolist()
-        return _picked(self._devices.all(list(zip(processes_seen, ids, strict=True))), codes)
+        pairs, codes = numbered_pairs(processes, rows.identity("deviceId"))
+        return _picked(self._devices.all(pairs), codes)
 
     def settle(self, database: Database, names: Names) -> Settled:
         """Sort and name all places that turned up."""
@@ -261,7 +258,7 @@ def _text(value: object) -> str | None:
 
 
 def _picked(of_distinct: Codes, codes: Codes) -> Codes:
-    return of_distinct[codes] if len(of_distinct) else codes
+    return picked(of_distinct, codes) if len(of_distinct) else codes
 
 
 def _final(codes: Array, rows: Codes) -> Array:

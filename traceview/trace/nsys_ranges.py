@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.tables import NULL, Integers, Mask, Texts, object_array
-from traceview.trace.nsys_names import UNNAMED, Names, filled, first_of, meanings, numbered
+from traceview.tables import NULL, Integers, Mask, Texts, object_array, picked
+from traceview.trace.nsys_names import (
+    UNNAMED,
+    Names,
+    filled,
+    first_of,
+    meanings,
+    numbered,
+    numbered_pairs,
+)
 from traceview.trace.nsys_places import ABSENT, Codes
 from traceview.trace.nsys_rows import Rows, Source, Staged
 from traceview.trace.nsys_tables import Reader
@@ -33,8 +41,8 @@ def ranges(reader: Reader) -> Staged | None:
     if events is None:
         return None
     domains = _domain_names(reader, events)
-    types = events.integer("eventType")
-    known = np.isin(types, list(KINDS))
+    distinct, code = numbered(events.integer("eventType"))
+    known = picked(np.isin(distinct, list(KINDS)), code)
     rows = events if known.all() else events.where(known)
     start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
     thread, process = reader.places.threads(rows)
@@ -47,7 +55,7 @@ def ranges(reader: Reader) -> Staged | None:
         "end_thread": _end_threads(reader, rows),
         "name": names,
         "domain": _domains(process, rows.integer("domainId"), domains),
-        "kind": meanings(types[known], KINDS),
+        "kind": meanings(rows.integer("eventType"), KINDS),
         "payload": _payloads(reader, names, known),
     }
 
@@ -89,8 +97,6 @@ def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
 
 
 def _domains(process: Codes, domain: Integers, named: dict[tuple[int, int], str]) -> Texts:
-    ids, id_codes = numbered(domain)
-    pairs, codes = numbered((process.astype(np.int64) << 32) | id_codes)
-    keys = [(int(pair) >> 32, int(ids[pair & 0xFFFFFFFF])) for pair in pairs.tolist()]
+    keys, codes = numbered_pairs(process, domain)
     names = [None if key[1] == DEFAULT_DOMAIN else named.get(key) for key in keys]
     return Texts(codes, object_array(names)).map(names)
