@@ -17,7 +17,7 @@ def machine(nsys: str | None, nsys_ai: str | None) -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "load_at_start": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
         "numpy": version("numpy"),

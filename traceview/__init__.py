@@ -40,7 +40,7 @@ def load(path: str | Path) -> Trace:
     """Read a recording; a `.nsys-rep` is exported by nsys first, into a cache.
 
     Either may be inside a .gz, .xz or .zst file. Raises TraceFormatError if it is not a trace,
-    ToolNotFoundError if nsys is needed and missing.
+    TooLargeError if there is too little memory, ToolNotFoundError if nsys is needed and missing.
     """
     from traceview.trace import files
 

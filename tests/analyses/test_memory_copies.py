@@ -91,6 +91,14 @@ def test_a_copy_that_took_no_time_has_no_rate(tmp_path):
     assert rows(result, "copies", "bytes_per_s") == [(0,)]
 
 
+def test_a_rate_that_no_integer_holds_ends_at_the_greatest(tmp_path):
+    trace = Export().copy((0, 1), (10, 11), bytes=2**62).set((2, 3), (20, 21), bytes=2**62)
+    result = ask(ANALYSIS, trace, tmp_path)
+
+    assert rows(result, "copies", "bytes_per_s") == [(2**62,)]
+    assert rows(result, "sets", "bytes_per_s") == [(2**62,)]
+
+
 def test_sets(tmp_path):
     export = Export().set((0, 1), (10, 20), bytes=50).set((1, 2), (20, 30), bytes=70)
 

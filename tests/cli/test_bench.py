@@ -142,9 +142,9 @@ def test_a_profile_is_written(here, tmp_path):
         ("x = 1", "op.py defines no OPERATION; define OPERATION"),
         ("OPERATION = 3", "no Operation; define OPERATION"),
         ("def (", "op.py, line 1: this is not Python: invalid syntax"),
-        ("x = 1\nraise ValueError('no\\ndata')", "op.py raised ValueError at line 2: no"),
-        ("import nosuchpackage", "op.py needs the package nosuchpackage, not found by"),
-        ("raise SystemExit(3)", "op.py raised SystemExit at line 1: 3"),
+        ("OPERATION = 1\nraise ValueError('no\\ndata')", "op.py raised ValueError at line 2: no"),
+        ("from nosuchpackage import OPERATION", "op.py needs the package nosuchpackage, not found"),
+        ("raise SystemExit(3)\nOPERATION = 1", "op.py raised SystemExit at line 1: 3"),
     ],
 )
 def test_a_file_at_fault_is_one_line(here, tmp_path, text, said):
@@ -155,6 +155,15 @@ def test_a_file_at_fault_is_one_line(here, tmp_path, text, said):
     assert (status, out) == (1, "")
     (line,) = err.splitlines()
     assert said in line
+
+
+def test_a_program_is_not_run_to_see_that_it_is_no_operation(here, tmp_path):
+    file, ran = tmp_path / "train.py", tmp_path / "ran"
+    file.write_text(f"open({str(ran)!r}, 'w').close()\n")
+    status, _, err = here(file)
+    assert status == 1
+    assert "train.py defines no OPERATION" in err
+    assert not ran.exists()
 
 
 def test_what_the_file_prints_does_not_get_into_the_json(tmp_path):

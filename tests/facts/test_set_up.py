@@ -3,7 +3,7 @@
 import pytest
 
 from tests.build import Export
-from traceview.analyses import gpu_idle, sync_stalls
+from traceview.analyses import gpu_idle, run_ahead, sync_stalls
 from traceview.facts.idle import device_work, gaps, steady_span_ns
 from traceview.facts.set_up import in_warm_up, set_up_operations, told, warm_up_operations
 from traceview.trace import Selection
@@ -53,6 +53,22 @@ def test_work_and_gaps_of_warm_up_are_no_steady_time(tmp_path):
     assert steady_span_ns(trace) == 160 + 90 + 120
     notes = gpu_idle.ANALYSIS.run(trace).notes
     assert notes == ("2 operations launched in ranges named warm_up count as set-up",)
+
+
+def test_a_gpu_that_did_nothing_but_warm_up_has_no_steady_share(tmp_path):
+    """Not 0 %, which would say that it was idle."""
+    trace = program().launch((60, 70), (80, 90), device=1).load(tmp_path)
+    devices = gpu_idle.ANALYSIS.run(trace).tables["devices"]
+    share = dict(zip(devices.cells("device_id"), devices.cells("steady_busy_pct"), strict=True))
+    assert share[1] is None
+    assert share[0] == 100 * 160 / 370
+
+
+def test_the_verdict_on_a_gpu_that_did_nothing_but_warm_up_is_of_that(tmp_path):
+    export = program().launch((60, 70), (80, 90), device=1).launch((150, 190), (191, 195), device=1)
+    devices = run_ahead.ANALYSIS.run(export.load(tmp_path)).tables["devices"]
+    assert devices.cells("steady_idle_pct")[1] is None
+    assert devices.cells("verdict")[1] == "launch-bound"
 
 
 def test_only_the_process_that_warms_up(tmp_path):

@@ -314,6 +314,7 @@ def test_an_nsys_that_fails_before_the_program_starts_is_tried_again(tmp_path):
         (["train.py"], ": > $TRACEVIEW_GATHER/started; "),
         (["--no-kernels", "train.py"], ""),
         ([sys.executable, "-I", "train.py"], ""),
+        ([sys.executable], ""),
         (["true"], ""),
     ],
 )

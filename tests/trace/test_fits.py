@@ -38,7 +38,7 @@ def rows_of(path):
 
 def told(path):
     with sqlite_file.opened(path) as database:
-        return fits.row_count(database)
+        return sum(fits.row_counts(database).values())
 
 
 def test_rows_are_told_without_reading_them(made):
@@ -49,7 +49,7 @@ def test_tables_without_row_numbers_count_for_nothing(tmp_path):
     path = tmp_path / "odd.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE NVTX_EVENTS (a INTEGER PRIMARY KEY) WITHOUT ROWID")
-        connection.execute("CREATE TABLE GPU_METRICS (rowid TEXT)")
+        connection.execute("CREATE TABLE GPU_METRICS (RowID TEXT)")
         connection.execute("CREATE TABLE SCHED_EVENTS (a)")
         connection.execute("INSERT INTO NVTX_EVENTS VALUES (5)")
         connection.execute("INSERT INTO GPU_METRICS VALUES ('x')")
@@ -66,6 +66,50 @@ def test_an_absurd_row_number_is_bounded_by_the_size_of_the_file(tmp_path, last)
         connection.execute("INSERT INTO SCHED_EVENTS(rowid, a) VALUES (?, 1)", (last,))
     connection.close()
     assert 0 <= told(path) <= path.stat().st_size
+
+
+@pytest.mark.parametrize(("table", "rows"), [("GPU_METRICS", 3), ("NVTX_EVENTS", 1)])
+def test_samples_take_less_than_what_is_joined(tmp_path, monkeypatch, table, rows):
+    """Hours of GPU metrics are no reason to refuse a trace: 200 MB were free for this many."""
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(200 * 10**6, "of this machine"))
+    monkeypatch.setattr(fits, "_LEAST_ROW_BYTES", 0.001)
+    path = tmp_path / "long.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE {table} (a)")
+    connection.close()
+
+    def check(last):
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"INSERT INTO {table}(rowid) VALUES ({last})")
+        connection.close()
+        with sqlite_file.opened(path) as database:
+            fits.check_fits(database, "long", {})
+
+    check(rows * 770_000)
+    with pytest.raises(TooLargeError):
+        check(rows * 780_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("op {}, seq = {}", 1_000 * 1_060, 1_000 * 1_120), ("layer {} of {}", 0, 0)],
+)
+@pytest.mark.parametrize("registered", [False, True])
+def test_texts_that_each_range_has_for_itself_take_memory(tmp_path, name, least, most, registered):
+    export = Export(registered_names=registered)
+    for row in range(1_000):
+        number = row if "seq" in name else row % 100
+        export.range(name.format(number, number), row, row + 1)
+    with sqlite_file.opened(export.write(tmp_path / "ranges.sqlite")) as database:
+        found = fits.text_bytes(database, fits.row_counts(database))
+    # Of a registered text the length is not asked for.
+    assert (1_000 * 1_000 if registered and least else least) <= found <= most
+
+
+def test_a_trace_without_ranges_has_no_texts(tmp_path):
+    path = Export().drop("NVTX_EVENTS").write(tmp_path / "x.sqlite")
+    with sqlite_file.opened(path) as database:
+        assert fits.text_bytes(database, fits.row_counts(database)) == 0
 
 
 @pytest.fixture
@@ -94,6 +138,15 @@ def test_what_fits_is_read(made, scarce, monkeypatch):
 def test_who_insists_is_believed(made, scarce, monkeypatch):
     monkeypatch.setenv(fits.ALL_THE_SAME, "1")
     assert len(load(made).kernels) == KERNELS
+
+
+def test_more_rows_than_have_numbers_are_refused_whoever_insists(made, monkeypatch):
+    monkeypatch.setenv(fits.ALL_THE_SAME, "1")
+    monkeypatch.setattr(fits, "MOST_ROWS", rows_of(made))
+    assert len(load(made).kernels) == KERNELS
+    monkeypatch.setattr(fits, "MOST_ROWS", rows_of(made) - 1)
+    with pytest.raises(TooLargeError, match="are told apart; record less: nsys profile"):
+        load(made)
 
 
 def test_a_small_trace_is_read_whatever_the_system_tells(tmp_path, monkeypatch):

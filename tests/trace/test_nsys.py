@@ -216,6 +216,14 @@ def test_a_process_sees_its_gpu_as_0(read: Any) -> None:
     assert trace.kernels["device"].tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("odd", [2**31, 2**63 - 1, 0, -1, None])
+def test_figures_of_a_gpu_that_cannot_be_are_unknown(read: Any, odd: int | None) -> None:
+    gpu = {"vmId": 1 << 48, "id": 0, "smCount": odd, "maxWarpsPerSm": odd, "clockRate": 2**31}
+    trace = read({KERNEL: [kernel(1, 2)], "TARGET_INFO_GPU": [gpu]})
+    columns = ("sm_count", "max_warps_per_sm", "clock_hz")
+    assert cells(trace, "devices", *columns) == [(None, None, 2**31)]
+
+
 def test_copies_and_sets(read: Any) -> None:
     copy = on_stream(1, 2, bytes=64, copyKind=1, srcKind=1, dstKind=2)
     odd = on_stream(3, 4, bytes=1, copyKind=99, srcKind=None, dstKind=77)

@@ -90,7 +90,7 @@ def read(path: Path, kinds: dict[str, Kind], way: str) -> Cells | str:
             patch.setenv(sqlite_compiled.SWITCH, "1")
         assert database._pages is not None
         stored = database.describe("s")
-        places = {name: stored.columns.index(name) for name in kinds}
+        places = {name: stored.places[name] for name in kinds}
         try:
             return cells(read_pages(database._pages, stored.root_page, places, kinds))
         except DeclinedError as error:

@@ -56,7 +56,7 @@ def plain(columns: Columns) -> dict[str, list[object]]:
 def through_pages(database: Database, table: str, kinds: Mapping[str, Kind]) -> Columns:
     stored = database.describe(table)
     assert database._pages is not None
-    places = {name: stored.columns.index(name) for name in kinds}
+    places = {name: stored.places[name] for name in kinds}
     return read_pages(database._pages, stored.root_page, places, kinds)
 
 
@@ -218,6 +218,23 @@ def test_an_alias_of_the_rowid_is_read_from_the_rowid(tmp_path: Path) -> None:
     with opened(path) as database:
         found = plain(database.read("s", {"id": "integer", "b": "integer"}))
     assert found == {"id": [7, 70000], "b": [1, 2]}
+
+
+@pytest.mark.parametrize("how", ["VIRTUAL", "STORED"])
+def test_columns_beside_a_computed_one_are_those_of_their_names(tmp_path: Path, how: str) -> None:
+    """A record holds no value of a virtual column: those behind it stand one place earlier."""
+    path = tmp_path / "computed.sqlite"
+    change(
+        path,
+        f"CREATE TABLE s (a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1) {how}, t TEXT, z, q)",
+        "INSERT INTO s (a, t, z, q) VALUES (1, 'x', 10, 100), (2, 'y', 20, 200)",
+    )
+    kinds: Mapping[str, Kind] = {"a": "integer", "t": "text", "z": "integer"}
+    expected = {"a": [1, 2], "t": ["x", "y"], "z": [10, 20]}
+    with opened(path) as database:
+        assert plain(through_pages(database, "s", kinds)) == expected
+        assert plain(database.read("s", kinds)) == expected
+        assert plain(database.read("s", {"z": "integer", "b": "integer"}))["b"] == [2, 3]
 
 
 def test_a_column_added_later_has_its_default(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ DEVICES = TableSpec(
         Column(
             "steady_busy_pct",
             "float64",
-            "busy of span, both after set-up and without first uses",
+            "busy of span, both after set-up and without first uses; absent where that is all",
+            nullable=True,
         ),
         HOST,
     ),
@@ -197,7 +198,7 @@ def _devices(trace: Trace, found: Gaps) -> Table:
                 "idle_ns": int(idle.sum()),
                 "busy_pct": 100.0 * work_ns / max(span_ns, 1),
                 "one_time_idle_ns": once,
-                "steady_busy_pct": 100.0 * steady_ns / max(steady_span, 1),
+                "steady_busy_pct": 100.0 * steady_ns / steady_span if steady_span else None,
             }
         )
     return Table.from_rows(DEVICES.columns, rows)

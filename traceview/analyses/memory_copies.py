@@ -27,6 +27,7 @@ from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED
 
 _OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
+_MOST_RATE = float(1 << 62)
 _ON_DEMAND = ("page fault", "speculative prefetch")
 COPIES = TableSpec(
     "copies",
@@ -180,7 +181,9 @@ def _host_memory(copies: Table) -> Texts:
 
 def _rate(size: Array, time: Array) -> Array:
     """Bytes per second, 0 where no time passed."""
-    return np.rint(np.where(time > 0, size / np.maximum(time, 1) * 1e9, 0)).astype(np.int64)
+    rate = np.where(time > 0, size / np.maximum(time, 1) * 1e9, 0)
+    # Damaged sizes and times make rates that no integer holds.
+    return np.rint(np.minimum(rate, _MOST_RATE)).astype(np.int64)
 
 
 def _sets(trace: Trace) -> Table:

@@ -74,7 +74,9 @@ DEVICES = TableSpec(
         Column(
             "steady_idle_pct",
             "float64",
-            "GPU idle after set-up, first uses left out",
+            "GPU idle after set-up, first uses left out; absent where all is set-up, and the verdict "
+            "is then of that",
+            nullable=True,
         ),
         Column("queue_full_ns", "int64", "time calls stood before a full launch queue"),
         HOST,
@@ -198,28 +200,35 @@ def _devices(trace: Trace, found: Steps) -> Table:
     return Table.from_rows(DEVICES.columns, rows)
 
 
-def _steady_idle_pct(trace: Trace, device: int) -> float:
+def _steady_idle_pct(trace: Trace, device: int) -> float | None:
     """Share of idle in the device's time after set-up, first uses left out."""
-    gap, work_ns = gaps(trace), _work_ns(trace, device)
-    idle_ns = int(gap.idle_ns[_steady(gap, device)].sum())
+    if not device_work(trace)[device].steady_ns:
+        return None
+    work_ns = _work_ns(trace, device)
+    idle_ns = int(gaps(trace).idle_ns[_counted(trace, device)].sum())
     return 100.0 * idle_ns / max(work_ns + idle_ns, 1)
 
 
 def _work_ns(trace: Trace, device: int) -> int:
-    """Busy time of the device with selected work after set-up."""
-    return device_work(trace)[device].steady_ns
+    """Busy time of the device with selected work after set-up, with all of it if that is none."""
+    work = device_work(trace)[device]
+    return work.steady_ns or work.all_ns
 
 
-def _steady(gap: Gaps, device: int) -> Mask:
-    """True for the gaps of a device after set-up, those of first uses left out."""
-    result: Mask = (gap.device == device) & ~gap.one_time
-    return result
+def _counted(trace: Trace, device: int) -> Mask:
+    """True for the gaps of a device after set-up, those of first uses left out.
+
+    All of them for a device that did nothing after set-up.
+    """
+    gap = gaps(trace)
+    mine: Mask = gap.device == device
+    return mine & ~gap.one_time if device_work(trace)[device].steady_ns else mine
 
 
 def _verdict(trace: Trace, device: int, found: Steps) -> str:
     """What limits the device, told from the time in which it had run dry after set-up."""
     gap = gaps(trace)
-    steady = _steady(gap, device)
+    steady = _counted(trace, device)
     idle = np.bincount(gap.cause[steady], gap.idle_ns[steady], minlength=len(CAUSES))
     dry = idle.sum() - idle[DEPENDENCY]
     limit = IDLE_PCT / 100.0 * (idle.sum() + _work_ns(trace, device))
@@ -290,7 +299,7 @@ def _findings(trace: Trace, devices: Table, found: Steps) -> tuple[Finding, ...]
 
 def _finding(trace: Trace, row: Mapping[str, Cell], device: int, found: Steps) -> Finding:
     verdict, gap = str(row["verdict"]), gaps(trace)
-    drained = _steady(gap, device) & (gap.cause == SYNC_DRAIN)
+    drained = _counted(trace, device) & (gap.cause == SYNC_DRAIN)
     idle_ns = int(gap.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
     cost = f", which leaves it idle for {units.duration(idle_ns)}" if idle_ns else ""
     return Finding(

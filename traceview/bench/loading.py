@@ -16,6 +16,7 @@ from traceview.bench.operation import Operation
 from traceview.errors import InputError
 
 _INTERPRET = "TRITON_INTERPRET"
+_REMEDY = "define OPERATION = traceview.bench.Operation(...) in it"
 
 
 def load_operation(path: str | Path) -> Operation:
@@ -28,14 +29,15 @@ def load_operation(path: str | Path) -> Operation:
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
         raise InputError(f"{path} is no Python file", "name one that defines OPERATION")
+    if is_program(file):
+        # Not imported: without a guard it would run, with a command line that is not its own.
+        what, remedy = f"{path} defines no OPERATION", f"{_REMEDY}, or time it as a program: "
+        raise InputError(what, f"{remedy}--sweep steps=1,2,4,8")
     interpret_without_gpu()
     operation = getattr(_imported(file), "OPERATION", None)
     if not isinstance(operation, Operation):
         what = f"{path} defines no OPERATION" if operation is None else f"{path}: no Operation"
-        remedy = "define OPERATION = traceview.bench.Operation(...) in it"
-        if is_program(file):
-            remedy += ", or time it as a program: --sweep steps=1,2,4,8"
-        raise InputError(what, remedy)
+        raise InputError(what, _REMEDY)
     return operation
 
 

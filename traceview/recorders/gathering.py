@@ -50,7 +50,8 @@ def never_ran(choices: Choices, folder: Path, command: Sequence[str]) -> bool:
     Known it is of a script that our own Python runs with its usual options alone: that comes to
     our hooks before anything of the script's.
     """
-    hooked = choices.kernels and command[0] == sys.executable and command[1].endswith(".py")
+    hooked = choices.kernels and command[0] == sys.executable
+    hooked = hooked and any(word.endswith(".py") for word in command[1:2])
     return hooked and os.access(folder, os.W_OK) and not has_started(folder)
 
 

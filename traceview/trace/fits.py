@@ -7,9 +7,11 @@ them, by the last row number of a table.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 
 from traceview.errors import TooLargeError
+from traceview.tables import MOST_ROWS
 from traceview.trace.free_memory import Free, free_memory
 from traceview.trace.sqlite_file import Database
 
@@ -27,17 +29,31 @@ EVENTS = (
 )
 # Peak of a whole report, beside what the program itself takes, by row of EVENTS: see
 # docs/performance.md for the traces it was measured on.
-BYTES_A_ROW = 180
+BYTES_A_ROW = 150
+# Of tables that are looked up or added up, and joined with nothing, at times in no order.
+BYTES_A_ROW_OF = {"CUDA_CALLCHAINS": 80, "GPU_METRICS": 60, "SCHED_EVENTS": 90}
+# Of each text that only one range has, and so are its path and its pattern: emit_nvtx of PyTorch
+# numbers every operation.
+BYTES_A_TEXT, BYTES_A_CHARACTER = 1_000, 6
 PROGRAM_BYTES = 60_000_000
+_SAMPLE = 500
 # Damaged files may tell any number of rows; a row of any of these tables takes more than this.
-_LEAST_ROW_BYTES = 20
+_LEAST_ROW_BYTES = 10
 ALL_THE_SAME = "TRACEVIEW_IGNORE_MEMORY"
+_LESS = "nsys profile --duration=SECONDS, or --capture-range=cudaProfilerApi around a few steps"
 
 
 def check_fits(database: Database, shown: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise TooLargeError if a report of the open trace needs more memory than there is."""
-    rows = row_count(database)
-    needed = needed_bytes(rows)
+    """Raise TooLargeError if a report of the open trace needs more memory than there is.
+
+    So too where its rows have no numbers in 32 bits: see tables.row_numbers.
+    """
+    counts = row_counts(database)
+    rows = sum(counts.values())
+    if rows > MOST_ROWS:
+        what = f"{shown} holds {rows:,} events: no more than {MOST_ROWS:,} are told apart"
+        raise TooLargeError(what, f"record less: {_LESS}")
+    needed = needed_bytes(counts) + text_bytes(database, counts)
     # No machine is that small, and a small trace need not wait for what it is asked.
     if needed < 2 * PROGRAM_BYTES or environment.get(ALL_THE_SAME):
         return
@@ -46,23 +62,38 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         raise _too_large(shown, rows, needed, free)
 
 
-def row_count(database: Database) -> int:
-    """Rows of the tables of events: exact unless somebody deleted some."""
-    most = database.size // _LEAST_ROW_BYTES
-    return min(sum(database.last_row(table) for table in EVENTS), most)
+def row_counts(database: Database) -> dict[str, int]:
+    """Rows of each table of events: exact unless somebody deleted some."""
+    left = database.size // _LEAST_ROW_BYTES
+    counts = {}
+    for table in EVENTS:
+        counts[table] = min(database.last_row(table), left)
+        left -= counts[table]
+    return counts
 
 
-def needed_bytes(rows: int) -> int:
+def needed_bytes(counts: Mapping[str, int]) -> int:
     """Memory that the whole report of a trace with so many events takes at its peak."""
-    return PROGRAM_BYTES + BYTES_A_ROW * rows
+    rows = ((BYTES_A_ROW_OF.get(table, BYTES_A_ROW), count) for table, count in counts.items())
+    return PROGRAM_BYTES + sum(each * count for each, count in rows)
+
+
+def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
+    """Memory for texts of ranges that occur once, as many as a sample lets expect."""
+    sample = database.spread("NVTX_EVENTS", ("text", "textId"), _SAMPLE)
+    once = [cells for cells, times in Counter(sample).items() if times == 1]
+    # A short table takes little in any case; and of a few, most are merely rare.
+    if len(sample) < _SAMPLE or len(once) < _SAMPLE / 4:
+        return 0
+    each = [BYTES_A_TEXT + BYTES_A_CHARACTER * len(str(text or "")) for text, _ in once]
+    return counts["NVTX_EVENTS"] * sum(each) // len(sample)
 
 
 def _too_large(shown: str, rows: int, needed: int, free: Free) -> TooLargeError:
     return TooLargeError(
         f"a report of {shown} does not fit into memory: its {rows:,} events need about "
         f"{needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free {free.bound}",
-        f"read it on a machine with {_machine_gb(needed)} GB, or record less: nsys profile "
-        "--duration=SECONDS, or --capture-range=cudaProfilerApi around a few steps "
+        f"read it on a machine with {_machine_gb(needed)} GB, or record less: {_LESS} "
         f"({ALL_THE_SAME}=1 reads it all the same)",
     )
 

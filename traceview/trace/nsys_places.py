@@ -38,6 +38,8 @@ _GPU_COLUMNS = {
     "memory_bytes_per_s": "memoryBandwidth",
     "clock_hz": "clockRate",
 }
+_NARROW = {column.name for column in DEVICES.columns if column.dtype == "int32"}
+_MOST = [INT32.max if name in _NARROW else INT32.max << 24 for name in _GPU_COLUMNS]
 
 
 def host_of(global_id: int) -> int:
@@ -200,14 +202,14 @@ def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
             "name": None if name is None else str(name),
             "compute_capability": capability,
         }
-        row.update(zip(_GPU_COLUMNS, map(_figure, figures), strict=True))
+        row.update(zip(_GPU_COLUMNS, map(_figure, figures, _MOST), strict=True))
         rows.setdefault((host_of(vm), gpu), row)
     return rows
 
 
-def _figure(value: object) -> int | None:
+def _figure(value: object, most: int) -> int | None:
     """A property of a GPU; 0 and what does not fit mean that the recorder did not know."""
-    return value if type(value) is int and 0 < value <= INT32.max << 24 else None
+    return value if type(value) is int and 0 < value <= most else None
 
 
 def _device_table(

@@ -22,6 +22,8 @@ from traceview.trace.sqlite_rows import Columns, Kind, lenient_text, quoted, rea
 
 PATIENCE_S = 2.0
 WAL_FORMAT = 2
+# What SQLite says of a column that is computed whenever it is read.
+_VIRTUAL = 2
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class StoredTable:
 
     root_page: int
     columns: tuple[str, ...]
-    # Names that have no place of their own in a record: rowid aliases and computed columns.
+    # Where a record holds the columns; those that are computed when they are read have no place.
+    places: Mapping[str, int]
+    # Names whose place does not tell what SQLite would: rowid aliases and computed columns.
     unstored: frozenset[str]
 
 
@@ -51,9 +55,12 @@ class Database:
         """The columns of a table that is there."""
         if table not in self._described:
             listed = self._connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
-            unstored = {str(row[1]) for row in listed if row[6] or row[5]}
+            held = [str(row[1]) for row in listed if row[6] != _VIRTUAL]
             self._described[table] = StoredTable(
-                self.tables[table], tuple(str(row[1]) for row in listed), frozenset(unstored)
+                self.tables[table],
+                tuple(str(row[1]) for row in listed),
+                {name: place for place, name in enumerate(held)},
+                frozenset(str(row[1]) for row in listed if row[6] or row[5]),
             )
         return self._described[table]
 
@@ -64,7 +71,7 @@ class Database:
         """
         stored = self.describe(table)
         if self._pages and not stored.unstored.intersection(wanted):
-            places = {name: stored.columns.index(name) for name in wanted}
+            places = {name: stored.places[name] for name in wanted}
             try:
                 return read_pages(self._pages, stored.root_page, places, wanted)
             except DeclinedError:
@@ -76,7 +83,7 @@ class Database:
 
         Raises sqlite3.Error if the table is damaged.
         """
-        if table not in self.tables or "rowid" in self.describe(table).columns:
+        if table not in self.tables or "rowid" in map(str.lower, self.describe(table).columns):
             return 0
         try:
             asked = self._connection.execute(f"SELECT max(rowid) FROM {quoted(table)}")  # noqa: S608
@@ -92,9 +99,25 @@ class Database:
         """
         if table not in self.tables:
             return []
+        return self._connection.execute(self._chosen(table, names)).fetchall()
+
+    def _chosen(self, table: str, names: Sequence[str]) -> str:
         there = set(self.describe(table).columns)
         listed = ", ".join(quoted(name) if name in there else "NULL" for name in names)
-        return self._connection.execute(f"SELECT {listed} FROM {quoted(table)}").fetchall()  # noqa: S608
+        return f"SELECT {listed} FROM {quoted(table)}"  # noqa: S608
+
+    def spread(self, table: str, names: Sequence[str], most: int) -> list[tuple[object, ...]]:
+        """Rows at even distances over a table, as `lines` has them; deleted ones are left out.
+
+        Raises sqlite3.Error if the table is damaged.
+        """
+        last = self.last_row(table)
+        if not last:
+            return []
+        rows = sorted({1 + (last - 1) * place // most for place in range(most)})
+        marks = ", ".join("?" * len(rows))
+        chosen = f"{self._chosen(table, names)} WHERE rowid IN ({marks})"
+        return self._connection.execute(chosen, rows).fetchall()
 
     def lookup(self, table: str, key: str, value: str, keys: Sequence[int]) -> dict[int, object]:
         """The values of some keys, through the table's primary key where it has one.
