@@ -18,7 +18,6 @@ from traceview.facts.idle import (
     DEPENDENCY,
     LAUNCH_LATE,
     SYNC_DRAIN,
-    Gaps,
     device_work,
     gaps,
 )
@@ -74,8 +73,8 @@ DEVICES = TableSpec(
         Column(
             "steady_idle_pct",
             "float64",
-            "GPU idle after set-up, first uses left out; absent where all is set-up, and the verdict "
-            "is then of that",
+            "GPU idle after set-up, first uses left out; absent where all is set-up: then that is "
+            "what the verdict speaks of",
             nullable=True,
         ),
         Column("queue_full_ns", "int64", "time calls stood before a full launch queue"),
