@@ -4,13 +4,16 @@ import lzma
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.export_file import DATA
+from traceview.cli import run
 
+Bench = Callable[..., tuple[int, str, str]]
 REPOSITORY = Path(__file__).parent.parent
 GPU_RECORDINGS = (
     "mlp_nosync",
@@ -76,3 +79,17 @@ def _answers(tool: Path) -> bool:
         return False
     done = subprocess.run([tool, "--version"], capture_output=True, text=True)
     return done.returncode == 0 and "NVIDIA Nsight Systems" in done.stdout
+
+
+@pytest.fixture
+def bench_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+    """Run `traceview bench` in this process, which is left as it was: status, output, errors."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def bench(*arguments: object) -> tuple[int, str, str]:
+        status = run(["bench", *map(str, arguments)])
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return bench

@@ -12,7 +12,6 @@ from tests.conftest import REPOSITORY
 from traceview.bench.loading import is_program
 from traceview.bench.program import sweep_program
 from traceview.bench.sweep import Axis
-from traceview.cli import run
 from traceview.errors import InputError
 
 OPERATIONS = REPOSITORY / "tests" / "bench" / "operations.py"
@@ -43,20 +42,6 @@ def sleeper(tmp_path):
     file = tmp_path / "sleeper.py"
     file.write_text(SLEEPER)
     return file
-
-
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """Run it in this process, which is left as it was."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def bench(*arguments):
-        status = run(["bench", *map(str, arguments)])
-        shown = capsys.readouterr()
-        return status, shown.out, shown.err
-
-    return bench
 
 
 def test_what_is_asked_for():
@@ -122,8 +107,8 @@ def test_a_run_that_fails_is_one_line(sleeper, words, said):
     assert "\n" not in str(failed.value)
 
 
-def test_a_program_on_the_command_line(here, sleeper):
-    status, out, err = here(sleeper, "--sweep", "steps=1,2,4", "--trials", 2)
+def test_a_program_on_the_command_line(bench_here, sleeper):
+    status, out, err = bench_here(sleeper, "--sweep", "steps=1,2,4", "--trials", 2)
     assert (status, err) == (0, "")
     assert "Time over steps" in out
     assert f"{sleeper}--stepsN" in "".join(out.split())
@@ -132,9 +117,9 @@ def test_a_program_on_the_command_line(here, sleeper):
     assert "step 3" not in out
 
 
-def test_the_json_of_a_program(here, sleeper):
+def test_the_json_of_a_program(bench_here, sleeper):
     asked = (sleeper, "--sweep", "steps=1,2,4", "--trials", 1, "--json", "--", "--layers", 2)
-    status, out, _ = here(*asked)
+    status, out, _ = bench_here(*asked)
     document = json.loads(out)
     assert status == 0
     assert (document["over"], document["arguments"]) == ("steps", ["--layers", "2"])
@@ -155,11 +140,11 @@ def test_the_json_of_a_program(here, sleeper):
         ((), 1, "or time it as a program: --sweep steps=1,2,4,8"),
     ],
 )
-def test_a_program_asked_wrongly(here, tmp_path, sleeper, words, status, said):
+def test_a_program_asked_wrongly(bench_here, tmp_path, sleeper, words, status, said):
     if not words:
         sleeper = tmp_path / "empty.py"
         sleeper.write_text("x = 1\n")
-    given, out, err = here(sleeper, *words)
+    given, out, err = bench_here(sleeper, *words)
     assert (given, out) == (status, "")
     assert said in err
 
@@ -184,9 +169,9 @@ def test_what_is_a_program(tmp_path):
 torch = pytest.importorskip("torch")
 
 
-def test_a_parameter_of_an_operation(here):
+def test_a_parameter_of_an_operation(bench_here):
     asked = (OPERATIONS, "--version", "manual", "--version", "wrong", "--trials", 2)
-    status, out, err = here(*asked, "--size", 8, "--sweep", "rows=1,2,4", "--json")
+    status, out, err = bench_here(*asked, "--size", 8, "--sweep", "rows=1,2,4", "--json")
     document = json.loads(out)
     rows = [(row["value"], row["size"], row["version"]) for row in document["rows"]]
     assert status == 1
@@ -199,18 +184,18 @@ def test_a_parameter_of_an_operation(here):
     assert "at size 8, float32, rows 4: is off" in err
 
 
-def test_a_parameter_in_the_text(here):
+def test_a_parameter_in_the_text(bench_here):
     asked = (OPERATIONS, "--version", "manual", "--trials", 2, "--sweep", "rows=1,2,1000")
-    status, out, _ = here(*asked)
+    status, out, _ = bench_here(*asked)
     assert status == 0
     # Of two small sizes the larger is the middle one.
     assert "rows 1,000 · 1,024 elements · float32" in out
     assert "Time over rows" in out
 
 
-def test_sizes_as_a_sweep(here):
+def test_sizes_as_a_sweep(bench_here):
     asked = (OPERATIONS, "--version", "manual", "--trials", 2, "--sweep", "size=4,1,2", "--json")
-    document = json.loads(here(*asked)[1])
+    document = json.loads(bench_here(*asked)[1])
     assert [(row["size"], row["value"]) for row in document["rows"]] == [
         (1, None),
         (2, None),
@@ -233,15 +218,15 @@ def test_sizes_as_a_sweep(here):
         (("--sweep", "size=1,2,3", "--size", 1), "sizes are given twice"),
     ],
 )
-def test_an_operation_asked_wrongly(here, words, said):
-    status, out, err = here(OPERATIONS, *words)
+def test_an_operation_asked_wrongly(bench_here, words, said):
+    status, out, err = bench_here(OPERATIONS, *words)
     assert (status, out) == (1, "")
     (line,) = err.splitlines()
     assert said in line
 
 
-def test_arguments_are_for_programs(here):
-    status, _, err = here(OPERATIONS, "--", "--steps", "2")
+def test_arguments_are_for_programs(bench_here):
+    status, _, err = bench_here(OPERATIONS, "--", "--steps", "2")
     assert status == 2
     assert "an operation takes no arguments: --steps 2" in err
 

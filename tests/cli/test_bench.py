@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from traceview.cli import run
-
 ROOT = Path(__file__).parents[2]
 GELU = ROOT / "kernels" / "gelu.py"
 OPERATIONS = ROOT / "tests" / "bench" / "operations.py"
@@ -31,20 +29,6 @@ def bench(*arguments, **environment):
         text=True,
         timeout=300,
     )
-
-
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """Run it in this process, which is left as it was."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def bench(*arguments):
-        status = run(["bench", *map(str, arguments)])
-        shown = capsys.readouterr()
-        return status, shown.out, shown.err
-
-    return bench
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +85,9 @@ def test_gelu_is_right_for_all_types_and_odd_sizes():
     assert all(row["relative_error"] <= row["tolerance"] for row in rows)
 
 
-def test_what_is_wrong_makes_status_1_and_is_said(here):
+def test_what_is_wrong_makes_status_1_and_is_said(bench_here):
     asked = (OPERATIONS, "--size", 16, "--version", "wrong", "--version", "manual", "--json")
-    status, out, err = here(*asked)
+    status, out, err = bench_here(*asked)
     assert status == 1
     statuses = {row["version"]: row["status"] for row in json.loads(out)["rows"]}
     assert statuses == {"wrong": "wrong", "manual": "timed"}
@@ -112,9 +96,9 @@ def test_what_is_wrong_makes_status_1_and_is_said(here):
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_a_table_for_a_terminal(here, monkeypatch, width):
+def test_a_table_for_a_terminal(bench_here, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    status, out, err = here(OPERATIONS, "--size", 16, "--version", "manual", "--describe")
+    status, out, err = bench_here(OPERATIONS, "--size", 16, "--version", "manual", "--describe")
     assert (status, err) == (0, "")
     assert "Twice each number  double" in out
     assert "Inputs and outputs" in out
@@ -122,15 +106,17 @@ def test_a_table_for_a_terminal(here, monkeypatch, width):
     assert max(map(len, out.splitlines())) <= width
 
 
-def test_a_profile_is_written(here, tmp_path):
+def test_a_profile_is_written(bench_here, tmp_path):
     flame, speedscope, out = (tmp_path / name for name in ("f.svg", "s.json", "o.json"))
     asked = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
-    status, _, err = here(*asked, "--profile", flame, "--speedscope", speedscope, "--json", out)
+    status, _, err = bench_here(
+        *asked, "--profile", flame, "--speedscope", speedscope, "--json", out
+    )
     assert status == 0, err
     assert flame.read_text().startswith("<svg ")
     assert json.loads(speedscope.read_text())["name"] == "double manual, size 16, float32"
     assert json.loads(out.read_text())["operation"] == "double"
-    status, _, err = here(*asked, "--profile", flame)
+    status, _, err = bench_here(*asked, "--profile", flame)
     assert status == 1
     assert "exists already; pass --force" in err
 
@@ -147,20 +133,20 @@ def test_a_profile_is_written(here, tmp_path):
         ("raise SystemExit(3)\nOPERATION = 1", "op.py raised SystemExit at line 1: 3"),
     ],
 )
-def test_a_file_at_fault_is_one_line(here, tmp_path, text, said):
+def test_a_file_at_fault_is_one_line(bench_here, tmp_path, text, said):
     file = tmp_path / "op.py"
     if text is not None:
         file.write_text(text)
-    status, out, err = here(file)
+    status, out, err = bench_here(file)
     assert (status, out) == (1, "")
     (line,) = err.splitlines()
     assert said in line
 
 
-def test_a_program_is_not_run_to_see_that_it_is_no_operation(here, tmp_path):
+def test_a_program_is_not_run_to_see_that_it_is_no_operation(bench_here, tmp_path):
     file, ran = tmp_path / "train.py", tmp_path / "ran"
     file.write_text(f"open({str(ran)!r}, 'w').close()\n")
-    status, _, err = here(file)
+    status, _, err = bench_here(file)
     assert status == 1
     assert "train.py defines no OPERATION" in err
     assert not ran.exists()
