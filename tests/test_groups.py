@@ -102,3 +102,9 @@ def test_a_key_that_follows_from_the_one_before(keys):
 def test_rows_in_descending_order(values):
     order = groups.most_first(np.array(values, np.int64)).tolist()
     assert order == sorted(range(len(values)), key=lambda row: -values[row])
+
+
+@given(st.lists(st.integers(-3, 3) | st.integers(-(2**20), 2**20), max_size=40))
+def test_rows_in_the_order_of_small_numbers(values):
+    order = groups.order_of(np.array(values, np.int32)).tolist()
+    assert order == sorted(range(len(values)), key=lambda row: values[row])

@@ -23,6 +23,14 @@ def in_order(*keys: Array) -> bool:
     return True
 
 
+def order_of(numbers: Array) -> Integers:
+    """The rows in the order of small numbers, equal ones as they stand."""
+    limits = np.iinfo(np.int16)
+    few = not len(numbers) or limits.min <= numbers.min() <= numbers.max() <= limits.max
+    # numpy sorts 16 bits by radix, ten times as fast as what is wider.
+    return np.argsort(numbers.astype(np.int16) if few else numbers, kind="stable")
+
+
 def most_first(values: Integers) -> Integers:
     """The rows of the values in descending order, equal ones as they stand.
 

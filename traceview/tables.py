@@ -160,6 +160,11 @@ def _lookup(values: Array, codes: Array) -> Array:
     return values[codes] if len(values) else np.zeros(len(codes), values.dtype)
 
 
+def rows_of(values: Array | Texts, rows: Array) -> Array | Texts:
+    """The rows of a column, numbers or text, by an index array or a mask."""
+    return values.take(rows) if isinstance(values, Texts) else picked(values, rows)
+
+
 def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
     """A one-dimensional object array, whatever the values are."""
     array = np.empty(len(values), object)
@@ -239,10 +244,7 @@ class Table:
                 return self
             # A mask costs as much for each column as finding its rows does once.
             rows = np.flatnonzero(rows)
-        taken = {
-            name: values.take(rows) if isinstance(values, Texts) else picked(values, rows)
-            for name, values in self._data.items()
-        }
+        taken = {name: rows_of(values, rows) for name, values in self._data.items()}
         return Table(self.columns, taken)
 
     def with_columns(self, **replaced: Array | Texts) -> Table:

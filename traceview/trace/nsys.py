@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import NULL, Array, Table, Texts, picked, thrifty
+from traceview import groups
+from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
 from traceview.trace import kernel_code
 from traceview.trace import nsys_tables as tables
 from traceview.trace.model import Trace
@@ -108,11 +109,7 @@ def _ordered(name: str, staged: Staged) -> Staged:
         order = _nested(staged)
     if order is None:
         return staged
-    done: Staged = {}
-    for column in [*staged]:
-        values = staged.pop(column)
-        done[column] = values.take(order) if isinstance(values, Texts) else picked(values, order)
-    return done
+    return {column: rows_of(staged.pop(column), order) for column in [*staged]}
 
 
 def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
@@ -127,9 +124,7 @@ def _nested(staged: Staged) -> npt.NDArray[np.intp]:
     last = np.where(end == NULL, -np.iinfo(np.int64).max, -end)
     if not _in_order(start, last):
         return np.lexsort((last, start, thread))
-    # numpy sorts 16 bits by radix, ten times as fast as what is wider.
-    few = len(thread) == 0 or thread.max() < np.iinfo(np.int16).max
-    return np.argsort(thread.astype(np.int16) if few else thread, kind="stable")
+    return groups.order_of(thread)
 
 
 def _in_order(first: Array, second: Array) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.tables import NULL, Array, Integers, Mask, Texts, picked
+from traceview.tables import NULL, Integers, Mask, Texts, rows_of
 from traceview.trace.nsys_rows import Staged
 
 DOMAIN = "traceview"
@@ -91,11 +91,7 @@ def _lines(names: Texts, marks: Mapping[int, Mark]) -> Integers:
 
 
 def _taken(staged: Staged, rows: Mask) -> Staged:
-    return {name: _rows(values, rows) for name, values in staged.items()}
-
-
-def _rows(values: Array | Texts, rows: Mask) -> Array | Texts:
-    return values.take(rows) if isinstance(values, Texts) else picked(values, rows)
+    return {name: rows_of(values, rows) for name, values in staged.items()}
 
 
 def _texts(staged: Staged, name: str) -> Texts:
