@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from traceview.recorders.nsys_tool import ATTEMPTS
+
 OPTIONS = (
     "trace",
     "cuda-memory-usage",
@@ -67,6 +69,24 @@ def traceview(*arguments, cwd, environment=None, **options):
         timeout=60,
         **options,
     )
+
+
+def recording(*arguments, **options):
+    """A recording that nsys may lose before the program starts and that only a test may repeat.
+
+    traceview runs no program twice that may have run; those of the tests may.
+    """
+    for _ in range(ATTEMPTS):
+        done = traceview(*arguments, **options)
+        if "nsys left no recording" not in done.stderr:
+            break
+    return done
+
+
+def warnings(said: str) -> list[str]:
+    """The warnings, but for the one that nsys lost its way before the program started."""
+    lines = [line for line in said.splitlines() if "warning: " in line]
+    return [line for line in lines if not line.endswith("; trying again")]
 
 
 def leftovers(folder: Path) -> list[str]:

@@ -148,7 +148,7 @@ def test_nothing_else_is_left(recorded):
 
 def test_the_environment_stays_if_asked_for(environment, tmp_path):
     words = ("--keep-env", "--backtrace", "none", "-o", "x.sqlite", "sh", "-c", "exit 0")
-    done = traceview("record", *words, cwd=tmp_path, environment=environment)
+    done = fake.recording("record", *words, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert SECRET.encode() in (tmp_path / "x.sqlite").read_bytes()
 
