@@ -111,6 +111,20 @@ def test_a_kernel_near_no_roof_is_a_finding(tmp_path):
     )
 
 
+def test_runs_of_set_up_are_in_the_table_and_not_at_stake(tmp_path):
+    export, slow = Export(), text("slow", bytes=10**9, flop=10**9, kind="fp32")
+    export.range("warm_up", 0, 2 * MS)
+    for start in (0, MS, 2 * MS):
+        run(export, slow, start, start + MS, name="slow")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [row], [finding] = list(result.tables["kernels"].rows()), result.findings
+    assert row["calls"] == 3
+    assert finding.time_at_stake_ns == pytest.approx(row["at_stake_ns"] / 3, abs=1)
+    assert "2.00 ms of set-up (before the first step" in result.notes[-1]
+
+
 def test_what_runs_beside_other_work_is_not_blamed(tmp_path):
     export = Export()
     run(export, text("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")

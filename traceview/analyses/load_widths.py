@@ -18,11 +18,11 @@ from traceview.analyses.base import (
 )
 from traceview.facts.gathered_code import GatheredCode, gathered_code
 from traceview.facts.idle import steady_span_ns
+from traceview.facts.set_up import OF_SET_UP, set_up_kernels
 from traceview.facts.width_bounds import (
     SET_UP_ALONE,
     WIDE_BITS,
     WidthBound,
-    set_up_kernels,
     time_by_width,
     width_bounds,
 )
@@ -286,10 +286,7 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
     )
     if early:
         calls = units.counted(early, "call")
-        yield (
-            f"{calls} of set-up (before the first step after warm-up, or in ranges named warm_up) "
-            "count neither in bytes and rates nor in what is at stake"
-        )
+        yield f"{calls} {OF_SET_UP} count neither in bytes and rates nor in what is at stake"
     if any(bound.code.alike for bound in bounds):
         yield (
             "where variants have name, block, registers and shared memory in common, each is "

@@ -22,6 +22,7 @@ from traceview.facts.operations import kernel_operations
 from traceview.facts.peaks import Peaks, peaks
 from traceview.facts.placed import MEMORY, NEAR_PCT, Place, places
 from traceview.facts.selection import selected_operations
+from traceview.facts.set_up import OF_SET_UP
 from traceview.facts.work_part import KINDS
 from traceview.facts.worked import Worked, worked
 from traceview.tables import NULL, Cell, Column, Mask, Table
@@ -114,11 +115,12 @@ def compute(trace: Trace) -> Result | Skipped:
         return _unknown_gpu(trace, used[0])
     found = places(runs, roofs)
     table = Table.from_rows(KERNELS.columns, (_row(place, trace) for place in found))
+    blamed = _blamed(trace, found, table)
     return Result(
         {"kernels": table, "roofs": _roofs(trace, found, roofs)},
-        _findings(trace, table),
+        tuple(finding for _, finding in blamed),
         _summary(table, runs, known),
-        _notes(runs, known),
+        (*_notes(runs, known), *_of_set_up([place for place, _ in blamed])),
     )
 
 
@@ -202,19 +204,20 @@ def _roofs(trace: Trace, found: Sequence[Place], roofs: tuple[Peaks, ...]) -> Ta
     return Table.from_rows(ROOFS.columns, rows)
 
 
-def _findings(trace: Trace, table: Table) -> tuple[Finding, ...]:
+def _blamed(trace: Trace, found: Sequence[Place], table: Table) -> list[tuple[Place, Finding]]:
     """Kernels that are near no roof: what is near one can only be given less to do.
 
     Of those that share the GPU with others, the rates tell nothing.
     """
-    found, span = [], steady_span_ns(trace)
-    for row in table.rows():
-        at_stake = min(int(row["at_stake_ns"] or 0), span)
+    made, span = [], steady_span_ns(trace)
+    for place, row in zip(found, table.rows(), strict=True):
+        later = place.steady_ns / place.total_ns if place.total_ns else 0.0
+        at_stake = min(round(int(row["at_stake_ns"] or 0) * later), span)
         severity = severity_of(at_stake, span)
         own = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
         if severity and own and row["bound"] == "latency":
-            found.append(Finding(severity, _message(row), _ACTION, at_stake))
-    return tuple(found)
+            made.append((place, Finding(severity, _message(row), _ACTION, at_stake)))
+    return made
 
 
 _ACTION = (
@@ -262,6 +265,12 @@ def _notes(runs: Worked, known: Mask) -> tuple[str, ...]:
             "memory moves fewer"
         )
     return tuple(notes)
+
+
+def _of_set_up(blamed: Sequence[Place]) -> tuple[str, ...]:
+    early = sum(place.total_ns - place.steady_ns for place in blamed)
+    said = f"{OF_SET_UP} count in the tables, not in what findings put at stake"
+    return (f"{units.duration(early)} {said}",) if early else ()
 
 
 ANALYSIS = Analysis(

@@ -30,6 +30,7 @@ from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
 from traceview.facts.identity import HOST, device_hosts
 from traceview.facts.idle import steady_span_ns
 from traceview.facts.selection import selected_operations
+from traceview.facts.set_up import OF_SET_UP
 from traceview.facts.sm_limits import Sms, Unknown, sms
 from traceview.facts.wave_losses import Loss, losses
 from traceview.facts.waves import (
@@ -133,11 +134,13 @@ def compute(trace: Trace) -> Result | Skipped:
     unknown = [known for known in (sms(trace)[device] for device in used) if _is_unknown(known)]
     if used and len(unknown) == len(used):
         return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
+    blamed = _blamed(trace)
+    lacking = (f"{each.reason}. {_remedy([each])}" for each in unknown)
     return Result(
         {"kernels": _kernels(trace, found), "grids": _grids(sweeps(trace))},
-        _findings(trace),
+        tuple(finding for _, finding in blamed),
         _summary(found),
-        (*(f"{each.reason}. {_remedy([each])}" for each in unknown), *_notes(trace, found)),
+        (*lacking, *_notes(trace, found), *_of_set_up([loss for loss, _ in blamed])),
     )
 
 
@@ -258,10 +261,11 @@ def _summary(found: Sequence[Launched]) -> dict[str, Cell]:
     return {"tail_loss_ns": tails, "in_grids_smaller_than_the_gpu_ns": small} if found else {}
 
 
-def _findings(trace: Trace) -> tuple[Finding, ...]:
+def _blamed(trace: Trace) -> list[tuple[Loss, Finding]]:
     span = steady_span_ns(trace)
-    made = (_finding(loss, severity_of(loss.at_stake_ns, span)) for loss in losses(trace))
-    return tuple(islice((finding for finding in made if finding), MOST_FINDINGS))
+    made = ((loss, _finding(loss, severity_of(loss.at_stake_ns, span))) for loss in losses(trace))
+    found = ((loss, finding) for loss, finding in made if finding)
+    return list(islice(found, MOST_FINDINGS))
 
 
 def _finding(loss: Loss, severity: Severity | None) -> Finding | None:
@@ -269,7 +273,7 @@ def _finding(loss: Loss, severity: Severity | None) -> Finding | None:
     waves = worst.waves
     if severity is None or waves is None:
         return None
-    total = units.duration(sum(each.of.total_ns for each in loss.grids))
+    total = units.duration(sum(each.of.steady_ns for each in loss.grids))
     stake = f"up to {units.duration(loss.at_stake_ns)} of {total}"
     alike = f", and {units.counted(others, 'other grid')} of it too" if others else ""
     said = f"{named(worst.of.short_name)} {_last_wave(waves) if waves.whole > 1 else _small(waves)}"
@@ -323,6 +327,13 @@ def _notes(trace: Trace, found: Sequence[Launched]) -> Iterator[str]:
             "it does where something else keeps blocks out, such as named barriers. These are in "
             "no table of a recording: only gathered code tells how many blocks really fit"
         )
+
+
+def _of_set_up(blamed: Sequence[Loss]) -> Iterator[str]:
+    early = sum(each.of.calls - each.of.steady_calls for loss in blamed for each in loss.grids)
+    if early:
+        calls = units.counted(early, "call")
+        yield f"{calls} {OF_SET_UP} count in the tables, not in what findings say is lost"
 
 
 ANALYSIS = Analysis(

@@ -13,6 +13,7 @@ from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import gathered_code
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
+from traceview.facts.set_up import set_up_kernels
 from traceview.tables import Array, Integers, Table, constant, null_of, picked
 from traceview.trace import Trace, fact
 
@@ -38,7 +39,8 @@ class Configuration:
     `device` is a row in devices. `shared_config_bytes` is the shared memory of an SM that the
     driver set aside, `clusters_at_once` the blocks that clusters let the GPU hold at once; None
     where the trace does not tell. `barriers` are those of a block, 0 where no code tells.
-    `beside_ns` is the time in which another kernel ran on the GPU, too.
+    `beside_ns` is the time in which another kernel ran on the GPU, too; `steady_calls` and
+    `steady_ns` are without the launches of set-up.
     """
 
     device: int
@@ -56,6 +58,8 @@ class Configuration:
     total_ns: int
     median_ns: int
     beside_ns: int
+    steady_calls: int
+    steady_ns: int
 
     @property
     def blocks(self) -> int:
@@ -81,9 +85,12 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     barriers = picked(_barriers(trace), chosen)
     keys = (kernels[key] for key in _KEYS)
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
-    figures = groups.stats(found, kernels["end_ns"] - kernels["start_ns"])
+    took = kernels["end_ns"] - kernels["start_ns"]
+    figures = groups.stats(found, took)
     beside = groups.sums(found, shared_ns(trace)[chosen])
-    numbers = (barriers[found.first], figures.calls, figures.total, figures.median, beside)
+    steady = ~picked(set_up_kernels(trace), chosen)
+    later = groups.sums(found, steady), groups.sums(found, took * steady)
+    numbers = (barriers[found.first], figures.calls, figures.total, figures.median, beside, *later)
     return tuple(
         _configuration(kernels, int(found.first[at]), [int(each[at]) for each in numbers])
         for at in np.argsort(-figures.total, kind="stable").tolist()
@@ -96,7 +103,7 @@ def _configuration(kernels: Table, row: int, numbers: list[int]) -> Configuratio
         int(kernels[key][row]) for key in _KEYS
     )
     config, cluster, clusters = (_known(kernels[_KEYS[-3]], value) for value in rest)
-    barriers, calls, total, median, beside = numbers
+    barriers, *figures = numbers
     return Configuration(
         device,
         name,
@@ -109,10 +116,7 @@ def _configuration(kernels: Table, row: int, numbers: list[int]) -> Configuratio
         config,
         cluster * clusters if cluster and clusters and cluster > 1 else None,
         barriers,
-        calls,
-        total,
-        median,
-        beside,
+        *figures,
     )
 
 

@@ -32,6 +32,7 @@ class Place:
         self.name, self.whole, self.calls = runs.name[first], runs.whole[first], len(mine)
         self.total_ns = int(runs.took[mine].sum())
         self.beside_ns = int(runs.took[mine[~runs.alone[mine]]].sum())
+        self.steady_ns = int(runs.took[mine[~runs.early[mine]]].sum())
         self.bytes_from, self.flop_from = int(runs.bytes_from[first]), int(runs.flop_from[first])
         self.bytes = float(runs.part.bytes[mine].sum()) if self.bytes_from >= 0 else None
         self.flop = float(runs.part.flop[mine].sum()) if self.flop_from >= 0 else None

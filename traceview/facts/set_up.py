@@ -11,7 +11,7 @@ import re
 import numpy as np
 
 from traceview import units
-from traceview.facts.operations import operations
+from traceview.facts.operations import kernel_operations, operations
 from traceview.facts.ranges import range_tree
 from traceview.facts.selection import asked_ns, selected_operations, windows_of, within
 from traceview.facts.steps import set_up_end_ns
@@ -19,6 +19,7 @@ from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
+OF_SET_UP = "of set-up (before the first step after warm-up, or in ranges named warm_up)"
 _WARM_UP = re.compile(r"warm[-_ ]?up(?: ?\{.*\})?", re.IGNORECASE | re.DOTALL)
 
 
@@ -57,6 +58,12 @@ def set_up_operations(trace: Trace) -> Mask:
     early: Mask = operations(trace).start_ns < set_up_end_ns(trace)
     warm = warm_up_operations(trace)
     return early if warm is None else early | warm
+
+
+@fact
+def set_up_kernels(trace: Trace) -> Mask:
+    """True for the kernels of set-up."""
+    return set_up_operations(trace)[kernel_operations(trace)]
 
 
 def told(trace: Trace) -> tuple[str, ...]:

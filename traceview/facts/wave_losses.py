@@ -16,6 +16,8 @@ from traceview.trace import Trace, fact
 class Loss:
     """What a fuller GPU could save at most of one kernel, in all its grids that leave much empty.
 
+    Work of set-up is not at stake: a longer run has no more of it.
+
     `grids` are those, the costliest first: all of several waves, or all of less than one.
     """
 
@@ -51,9 +53,10 @@ def _loss(grids: list[tuple[int, Launched]], most: Mapping[int, int]) -> Loss:
 def _stake(trace: Trace, each: Launched) -> int:
     if each.lost_ns is None or each.waves is None:
         return 0
+    of = each.of
     if each.waves.whole > 1:
-        return each.lost_ns
-    beyond = each.of.total_ns - each.of.calls * _shortest_ns(trace)[each.of.device]
+        return round(of.steady_ns * each.waves.idle)
+    beyond = of.steady_ns - of.steady_calls * _shortest_ns(trace)[of.device]
     return round(max(beyond, 0) * each.waves.empty_sms / each.waves.sm_count)
 
 

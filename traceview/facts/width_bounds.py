@@ -18,11 +18,10 @@ import numpy as np
 from traceview import units
 from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import LaunchedCode, gathered_code
-from traceview.facts.operations import kernel_operations
 from traceview.facts.peaks import Peaks, peaks
-from traceview.facts.set_up import set_up_operations
+from traceview.facts.set_up import set_up_kernels
 from traceview.hardware.limits import WARP_THREADS
-from traceview.tables import Array, Integers, Mask, Table
+from traceview.tables import Array, Integers, Table
 from traceview.trace import Trace, fact
 
 if TYPE_CHECKING:
@@ -180,12 +179,6 @@ def _blocks(kernels: Table, rows: Array) -> Array:
     for axis in "xyz":
         result *= np.maximum(kernels[f"grid_{axis}"][rows], 0)
     return result
-
-
-@fact
-def set_up_kernels(trace: Trace) -> Mask:
-    """True for the kernels of set-up."""
-    return set_up_operations(trace)[kernel_operations(trace)]
 
 
 def _rows(code: LaunchedCode) -> Integers:

@@ -10,6 +10,7 @@ from traceview import groups
 from traceview.facts.kernel_work import DECLARED, kernel_work
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
+from traceview.facts.set_up import set_up_kernels
 from traceview.facts.work_part import Floats, Part
 from traceview.facts.work_sampled import alone
 from traceview.tables import Array, Integers, Mask, Texts, object_array
@@ -25,7 +26,7 @@ class Worked:
     `name` is a kernel's base name, `whole` that with templates and arguments, by which types are
     told apart; of several kernels both are the range's. `part`, `bytes_from` and `flop_from` are as
     in kernel_work.KernelWork. `alone` is False where other work ran on the GPU at the same time,
-    which takes its part of the rates.
+    which takes its part of the rates; `early` is True for the work of set-up.
     """
 
     name: Texts
@@ -37,6 +38,7 @@ class Worked:
     bytes_from: Integers
     flop_from: Integers
     alone: Mask
+    early: Mask
 
     @property
     def known(self) -> Mask:
@@ -62,8 +64,8 @@ def _kernels(trace: Trace, rows: Integers) -> Worked:
     took = (kernels["end_ns"] - kernels["start_ns"])[rows]
     name, device = kernels.texts("short_name").take(rows), kernels["device"][rows]
     sources = work.bytes_from[rows], work.flop_from[rows]
-    whole = kernels.texts("name").take(rows)
-    return Worked(name, whole, (x, y, z), device, took, part, *sources, alone(trace)[rows])
+    whole, early = kernels.texts("name").take(rows), set_up_kernels(trace)[rows]
+    return Worked(name, whole, (x, y, z), device, took, part, *sources, alone(trace)[rows], early)
 
 
 def _ranges(trace: Trace, rows: Integers) -> Worked:
@@ -86,6 +88,7 @@ def _ranges(trace: Trace, rows: Integers) -> Worked:
         _source(part.bytes),
         _source(part.flop),
         groups.sums(found, ~alone(trace)[rows]) == 0,
+        groups.sums(found, ~set_up_kernels(trace)[rows]) == 0,
     )
 
 
@@ -116,4 +119,5 @@ def _joined(first: Worked, second: Worked) -> Worked:
         both(first.bytes_from, second.bytes_from),
         both(first.flop_from, second.flop_from),
         both(first.alone, second.alone),
+        both(first.early, second.early),
     )
