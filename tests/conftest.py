@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,18 @@ def _answers(tool: Path) -> bool:
         return False
     done = subprocess.run([tool, "--version"], capture_output=True, text=True)
     return done.returncode == 0 and "NVIDIA Nsight Systems" in done.stdout
+
+
+@pytest.fixture
+def only_sleeping_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that stands still but for sleeping, which it passes over: no load can disturb it."""
+    slept_ns = [0]
+
+    def sleep(seconds: float) -> None:
+        slept_ns[0] += round(seconds * 1e9)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: slept_ns[0])
 
 
 @pytest.fixture

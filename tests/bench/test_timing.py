@@ -22,7 +22,7 @@ def test_a_call_takes_the_time_it_takes():
     assert found.trials == 5
     assert found.calls_per_trial == 1
     # A loaded machine wakes late, and never early.
-    assert 5 * MS <= found.median_ns < 50 * MS
+    assert found.median_ns >= 5 * MS
     assert found.p10_ns <= found.median_ns <= found.p90_ns
 
 
