@@ -73,6 +73,22 @@ def test_depth(drawn):
     assert intervals.depth(start, end).mean == sum(open_at) / len(span)
 
 
+@given(pairs.filter(bool), st.integers(1, 2**12 - 1))
+def test_the_depth_that_some_saw(drawn, bits):
+    start, end = arrays([(s, length + 1) for s, length in drawn])
+    counted = np.array([bool(bits >> (place % 12) & 1) for place in range(len(start))])
+    if not counted.any():
+        counted[0] = True
+    there = start <= start[counted].max()
+    span = range(int(start[counted].min()), int(end[counted].max()))
+    open_at = [int((there & (start <= t) & (t < end)).sum()) for t in span]
+
+    found = intervals.depth(start, end, counted)
+    # No more can be open later than where the last one starts.
+    assert found.most == max(open_at)
+    assert found.mean == sum(open_at) / len(span) <= found.most
+
+
 def test_nothing_is_open_in_no_intervals():
     none = np.zeros(0, np.int64)
 

@@ -139,8 +139,9 @@ class Depth(NamedTuple):
 def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
     """The most and the mean number open. At equal times an end counts before a start.
 
-    With `counted`, the most at the starts of those intervals, and the mean from their first start
-    to their last end; the others are open all the same. Empty intervals count for nothing.
+    With `counted`, both are of the time from their first start to their last end; the others are
+    open all the same, but for those that start after the last of the counted ones has. Empty
+    intervals count for nothing.
     """
     counted = np.ones(len(start), bool) if counted is None else counted
     real = end > start
@@ -148,14 +149,15 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
         start, end, counted = start[real], end[real], counted[real]
     if not counted.any():
         return Depth(0, 0.0)
+    first, last = int(start[counted].min()), int(end[counted].max())
+    if not counted.all():
+        early = start <= start[counted].max()
+        start, end = start[early], end[early]
     starts = np.sort(start)
-    asked = starts if counted.all() else start[counted]
+    asked = starts[np.searchsorted(starts, first) :]
     ended = np.searchsorted(np.sort(end), asked, side="right")
     # Of those that start together, the last one finds all of them begun.
-    begun = np.arange(1, len(starts) + 1)
-    if asked is not starts:
-        begun = np.searchsorted(starts, asked, side="right")
+    begun = np.arange(len(starts) - len(asked) + 1, len(starts) + 1)
     most = int((begun - ended).max())
-    first, last = int(start[counted].min()), int(end[counted].max())
     inside = np.clip(end, first, last) - np.clip(start, first, last)
     return Depth(most, float(inside.sum()) / (last - first))
