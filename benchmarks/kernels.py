@@ -73,7 +73,7 @@ CLAIMS = (
         for version in ("triton", "cuda-vector")
     ),
     Claim("add", "triton", PEAK, 85, (1 << 28,), "float32"),
-    Claim("copy", "triton", PEAK, 85, (1 << 28,), "float32"),
+    Claim("strided_copy", "triton", PEAK, 85, (1 << 28,), "float32"),
     *(
         Claim("softmax", "triton*", "torch", AS_FAST, (256, 1024, 4096, 16384), dtype)
         for dtype in ("float32", "float16", "bfloat16")

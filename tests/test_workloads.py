@@ -86,7 +86,7 @@ RANGES = {
 }
 SAYS = {
     "divergence": "divergence cuda-parity: needs a GPU",
-    "coalescing": "copy triton-stride-32: needs a GPU",
+    "coalescing": "strided_copy triton-stride-32: needs a GPU",
     "gelu": "gelu torch.compile: left out on a CPU",
     "unified_memory": "this workload needs a GPU",
     "low_precision": "tf32, float8: products of these need a GPU's tensor cores",
@@ -193,3 +193,13 @@ def test_threads_have_the_ranges_they_promise(nsys, tmp_path, words, series):
     trace = recorded(nsys, tmp_path, "threads.py", "--steps", "4", "--dim", "16", *words)
     found = steps.compute(trace).tables["series"]
     assert [(row["series"], row["steps"]) for row in found.rows()] == series
+
+
+def test_a_type_that_an_operation_does_not_take_is_refused():
+    """It would run all the same, and be wrong: of float16 the steps are rounded away."""
+    for name in ("torch", "triton"):
+        pytest.importorskip(name)
+    command = [sys.executable, WORKLOADS / "versions.py", "divergence", "--dtype", "float16"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.endswith("error: divergence does not take float16: float32\n")

@@ -17,6 +17,7 @@ from traceview.version import __version__
 if TYPE_CHECKING:
     from traceview.bench import BenchReport, Operation
     from traceview.ptx.compare import Diff
+    from traceview.ptx.declared import Value
     from traceview.ptx.report import PtxReport
     from traceview.recorders import Recording
     from traceview.report import Report
@@ -99,7 +100,7 @@ def analyze(
     ranges: str | Sequence[str] = (),
     exclude_ranges: str | Sequence[str] = (),
     strict: bool = False,
-    peaks: Mapping[str, float] | Sequence[str] = (),
+    peaks: str | Mapping[str, float] | Sequence[str] = (),
     ncu: str | Path | None = None,
     cubins: str | Path | Sequence[str | Path] = (),
 ) -> Report:
@@ -108,11 +109,11 @@ def analyze(
     `ranges` and `exclude_ranges` are globs over range names and paths: the answers then speak of
     the instances of those ranges alone. Work launched by a thread without ranges is in the range
     open on the main thread, or, if `strict`, in none. `peaks` are figures of the GPU that come
-    before those of the trace and of data sheets, such as {"bandwidth": 4.8e12, "bf16": 989e12}:
-    see hardware.FIGURES. `ncu` is a CSV file of Nsight Compute (`ncu --csv --page raw`) that counts
-    bytes and FLOP of the same program. `cubins` are files with the code of kernels that were
-    recorded without it: see ptx.given_code. Raises InputError if a name or glob fits nothing, or
-    if a file is none of these, and what `given_kernels` raises.
+    before those of the trace and of data sheets, such as {"bandwidth": 4.8e12, "bf16": 989e12}
+    or "bandwidth=4.8e12": see hardware.FIGURES. `ncu` is a CSV file of Nsight Compute (`ncu --csv
+    --page raw`) that counts bytes and FLOP of the same program. `cubins` are files with the code
+    of kernels that were recorded without it: see ptx.given_code. Raises InputError if a name or
+    glob fits nothing, or if a file is none of these, and what `given_kernels` raises.
     """
     from traceview import report
     from traceview.facts import selection
@@ -147,22 +148,26 @@ def inspect_ptx(
     target: str | Path,
     *,
     sm_count: int | None = None,
-    constexprs: Mapping[str, str] | None = None,
+    constexprs: Mapping[str, Value] | None = None,
+    arch: str | None = None,
     **options: Any,
 ) -> PtxReport:
     """Compile the kernels of a target, launch none, and say how wide their accesses are and why.
 
-    `target` is what `traceview ptx` takes; `options` are those of ptx.target.Options: arch,
-    kernel, signature, num_warps …. `sm_count` is the number of SMs of the GPU, for the waves. Of a
-    trace, the kernels are those that ran, the longest first, with the grids and SMs of the run.
-    Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
-    TraceviewError if a compiler refuses.
+    `target` is what `traceview ptx` takes; `constexprs` maps names to values, or to texts as on the
+    command line ("tl.float16"); `arch` is such as "sm_90"; `options` are those of
+    ptx.target.Options: kernel, signature, num_warps …. `sm_count` is the number of SMs of the GPU,
+    for the waves. Of a trace, the kernels are those that ran, the longest first, with the grids and
+    SMs of the run. Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError,
+    ToolNotFoundError, or TraceviewError if a compiler refuses.
     """
+    from traceview.ptx.declared import as_written
     from traceview.ptx.report import inspect_target
     from traceview.ptx.target import Options
     from traceview.trace.files import is_trace
 
-    chosen = Options(constexprs=dict(constexprs or {}), **options)
+    texts = {name: as_written(name, value) for name, value in (constexprs or {}).items()}
+    chosen = Options(arch=None if arch is None else str(arch), constexprs=texts, **options)
     if is_trace(Path(target)):
         from traceview.facts.inspected import inspect_trace
 
@@ -174,13 +179,15 @@ def diff_ptx(*targets: str | Path, **options: Any) -> Diff:
     """Inspect kernels in two to four versions and say what is equal, what differs and what comes.
 
     Either two targets, or one and an option with a list of values: `num_warps=[4, 8]`,
-    `kernel=["a", "b"]`, `constexprs={"BLOCK": ["256", "1024"]}`. `options` are those of
+    `kernel=["a", "b"]`, `constexprs={"BLOCK": [256, 1024]}`. `options` are those of
     `inspect_ptx`. Raises InputError if that is not two to four versions, or if they have no
     kernel in common, and TraceviewError if one cannot be compiled.
     """
     from traceview.ptx.compare import Version, compare
+    from traceview.ptx.declared import all_as_written
     from traceview.ptx.versions import plan
 
+    options["constexprs"] = all_as_written(options.get("constexprs") or {})
     asked = plan([str(target) for target in targets], options)
     versions = []
     for each in asked.versions:

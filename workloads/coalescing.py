@@ -8,10 +8,10 @@ fetched again for somebody else.
 
 Expect: `kernel-share` finds the copy with threads 32 apart several times slower than the one of neighbours, which does the same work.
 
-The ranges: warm_up and step_N, around one range a version. See kernels/copy.py.
+The ranges: warm_up and step_N, around one range a version. See kernels/strided_copy.py.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 from versions import main
 
 if __name__ == "__main__":
-    main("copy", 1 << 26)
+    main("strided_copy", 1 << 26)

@@ -3,7 +3,7 @@
     python workloads/gelu.py
 
 The arithmetic is next to nothing: the time is that of moving the bytes. Written out in PyTorch the
-formula is eight kernels, each of which reads and writes the whole tensor. One fused kernel moves it
+formula is nine kernels, each of which reads and writes the whole tensor. One fused kernel moves it
 once, and then it matters how: 32 bits a thread and instruction, or 128.
 
 Expect: `kernel-share` finds the formula at several times the time of the fused versions, and `roofline` finds the wide ones near the peak of the memory.

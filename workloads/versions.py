@@ -88,6 +88,8 @@ def main(name: str | None = None, size: int | None = None) -> None:
     operation = kernels.operation(name or given.operation)
     usual = (size or operation.sizes[-1]) if device == "cuda" else operation.small_sizes[-1]
     dtype = given.dtype or operation.dtypes[0]
+    if dtype not in operation.dtypes:
+        parser.error(f"{operation.name} does not take {dtype}: {', '.join(operation.dtypes)}")
     compute(operation, given.size or usual, dtype, device, given.steps)
 
 

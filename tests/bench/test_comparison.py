@@ -88,12 +88,23 @@ def test_a_version_is_asked_for_types_it_supports():
         ({"dtypes": ["float8"]}, "double does not take 'float8'; it takes float32, bfloat16"),
         ({"versions": ["triton"]}, "double has no version 'triton'; it has: manual"),
         ({"sizes": [0]}, "a size of 0"),
+        ({"sizes": "64"}, "a size of '64'; give positive whole numbers"),
+        ({"arch": "sm_1"}, "'sm_1' is no GPU architecture"),
         ({"peaks": ["speed=1"]}, "--peak knows no 'speed'"),
     ],
 )
 def test_what_the_operation_does_not_have(asked, said):
     with pytest.raises(InputError, match=said):
         measure(OPERATION, Asked(**asked))
+
+
+def test_one_of_a_list_may_stand_alone():
+    asked = Asked(sizes=64, dtypes="bfloat16", versions="manual", trials=1, peaks="bandwidth=1e12")
+    report = measure(OPERATION, asked)
+    assert [(row.size, row.dtype, row.version) for row in report.rows] == [
+        (64, "bfloat16", "manual")
+    ]
+    assert report.peaks.memory_bytes_per_s == 1e12
 
 
 def failing(*_):

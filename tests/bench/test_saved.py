@@ -223,6 +223,95 @@ def test_tuning_by_the_clock(saved):
     assert sizes.tune(run, 2**20, "float32", trials=3) == 512 or sizes.choose(1, "float32") == 128
 
 
+BLOCK_NS = {128: 90, 256: 60, 512: 30, 1024: 50}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock for `tune` that goes by BLOCK_NS; how often each block size was timed."""
+    from tests.bench.test_timing import timing
+
+    timed = dict.fromkeys(BLOCK_NS, 0)
+
+    def benchmark(call, warmup, trials):
+        block = call()
+        timed[block] += 1
+        if sum(timed.values()) > 100:
+            pytest.fail("it does not end")
+        return timing(*[BLOCK_NS[block]] * trials)
+
+    monkeypatch.setattr("traceview.bench.block_sizes.benchmark", benchmark)
+    return timed
+
+
+def tuned(saved, run, **kwargs):
+    return blocks(saved, candidates=BLOCK_NS, **kwargs).tune(run, 2**20, "float32", trials=3)
+
+
+def test_tuning_ends_where_nothing_can_be_saved(tmp_path, clock):
+    (tmp_path / "file").write_text("")
+    assert tuned(Saved(tmp_path / "file" / "bench"), lambda block: block) == 512
+
+
+def test_tuning_ends_where_what_was_saved_can_only_be_read(saved, clock, monkeypatch):
+    blocks(saved).record(2**20, "float32", 512, 1000.0)
+    monkeypatch.setattr(saved, "_write", lambda *_: (_ for _ in ()).throw(OSError(30, "read-only")))
+    assert tuned(saved, lambda block: block) == 512
+    sizes = blocks(saved, candidates=BLOCK_NS)
+    for _ in range(20):
+        block = sizes.choose(2**20, "float32")
+        sizes.record(2**20, "float32", block, BLOCK_NS[block])
+    assert sizes.is_settled(2**20, "float32")
+    assert sizes.choose(2**20, "float32") == 512
+    # Of another class, nothing is known.
+    assert not sizes.is_settled(2**21, "float32")
+    assert not sizes.is_settled(2**20, "float16")
+
+
+def test_an_error_of_the_users_is_raised_and_not_saved(saved, clock):
+    def mistyped(block):
+        return blok  # noqa: F821
+
+    with pytest.raises(InputError) as raised:
+        tuned(saved, mistyped)
+    said = "gelu runs with no block size: with 512 NameError: name 'blok' is not defined"
+    assert str(raised.value).startswith(said)
+    assert isinstance(raised.value.__cause__, NameError)
+    assert not list(saved.folder.glob("*.json"))
+    assert tuned(saved, lambda block: block) == 512
+
+
+def test_an_error_of_the_users_is_raised_though_times_are_known(saved, clock):
+    blocks(saved, candidates=BLOCK_NS).record(2**20, "float32", 512, 30.0)
+    with pytest.raises(InputError, match="with no block size: with 256 ZeroDivisionError"):
+        tuned(saved, lambda block: block / 0)
+    assert saved.get(key_of("block-size", "gelu", 2**20, "float32", H200)) == {
+        "times": {"512": [30.0]}
+    }
+
+
+def test_a_block_size_that_fails_is_passed_by(saved, clock):
+    def run(block):
+        if block in (256, 512):
+            raise RuntimeError("out of resources")
+        return block
+
+    sizes = blocks(saved, candidates=BLOCK_NS)
+    assert sizes.tune(run, 2**20, "float32", trials=3) == 1024
+    assert clock == {128: 3, 256: 0, 512: 0, 1024: 3}
+    assert sizes.choose(2**20, "float32") == 1024
+    assert sizes.is_settled(2**20, "float32")
+    # Settled for all that runs, once more: what fails is tried, and the best is believed.
+    assert tuned(saved, run) == 1024
+
+
+def test_failures_that_earlier_versions_saved_are_no_times(saved, clock):
+    key = key_of("block-size", "gelu", 2**20, "float32", H200)
+    saved.put(key, {"times": {"128": [1e18] * 3, "256": [1e18] * 3, "512": [1e18] * 3}})
+    assert not blocks(saved).is_settled(2**20, "float32")
+    assert tuned(saved, lambda block: block) == 512
+
+
 def test_block_sizes_refuse_what_makes_no_sense(saved):
     with pytest.raises(InputError, match="no block sizes"):
         BlockSizes("gelu", (), saved=saved)

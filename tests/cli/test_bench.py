@@ -167,3 +167,12 @@ def test_the_twin_in_python():
     report = traceview.benchmark(OPERATION, sizes=[16], versions=["manual"], trials=2)
     assert [(row.version, row.status) for row in report.rows] == [("manual", "timed")]
     assert report.bad == ()
+
+
+def test_an_architecture_is_looked_at_before_anything_is_measured(bench_here):
+    asked = (OPERATIONS, "--version", "manual", "--size", 16)
+    assert bench_here(*asked, "--arch", "sm_1") == (
+        1,
+        "",
+        "traceview: error: 'sm_1' is no GPU architecture; write it as --arch sm_90\n",
+    )

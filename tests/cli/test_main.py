@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import traceview
+from tests.build import Export
 from traceview.cli import VERBS, run
 from traceview.errors import OutputExistsError, TraceFormatError
+from traceview.recorders import Recording
 
 COMMAND = (sys.executable, "-m", "traceview")
 
@@ -116,3 +119,55 @@ def test_a_reader_that_goes_away_is_no_failure_to_speak_of():
         )
     assert done.stderr == ""
     assert done.returncode == 1
+
+
+def closed(*arguments, stderr=subprocess.PIPE):
+    """The command with stdout closed, as `>&-` has it."""
+    line = 'exec "$@" >&-'
+    return subprocess.run(
+        ["/bin/sh", "-c", line, "sh", *COMMAND, *map(str, arguments)], stderr=stderr, text=True
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_is_printed_to_a_closed_stdout_is_a_failure(tmp_path, options):
+    path = Export().launch(call=(0, 2), kernel=(8, 20)).load(tmp_path).path
+    done = closed("report", path, *options)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "traceview: error: stdout is closed: what was printed is lost; leave it open\n"
+    )
+
+
+def test_files_are_written_though_stdout_is_closed(tmp_path):
+    path = Export().launch(call=(0, 2), kernel=(8, 20)).load(tmp_path).path
+    page = tmp_path / "a.html"
+    done = closed("report", path, "--html", page)
+    assert done.returncode == 1
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_python_without_streams_is_left_as_it_was(monkeypatch):
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, None)
+    assert (run(["--version"]), run(["nosuch"])) == (1, 2)
+    assert (sys.stdout, sys.stderr) == (None, None)
+
+
+def test_where_nothing_is_printed_nothing_is_lost(monkeypatch, failing):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr("traceview.cli.report.print_text", lambda draw: None)
+    monkeypatch.setattr("traceview.cli.report._made", lambda *_: None)
+    assert run(["report", "x"]) == 0
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_recording_keeps_the_status_of_its_script_though_stdout_is_closed(
+    monkeypatch, capsys, status
+):
+    done = Recording(Path("train.sqlite"), status)
+    monkeypatch.setattr("traceview.recorders.record", lambda *_, **__: done)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run(["record", "train.py"]) == status
+    said = capsys.readouterr().err
+    assert said.endswith("traceview: no summary: stdout is closed\nWrote train.sqlite\n")

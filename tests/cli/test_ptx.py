@@ -8,6 +8,7 @@ import pytest
 import traceview
 from tests.ptx.made import a_report, ptx_kernel
 from traceview.cli import run
+from traceview.errors import InputError
 from traceview.ptx.report import PtxReport
 
 DATA = Path(__file__).parents[1] / "ptx" / "data"
@@ -37,12 +38,37 @@ def test_the_kernels_are_printed_and_remarks_go_to_stderr(asked, capsys):
     assert shown.err == "traceview: a remark\n"
 
 
+def test_the_twins_in_python_take_values(monkeypatch):
+    asked = []
+
+    def inspect_target(target, options, sm_count):
+        asked.append(options)
+        return PtxReport(target, (a_report(),))
+
+    monkeypatch.setattr("traceview.ptx.report.inspect_target", inspect_target)
+    traceview.inspect_ptx("gelu.py", constexprs={"BLOCK": 512, "EVEN": True}, arguments="--fast")
+    traceview.diff_ptx("gelu.py", constexprs={"BLOCK": [256, "1024"]})
+    assert [options.constexprs for options in asked] == [
+        {"BLOCK": "512", "EVEN": "True"},
+        {"BLOCK": "256"},
+        {"BLOCK": "1024"},
+    ]
+    assert asked[0].arguments == ("--fast",)
+    with pytest.raises(InputError, match="there are 1 versions to compare"):
+        traceview.diff_ptx("gelu.py", constexprs={"BLOCK": [256, "256"]})
+
+
+def test_a_number_is_no_architecture():
+    with pytest.raises(InputError, match="'90' is no GPU architecture; write it as --arch sm_90"):
+        traceview.inspect_ptx(GELU, arch=90)
+
+
 def test_options_reach_the_compiler(asked):
     line = "ptx gelu.py --kernel k --arch sm_100 --signature *fp32:16 --constexpr B=1 "
     line += "--constexpr C=a=b --num-warps 8 --num-stages 2 --first-config --timeout 9 --sms 132"
     assert run([*line.split(), "--", "--size", "7"]) == 0
     ((target, options),) = asked
-    del options["note"]
+    del options["note"], options["step"]
     assert target == "gelu.py"
     assert options == {
         "kernel": "k",

@@ -12,6 +12,10 @@ def test_texts_and_numbers():
     assert given(texts) == given(numbers) == numbers
 
 
+def test_a_text_alone_is_no_list_of_letters():
+    assert given("bandwidth=4.8e12") == {"bandwidth": 4.8e12}
+
+
 def test_the_last_of_a_name_counts():
     assert given(["sms=1", "sms=2"]) == {"sms": 2.0}
 

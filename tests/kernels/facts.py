@@ -16,7 +16,7 @@ REFUSED = {
     "row_sum": lambda x: [(x.t(),), (x.flatten(),)],
     "column_sum": lambda x: [(x.t(),), (x.flatten(),)],
     "transpose": lambda x: [(x.t(),), (x.flatten(),), (x[:0],)],
-    "copy": lambda x: [(x.t(),), (x[:0],)],
+    "strided_copy": lambda x: [(x.t(),), (x[:0],)],
     "divergence": lambda x: [(x,), (x.flatten().int(),), (x.flatten()[::2],)],
     "alignment": lambda x: [(x, x[:2]), (x, x[:, :3].contiguous()), (x.t(), x), (x, x.double())],
     "layer_norm": lambda x: [(x, x[0], x[:, 0].contiguous()), (x.t(), x[0], x[0]), (x, x, x)],

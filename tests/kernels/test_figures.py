@@ -13,7 +13,7 @@ ROWS = [
     for line in PAGE.splitlines()
     if line.startswith("| ") and line.count("|") == 12 and "---" not in line
 ][1:]
-BYTES = {"gelu": 8, "add": 12, "copy": 8}
+BYTES = {"gelu": 8, "add": 12, "strided_copy": 8}
 """That an element of float32 needs at least."""
 
 

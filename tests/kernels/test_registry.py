@@ -1,5 +1,6 @@
 """The registry: what is in it, how it is asked, and what it refuses."""
 
+import json
 import subprocess
 import sys
 
@@ -16,14 +17,14 @@ pytest.importorskip("triton")
 # Bytes and FLOP of the second of the small sizes, in the first data type, worked out by hand.
 WORK = {
     "add": (3 * 97 * 4, 97),
-    "gelu": (2 * 97 * 4, 8 * 97),
+    "gelu": (2 * 97 * 4, 9 * 97),
     "softmax": (2 * 37 * 97 * 4, 5 * 37 * 97),
-    "layer_norm": ((2 * 37 * 97 + 2 * 97) * 4, 8 * 37 * 97),
+    "layer_norm": ((2 * 37 * 97 + 2 * 97) * 4, 7 * 37 * 97),
     "sum": (97 * 4, 96),
     "row_sum": ((37 * 97 + 37) * 4, 37 * 96),
     "column_sum": ((137 * 33 + 33) * 4, 136 * 33),
     "transpose": (2 * 33 * 36 * 4, 0),
-    "copy": (2 * 97 * 4, 0),
+    "strided_copy": (2 * 97 * 4, 0),
     "alignment": (2 * 16 * 33 * 4, 16 * 33),
     "divergence": (2 * 97 * 4, 512 * 97),
     "linear_relu": ((2 * 33 * 37 + 33 + 33 * 33) * 2, 2 * 33 * 33 * 38),
@@ -106,6 +107,70 @@ except Exception as error:
     assert kind == "InputError"
     assert "gelu has no version 'cutlass'" in said
     assert "triton" in said
+
+
+REFUSED = {
+    # A float4 takes four elements: three results would stay unwritten.
+    ("gelu", "cuda-vector", "randn(1003)"): "gelu: cuda-vector does not take such inputs; these do",
+    ("gelu", "cuda-scalar", "randn(8).half()"): "cuda-scalar does not take such inputs",
+    ("transpose", "cuda-tile", "ones(4, 4).int()"): "cuda-tile does not take such inputs",
+    ("matmul", "triton-persistent", "ones(33, 33)", "ones(33, 33)"): (
+        "these do: triton-naive, triton-grouped, triton-autotuned, torch"
+    ),
+    ("gelu", "cuda-scalar", "randn(8)"): "cuda-scalar needs tensors on a GPU",
+    ("low_precision_matmul", "torch", *["ones(32, 32).char()"] * 2, "ones(())"): "call .cuda()",
+    # These ran, and were off by 7, wrong in half of the elements, or right to float32 alone.
+    ("add", "triton", "ones(8).double()", "ones(8).double()"): (
+        "add does not take float64; it takes float32, float16, bfloat16, int32, int64"
+    ),
+    ("divergence", "triton-program", "ones(8).half()"): "does not take float16; it takes float32",
+    ("gelu", "triton", "ones(8).double()"): "gelu does not take float64",
+    ("linear_relu", "triton-fused", *["ones(8, 8).double()"] * 2, "ones(8).double()"): (
+        "linear_relu does not take float64"
+    ),
+    ("sum", "triton-atomic", "ones(8).cfloat()"): "sum does not take complex64",
+    ("strided_copy", "triton", "ones(8).cfloat()"): "strided_copy does not take complex64",
+}
+HEADS = "ones(1, 1, 8, 64).half()"
+TAKEN = (
+    # The types of scale and of lse are not those of the operation.
+    ("low_precision_matmul", "bfloat16", *["ones(32, 32).char()"] * 2, "ones(())"),
+    ("flash_attention_backward", "naive", *[HEADS] * 4, "ones(1, 1, 8)", HEADS),
+    ("gelu", "triton", "ones(8)"),
+    ("sum", "triton-two-pass", "ones(8).int()"),
+)
+ASK = """
+import json, sys, torch
+from kernels import dispatch
+for name, version, *inputs in json.loads(sys.argv[1]):
+    try:
+        dispatch(name, version)(*(eval("torch." + each) for each in inputs))
+        print(json.dumps("taken"))
+    except Exception as error:
+        print(json.dumps(f"{type(error).__name__}: {error}"))
+"""
+
+
+def test_dispatch_refuses_what_a_version_would_compute_wrongly():
+    answers = python("-c", ASK, json.dumps([*REFUSED, *TAKEN]))
+    assert answers[len(REFUSED) :] == ["taken"] * len(TAKEN)
+    for (asked, said), answer in zip(REFUSED.items(), answers, strict=False):
+        assert answer.startswith("InputError: "), (asked, answer)
+        assert said in answer, asked
+
+
+def test_without_a_gpu_triton_is_for_the_interpreter():
+    (said,) = python("-c", ASK, json.dumps([["gelu", "triton", "ones(8)"]]), interpret=False)
+    assert said.startswith("InputError: gelu: triton needs tensors on a GPU, and these are on the")
+    assert "TRITON_INTERPRET=1" in said
+
+
+@pytest.mark.parametrize("folder", ["kernels", "workloads", "benchmarks"])
+def test_no_file_hides_a_module_of_python_from_those_that_run_beside_it(folder):
+    """Python looks in the folder of the script first: for `import copy`, say."""
+    names = {file.stem for file in (REPOSITORY / folder).glob("*.py")}
+    assert names
+    assert not names & sys.stdlib_module_names
 
 
 def test_asking_for_names_imports_neither_torch_nor_triton():

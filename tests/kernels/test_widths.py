@@ -41,7 +41,7 @@ def widths(name: str, folder: Path) -> dict[str, set[tuple[str, int]]]:
 WIDE = {("load", 128), ("store", 128)}
 
 
-@pytest.mark.parametrize("name", ["add", "gelu", "softmax", "copy", "layer_norm"])
+@pytest.mark.parametrize("name", ["add", "gelu", "softmax", "strided_copy", "layer_norm"])
 def test_the_fast_kernels_load_and_store_128_bits(name, tmp_path):
     found = widths(name, tmp_path)
     assert set(map(frozenset, found.values())) == {frozenset(WIDE)}

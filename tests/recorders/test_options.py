@@ -53,6 +53,11 @@ def test_what_the_tool_does_not_have_is_left_out(tool, tmp_path):
     assert words == ["--trace=cuda,nvtx,cublas", f"--output={tmp_path}/out.nsys-rep"]
 
 
+def test_an_extra_option_alone_is_no_list_of_letters(tool, tmp_path):
+    assert Choices(extra="--delay=5").extra == ("--delay=5",)
+    assert "--delay=5" in line(tool, tmp_path, Choices(extra="--delay=5"))
+
+
 def test_an_extra_option_takes_the_place_of_ours(tool, tmp_path):
     command = line(tool, tmp_path, Choices(extra=("--cpuctxsw=process-tree", "-s", "none")))
     assert not {"--cpuctxsw=none", "--sample=process-tree"} & set(command)

@@ -46,7 +46,7 @@ def bandwidth(
     versions: Sequence[str] = (),
     trials: int = 30,
     cold: bool = True,
-    peaks: Iterable[str] | Mapping[str, float] = (),
+    peaks: str | Iterable[str] | Mapping[str, float] = (),
 ) -> Bandwidth:
     """Measure versions over sizes; bytes are the least traffic that the operation needs.
 

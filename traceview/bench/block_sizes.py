@@ -4,15 +4,17 @@ Where nothing was measured, a rule: 16 bytes a thread in one load, four warps, n
 are elements, and small enough that there are blocks for every SM. Then the neighbours, half and
 double, are tried in turn until both are slower: each call of `choose` names the next one to try
 until that is so, and the best from then on. Times are kept between runs, for each GPU, versions,
-operation, size class and type.
+operation, size class and type; where they cannot be, for as long as the BlockSizes live.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from traceview.bench.loading import in_words
 from traceview.bench.machine import Machine, this_machine
 from traceview.bench.saved import Entry, Saved, key_of
 from traceview.bench.timing import benchmark
@@ -21,6 +23,9 @@ from traceview.errors import InputError
 CANDIDATES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _LOAD_BYTES, _THREADS = 16, 128
 _MOST_TIMES, _ENOUGH = 16, 3
+_FAILED_NS = 1e18
+"""What earlier versions saved for a block size that failed."""
+_Class = tuple[int, str]
 _BITS = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
@@ -39,15 +44,17 @@ class BlockSizes:
             raise InputError(f"{operation} has no block sizes to choose from")
         self._operation, self._candidates = operation, sorted(candidates)
         self._saved, self._machine = saved or Saved(), machine or this_machine()
+        self._own: dict[_Class, dict[int, list[float]]] = {}
+        self._failed: dict[_Class, dict[int, Exception]] = {}
 
     def choose(self, size: int, dtype: str) -> int:
         """The block size to take now: the next one to try, or the best once that is known."""
-        history = self._history(size, dtype)
-        return self._untried(history, size, dtype) or self._best(history) or self._rule(size, dtype)
+        untried = self._untried(size, dtype)
+        return untried or self._best(size, dtype) or self._rule(self._candidates, size, dtype)
 
     def is_settled(self, size: int, dtype: str) -> bool:
         """True once no neighbour of the best is left to try."""
-        return self._untried(self._history(size, dtype), size, dtype) is None
+        return self._untried(size, dtype) is None
 
     def record(self, size: int, dtype: str, block: int, time_ns: float) -> None:
         """Keep a time that was measured with that block size."""
@@ -59,52 +66,86 @@ class BlockSizes:
             times.setdefault(str(block), []).append(float(time_ns))
             return {"times": {name: each[-_MOST_TIMES:] for name, each in times.items()}}
 
+        own = self._own.setdefault(_class_of(size, dtype), {}).setdefault(block, [])
+        own[:] = [*own, float(time_ns)][-_MOST_TIMES:]
         self._saved.update(self._key(size, dtype), added)
 
     def tune(self, run: Callable[[int], Any], size: int, dtype: str, trials: int = 10) -> int:
         """Time `run(block)` until it is settled; the best block size.
 
-        A block size that fails counts as slower than any other.
+        One that fails is left out, and tried anew by the next call: nothing of it is saved.
+        Raises InputError with the first error if no block size runs.
         """
-        while (block := self._untried(self._history(size, dtype), size, dtype)) is not None:
-            self.record(size, dtype, block, _time(run, block, trials))
-        return self.choose(size, dtype)
+        failed: dict[int, Exception] = {}
+        self._failed[_class_of(size, dtype)] = failed
+        ran = False
+        while block := self._untried(size, dtype) or self._unproven(failed, ran, size, dtype):
+            try:
+                took_ns = benchmark(partial(run, block), 1, trials).median_ns
+            except Exception as error:
+                failed[block] = error
+            else:
+                self.record(size, dtype, block, took_ns)
+                ran = True
+        best = self._best(size, dtype)
+        if best is None:
+            raise self._none_runs(failed)
+        return best
+
+    def _unproven(
+        self, failed: Mapping[int, Exception], ran: bool, size: int, dtype: str
+    ) -> int | None:
+        """The best of earlier runs, where all that was tried now failed: it may be `run` itself."""
+        return self._best(size, dtype) if failed and not ran else None
+
+    def _none_runs(self, failed: Mapping[int, Exception]) -> InputError:
+        block, error = next(iter(failed.items()))
+        what = f"{self._operation} runs with no block size: with {block} {in_words(error)}"
+        raised = InputError(what, "mend it, or give other candidates")
+        raised.__cause__ = error
+        return raised
 
     def _key(self, size: int, dtype: str) -> Any:
         return key_of("block-size", self._operation, size, dtype, self._machine)
 
     def _history(self, size: int, dtype: str) -> dict[int, list[float]]:
-        times = _times(self._saved.get(self._key(size, dtype)))
-        return {block: times[str(block)] for block in self._candidates if times.get(str(block))}
+        """Times by block size; where a folder keeps nothing, those of this object."""
+        saved = _times(self._saved.get(self._key(size, dtype)))
+        own = self._own.get(_class_of(size, dtype), {})
+        known = {b: max(saved.get(str(b), []), own.get(b, []), key=len) for b in self._candidates}
+        failed = self._failed.get(_class_of(size, dtype), {})
+        return {block: times for block, times in known.items() if times and block not in failed}
 
-    def _best(self, history: dict[int, list[float]]) -> int | None:
-        if not history:
-            return None
-        return min(history, key=lambda block: statistics.median(history[block]))
+    def _best(self, size: int, dtype: str) -> int | None:
+        history = self._history(size, dtype)
+        return min(history, key=lambda block: statistics.median(history[block]), default=None)
 
-    def _untried(self, history: dict[int, list[float]], size: int, dtype: str) -> int | None:
-        """The rule's choice first, then the neighbours of the best, until it has times enough."""
-        best = self._best(history)
+    def _untried(self, size: int, dtype: str) -> int | None:
+        """The rule's choice first, then the neighbours of the best, until it has times enough.
+
+        What fails is no neighbour: those beyond it are.
+        """
+        failed = self._failed.get(_class_of(size, dtype), {})
+        running = [block for block in self._candidates if block not in failed]
+        history, best = self._history(size, dtype), self._best(size, dtype)
         if best is None:
-            return self._rule(size, dtype)
-        place = self._candidates.index(best)
-        around = self._candidates[max(place - 1, 0) : place + 2]
+            return self._rule(running, size, dtype) if running else None
+        place = running.index(best)
+        around = running[max(place - 1, 0) : place + 2]
         tired = [block for block in around if len(history.get(block, ())) < _ENOUGH]
         # The least known first: one slow measurement must not settle it.
         return min(tired, key=lambda block: len(history.get(block, ())), default=None)
 
-    def _rule(self, size: int, dtype: str) -> int:
+    def _rule(self, candidates: Sequence[int], size: int, dtype: str) -> int:
         wanted = _LOAD_BYTES // _bytes_of(dtype) * _THREADS
         wanted = min(wanted, max(size // max(self._machine.sm_count or 1, 1), 1))
-        fitting = [block for block in self._candidates if block <= wanted]
-        return fitting[-1] if fitting else self._candidates[0]
+        fitting = [block for block in candidates if block <= wanted]
+        return fitting[-1] if fitting else candidates[0]
 
 
-def _time(run: Callable[[int], Any], block: int, trials: int) -> float:
-    try:
-        return benchmark(lambda: run(block), 1, trials).median_ns
-    except Exception:
-        return 1e18
+def _class_of(size: int, dtype: str) -> _Class:
+    """What times hold for, as `key_of` has it."""
+    return max(size, 1).bit_length() - 1, dtype
 
 
 def _times(entry: Entry | None) -> dict[str, list[float]]:
@@ -113,10 +154,14 @@ def _times(entry: Entry | None) -> dict[str, list[float]]:
     if not isinstance(said, dict):
         return {}
     return {
-        str(name): [float(each) for each in listed if isinstance(each, int | float) and each > 0]
+        str(name): [float(each) for each in listed if _is_time(each)]
         for name, listed in said.items()
         if isinstance(listed, list)
     }
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value < _FAILED_NS
 
 
 def _bytes_of(dtype: str) -> int:

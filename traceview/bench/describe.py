@@ -99,6 +99,9 @@ def _facts(name: str, tensor: Any) -> TensorFacts:
     values = tensor.detach()
     if values.is_complex():
         values = values.abs()
+    if values.is_floating_point() and values.element_size() == 1:
+        # Of some of these torch cannot tell which are finite; each is a float32, too.
+        values = values.float()
     finite = values[values.isfinite()].double()
     some = bool(finite.numel())
     return TensorFacts(

@@ -153,7 +153,7 @@ class Peaks:
         return 100 * least[bound] / time_ns, bound
 
 
-def peaks_of(machine: Machine, given: Iterable[str] | Mapping[str, float] = ()) -> Peaks:
+def peaks_of(machine: Machine, given: str | Iterable[str] | Mapping[str, float] = ()) -> Peaks:
     """The peaks of the machine's GPU: its data sheet, and before that the figures `given`.
 
     `given` are as `--peak` takes them. Raises InputError for one that it does not know.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 from traceview.bench.machine import Machine
 from traceview.bench.operation import Operation
 from traceview.bench.sweep import SIZE, Axis
 from traceview.errors import InputError
+from traceview.ptx.target import check_arch
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class Asked:
     """What to measure, and how; empty means the operation's own choice.
 
     `sweep` is a text such as `batch=1,2,4,8`: at each value of the size, or of a parameter of the
-    operation, with a line fitted through the times.
+    operation, with a line fitted through the times. A single size, type or version may stand for
+    a list of one.
     """
 
     sizes: Sequence[int] = ()
@@ -27,8 +30,15 @@ class Asked:
     cold: bool = True
     widths: bool = True
     arch: str | None = None
-    peaks: Iterable[str] | Mapping[str, float] = ()
+    peaks: str | Iterable[str] | Mapping[str, float] = ()
     sweep: str | None = None
+
+    def __post_init__(self) -> None:
+        # A text is a sequence, too: of letters.
+        for name in ("sizes", "dtypes", "versions"):
+            value = getattr(self, name)
+            if isinstance(value, (str, Integral)):
+                object.__setattr__(self, name, (value,))
 
 
 def planned(
@@ -56,12 +66,14 @@ def planned(
 
 
 def _complete(operation: Operation, asked: Asked) -> Asked:
+    check_arch(asked.arch)
     for dtype in asked.dtypes:
         if dtype not in operation.tolerances:
             known = ", ".join(operation.dtypes)
             raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
-    if any(size < 1 for size in asked.sizes):
-        raise InputError(f"a size of {min(asked.sizes)}", "give positive sizes")
+    for size in asked.sizes:
+        if not isinstance(size, Integral) or size < 1:
+            raise InputError(f"a size of {size!r}"[:60], "give positive whole numbers")
     names = [operation.version(name).name for name in asked.versions]
     return replace(
         asked,

@@ -9,11 +9,11 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import NoReturn, TextIO
 
 import click
 
+from traceview.cli import closed
 from traceview.errors import TraceviewError
 
 VERBS = {
@@ -97,15 +97,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 could not be done, 2 misuse, 130 interrupted."""
-    settings = Settings()
-    for stream in ("stdout", "stderr"):
-        # Closed by the caller (>&-): what is said goes nowhere.
-        if getattr(sys, stream) is None:
-            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115
+    with closed.openable():
+        return _run(arguments, Settings())
+
+
+def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
     try:
         status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
         # A reader that has gone away must be noticed here, not in Python's own last flush.
         sys.stdout.flush()
+        if closed.is_lost():
+            raise TraceviewError("stdout is closed: what was printed is lost", "leave it open")
         return status if isinstance(status, int) else _DONE
     except click.ClickException as misuse:
         misuse.show()

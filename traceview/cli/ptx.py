@@ -219,8 +219,10 @@ def _made(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
 
     notes: list[str] = []
     make = traceview.diff_ptx if _is_diff(targets, options) else traceview.inspect_ptx
-    with progress(f"Compiling the kernels of {targets[0][:60]}"):
-        made: PtxReport | Diff = make(*targets, note=notes.append, **options)
+    with progress(f"Compiling the kernels of {targets[0][:60]}") as show:
+        made: PtxReport | Diff = make(
+            *targets, note=notes.append, step=lambda said: show(visible(said, 100)), **options
+        )
     for note in dict.fromkeys(notes):
         click.echo(f"traceview: {visible(note, 600)}", err=True)
     return made

@@ -43,7 +43,7 @@ _HERE = ""
     "ranges",
     multiple=True,
     metavar="GLOB",
-    help="Speak only of ranges of this name or path (repeatable).",
+    help="Speak only of ranges of this name or path; PATH (N) is the N-th of it (repeatable).",
 )
 @click.option(
     "--exclude-range",

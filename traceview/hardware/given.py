@@ -25,15 +25,16 @@ FIGURES: Mapping[str, str] = {
 """Names that `--peak` takes, and what the value is."""
 
 
-def given(figures: Iterable[str] | Mapping[str, float]) -> Mapping[str, float]:
-    """Figures by name, from texts as `bandwidth=4.8e12` or from names and numbers.
+def given(figures: str | Iterable[str] | Mapping[str, float]) -> Mapping[str, float]:
+    """Figures by name, from one text or several as `bandwidth=4.8e12`, or from names and numbers.
 
     Raises InputError for a name that is none of FIGURES and for a value that is no positive
     number, no whole number of SMs, or no capability that is known.
     """
     if isinstance(figures, Mapping):
         return {name: _checked(name, value) for name, value in figures.items()}
-    parted = (text.partition("=") for text in figures)
+    texts = (figures,) if isinstance(figures, str) else figures
+    parted = (text.partition("=") for text in texts)
     return {name.strip(): _checked(name.strip(), value) for name, _, value in parted}
 
 

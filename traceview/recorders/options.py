@@ -36,6 +36,11 @@ class Choices:
     kernels: bool = True
     sync_sites: bool = True
 
+    def __post_init__(self) -> None:
+        if isinstance(self.extra, str):
+            # One option, not its letters.
+            object.__setattr__(self, "extra", (self.extra,))
+
 
 @dataclass(frozen=True)
 class Abilities:

@@ -69,7 +69,7 @@ def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor]:
 
 def check(x: Tensor) -> None:
     """Any shape; contiguous, since the versions count elements from the first."""
-    checks.tensor("copy", "x", x)
+    checks.tensor("strided_copy", "x", x)
 
 
 def bytes_moved(x: Tensor) -> int:
@@ -83,7 +83,7 @@ def flop(_: Tensor) -> int:
 
 
 OPERATION = Operation(
-    name="copy",
+    name="strided_copy",
     title="Copy, coalesced and strided",
     inputs=inputs,
     reference=reference,
