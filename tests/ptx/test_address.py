@@ -68,3 +68,12 @@ def test_a_register_that_is_assigned_in_a_loop_ends_the_search_all_the_same():
     body = "mov.b32 %r4, %r1; L: add.s32 %r4, %r4, 1; mad.wide.s32 %rd5, %r4, 4, %rd1; "
     origin = address(f"{body} ld.global.b32 %r3, [%rd5]; bra L;", "ld.global.b32")
     assert origin.per_thread
+
+
+@pytest.mark.parametrize(("base", "gathered"), [("%rd4", True), ("%rd2", False)])
+def test_what_all_threads_load_alike_is_no_gather(base, gathered):
+    body = (
+        f"ld.global.u32 %r4, [{base}]; mad.wide.s32 %rd5, %r4, 4, %rd3;ld.global.b32 %r3, [%rd5];"
+    )
+    origin = address(body, "ld.global.b32")
+    assert (origin.loaded, origin.gathered) == (True, gathered)

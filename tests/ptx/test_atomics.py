@@ -1,5 +1,8 @@
 """Atomics: their width, their order, their scope, and the blocks that queue for one address."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.ptx.made import a_compiled, an_access, ptx_kernel
@@ -48,6 +51,34 @@ def test_a_sum_that_orders_all_memory(kernels):
     relaxed = Retried(kernels.relaxed_add, f"{POINTERS}, i32:16, 1024").report()
     assert about_atomics(relaxed.findings) == []
     assert not any(i.opcode.startswith("MEMBAR") for i in relaxed.sass.instructions)
+
+
+def test_a_lock_is_no_sum_and_every_line_of_a_sum_is_named(kernels):
+    tried = Retried(kernels.locked_total, "*fp32:16, *fp32:16, *i32:16, i32:16, 1024")
+    report = tried.report(grid=(300, 1, 1))
+    finding, *same_address = (f for f in report.findings if "atomic" in f.message)
+    text = Path(kernels.__file__).read_text().splitlines()
+    added, most = (
+        next(number for number, line in enumerate(text, 1) if f"tl.atomic_{call}" in line)
+        for call in ("add(y_ptr + 1", "max(y_ptr + 2")
+    )
+    assert f"at under_pressure.py:{added} and under_pressure.py:{most} whose" in finding.message
+    assert "exch" not in finding.evidence
+    assert {f.source.line for f in same_address} <= set(range(added, most + 1))
+    assert len(same_address) >= 2
+
+
+def test_the_fences_of_a_lock_stay_where_sums_are_relaxed(kernels):
+    tried = Retried(kernels.locked_total, "*fp32:16, *fp32:16, *i32:16, i32:16, 1024")
+    (before, after) = re.search(
+        r"; (\d+) fences .*, (\d+) of them", tried.only("order all").evidence
+    ).groups()
+    assert 0 < int(after) < int(before)
+
+
+def test_a_flag_that_others_wait_for_is_no_sum(kernels):
+    report = Retried(kernels.waited_for, "*fp32:16, *i32:16, i32:16, 1024").report(grid=(99, 1, 1))
+    assert about_atomics(report.findings) == []
 
 
 def test_an_emulated_atomic(kernels):

@@ -24,6 +24,21 @@ def test_types_hints_and_values():
     )
 
 
+@pytest.mark.parametrize("value", [512, True, None, 0.5, -3, "tl.float16", "tanh"])
+def test_a_value_is_written_as_it_is_read(value):
+    assert value_of(declared.as_written("BLOCK", value)) == value
+
+
+def test_of_a_list_each_value_is_written():
+    given = {"BLOCK": [256, "1024"], "EVEN": True}
+    assert declared.all_as_written(given) == {"BLOCK": ["256", "1024"], "EVEN": "True"}
+
+
+def test_what_has_no_notation_is_refused():
+    with pytest.raises(InputError, match="the constexpr ACC is a object; give a number or a text"):
+        declared.as_written("ACC", object())
+
+
 def test_an_argument_of_one_is_a_constexpr():
     assert bind("*fp32, *fp32, i32:1, 64", GELU, {})[2] == Argument("n", "constexpr", value=1)
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.ptx.made import a_compiled, ptx_kernel
 from traceview.ptx.dataflow import Usage
 from traceview.ptx.declared import Parameter, notation
 from traceview.ptx.guessed import guess, in_words, kernels_among, parsed
+from traceview.ptx.inspect import inspect
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -142,6 +144,13 @@ def test_a_guess_is_called_a_guess_and_can_be_corrected():
     )
 
 
+@pytest.mark.parametrize(("how", "told"), [("guessed", True), ("declared", False)])
+def test_what_is_found_in_a_guess_says_so(how, told):
+    narrow = a_compiled(ptx_kernel(".loc 1 31 0\n ld.global.b32 %r4, [%rd3];"), how=how)
+    (finding,) = inspect(narrow, sass=False).findings
+    assert finding.evidence.endswith("; for arguments that are a guess") == told
+
+
 def test_a_product_in_a_helper_makes_small_blocks():
     source = """
 def product(a, b, total, PRECISION: tl.constexpr):
@@ -162,3 +171,22 @@ def kernel(a, b, c_ptr, n):
     b.store([0, 0], x)
 """
     assert Usage(functions_of(source)["kernel"]).descriptors == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("strides", "found"),
+    [
+        # One tensor each, by their names.
+        ("stride_xm, stride_xk", "i32:16, 1"),
+        ("x_ptr, stride_m, stride_n", "*fp32:16, i32:16, 1"),
+        ("x_ptr, stride_0, stride_1", "*fp32:16, i32:16, 1"),
+        ("Q, stride_b, stride_h, stride_d", "*fp32:16, i32:16, i32:16, 1"),
+        # The rows of two tensors: a 1 would be no kernel that anybody runs.
+        ("x, stride_x, stride_y", "*fp32:16, i32:16, i32:16"),
+        ("Q, K, stride_q, stride_k", "*fp32:16, *fp32:16, i32:16, i32:16"),
+        ("x_ptr, stride_a, stride_b", "*fp32:16, i32:16, i32:16"),
+    ],
+)
+def test_which_stride_is_one(strides, found):
+    loads = [f"tl.load({name})" for name in strides.split(", ") if "stride" not in name]
+    assert of_body(strides, *(loads or ["pass"])) == found

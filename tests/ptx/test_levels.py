@@ -3,8 +3,8 @@
 import pytest
 
 from tests.ptx.made import a_line, an_access
-from traceview.ptx.levels import differences
-from traceview.ptx.model import Argument
+from traceview.ptx.levels import differences, stores_of_tensor_maps
+from traceview.ptx.model import Argument, Function, Instruction
 from traceview.ptx.width import elements_per_thread, pointee_bits
 
 
@@ -38,6 +38,21 @@ def test_a_difference_says_both_sides():
 @pytest.mark.parametrize("changes", [{"source": None}, {"space": "local"}, {"kind": "prefetch"}])
 def test_what_cannot_be_compared_is_not(changes):
     assert differences(pair([(128, 2)], [(64, 2)], **changes)) == ()
+
+
+def test_a_tensor_map_that_is_filled_in_is_no_difference():
+    shared = {"kind": "store", "space": "shared", "source": a_line()}
+    accesses = pair([(32, 1)], [(64, 1), (32, 14)], **shared)
+    assert [found.change for found in differences(accesses)] == ["widened"]
+    replaced = "tensormap.replace.tile.global_dim.shared::cta.b1024.b32"
+    names = ("st.shared.b32", replaced, "tensormap.replace.tile.rank.global.b1024.b32")
+    lines = (a_line(1), a_line(), a_line(2))
+    written = [Instruction(name, "", None, 1, at) for name, at in zip(names, lines, strict=True)]
+    places = stores_of_tensor_maps(Function("k", "ptx", True, tuple(written)))
+    assert places == {(a_line(), "store", "shared")}
+    assert differences(accesses, places) == ()
+    elsewhere = pair([(32, 1)], [(64, 1)], **(shared | {"source": a_line(1)}))
+    assert len(differences(elsewhere, places)) == 1
 
 
 def test_elements_are_those_of_the_line_that_moves_most():

@@ -3,13 +3,15 @@
 Every remedy that is not called likely was recompiled, and its numbers are those of the cubin.
 """
 
+from pathlib import Path
+
 import pytest
 
-from tests.ptx.made import a_compiled, an_access
+from tests.ptx.made import a_compiled, a_line, an_access
 from tests.ptx.retried import Retried, allow
 from traceview.errors import TraceviewError
 from traceview.hardware import limits_of, occupancy
-from traceview.ptx.model import Argument
+from traceview.ptx.model import Argument, Function, Instruction
 from traceview.ptx.narrow_shared import narrow_shared_findings
 from traceview.ptx.pressure import occupancy_findings, serialised_findings, spill_findings
 from traceview.ptx.remedies import fewer_stages, more_warps, smaller_tiles
@@ -124,6 +126,51 @@ def test_a_kernel_without_recompiling_is_told_what_is_likely():
     (array,) = spill_findings(a_compiled(), 0, 64, None)
     assert "likely an array" in array.message
     assert list(spill_findings(a_compiled(), 0, 0, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "line", "holds", "remedy", "shown"),
+    [
+        ("waves", "sin(x)", "a sine, cosine or tangent", "fast_tanf in fp32", "trig_reduction"),
+        ("told", "device_print", "what tl.device_print", "Leave tl.device_print out", "vprintf"),
+    ],
+)
+def test_what_lies_in_local_memory(kernels, kernel, line, holds, remedy, shown):
+    tried = Retried(getattr(kernels, kernel), "*fp64:16, *fp64:16, 1024")
+    finding = tried.only("without a spill")
+    text = Path(kernels.__file__).read_text().splitlines()
+    assert line in text[finding.source.line - 1]
+    assert holds in finding.message
+    assert f"under_pressure.py:{finding.source.line}" in finding.message
+    assert remedy in finding.action
+    assert shown in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("file", "holds", "remedy"),
+    [
+        ("a.py", "likely an array of a library function at a.py:2", "Use a function of fewer"),
+        ("a.cu", "likely an array indexed at run time at a.cu:2", "Unroll the loop"),
+    ],
+)
+def test_only_cuda_has_arrays_of_its_own(file, holds, remedy):
+    store = Instruction("st.local.b32", "[%r1], %r2", None, 1, a_line(2, f"/x/{file}"))
+    (finding,) = spill_findings(a_compiled(), 0, 64, None, Function("k", "ptx", True, (store,)))
+    assert holds in finding.message
+    assert finding.action.startswith(remedy)
+
+
+def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
+    exact, fast = (
+        Retried(kernel, f"{POINTERS}, 1024").report()
+        for kernel in (kernels.waves, kernels.fast_waves)
+    )
+    # Triton 3.9 unrolls the loop of the sine, so that ptxas keeps all in registers.
+    told = [f for f in exact.findings if "reduces large angles there" in f.message]
+    assert len(told) == bool(exact.stack_bytes)
+    assert all("use libdevice.fast_sinf, fast_cosf or fast_tanf, with" in f.action for f in told)
+    assert all("__cudart_i2opi_f in its PTX" in f.evidence for f in told)
+    assert fast.stack_bytes == 0
 
 
 def test_trials_that_do_not_compile_prove_nothing():

@@ -107,10 +107,11 @@ def test_the_breadth_of_what_scripts_do():
     assert compiled[0].arguments[0].type == "tensordesc<fp32[64, 64]>"
     assert compiled[4].notes == ("compiled by warmup and not launched",)
     # The second tuple holds a view that begins one element into its tensor.
-    tuples = [c.arguments[0] for c in compiled[3:]]
-    assert [(t.type, t.divisible_by_16) for t in tuples] == [
-        ("(*fp32, *fp32)", True),
-        ("(*fp32, *fp32)", False),
+    tuples = [c.arguments[:2] for c in compiled[3:]]
+    assert {a.type for each in tuples for a in each} == {"*fp32"}
+    assert [[(a.name, a.divisible_by_16) for a in each] for each in tuples] == [
+        [("pointers[0]", True), ("pointers[1]", True)],
+        [("pointers[0]", False), ("pointers[1]", True)],
     ]
 
 

@@ -68,6 +68,16 @@ def test_a_script_runs_once_and_gets_its_arguments(script, tmp_path):
 
 
 @needs_torch
+def test_what_is_being_tried_is_told_at_once(script):
+    steps = []
+    traceview.inspect_ptx(script(LAUNCH), arguments=["2047"], step=steps.append)
+    assert steps[:2] == [
+        "Looking at fill, 1 of 1",
+        "Compiling fill again, with n divisible by 16",
+    ]
+
+
+@needs_torch
 def test_a_kernel_that_no_module_knows_is_recompiled(script):
     (kernel,) = traceview.inspect_ptx(script(MADE_LATER), arguments=["2047"]).kernels
     assert kernel.name == "scaled"
@@ -102,9 +112,48 @@ def test_tuples_descriptors_and_types_are_recompiled_as_they_are():
         views = compiled[-1]
         large = (("BLOCK", 1024),)
         odd = recompiler.compile(views, Change(("n",), large))
-        even = recompiler.compile(views, Change(("n", "pointers"), large))
+        even = recompiler.compile(views, Change(("n", "pointers[0]"), large))
         assert [c.arguments[0].divisible_by_16 for c in (odd, even)] == [False, True]
         assert ["st.global.v4.b32" in c.ptx for c in (odd, even)] == [False, True]
+
+
+@needs_torch
+def test_what_is_in_tuples_is_found_and_tried_element_by_element():
+    from tests.ptx.test_python_target import KERNELS
+
+    wide, odd, late = traceview.inspect_ptx(str(KERNELS / "tuples.py")).kernels
+    assert [(a.name, a.type, a.value) for a in wide.compiled.arguments[2:-1]] == [
+        ("pairs[1].source", "*fp32", None),
+        ("pairs[1].target", "*fp32", None),
+        ("steps[0]", "constexpr", 1),
+        ("steps[1]", "i32", 7),
+        ("n", "i32", 4096),
+    ]
+    assert not any("Global" in finding.message for finding in wide.findings)
+    found = [next(f for f in kernel.findings if "Global" in f.message) for kernel in (odd, late)]
+    assert [f.cause for f in found] == [
+        "n is not known to be divisible by 16 (it was 4100)",
+        "pairs[1].source is not known to be aligned to 16 bytes",
+    ]
+    assert [f.evidence for f in found] == [
+        "recompiled with n divisible by 16: 128 bits instead of 16",
+        "recompiled with pairs[1].source divisible by 16: 128 bits instead of 32",
+    ]
+
+
+@needs_torch
+def test_a_constant_in_a_tuple_is_recompiled_with_another_value():
+    from tests.ptx.test_python_target import KERNELS
+
+    with Recompiler() as recompiler:
+        compiled = compile_python(str(KERNELS / "tuples.py"), recompiler=recompiler)[0]
+        assert recompiler.compile(compiled, Change()).ptx == compiled.ptx
+        apart = recompiler.compile(compiled, Change(constexprs=(("steps[0]", 2),)))
+        assert apart.arguments[4] == Argument("steps[0]", "constexpr", value=2)
+        loads = [c.ptx.count("ld.global.b32") for c in (compiled, apart)]
+        assert loads == [0, 16]
+        known = recompiler.compile(compiled, Change(constexprs=(("steps[1]", 7),)))
+        assert compiled.ptx.count("ld.param") - known.ptx.count("ld.param") == 1
 
 
 @needs_torch

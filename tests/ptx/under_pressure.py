@@ -3,6 +3,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -61,3 +62,51 @@ def total(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 def ticket(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     number = tl.atomic_add(y_ptr, 1, scope="sys")
     tl.store(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), number)
+
+
+@triton.jit
+def waves(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    y = tl.sin(x)
+    tl.store(y_ptr + offsets, y)
+
+
+@triton.jit
+def fast_waves(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, libdevice.fast_sinf(tl.load(x_ptr + offsets)))
+
+
+@triton.jit
+def told(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    tl.device_print("x", x)
+    tl.store(y_ptr + offsets, x)
+
+
+@triton.jit
+def locked_total(x_ptr, y_ptr, lock_ptr, n, BLOCK: tl.constexpr):
+    """A sum under a lock, and one that needs none."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(y_ptr, tl.load(y_ptr) + tl.sum(x, 0))
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+    tl.atomic_add(y_ptr + 1, tl.sum(x * x, 0))
+    tl.atomic_max(y_ptr + 2, tl.max(x, 0))
+
+
+@triton.jit
+def waited_for(x_ptr, flag_ptr, n, BLOCK: tl.constexpr):
+    """The last of the blocks goes on when all have added themselves."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 1.0, mask=offsets < n)
+    tl.atomic_add(flag_ptr, 1)
+    if tl.program_id(0) == 0:
+        while tl.load(flag_ptr, volatile=True) < tl.num_programs(0):
+            pass
+        tl.store(x_ptr, 0.0)

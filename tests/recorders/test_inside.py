@@ -5,12 +5,18 @@ import os
 import stat
 import subprocess
 import sys
+from collections import namedtuple
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.recorders.programs import LINE_OF_DEF, environment, gathered, notes, run
+from traceview.ptx.model import Argument
+from traceview.ptx.recording import arguments_of
 from traceview.recorders import inside
+from traceview.recorders.inside.traceview_inside import described
 
 triton = pytest.importorskip("triton")
 
@@ -76,6 +82,33 @@ def test_a_kernel_with_all_that_is_known_of_it(folder):
     assert kernel["source_text"].startswith("def scale(x, y, n,")
     assert kernel["options"]["num_ctas"] == 1
     assert notes(folder) == ""
+
+
+class _Tuples(NamedTuple):
+    """What Triton makes of the types of a kernel that is given tuples."""
+
+    signature: Mapping[str, object]
+    constants: Mapping[tuple[int, ...], object]
+    attrs: Mapping[tuple[int, ...], object]
+
+
+def test_what_is_in_tuples_is_told_as_the_compiler_of_traceview_tells_it():
+    pair = namedtuple("Pair", "left right")
+    divisible = [["tt.divisibility", 16]]
+    source = _Tuples(
+        {"pairs": (pair("*fp16", "*fp16"), "constexpr"), "n": "i32", "B": "constexpr"},
+        {(0, 1): 1, (2,): 64},
+        {(0, 0, 1): divisible, (1,): divisible},
+    )
+    told = list(described._arguments(*source))
+    assert [tuple(each.values()) for each in told] == [
+        ("pairs[0].left", "*fp16", False),
+        ("pairs[0].right", "*fp16", True),
+        ("pairs[1]", "constexpr", False, 1),
+        ("n", "i32", True),
+        ("B", "constexpr", False, 64),
+    ]
+    assert [Argument(**each) for each in told] == list(arguments_of(source))
 
 
 def test_a_cache_hit_counts_too(folder):

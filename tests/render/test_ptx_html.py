@@ -132,6 +132,24 @@ def test_a_finding_leads_to_its_line_and_the_line_to_its_code(html):
     assert links.count(line) >= 4
 
 
+def test_variants_of_a_kernel_are_numbered_and_told_apart(file):
+    two = [
+        with_code(file, compiled=a_compiled(name="axpy", arguments=(Argument("n", "i32", odd),)))
+        for odd in (True, False)
+    ]
+    html = render_ptx_html(PtxReport("gelu.py", (*two, with_code(file))), "1")
+    heads = re.findall(r'<h2 id="k\d-title">(.*?)</h2>', html)
+    assert [re.sub("<[^>]+>", "", head) for head in heads] == [
+        "axpy 1 sm_90",
+        "axpy 2 sm_90",
+        "gelu_kernel sm_90",
+    ]
+    assert "4 warps · n (i32:16)</p>" in html
+    assert "4 warps · n (i32)</p>" in html
+    for number in (1, 2):
+        assert f'<a href="#k{number}">axpy {number}</a>' in html
+
+
 def test_the_source_has_the_widths_beside_it(html):
     assert re.search(r'<span class="narrow">ld 1 × 32 bits</span><code><i>2</i>    x = load', html)
     assert "@%p1 ld.global.b32 %r1, [%rd1]" in html

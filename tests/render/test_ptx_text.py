@@ -87,6 +87,63 @@ def test_beside_a_width_of_ptx_is_the_same_width_of_sass():
     assert re.search(r"b32 +32 bit +8 +0 +8 × LDG\.E ", text)
 
 
+def test_beside_a_matrix_of_ptx_is_a_matrix_of_sass():
+    stores = {"kind": "store", "space": "shared"}
+    accesses = (
+        an_access(128, 8, opcode="stmatrix.sync.aligned.m8n8.x4.shared.b16", **stores),
+        an_access(128, 8, opcode="st.shared.v4.b32", **stores),
+        an_access(128, 8, level="sass", opcode="STS.128", **stores),
+        an_access(128, 8, level="sass", opcode="STSM.16.M88.4", **stores),
+    )
+    text = render_ptx_text(of(a_report(accesses=accesses)), width=140)
+    assert re.search(r"stmatrix\S+ +128 bit +8 +0 +8 × STSM", text)
+    assert re.search(r"st\.shared\.v4\.b32 +128 bit +8 +0 +8 × STS\.128", text)
+
+
+def variants():
+    """Four variants of `axpy` that constexprs do not tell apart, and another kernel."""
+
+    def compiled(type_, divisible, value, **changes):
+        arguments = (
+            Argument("x[0]", type_, True),
+            Argument("x[1]", type_, True),
+            Argument("scale", "fp32"),
+            Argument("n", "i32", divisible, value),
+            Argument("BLOCK", "constexpr", value=512),
+        )
+        return a_report(compiled=a_compiled(name="axpy", arguments=arguments, **changes))
+
+    return (
+        compiled("*fp32", True, 4096),
+        compiled("*fp16", False, 4100),
+        compiled("*fp16", False, 4097),
+        compiled("*fp16", False, None),
+        a_report(),
+    )
+
+
+def test_variants_of_a_kernel_are_told_apart_by_their_arguments():
+    text = render_ptx_text(of(*variants()), width=140)
+    lines = [line for line in text.splitlines() if line.startswith("as ")]
+    assert lines[:4] == [
+        "as given · 4 warps · BLOCK=512 · x[0], x[1] (*fp32:16) · n=4096 (i32:16)",
+        "as given · 4 warps · BLOCK=512 · x[0], x[1] (*fp16:16) · n=4100 (i32)",
+        "as given · 4 warps · BLOCK=512 · x[0], x[1] (*fp16:16) · n=4097 (i32)",
+        "as given · 4 warps · BLOCK=512 · x[0], x[1] (*fp16:16) · n (i32)",
+    ]
+    alone = render_ptx_text(of(variants()[1]), width=140)
+    assert "as given · 4 warps · BLOCK=512\n" in alone
+    assert lines[1] in render_views(of(*variants()), ["ptx"], width=140)
+
+
+def test_variants_that_differ_in_a_value_alone_show_no_types():
+    text = render_ptx_text(of(*variants()[1:3]), width=140)
+    assert "BLOCK=512 · n=4100\n" in text
+    assert "BLOCK=512 · n=4097\n" in text
+    # What was compiled and not launched has no value to show.
+    assert "BLOCK=512\n" in render_ptx_text(of(*variants()[2:4]), width=140)
+
+
 def test_a_product_in_several_loops_is_named_once():
     ops = tuple(TensorOp("tcgen05.mma", None, ("kind::f16",), depth, 2) for depth in (0, 1))
     text = render_ptx_text(of(a_report(tensor_ops=ops)), width=120)

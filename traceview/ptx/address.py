@@ -26,9 +26,9 @@ class Origin:
     """What a value is computed from.
 
     `parameters` are the kernel parameters' names, `pointers` those of them that have 64 bits.
-    `loaded` says that data loaded from global memory enter it, `through_shared` that values went
-    through shared memory, `per_thread` that it differs between the threads of a block, `per_block`
-    between blocks.
+    `loaded` says that data loaded from global memory enter it, `gathered` that these may differ
+    between the threads of a block, `through_shared` that values went through shared memory,
+    `per_thread` that it differs between the threads of a block, `per_block` between blocks.
     """
 
     parameters: frozenset[str]
@@ -37,6 +37,7 @@ class Origin:
     through_shared: bool
     per_thread: bool
     per_block: bool = False
+    gathered: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,17 @@ class Slices:
 
     def address(self, access: Instruction) -> Origin:
         """What the address of a load, store, copy or atomic is computed from."""
-        return self._origin(_REGISTER.findall(_address_text(access.operands)))
+        return self._origin(registers_in(address_text(access.operands)))
 
     def guard(self, access: Instruction) -> Origin:
         """What decides whether the access takes place."""
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
+
+    def writer(self, register: str) -> Instruction | None:
+        """What gives a register its value first; of a value and its substitute, the load."""
+        writers = self._writers.get(register, [])
+        loads = (each for each in writers if each.opcode.startswith(("ld.", *_LOADS)))
+        return next(loads, writers[0] if writers else None)
 
     def _origin(self, registers: Iterable[str]) -> Origin:
         # Asked again for every finding and every trial.
@@ -78,14 +85,15 @@ class Slices:
         waiting = list(registers)
         parameters: set[str] = set()
         pointers: set[str] = set()
-        loaded = shared = False
+        loaded = shared = gathered = False
         while waiting:
             register = waiting.pop()
             if register in seen:
                 continue
             seen.add(register)
             for writer in self._writers.get(register, ()):
-                loaded |= writer.opcode.startswith(_LOADS)
+                if writer.opcode.startswith(_LOADS):
+                    loaded, gathered = True, gathered or self._varies(reads(writer))
                 shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
@@ -97,12 +105,24 @@ class Slices:
             shared,
             per_thread=bool(seen & _THREAD),
             per_block=bool(seen & _BLOCK),
+            gathered=gathered,
         )
+
+    def _varies(self, registers: Iterable[str]) -> bool:
+        """Whether the thread's number enters values, be it through what is loaded."""
+        seen, waiting = set[str](), list(registers)
+        while waiting:
+            register = waiting.pop()
+            if register not in seen:
+                seen.add(register)
+                writers = self._writers.get(register, ())
+                waiting += [name for writer in writers for name in reads(writer)]
+        return bool(seen & _THREAD)
 
     def _parameters(self, writer: Instruction) -> set[str]:
         if not writer.opcode.startswith("ld.param"):
             return set()
-        named = set(re.findall(r"[\w$]+", _address_text(writer.operands)))
+        named = set(re.findall(r"[\w$]+", address_text(writer.operands)))
         return named & set(self.function.parameters)
 
 
@@ -133,7 +153,12 @@ def _first_operand(operands: str) -> str:
     return vector[0] if vector else operands.partition(",")[0]
 
 
-def _address_text(operands: str) -> str:
+def registers_in(text: str) -> list[str]:
+    """The registers that a piece of PTX names, in order."""
+    return _REGISTER.findall(text)
+
+
+def address_text(operands: str) -> str:
     """What stands in the first brackets; for an asynchronous copy, in the second: the source."""
     brackets = re.findall(r"\[([^\]]*)\]", operands)
     return brackets[-1] if brackets else ""
@@ -149,4 +174,5 @@ def together(origins: Iterable[Origin]) -> Origin:
         any(origin.through_shared for origin in listed),
         any(origin.per_thread for origin in listed),
         any(origin.per_block for origin in listed),
+        any(origin.gathered for origin in listed),
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from traceview.errors import TraceviewError
@@ -24,6 +25,8 @@ _VECTORS_FROM = 90
 _NARROWABLE = re.compile(r"\.(?:f32|f16|bf16|f16x2|bf16x2)$")
 _OPERATIONS = {"f32": {"add"}, "f16": {"add", "min", "max"}}
 _ORDERED = re.compile(r"\b((?:atom|red)\b[\w.:]*?)\.(acq_rel|acquire|release)\b")
+_SWAP = re.compile(r"\.(?:exch|cas)\b")
+_ASKING = ("ld.acquire", "ld.volatile", "ld.relaxed")
 _FENCES = ("MEMBAR", "CCTL")
 VECTORS_SINCE = "atomics of vectors exist from PTX ISA 8.1 on, on sm_90 and newer"
 
@@ -51,44 +54,91 @@ def atomic_findings(
     if not atomics:
         return
     every = [access for listed in atomics.values() for access in listed]
-    yield from _ordered(compiled, every, provenance.slices.function, sass)
+    sums = _sums(every, provenance)
+    yield from _ordered(compiled, sums, provenance, sass)
     for place, listed in atomics.items():
         yield from _system_wide(place[0], listed)
         yield from _emulated(place[0], listed, accesses)
-        yield from _contended(compiled, place[0], listed, provenance)
+        yield from _contended(compiled, place[0], [a for a in listed if a in sums], provenance)
+
+
+def _sums(listed: Sequence[Access], provenance: Provenance) -> list[Access]:
+    """The atomics that only gather something: their results are not read, nor is their array asked.
+
+    What swaps, and what touches an array of which the kernel reads the result of an atomic or
+    waits for a value, may be a lock, a flag or a counter: others may wait for it.
+    """
+    function = provenance.slices.function
+    asked = {
+        provenance.slices.address(instruction).pointers
+        for instruction in function.instructions
+        if _waits(instruction.opcode)
+    }
+    for access in listed:
+        if _result_is_read(access, function):
+            asked |= _arrays(access, provenance)
+    return [
+        access
+        for access in listed
+        if not _SWAP.search(access.opcode) and not asked & _arrays(access, provenance)
+    ]
+
+
+def _waits(opcode: str) -> bool:
+    """Whether it reads what other blocks may be writing just now."""
+    return opcode.startswith(_ASKING) and ".shared" not in opcode
+
+
+def _arrays(access: Access, provenance: Provenance) -> set[frozenset[str]]:
+    each = provenance.instructions(access)
+    return {provenance.slices.address(instruction).pointers for instruction in each}
 
 
 def _ordered(
-    compiled: Compiled, listed: Sequence[Access], function: Function, sass: Function | None
+    compiled: Compiled, sums: Sequence[Access], provenance: Provenance, sass: Function | None
 ) -> Iterator[Finding]:
-    """Orders of memory that nobody asks of a mere sum, whose result is not read either."""
-    ordered = [a for a in listed if _is_ordered(a) and not _result_is_read(a, function)]
+    """Orders of memory that nobody asks of a mere sum."""
+    ordered = [access for access in sums if _is_ordered(access)]
     if not ordered:
         return
     count = sum(access.count for access in ordered)
     many = count > 1 or any(access.loop_depth for access in ordered)
     severity: Severity = "medium" if many else "low"
     worst = max(ordered, key=lambda access: access.count)
+    lines = {i.line for access in ordered for i in provenance.instructions(access)}
     # Only Triton orders by default; in CUDA C++ somebody asked for it.
     triton = worst.source is not None and worst.source.file.endswith(".py")
     order = _order(worst) + (", Triton's default" if triton else "")
     relax = "Pass sem='relaxed'" if triton else "Ask for relaxed order"
     yield Finding(
         severity,
-        f"{count} atomic{'s'[: count > 1]} at {where(worst.source)} whose result nobody reads "
-        f"order{'s'[: count == 1]} all memory around them ({order})",
+        f"{count} atomic{'s'[: count > 1]} at {_lines(ordered)} whose result nobody reads "
+        f"order{'s'[: count == 1]} all memory around {'them' if count > 1 else 'it'} ({order})",
         f"{relax} where only the sum matters, and no other block waits for it",
-        f"{count} × {worst.opcode} in PTX{_fences_shown(compiled, sass)}",
+        f"{_counted(ordered)} in PTX{_fences_shown(compiled, lines, sass)}",
         worst.source,
     )
 
 
-def _fences_shown(compiled: Compiled, sass: Function | None) -> str:
-    """What the order costs in SASS, and what is left of it if ptxas is given relaxed atomics."""
+def _lines(listed: Iterable[Access]) -> str:
+    sources = {access.source for access in listed}
+    ordered = sorted(sources, key=lambda source: (source.file, source.line) if source else ("", 0))
+    return " and ".join(map(where, ordered))
+
+
+def _counted(listed: Iterable[Access]) -> str:
+    counts = Counter[str]()
+    for access in listed:
+        counts[access.opcode] += access.count
+    return " + ".join(f"{count} × {opcode}" for opcode, count in counts.most_common())
+
+
+def _fences_shown(compiled: Compiled, lines: Collection[int], sass: Function | None) -> str:
+    """What the order costs in SASS, and what is left if these lines of the PTX are relaxed."""
     if sass is None or not compiled.ptx:
         return ""
     before = _fences(sass.instructions)
-    relaxed = replace(compiled, ptx=_relaxed(compiled.ptx), cubin=None, notes=())
+    relaxed = replace(compiled, ptx=_relaxed(compiled.ptx, lines), cubin=None, notes=())
     try:
         after = code_of(relaxed).sass
     except TraceviewError:
@@ -103,8 +153,12 @@ def _fences(instructions: Iterable[Instruction]) -> int:
     return sum(instruction.opcode.startswith(_FENCES) for instruction in instructions)
 
 
-def _relaxed(ptx: str) -> str:
-    return _ORDERED.sub(r"\1.relaxed", ptx)
+def _relaxed(ptx: str, lines: Collection[int]) -> str:
+    """The text with the atomics of these lines, numbered from 1, relaxed."""
+    return "\n".join(
+        _ORDERED.sub(r"\1.relaxed", text) if number in lines else text
+        for number, text in enumerate(ptx.split("\n"), 1)
+    )
 
 
 def _is_ordered(access: Access) -> bool:
@@ -163,13 +217,13 @@ def _contended(
     listed: Sequence[Access],
     provenance: Provenance,
 ) -> Iterator[Finding]:
-    """All blocks at one address. What depends on loaded data cannot be told."""
+    """Sums of all blocks at one address. What depends on loaded data cannot be told."""
+    if not listed:
+        return
     origin = together(provenance.address(access) for access in listed)
     blocks = math.prod(compiled.grid) if compiled.grid else None
     varies = origin.per_thread or origin.per_block or origin.loaded
-    # A counter whose value is read cannot be split.
-    function = provenance.slices.function
-    if blocks == 1 or varies or any(_result_is_read(access, function) for access in listed):
+    if blocks == 1 or varies:
         return
     each = f"all {blocks:,} blocks" if blocks else "all blocks"
     yield Finding(

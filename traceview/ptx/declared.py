@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from traceview.errors import InputError
 from traceview.ptx.model import Argument
@@ -83,6 +84,29 @@ def value_of(text: str) -> Value:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
     return value if value is None or isinstance(value, (int, float, str)) else text
+
+
+def as_written(name: str, value: Value) -> str:
+    """The text of a constexpr, from which `value_of` makes the value again.
+
+    Raises InputError if it is none that can be written, such as Triton's own types.
+    """
+    if not isinstance(value, (str, Real, type(None))):
+        what = f"the constexpr {name[:60]} is a {type(value).__name__}"
+        raise InputError(what, 'give a number or a text, such as "tl.float16"')
+    return str(value)
+
+
+def all_as_written(
+    constexprs: Mapping[str, Value | list[Value] | tuple[Value, ...]],
+) -> dict[str, str | list[str]]:
+    """The texts of constexprs, of which one may have a list of values."""
+    return {
+        name: [as_written(name, each) for each in value]
+        if isinstance(value, list | tuple)
+        else as_written(name, value)
+        for name, value in constexprs.items()
+    }
 
 
 def notation(arguments: Sequence[Argument]) -> str:

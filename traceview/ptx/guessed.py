@@ -1,7 +1,8 @@
 """Arguments for a kernel that nobody launched, guessed from its source. A guess, and called so.
 
 Pointers are what addresses begin with; the rest goes by name: sizes and strides are integers
-divisible by 16, the last stride of a tensor is 1, `eps` is a float, BLOCK_… a power of two.
+divisible by 16, the last of several strides of a tensor is 1, `eps` is a float, BLOCK_… a power
+of two.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from traceview.ptx.dataflow import Functions, Usage, is_pointer_name
 from traceview.ptx.declared import Parameter, Value, argument, constant, notation
@@ -23,6 +24,8 @@ _FLOAT = re.compile(
 _INTEGER_DATA = re.compile(r"count|hist|lock|index|indices|idx|ids|label|seq_?len", re.IGNORECASE)
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
+_BARE = ("stride", "strides")
+_INNER = (*"knd", *"123456789")
 _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re.IGNORECASE)
 # None leaves it to tl.dot.
 _PRECISION = re.compile(r"precision", re.IGNORECASE)
@@ -41,7 +44,8 @@ def guess(
 ) -> tuple[Argument, ...]:
     """An argument for each parameter. `given` are constexprs that are known."""
     known = dict(given or {})
-    ones = _unit_strides([p.name for p in parameters])
+    pointers = [p.name for p in parameters if _is_pointer(p.name, usage)]
+    ones = _unit_strides([p.name for p in parameters], pointers)
     return tuple(_guess(p, parameters, usage, known, ones) for p in parameters)
 
 
@@ -86,9 +90,13 @@ def _guess(
         return constant(name, _constexpr(parameter, parameters, usage))
     if parameter.type:
         return argument(name, parameter.type + (":16" if _may_be_divisible(parameter.type) else ""))
-    if name in usage.pointers or is_pointer_name(name):
+    if _is_pointer(name, usage):
         return argument(name, f"*{usage.pointers.get(name) or _pointee(name)}:16")
     return constant(name, 1) if name in ones else argument(name, _scalar(parameter))
+
+
+def _is_pointer(name: str, usage: Usage) -> bool:
+    return name in usage.pointers or is_pointer_name(name)
 
 
 def _pointee(name: str) -> str:
@@ -105,14 +113,27 @@ def _scalar(parameter: Parameter) -> str:
     return "i32" if _NOT_DIVISIBLE.search(parameter.name) else "i32:16"
 
 
-def _unit_strides(names: Sequence[str]) -> frozenset[str]:
-    """Of the strides of each tensor (stride_am, stride_ak) the last, as in row-major tensors."""
-    tensors: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        found = _STRIDE.fullmatch(name)
-        if found:
-            tensors[found["tensor"]].append(name)
-    return frozenset(group[-1] for group in tensors.values() if len(group) > 1)
+def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[str]:
+    """Of the strides of each tensor (stride_am, stride_ak) the last, as in row-major tensors.
+
+    stride_x and stride_y are rather those of two tensors: where no tensor is named, the last must
+    be called after what is usually innermost (stride_m, stride_k), and none after a pointer.
+    """
+    tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
+    for found in filter(None, map(_STRIDE.fullmatch, names)):
+        tensors[found["tensor"]].append(found)
+    named = {pointer.lower().partition("_")[0] for pointer in pointers}
+    return frozenset(
+        group[-1][0]
+        for tensor, group in tensors.items()
+        if len(group) > 1 and (tensor.lower() not in _BARE or _are_dimensions(group, named))
+    )
+
+
+def _are_dimensions(strides: Sequence[re.Match[str]], tensors: Set[str]) -> bool:
+    """Whether what strides are called after are dimensions of one tensor, not several tensors."""
+    called = [stride["dimension"].lower() for stride in strides]
+    return called[-1] in _INNER and tensors.isdisjoint(called)
 
 
 def _constexpr(parameter: Parameter, parameters: Sequence[Parameter], usage: Usage) -> Value:

@@ -11,7 +11,7 @@ from traceview.ptx import sass as sass_code
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.code import Code, code_of
 from traceview.ptx.kernel_report import KernelReport
-from traceview.ptx.levels import differences
+from traceview.ptx.levels import differences, stores_of_tensor_maps
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.provenance import Provenance
 from traceview.ptx.reasons import findings_on
@@ -58,7 +58,7 @@ def _measured(
         ptx=code.ptx,
         sass=code.sass,
         accesses=accesses,
-        differences=differences(accesses),
+        differences=differences(accesses, stores_of_tensor_maps(code.ptx) if code.ptx else ()),
         elements_per_thread=_elements(accesses, provenance),
         instruction_mix=_instruction_mix(code),
         tensor_ops=_tensor_ops(code),

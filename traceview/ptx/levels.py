@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from traceview.ptx.kernel_report import Difference
-from traceview.ptx.model import Access, Kind, Level, SourceLine
+from traceview.ptx.model import Access, Function, Kind, Level, SourceLine
 
 Place = tuple[SourceLine | None, Kind, str]
 _COMPARED: tuple[Kind, ...] = ("load", "store", "async-copy")
@@ -30,16 +30,29 @@ def by_place(accesses: Iterable[Access], level: Level) -> dict[Place, list[Acces
     return dict(places)
 
 
-def differences(accesses: Iterable[Access]) -> tuple[Difference, ...]:
+def differences(
+    accesses: Iterable[Access], besides: Collection[Place] = ()
+) -> tuple[Difference, ...]:
     """The places where the widest access of SASS is not as wide as that of PTX.
 
     Counts alone are no difference: ptxas unrolls loops. A place that one level does not have is
-    none either: line information is not kept to the letter.
+    none either: line information is not kept to the letter. Nor is one of `besides`, where SASS
+    moves what PTX does not count as an access.
     """
     listed = list(accesses)
     written, running = by_place(listed, "ptx"), by_place(listed, "sass")
-    found = (_difference(p, written[p], running[p]) for p in written if p in running)
+    both = (place for place in written if place in running and place not in besides)
+    found = (_difference(place, written[place], running[place]) for place in both)
     return tuple(difference for difference in found if difference)
+
+
+def stores_of_tensor_maps(function: Function) -> set[Place]:
+    """Where PTX fills in a tensor map in shared memory, which SASS does with plain stores."""
+    return {
+        (instruction.source, "store", "shared")
+        for instruction in function.instructions
+        if instruction.opcode.startswith("tensormap.replace") and ".shared" in instruction.opcode
+    }
 
 
 def widths(accesses: Sequence[Access]) -> Mapping[int, int]:

@@ -109,7 +109,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Argument:
-    """One parameter of a Triton kernel as it was compiled.
+    """One parameter of a Triton kernel as it was compiled; of a tuple one element, `pair[0]`.
 
     `type` is Triton's (`*fp32`, `i32`, `constexpr`); `divisible_by_16` whether the compiler was
     told so; `value` that of a constexpr or, as launched, of an integer.

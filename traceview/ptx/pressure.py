@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from traceview.hardware import Limiter, Occupancy
 from traceview.ptx.kernel_report import Finding, Severity
-from traceview.ptx.model import Compiled
+from traceview.ptx.model import Compiled, Function
 from traceview.ptx.remedies import (
     Remedy,
     Tested,
@@ -21,6 +21,7 @@ from traceview.ptx.remedies import (
     smaller_tiles,
     tested,
 )
+from traceview.ptx.stack import stack_finding
 from traceview.ptx.trials import Outcome, Trials, serialised
 
 LOW_OCCUPANCY_PCT = 25.0
@@ -54,19 +55,17 @@ class _Relief(NamedTuple):
 
 
 def spill_findings(
-    compiled: Compiled, spill_bytes: int | None, stack_bytes: int | None, trials: Trials | None
+    compiled: Compiled,
+    spill_bytes: int | None,
+    stack_bytes: int | None,
+    trials: Trials | None,
+    ptx: Function | None = None,
 ) -> Iterator[Finding]:
-    """Registers that went to local memory, or arrays that live there."""
+    """Registers that went to local memory, or arrays that live there. `ptx` is the kernel's."""
     if spill_bytes:
         yield _spills(compiled, spill_bytes, trials)
     elif stack_bytes:
-        yield Finding(
-            "low",
-            f"{stack_bytes:,} bytes a thread lie in local memory without a spill: likely an array "
-            "indexed at run time",
-            "Unroll the loop that indexes the array, so that it can live in registers",
-            "the stack frame in the compiled kernel",
-        )
+        yield stack_finding(stack_bytes, ptx)
 
 
 def serialised_findings(compiled: Compiled, trials: Trials | None) -> Iterator[Finding]:

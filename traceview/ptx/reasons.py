@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from traceview.ptx.atomics import atomic_findings
 from traceview.ptx.causes import WIDE_BITS
@@ -32,13 +33,20 @@ def findings_on(
     trials = Trials(recompile) if recompile else None
     found = [
         *serialised_findings(report.compiled, trials),
-        *spill_findings(report.compiled, report.spill_bytes, report.stack_bytes, trials),
+        *spill_findings(
+            report.compiled, report.spill_bytes, report.stack_bytes, trials, report.ptx
+        ),
         *_access_findings(report, provenance, trials),
         *_occupancy(report, code, trials),
         *narrow_shared_findings(report.compiled, report.accesses, trials),
         *tail_findings(report.compiled, report.occupancy, report.sms),
     ]
-    return ranked(found)
+    return ranked(_of_a_guess(found) if report.compiled.how == "guessed" else found)
+
+
+def _of_a_guess(findings: Iterable[Finding]) -> Iterator[Finding]:
+    for finding in findings:
+        yield replace(finding, evidence=f"{finding.evidence}; for arguments that are a guess")
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -5,7 +5,7 @@ The process is kept until the `with` block ends; a trial costs what Triton takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +18,13 @@ from traceview.ptx.trials import Change
 
 
 class Recompiler:
-    """Compiles the kernels of one Python target with assumptions changed; used as a context."""
+    """Compiles the kernels of one Python target with assumptions changed; used as a context.
 
-    def __init__(self) -> None:
+    `step` is told of every trial before it is made.
+    """
+
+    def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
+        self._step = step
         self._process: Process | None = None
         self.broken: TraceviewError | None = TraceviewError("no process holds the kernels")
         """Why nothing can be recompiled, where that is so."""
@@ -44,6 +48,7 @@ class Recompiler:
 
     def compile(self, compiled: Compiled, change: Change) -> Compiled:
         """The same kernel with the change. Raises TraceviewError where that cannot be had."""
+        self._step(f"Compiling {compiled.name} again, with {change.said or 'no change'}")
         arguments = changed_arguments(compiled.arguments, change)
         options = {
             "num_warps": change.num_warps,

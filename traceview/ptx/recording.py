@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from traceview.ptx.declared import Value
 from traceview.ptx.model import Argument, How
+
+Place = tuple[int, ...]
+"""Where something is passed: the number of its parameter, then those within tuples."""
 
 
 @dataclass(frozen=True)
@@ -109,18 +112,24 @@ class Recording:
 
 
 def arguments_of(src: Any) -> tuple[Argument, ...]:
-    """The parameters of a kernel as Triton was told to compile it."""
+    """What a kernel is passed, as Triton was told to compile it: of a tuple each element."""
     constants = getattr(src, "constants", None) or {}
     attributes = getattr(src, "attrs", None) or {}
     return tuple(
         Argument(
-            str(name),
-            _type_name(type_),
-            _is_divisible((at,), type_, attributes),
-            plain(constants.get((at,))),
+            name, str(type_), _is_divisible(attributes.get(path, ())), plain(constants.get(path))
         )
-        for at, (name, type_) in enumerate(src.signature.items())
+        for path, name, type_ in leaves_of(src.signature)
     )
+
+
+def leaves_of(signature: Mapping[Any, Any]) -> Iterator[tuple[Place, str, Any]]:
+    """The places, names and types of what is passed: `x`, and `pair[0]` or `pair.key` of a tuple.
+
+    Each is one parameter of the compiled kernel, unless it is a constant.
+    """
+    for at, (name, type_) in enumerate(signature.items()):
+        yield from _leaves((at,), str(name), type_)
 
 
 def plain(value: Any) -> Value:
@@ -159,24 +168,30 @@ def _function_name(src: Any) -> str:
     return str(getattr(getattr(src, "fn", None), "__name__", src.name))
 
 
-def _type_name(type_: Any) -> str:
-    if isinstance(type_, (tuple, list)):
-        return f"({', '.join(map(_type_name, type_))})"
-    return str(type_)
+def _leaves(place: Place, name: str, type_: Any) -> Iterator[tuple[Place, str, Any]]:
+    if not isinstance(type_, (tuple, list)):
+        yield place, name, type_
+        return
+    fields = getattr(type_, "_fields", None)
+    for at, inner in enumerate(type_):
+        called = f"{name}.{fields[at]}" if fields else f"{name}[{at}]"
+        yield from _leaves((*place, at), called, inner)
 
 
-def _is_divisible(place: tuple[int, ...], type_: Any, attributes: Mapping[Any, Any]) -> bool:
-    """Whether the compiler was told so; of a tuple, whether of all that is in it."""
-    if isinstance(type_, (tuple, list)):
-        inside = enumerate(type_)
-        return all(
-            t == "constexpr" or _is_divisible((*place, at), t, attributes) for at, t in inside
-        )
-    said = attributes.get(place, ())
+def _is_divisible(said: Iterable[Any]) -> bool:
     return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said)
 
 
 def _integers(src: Any, arguments: Sequence[Any]) -> dict[str, int]:
     """The values of the integers that are passed at run time."""
-    named = zip(src.signature, arguments, strict=False)
-    return {str(name): value for name, value in named if type(value) is int}
+    named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
+    return {name: value for name, value in named if type(value) is int}
+
+
+def _at(arguments: Any, place: Place) -> Any:
+    """What is passed at a place; None where a launch passes less than is declared."""
+    for at in place:
+        if not isinstance(arguments, (tuple, list)) or at >= len(arguments):
+            return None
+        arguments = arguments[at]
+    return arguments

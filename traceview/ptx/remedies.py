@@ -55,7 +55,7 @@ def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
     named = {
         argument.name: argument.value
         for argument in compiled.arguments
-        if argument.type == "constexpr" and _TILE.search(argument.name)
+        if argument.type == "constexpr" and named_as_tile(argument.name)
     }
     tiles = ((name, value) for name, value in named.items() if _is_tile(value))
     for name, value in sorted(tiles, key=lambda tile: -int(tile[1] or 0))[:_MOST_TILES]:
@@ -106,6 +106,11 @@ def imperative(chosen: Sequence[Tested[T]]) -> str:
     actions = [each.remedy.action for each in chosen]
     first, *others = [actions[0], *(action.removeprefix("use ") for action in actions[1:])]
     return " or ".join((first[0].upper() + first[1:], *others))
+
+
+def named_as_tile(name: str) -> bool:
+    """Whether a constexpr is a size that may be chosen; one by another name may be the data's."""
+    return bool(_TILE.search(name))
 
 
 def _is_tile(value: object) -> bool:

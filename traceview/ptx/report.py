@@ -31,9 +31,13 @@ def inspect_target(target: str, options: Options, *, sm_count: int | None = None
     if not is_python(target):
         kernels = kernels_of(target, options)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
-    with Recompiler() as recompiler:
+    with Recompiler(options.step) as recompiler:
         kernels = kernels_of(target, replace(options, recompiler=recompiler))
-        return PtxReport(target, tuple(_tried(k, recompiler, sm_count) for k in kernels))
+        reports = []
+        for number, kernel in enumerate(kernels, 1):
+            options.step(f"Looking at {kernel.name}, {number} of {len(kernels)}")
+            reports.append(_tried(kernel, recompiler, sm_count))
+        return PtxReport(target, tuple(reports))
 
 
 def _tried(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:

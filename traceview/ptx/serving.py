@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from traceview.ptx import triton_driver
 from traceview.ptx.jitted import in_words, resolved
 from traceview.ptx.model import Argument
-from traceview.ptx.recording import Variant, arguments_of
+from traceview.ptx.recording import Place, Variant, arguments_of, leaves_of
 
 STARTED, READY = "started\n", "ready\n"
 Answer = dict[str, Any]
@@ -103,35 +103,38 @@ class _Bench:
 def changed(source: Any, arguments: Sequence[Argument]) -> Any:
     """The source object of a kernel with these arguments in place of its own.
 
-    Those that are as they were keep what Triton has for them, which an Argument may not hold: a
-    function, or the parts of a tuple.
+    Those that are as they were keep what Triton has for them, which an Argument may not hold, such
+    as a function.
     """
     signature, constants, attributes = (
         dict(given or {}) for given in (source.signature, source.constants, source.attrs)
     )
-    for at, (new, old) in enumerate(zip(arguments, arguments_of(source), strict=True)):
+    places = [place for place, _, _ in leaves_of(signature)]
+    for place, new, old in zip(places, arguments, arguments_of(source), strict=True):
         if _compiles_alike(new, old):
             continue
-        attributes = {path: given for path, given in attributes.items() if path[0] != at}
-        if not isinstance(signature[new.name], tuple):
-            signature[new.name] = new.type
-            constants.pop((at,), None)
+        name = list(signature)[place[0]]
+        signature[name] = _with(signature[name], place[1:], new.type)
+        constants.pop(place, None)
+        attributes.pop(place, None)
         if new.type == "constexpr":
-            constants[(at,)] = resolved(new.value)
+            constants[place] = resolved(new.value)
         if new.divisible_by_16:
-            leaves = _leaves((at,), signature[new.name])
-            attributes |= {path: [["tt.divisibility", 16]] for path in leaves}
+            attributes[place] = [["tt.divisibility", 16]]
     return type(source)(source.fn, signature, constants, attributes)
+
+
+def _with(type_: Any, within: Place, new: str) -> Any:
+    """The type of a parameter with another one at a place in its tuples, if it has such."""
+    if not within:
+        return new
+    at, *deeper = within
+    inner = [_with(t, tuple(deeper), new) if n == at else t for n, t in enumerate(type_)]
+    # A tuple whose elements have names is made of its elements, not of a list.
+    return type(type_)(*inner) if hasattr(type_, "_fields") else type(type_)(inner)
 
 
 def _compiles_alike(new: Argument, old: Argument) -> bool:
     """Whether two arguments are the same to the compiler, which sees the values of constexprs."""
     same = (new.type, new.divisible_by_16) == (old.type, old.divisible_by_16)
     return same and (new.type != "constexpr" or new.value == old.value)
-
-
-def _leaves(path: tuple[int, ...], type_: Any) -> list[tuple[int, ...]]:
-    """The places of what a parameter holds, constants left out; of a plain one its own."""
-    if not isinstance(type_, (tuple, list)):
-        return [] if type_ == "constexpr" else [path]
-    return [leaf for at, inner in enumerate(type_) for leaf in _leaves((*path, at), inner)]

@@ -34,7 +34,7 @@ class Options:
     `signature` is in Triton's notation, `constexprs` maps names to values as written, and
     `arguments` are those of the script, `timeout_s` is how long it may run, `emulate` gives its
     tensors their values, `compile_torch` lets torch.compile compile. `recompiler` is to keep the
-    process of a Python target. `note` gets a line at a time for the user.
+    process of a Python target. `note` gets a line at a time for the user, `step` what is done next.
     """
 
     arch: str | None = None
@@ -50,6 +50,12 @@ class Options:
     recompiler: Recompiler | None = None
     arguments: Sequence[str] = ()
     note: Callable[[str], None] = lambda _: None
+    step: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.arguments, str):
+            # One argument, not its letters.
+            object.__setattr__(self, "arguments", (self.arguments,))
 
 
 def kernels_of(target: str, options: Options) -> list[Compiled]:
@@ -58,9 +64,7 @@ def kernels_of(target: str, options: Options) -> list[Compiled]:
     Raises InputError if the target is of no known kind or has no such kernel, and what its
     compiler raises.
     """
-    if options.arch and not _ARCH.fullmatch(options.arch):
-        what = f"{options.arch[:40]!r} is no GPU architecture"
-        raise InputError(what, "write it as --arch sm_90")
+    check_arch(options.arch)
     found = _found(target, options)
     if is_python(target):
         # Its kernels were chosen by the names of their functions.
@@ -71,6 +75,12 @@ def kernels_of(target: str, options: Options) -> list[Compiled]:
     if not chosen:
         raise InputError(*_none(target, options.kernel, found))
     return chosen
+
+
+def check_arch(arch: str | None) -> None:
+    """Raise InputError if it is not written as a GPU architecture is."""
+    if arch and not _ARCH.fullmatch(arch):
+        raise InputError(f"{arch[:40]!r} is no GPU architecture", "write it as --arch sm_90")
 
 
 def is_python(target: str) -> bool:

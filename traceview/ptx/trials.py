@@ -58,15 +58,16 @@ class Outcome:
     @cached_property
     def written(self) -> tuple[Access, ...]:
         """The accesses in its PTX. Raises TraceviewError if that is damaged."""
-        return ptx_accesses.accesses(self._function)
+        return ptx_accesses.accesses(self.function)
 
     @cached_property
     def provenance(self) -> Provenance:
         """What those are computed from. Raises TraceviewError if the PTX is damaged."""
-        return Provenance.of(self._function, self.compiled.arguments)
+        return Provenance.of(self.function, self.compiled.arguments)
 
     @cached_property
-    def _function(self) -> Function:
+    def function(self) -> Function:
+        """The kernel in its PTX. Raises TraceviewError if that is damaged."""
         kernels = parse_ptx(self.compiled.ptx or "").kernels()
         same = [kernel for kernel in kernels if kernel.name == self.compiled.name] or kernels
         return (
@@ -110,6 +111,7 @@ class Trials:
 
     recompile: Recompile
     _done: dict[Change, Outcome | None] = field(default_factory=dict)
+    _original: Outcome | None = None
 
     @property
     def worked(self) -> bool:
@@ -118,11 +120,21 @@ class Trials:
 
     def outcome(self, change: Change) -> Outcome | None:
         """The kernel after the change; None if that does not compile or was not tried."""
-        if change not in self._done and len(self._done) >= MOST_TRIALS:
+        if self.refused(change):
             return None
         if change not in self._done:
             self._done[change] = self._tried(change)
         return self._done[change]
+
+    def original(self, compiled: Compiled) -> Outcome:
+        """The kernel as it is, measured as those of the trials are."""
+        if self._original is None:
+            self._original = Outcome(compiled)
+        return self._original
+
+    def refused(self, change: Change) -> bool:
+        """Whether a change is not tried, as there were too many before it."""
+        return change not in self._done and len(self._done) >= MOST_TRIALS
 
     def width(self, change: Change, place: Place, array: Array, narrow: float) -> int | None:
         """How wide the accesses to an array at a place are after the change, in bits.
@@ -135,7 +147,7 @@ class Trials:
             return None
         here = found.provenance.by_array(a for a in found.written if _is_at(a, place))
         counts = widths(here.get(array, ()))
-        return next((w for w in counts if _narrower(counts, w) <= narrow / 2), None)
+        return next((w for w in counts if narrower_share(counts, w) <= narrow / 2), None)
 
     def _tried(self, change: Change) -> Outcome | None:
         try:
@@ -156,7 +168,7 @@ def _is_at(access: Access, place: Place) -> bool:
     )
 
 
-def _narrower(counts: Mapping[int, int], width: int) -> float:
+def narrower_share(counts: Mapping[int, int], width: int) -> float:
     """The share of all bits that accesses narrower than `width` move."""
     bits = {each: each * count for each, count in counts.items()}
     return sum(moved for each, moved in bits.items() if each < width) / sum(bits.values())

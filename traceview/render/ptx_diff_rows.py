@@ -104,7 +104,8 @@ def left_out(diff: Diff) -> list[str]:
     others = "the other version" if len(diff.versions) == 2 else "every other version"
     said = f"has no counterpart of its name and configuration in {others}"
     return [
-        f"{kernel.name} of {diff.labels[version]} {said} ({said_of(kernel)})"
+        f"{kernel.name} of {diff.labels[version]} {said} "
+        f"({said_of(kernel, diff.versions[version].report.kernels)})"
         for version, kernel in diff.left_out
     ]
 

@@ -50,10 +50,11 @@ class FindingView:
 
 @dataclass(frozen=True)
 class KernelView:
-    """One kernel on the page."""
+    """One kernel on the page. `number` tells several of one name apart, else it is empty."""
 
     key: str
     name: str
+    number: str
     arch: str
     circumstances: str
     figures: tuple[tuple[str, str], ...]
@@ -82,7 +83,14 @@ class ComparisonView:
 def render_ptx_html(report: PtxReport, version: str) -> str:
     """The page of one target. `version` is traceview's own."""
     names = SourceNames.of(report.kernels)
-    kernels = [_kernel(k, f"k{n}", names) for n, k in enumerate(report.kernels, 1)]
+    kernels = [
+        replace(
+            _kernel(kernel, f"k{n}", names),
+            circumstances=said_of(kernel, report.kernels),
+            number=str(n) if _has_namesake(kernel, report.kernels) else "",
+        )
+        for n, kernel in enumerate(report.kernels, 1)
+    ]
     found = [
         _finding(finding, view, "")
         for view, kernel in zip(kernels, report.kernels, strict=True)
@@ -137,11 +145,16 @@ def _ranked(found: Iterable[FindingView]) -> list[FindingView]:
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
+def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool:
+    return sum(other.name == kernel.name for other in kernels) > 1
+
+
 def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
     code = code_of(kernel, key, names)
     return KernelView(
         key=key,
         name=kernel.name,
+        number="",
         arch=kernel.compiled.arch,
         circumstances=said_of(kernel),
         figures=tuple(figures(kernel)),
@@ -177,7 +190,7 @@ def _finding(finding: Finding, view: KernelView, presence: str) -> FindingView:
         action=finding.action,
         evidence=finding.evidence,
         section=view.key,
-        title=view.name,
+        title=f"{view.name} {view.number}".strip(),
         line=view.code.lines.get(finding.source) if finding.source else None,
     )
 

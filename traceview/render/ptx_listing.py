@@ -32,14 +32,18 @@ def render_views(
 ) -> str:
     """The views (`source`, `ptx`, `sass`) of all kernels, in lines of at most `width` cells."""
     names = SourceNames.of(report.kernels)
-    blocks = [block for kernel in report.kernels for block in _views(kernel, views, names, width)]
+    blocks = [b for k in report.kernels for b in _views(k, report, views, names, width)]
     return drawn(blocks, width, color)
 
 
 def _views(
-    kernel: KernelReport, views: Sequence[str], names: SourceNames, width: int
+    kernel: KernelReport,
+    report: PtxReport,
+    views: Sequence[str],
+    names: SourceNames,
+    width: int,
 ) -> Iterator[RenderableType]:
-    yield title(kernel)
+    yield title(kernel, report)
     if "source" in views:
         yield from _source(kernel, width)
     if "ptx" in views:

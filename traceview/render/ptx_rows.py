@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ from traceview.ptx.model import Access
 from traceview.render.ptx_names import SourceNames
 from traceview.tables import Cell, Column
 
+# Eight threads' rows at once: ldmatrix and stmatrix, LDSM and STSM.
+_MATRIX = re.compile(r"matrix|\b(?:LD|ST)SM\b")
 ACCESSES = TableSpec(
     "accesses",
     "One row an opcode of a source line",
@@ -58,16 +61,26 @@ def _merged(accesses: Iterable[Access]) -> list[Access]:
 
 
 def _beside(ptx: Sequence[Access], sass: Iterable[Access]) -> list[str | None]:
-    """What to write beside each PTX access: the SASS that is as wide, in as many loops."""
+    """What to write beside each PTX access: SASS of its kind, as wide, in as many loops."""
     texts: list[list[str]] = [[] for _ in ptx]
     for access in sass:
         unlike = (
-            (p.width_bits != access.width_bits, p.loop_depth != access.loop_depth, len(said), at)
-            for at, (p, said) in enumerate(zip(ptx, texts, strict=True))
+            (*_unlike(written, access), len(said), at)
+            for at, (written, said) in enumerate(zip(ptx, texts, strict=True))
         )
         *_, likest = min(unlike)
         texts[likest].append(f"{access.count} × {access.opcode}")
     return [" + ".join(said) or None for said in texts]
+
+
+def _unlike(ptx: Access, sass: Access) -> tuple[bool, bool, bool]:
+    """What speaks against an instruction of SASS being that of PTX, the gravest first."""
+    matrices = (bool(_MATRIX.search(access.opcode)) for access in (ptx, sass))
+    return (
+        len(set(matrices)) > 1,
+        ptx.width_bits != sass.width_bits,
+        ptx.loop_depth != sass.loop_depth,
+    )
 
 
 def _row(access: Access, names: SourceNames) -> dict[str, Cell]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 from traceview import units
 from traceview.ptx.kernel_report import KernelReport
-from traceview.ptx.model import How
+from traceview.ptx.model import Argument, How
 
 _MOST_MIX = 8
 HOW: dict[How, str] = {
@@ -18,8 +18,11 @@ HOW: dict[How, str] = {
 }
 
 
-def circumstances(kernel: KernelReport) -> str:
-    """The launch or what stands for it: grid, warps, stages, constexprs."""
+def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> str:
+    """The launch or what stands for it: grid, warps, stages, constexprs.
+
+    Of other arguments those in which kernels of this name `among` those shown differ.
+    """
     compiled = kernel.compiled
     said = [HOW[compiled.how]]
     if compiled.launches:
@@ -31,7 +34,31 @@ def circumstances(kernel: KernelReport) -> str:
     if compiled.num_stages:
         said.append(units.counted(compiled.num_stages, "stage"))
     said += [f"{a.name}={a.value}" for a in compiled.arguments if a.type == "constexpr"]
-    return " · ".join(said)
+    return " · ".join((*said, *_told_apart_by(kernel, among)))
+
+
+def _told_apart_by(kernel: KernelReport, among: Iterable[KernelReport]) -> Iterator[str]:
+    """The arguments that are not alike in all variants of a kernel: `n=4100 (i32), x (*fp16:16)`.
+
+    The value of an integer is that of the first launch.
+    """
+    variants = [other.compiled.arguments for other in among if other.name == kernel.name]
+    seen: dict[str, set[Argument]] = defaultdict(set)
+    for argument in (argument for variant in variants for argument in variant):
+        seen[argument.name].add(argument)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for argument in kernel.compiled.arguments:
+        if argument.type != "constexpr" and len(seen[argument.name]) > 1:
+            value = "" if argument.value is None else f"={argument.value}"
+            types = {(each.type, each.divisible_by_16) for each in seen[argument.name]}
+            if value or len(types) > 1:
+                alike[_typed(argument) if len(types) > 1 else ""].append(argument.name + value)
+    for type_, names in alike.items():
+        yield f"{', '.join(names)} ({type_})" if type_ else ", ".join(names)
+
+
+def _typed(argument: Argument) -> str:
+    return f"{argument.type}:16" if argument.divisible_by_16 else argument.type
 
 
 def figures(kernel: KernelReport) -> Iterator[tuple[str, str]]:

@@ -23,20 +23,22 @@ _LEAST_TEXT = 12
 def render_ptx_text(report: PtxReport, *, width: int = 80, color: bool = False) -> str:
     """All kernels in lines of at most `width` cells; with `color`, ANSI styles."""
     names = SourceNames.of(report.kernels)
-    blocks = [block for kernel in report.kernels for block in _kernel(kernel, names, width)]
+    blocks = [b for kernel in report.kernels for b in _kernel(kernel, report, names, width)]
     return drawn(blocks, width, color)
 
 
-def title(kernel: KernelReport) -> RenderableType:
-    """The heading of a kernel, and how it came to be compiled."""
+def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
+    """The heading of a kernel of a report, and how it came to be compiled."""
     return Group(
         heading(visible(kernel.name), kernel.compiled.arch),
-        Text(visible(circumstances(kernel), SENTENCE)),
+        Text(visible(circumstances(kernel, report.kernels), SENTENCE)),
     )
 
 
-def _kernel(kernel: KernelReport, names: SourceNames, width: int) -> Iterator[RenderableType]:
-    yield Group(title(kernel), Text(_figures(kernel)), *_made_of(kernel))
+def _kernel(
+    kernel: KernelReport, report: PtxReport, names: SourceNames, width: int
+) -> Iterator[RenderableType]:
+    yield Group(title(kernel, report), Text(_figures(kernel)), *_made_of(kernel))
     yield _accesses(kernel, names, width)
     differences = [
         noted("", f"{names.of_line(d.source)}: {d.kind} {d.change}, PTX {d.ptx}, SASS {d.sass}")

@@ -101,39 +101,38 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 
 def _arguments(signature: Any, constants: Any, attributes: Any) -> Iterator[Known]:
-    """The parameters in order, with their types, and of constexprs the values."""
+    """What is passed in order, of tuples each element, with types, and of constexprs the values."""
     if not isinstance(signature, dict):
         return
     constants = constants if isinstance(constants, dict) else {}
     attributes = attributes if isinstance(attributes, dict) else {}
-    for at, (name, type_) in enumerate(signature.items()):
-        argument = {
-            "name": str(name),
-            "type": _type_name(type_),
-            "divisible_by_16": _is_divisible((at,), type_, attributes),
-        }
-        for key in ((at,), name, at):
-            if key in constants:
-                argument["value"] = _plain(constants[key])
-                break
-        yield argument
+    for at, (parameter, parameter_type) in enumerate(signature.items()):
+        for place, name, type_ in _leaves((at,), str(parameter), parameter_type):
+            argument = {
+                "name": name,
+                "type": str(type_),
+                "divisible_by_16": _is_divisible(attributes.get(place)),
+            }
+            for key in (place, name, at):
+                if key in constants:
+                    argument["value"] = _plain(constants[key])
+                    break
+            yield argument
 
 
-def _type_name(type_: Any) -> str:
-    if isinstance(type_, (tuple, list)):
-        return "(" + ", ".join(map(_type_name, type_)) + ")"
-    return str(type_)
+def _leaves(place: tuple[int, ...], name: str, type_: Any) -> Iterator[tuple[Any, str, Any]]:
+    """`pair[0]` and `pair[1]` of a tuple, or `pair.key` where its elements have names."""
+    if not isinstance(type_, (tuple, list)):
+        yield place, name, type_
+        return
+    fields = getattr(type_, "_fields", None)
+    for at, inner in enumerate(type_):
+        called = f"{name}.{fields[at]}" if fields else f"{name}[{at}]"
+        yield from _leaves((*place, at), called, inner)
 
 
-def _is_divisible(place: tuple[int, ...], type_: Any, attributes: Mapping[Any, Any]) -> bool:
-    """Whether the compiler was told so; of a tuple, whether of all that is in it."""
-    if isinstance(type_, (tuple, list)):
-        return all(
-            inner == "constexpr" or _is_divisible((*place, at), inner, attributes)
-            for at, inner in enumerate(type_)
-        )
-    said = attributes.get(place) or ()
-    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said)
+def _is_divisible(said: Any) -> bool:
+    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said or ())
 
 
 def _plain(value: Any) -> Any:
