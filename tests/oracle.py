@@ -564,6 +564,55 @@ def waits_on(recording: Recording, call: Call, device: int) -> bool:
     return len(found) != 1 or device in found
 
 
+@dataclass(frozen=True)
+class Selected:
+    """Names of ranges: what was asked for while one of `include` was open in its process, and none
+    of `exclude`."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def holds(self, recording: Recording, process: int, time: int) -> bool:
+        names = {
+            each.name
+            for thread, ranges in recording.ranges.items()
+            if thread // 2**24 == process // 2**24
+            for each in ranges
+            if each.start <= time < each.end
+        }
+        inside = not self.include or bool(names & set(self.include))
+        return inside and not names & set(self.exclude)
+
+
+def selection(recording: Recording, selected: Selected) -> dict[str, Any]:
+    """Work and idle time of what is selected, each gap with the work that ended it.
+
+    And the idle time that selected blocking calls caused, by name, whatever work ended it.
+    """
+    held = {
+        op
+        for op in recording.operations
+        if selected.holds(recording, op.process, op.call.start if op.call else op.start)
+    }
+    found: dict[int, dict[str, int]] = {}
+    causes: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+    after: dict[str, int] = defaultdict(int)
+    for device in {op.device for op in held}:
+        mine = [op for op in held if op.device == device]
+        work = sum(end - start for start, end in busy(mine))
+        found[device] = {"span_ns": work, "busy_ns": work, "idle_ns": 0}
+    for gap in gaps(recording):
+        if gap.next in held:
+            found[gap.device]["idle_ns"] += gap.idle
+            found[gap.device]["span_ns"] += gap.idle
+            causes[gap.device, gap.cause][0] += 1
+            causes[gap.device, gap.cause][1] += gap.idle
+        call = blamed(recording, gap)
+        if call and selected.holds(recording, call.process, call.start):
+            after[call.name] += gap.idle
+    return {"devices": found, "causes": dict(causes), "idle_after": dict(after)}
+
+
 def by_start(op: Operation) -> int:
     return op.start
 

@@ -161,6 +161,7 @@ class Step:
     end: int
     thread: int
     work: list[Operation]
+    name: str
     parent: None = None
 
     @property
@@ -180,7 +181,7 @@ def series(recording: Recording) -> Iterator[list[Step]]:
             by_thread[op.call.thread].append(op)
     for thread, ranges in recording.ranges.items():
         mine = [
-            Step(each.start, each.end, thread, [])
+            Step(each.start, each.end, thread, [], each.name)
             for each, path in zip(
                 sorted(ranges, key=lambda each: (each.start, -each.end)),
                 range_paths(ranges),
@@ -282,17 +283,18 @@ def waves(path: Path) -> dict[tuple[int, str, str, str], dict[str, Any]]:
     found = {}
     for device, mine in kernels.items():
         twice = beside([(row["start"], row["end"]) for row in mine])
+        shortest = min(row["end"] - row["start"] for row in mine)
         grouped: dict[tuple[int, str, str, str], list[sqlite3.Row]] = defaultdict(list)
         for row in mine:
             grid = "x".join(str(row[f"grid{axis}"]) for axis in "XYZ")
             block = "x".join(str(row[f"block{axis}"]) for axis in "XYZ")
             grouped[device, strings[row["demangledName"]], grid, block].append(row)
         for key, alike in grouped.items():
-            found[key] = tail(alike, twice)
+            found[key] = tail(alike, twice, shortest)
     return found
 
 
-def tail(alike: list[sqlite3.Row], twice: list[tuple[int, int]]) -> dict[str, Any]:
+def tail(alike: list[sqlite3.Row], twice: list[tuple[int, int]], shortest: int) -> dict[str, Any]:
     one = alike[0]
     shared = one["staticSharedMemory"] + one["dynamicSharedMemory"]
     threads, blocks = (
@@ -307,13 +309,16 @@ def tail(alike: list[sqlite3.Row], twice: list[tuple[int, int]]) -> dict[str, An
         return {**told, **dict.fromkeys(unknown)}
     idle = 1 - blocks / SMS / each / math.ceil(blocks / SMS / each)
     concurrent = sum(covered_by(twice, row["start"], row["end"]) for row in alike) > total / 2
-    persistent = blocks % SMS == 0 and blocks <= each * SMS and idle > 0
+    lost: int | None = round(total * idle)
+    if blocks < each * SMS:
+        beyond = max(total - len(alike) * shortest, 0)
+        lost = round(beyond * (SMS - blocks) / SMS) if blocks < SMS else None
     return {
         **told,
         "blocks_per_sm": each,
         "waves": blocks / SMS / each,
         "tail_idle_pct": 100 * idle,
-        "tail_loss_ns": None if concurrent or persistent else round(total * idle),
+        "tail_loss_ns": None if concurrent else lost,
     }
 
 

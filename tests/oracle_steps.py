@@ -10,6 +10,7 @@ import sqlite3
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from tests.oracle import FOREVER, LASTING, MARKS, UNATTRIBUTED, Call, Operation, busy, read, rows
 
@@ -173,25 +174,71 @@ def step_times(
 
     `work` are the operations of each step by its place in the list.
     """
-    if not any(work.values()):
-        return [(step.start, step.end) for step in steps]
-    times: list[tuple[int, int] | None] = []
-    before: tuple[Range, int] | None = None
-    for place, step in enumerate(steps):
+    return [None if found is None else found[:2] for found in steps_by_loop(steps, work)]
+
+
+def steps_by_loop(
+    steps: list[Range], work: dict[int, list[Operation]]
+) -> list[tuple[int, int, int] | None]:
+    """The same, and the number of the loop that each is judged in."""
+    timed = [place for place in range(len(steps)) if work[place] or not any(work.values())]
+    entered = {p: p == q or steps[p].parent is not steps[q].parent for q, p in pairs(timed)}
+    number = {place: tuple(map(int, re.findall(r"\d+", steps[place].name))) for place in timed}
+    first = number[timed[0]]
+    again = {p: p != q and number[p] == first != number[q] for q, p in pairs(timed)}
+    loop, loops = {}, -1
+    for place in timed:
+        loops += entered[place] or again[place]
+        loop[place] = loops
+    times = timed_steps(steps, work, timed, {p: entered[p] or again[p] for p in timed})
+    if alike(
+        [
+            [end - begin for p in timed if loop[p] == n for begin, end in [times[p]]]
+            for n in range(loops + 1)
+        ]
+    ):
+        loop = dict.fromkeys(timed, 0)
+        times = timed_steps(steps, work, timed, entered)
+    return [(*times[p], loop[p]) if p in loop else None for p in range(len(steps))]
+
+
+def pairs(timed: list[int]) -> list[tuple[int, int]]:
+    """Each place after the one before it; the first after itself."""
+    return list(zip([*timed[:1], *timed], timed, strict=False))
+
+
+def alike(loops: list[list[int]]) -> bool:
+    """Whether loops, each the durations of its steps, are judged by one median."""
+    several = [took for took in loops if len(took) > 1]
+    if sum(map(len, several)) <= sum(map(len, loops)) / 2:
+        return True
+    middle = median(map(median, several))
+    spread = 1.4826 * median(abs(each - median(took)) for took in several for each in took)
+    near = [abs(median(took) - middle) <= max(0.1 * middle, spread) for took in several]
+    return sum(near) >= 0.9 * len(near)
+
+
+def timed_steps(
+    steps: list[Range],
+    work: dict[int, list[Operation]],
+    timed: list[int],
+    begins: dict[int, bool],
+) -> dict[int, tuple[int, int]]:
+    """Begin and end of the steps at these places, of which some begin a loop."""
+    times: dict[int, tuple[int, int]] = {}
+    before: int | None = None
+    for place in timed:
+        step = steps[place]
         if not work[place]:
-            times.append(None)
+            times[place] = (step.start, step.end)
             continue
         end = max(op.end for op in work[place])
-        started = min(step.start, *(op.start for op in work[place]))
-        if before is None:
-            begin = started
-        elif before[0].parent is step.parent:
-            begin = before[1]
-        else:
-            begin = max(before[1], started)
-        end = max(end, before[1]) if before else end
-        times.append((min(begin, end), end))
-        before = (step, end)
+        begin = min(step.start, *(op.start for op in work[place]))
+        if before is not None:
+            begin = max(before, begin) if begins[place] else before
+            end = max(end, before)
+        times[place] = (min(begin, end), end)
+        before = end
     return times
 
 

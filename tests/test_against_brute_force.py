@@ -19,7 +19,7 @@ from tests.export_file import SCHEMAS
 from traceview.analyses import gpu_idle, kernel_share, memory_copies, run_ahead, sync_stalls
 from traceview.facts.idle import SYNC_DRAIN, gaps
 from traceview.facts.stalls import stalls
-from traceview.trace import Trace
+from traceview.trace import Selection, Trace
 from traceview.trace.files import load
 
 
@@ -163,6 +163,48 @@ def calls_agree(both: Both) -> None:
     assert oracle.figures(ours) == oracle.calls_by_name(both.recording)
 
 
+def names_of(recording: oracle.Recording) -> list[str]:
+    """Some names of ranges of the program: the first, one in the middle, and the last."""
+    found = sorted({each.name for ranges in recording.ranges.values() for each in ranges})
+    plain = [name for name in found if not set(name) & set("*?[]")]
+    return sorted({plain[0], plain[len(plain) // 2], plain[-1]}) if plain else []
+
+
+def selections_agree(both: Both) -> None:
+    """A selection, what it leaves, one range less another: work, idle time and waits."""
+    names = names_of(both.recording)
+    whole = selection_agrees(both, Selection())
+    for name in names:
+        inside = selection_agrees(both, Selection(include=(name,)))
+        outside = selection_agrees(both, Selection(exclude=(name,)))
+        for told, one, other in zip(whole, inside, outside, strict=True):
+            assert one + other == told
+    if len(names) > 1:
+        selection_agrees(both, Selection(include=tuple(names[1:]), exclude=tuple(names[:1])))
+
+
+def selection_agrees(both: Both, asked: Selection) -> tuple[int, int, int]:
+    """Number and time of its gaps, and the idle time that its waits caused."""
+    theirs = oracle.selection(both.recording, oracle.Selected(asked.include, asked.exclude))
+    trace = both.trace.restricted(asked)
+    tables = gpu_idle.compute(trace).tables
+    devices = {row["device_id"]: row for row in tables["devices"].rows()}
+    assert devices.keys() == theirs["devices"].keys()
+    for device, figures in theirs["devices"].items():
+        assert {column: devices[device][column] for column in figures} == figures
+    ours = {
+        (row["device_id"], row["cause"]): [row["gaps"], row["idle_ns"]]
+        for row in tables["causes"].rows()
+    }
+    assert ours == theirs["causes"]
+    after: dict[str, int] = defaultdict(int)
+    for row in sync_stalls.compute(trace).tables["sites"].rows():
+        after[row["api"]] += row["idle_after_ns"]
+    assert {api: idle for api, idle in after.items() if idle} == theirs["idle_after"]
+    gaps_told, idle_told = (sum(row[place] for row in ours.values()) for place in (0, 1))
+    return gaps_told, idle_told, sum(after.values())
+
+
 AGREEMENTS = (
     kernels_agree,
     kernels_agree_by_range,
@@ -172,6 +214,7 @@ AGREEMENTS = (
     copies_agree,
     calls_agree,
     waits_add_up,
+    selections_agree,
 )
 
 

@@ -6,16 +6,17 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.build import Export
 from tests.oracle import FOREVER
-from tests.oracle_steps import Attributed, Range, busy_within, step_times
+from tests.oracle_steps import Attributed, Range, busy_within, steps_by_loop
 from traceview.analyses import kernel_share
 from traceview.facts.step_parts import step_parts
-from traceview.facts.steps import pace, series_of, step_of_operations, steps
+from traceview.facts.steps import pace, step_of_operations, steps
 from traceview.trace import Trace
 from traceview.trace.files import load
 
@@ -110,7 +111,8 @@ def steps_agree(trace: Trace, oracle: Attributed) -> None:
         assert found.operations[row] == len(ops)
         assert found.gpu_start_ns[row] == min((op.start for op in ops), default=0)
         assert found.gpu_end_ns[row] == max((op.end for op in ops), default=0)
-    for rows in series_of(found):
+    for series in range(len(set(found.series.tolist()))):
+        rows = np.flatnonzero(found.series == series)
         times_agree(trace, oracle, rows.tolist(), theirs, work)
 
 
@@ -120,7 +122,7 @@ def the_range(trace: Trace, oracle: Attributed, row: int) -> Range:
     process = found.process[row]
     place = int(processes["host_id"][process]) << 48 | int(processes["process_id"][process]) << 24
     thread = place | int(trace.threads["thread_id"][found.thread[row]])
-    start, name = int(found.cpu_start_ns[row]), found.name[row]
+    start, name = int(found.cpu_start_ns[row]), found.names[row]
     matching = [r for r in oracle.ranges if (r.thread, r.start, r.name) == (thread, start, name)]
     assert len(matching) == 1
     assert matching[0].end in (found.cpu_end_ns[row], FOREVER)
@@ -130,12 +132,15 @@ def the_range(trace: Trace, oracle: Attributed, row: int) -> Range:
 def times_agree(trace: Trace, oracle: Attributed, rows, theirs, work) -> None:
     timed, parts = pace(trace), step_parts(trace)
     here = {place: work[row] for place, row in enumerate(rows)}
-    times = step_times([theirs[row] for row in rows], here)
+    times = steps_by_loop([theirs[row] for row in rows], here)
     devices = sorted({op.device for row in rows for op in work[row]})
-    for row, time in zip(rows, times, strict=True):
-        assert timed.timed[row] == (time is not None)
-        if time is None or not devices:
+    loops = timed.loop[rows] - timed.loop[rows[0]]
+    for row, found, loop in zip(rows, times, loops, strict=True):
+        assert timed.timed[row] == (found is not None)
+        assert found is None or loop == found[2]
+        if found is None or not devices:
             continue
+        time = found[:2]
         assert (timed.begin_ns[row], timed.end_ns[row]) == time
         on = [[op for op in oracle.operations if op.device == device] for device in devices]
         busy = sum(busy_within(ops, *time) for ops in on) / len(devices)
@@ -180,5 +185,31 @@ def test_operations_of_steps_are_those_of_no_other_step(launches, number):
         found = steps(trace)
         step = step_of_operations(trace)
         assert found.operations.sum() == (step >= 0).sum()
-        assert {len(rows) for rows in series_of(found)} == {number}
+        assert set(np.bincount(found.series).tolist()) == {number}
         adds_up(trace)
+
+
+STEP = st.tuples(st.integers(0, 30), st.integers(1, 30))
+LOOPS = st.lists(st.tuples(st.sampled_from([1, 20]), st.lists(STEP, max_size=5)), max_size=5)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(LOOPS, st.booleans(), st.booleans())
+def test_on_random_loops(loops, around, ahead):
+    """Numbers that start again, with a range around each loop or none, alike or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        export, clock, cpu = Export(), 0, 0
+        for number, (scale, each) in enumerate(loops):
+            begun = cpu
+            for step, (idle, work) in enumerate(each):
+                gpu = clock + idle
+                clock = gpu + scale * work
+                export.range(f"step_{step}", cpu + 2, cpu + 6)
+                export.launch((cpu + 3, cpu + 4), (max(gpu, cpu + 4), max(clock, cpu + 5)))
+                clock = max(clock, cpu + 5)
+                cpu = cpu + 8 if ahead else clock + idle
+            if around and each:
+                export.range(f"epoch_{number}", begun, cpu + 1)
+                cpu += 2
+        path = export.write(Path(folder) / "random.sqlite")
+        steps_agree(load(path), Attributed.of(path))

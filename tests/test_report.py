@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import traceview
 from tests.render.example import a_report, a_trace, analyses
 from traceview.analyses.base import Analysis, Finding, Result, Skipped
 from traceview.errors import InputError
@@ -33,6 +34,11 @@ def test_what_puts_the_whole_recording_in_doubt_comes_first():
     costly, doubt = Finding("high", "m", "a", 5), Finding("high", "partial", "a", 0)
     outcomes = {"gpu-idle": Result({}, (costly,)), "trace-health": Result({}, (doubt,))}
     assert [f.analysis for f in ranked(outcomes)] == ["trace-health", "gpu-idle"]
+
+
+def test_a_figure_of_the_gpu_may_be_a_text_alone():
+    report = traceview.analyze(a_trace(), "roofline", peaks="bandwidth=4.8e12")
+    assert report.trace.peaks == {"bandwidth": 4.8e12}
 
 
 def test_only_keeps_reading_order():

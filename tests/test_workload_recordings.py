@@ -155,6 +155,21 @@ def strides(said: Answers) -> None:
     neighbours = said.took(step("triton"))
     assert said.took(step("triton-stride-2")) > 2 * neighbours
     assert said.took(step("triton-stride-32")) > 10 * neighbours
+    # One kernel's name, but not one rate: each range has its own.
+    rates = {
+        row["declared_in"]: row["achieved_bytes_per_s"]
+        for row in said.rows("roofline", "kernels")
+        if row["short_name"] == "copy_kernel"
+    }
+    assert 4.0e12 < rates["triton"] < 4.8e12
+    assert 1.4e12 < rates["triton-stride-2"] < 1.6e12
+    assert 1.4e11 < rates["triton-stride-32"] < 1.6e11
+    found = [f.finding for f in said.report.findings if f.analysis == "roofline"]
+    assert [f.message.partition(" runs")[0] for f in found] == [
+        "copy_kernel in triton-stride-32",
+        "copy_kernel in triton-stride-2",
+    ]
+    assert all("coalescing" in f.action for f in found)
 
 
 def branches(said: Answers) -> None:
@@ -189,6 +204,12 @@ def precisions(said: Answers) -> None:
         said.took(step(name)) for name in ("float32", "tf32", "float16", "bfloat16", "float8")
     )
     assert single > 4 * tf32
+    # What multiplies off the tensor cores is named, and what TF32 won here is within its bound.
+    [products] = [f.finding for f in said.report.findings if "fp32 matrices" in f.finding.message]
+    assert products.severity == "high"
+    assert "TF32" in products.action
+    steady = [said.took(rf"step_[1-9]\d*/{name}") for name in ("float32", "tf32")]
+    assert steady[0] - steady[1] <= products.time_at_stake_ns < steady[0]
     assert tf32 > 1.3 * max(half, bfloat)
     assert min(half, bfloat) > 1.3 * eight
 

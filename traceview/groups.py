@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview.tables import Array, Integers, Mask, RowNumbers
 
@@ -145,27 +146,68 @@ def stats(groups: Groups, values: Integers) -> Stats:
         none = np.zeros(0, np.int64)
         return Stats(none, none, none, none, none)
     calls = np.bincount(groups.ids, minlength=groups.size).astype(np.int64)
-    ordered = _ordered(groups, values)
+    ranked = ordered(groups, values)
     last = np.cumsum(calls)
     first = last - calls
-    low = ordered[first + (calls - 1) // 2]
-    median = low + (ordered[first + calls // 2] - low) // 2
-    total = np.add.reduceat(ordered, first)
-    return Stats(calls, total, ordered[first], median, ordered[last - 1])
+    low = ranked[first + (calls - 1) // 2]
+    median = low + (ranked[first + calls // 2] - low) // 2
+    total = np.add.reduceat(ranked, first)
+    return Stats(calls, total, ranked[first], median, ranked[last - 1])
 
 
-def _ordered(groups: Groups, values: Integers) -> Integers:
+def ordered(groups: Groups, values: Integers) -> Integers:
     """The values sorted within their groups, one group after the other.
 
     A sort of plain integers is many times faster than one of two keys.
     """
+    if not len(values):
+        return values
     least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
     if groups.size * span >= 2**62:
         return values[np.lexsort((values, groups.ids))]
-    ordered = np.sort(groups.ids * span + (values - least))
-    ordered %= span
-    ordered += least
-    return ordered
+    key = np.sort(groups.ids * span + (values - least))
+    key %= span
+    key += least
+    return key
+
+
+def medians(ids: Integers, count: int, values: Integers) -> npt.NDArray[np.float64]:
+    """Median of the values of each of so many groups, 0 for those without any."""
+    if not len(values):
+        return np.zeros(count)
+    ranked = ordered(Groups(ids, np.zeros(count, np.int64)), values)
+    size = np.bincount(ids, minlength=count)
+    first = np.cumsum(size) - size
+    middle = (first + each for each in ((size - 1) // 2, size // 2))
+    low, high = (ranked[np.clip(place, 0, len(values) - 1)] for place in middle)
+    return np.where(size > 0, low / 2 + high / 2, 0.0)
+
+
+def quantile(ids: Integers, count: int, values: Integers, share: float) -> npt.NDArray[np.float64]:
+    """What that share of the values of each group is below, 0 for a group without any.
+
+    Between two values in proportion, as numpy does it.
+    """
+    if not len(values):
+        return np.zeros(count)
+    ranked = ordered(Groups(ids, np.zeros(count, np.int64)), values)
+    size = np.bincount(ids, minlength=count)
+    place = np.maximum(size - 1, 0) * share
+    low = np.floor(place).astype(np.int64)
+    first = np.cumsum(size) - size
+    one = ranked[np.minimum(first + low, len(values) - 1)]
+    other = ranked[np.minimum(first + np.minimum(low + 1, size - 1), len(values) - 1)]
+    part, way = place - low, other - one
+    return np.where(size > 0, np.where(part < 0.5, one + way * part, other - way * (1 - part)), 0.0)
+
+
+def opens(*keys: Array) -> Mask:
+    """True for the rows that differ from the row before in any of the keys, and the first."""
+    result = np.ones(len(keys[0]), bool)
+    for place, key in enumerate(keys):
+        other = key[1:] != key[:-1]
+        result[1:] = result[1:] | other if place else other
+    return result
 
 
 def sums(groups: Groups, values: Array) -> Integers:

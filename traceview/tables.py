@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,16 @@ Cell = int | float | bool | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """One declared column. The name of a quantity ends in its unit."""
+    """One declared column. The name of a quantity ends in its unit.
+
+    `prose` is for sentences, which lose their sense where a name may lose its middle.
+    """
 
     name: str
     dtype: Dtype
     meaning: str
     nullable: bool = False
+    prose: bool = False
 
 
 def null_of(dtype: np.dtype[Any]) -> int:
@@ -153,6 +157,45 @@ class Texts:
         hit = np.fromiter((value in chosen for value in self.values), bool, len(self.values))
         result: Mask = _lookup(hit, self.codes) & (self.codes >= 0)
         return result
+
+
+class TextSource(Protocol):
+    """Numbered texts that are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def every(self) -> TextValues:
+        """All of them."""
+
+    def some(self, codes: Array) -> TextValues:
+        """Those of some numbers, without the others."""
+
+
+class MadeTexts(Texts):
+    """A column of texts that a source makes; of a few rows of many, only their own."""
+
+    __slots__ = ("_source",)
+
+    # A text made by itself costs as much as that of so many made together.
+    _FEW = 8
+
+    def __init__(self, codes: npt.NDArray[np.int32], source: TextSource) -> None:
+        super().__init__(codes, lambda: source.every)
+        self._source = source
+
+    def __getitem__(self, row: int) -> str | None:
+        code = self.codes[row : row + 1]
+        return None if code[0] < 0 else str(self._source.some(code)[0])
+
+    def take(self, rows: Array) -> Texts:
+        codes = super().take(rows).codes
+        if self._FEW * len(codes) > len(self._source):
+            return MadeTexts(codes, self._source)
+        used, places = np.unique(codes, return_inverse=True)
+        absent = int(np.count_nonzero(used < 0))
+        source, wanted = self._source, used[absent:]
+        return Texts(places.astype(np.int32) - np.int32(absent), lambda: source.some(wanted))
 
 
 def _lookup(values: Array, codes: Array) -> Array:

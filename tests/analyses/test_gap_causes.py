@@ -265,6 +265,22 @@ def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
     assert finding.action.startswith("Take this CPU work out of the loop")
 
 
+def test_set_up_does_not_make_short_gaps_long_work(tmp_path):
+    """500 ms of the first step's Python, and 20 µs in each of the later ones."""
+    export, now = Export().launch((0, 2), (10, 100)), 100
+    for step in range(9):
+        python = 20_000 if step else 500_000_000
+        start = now + python
+        export.range(f"step_{step}", now, start + 20)
+        export.launch((start, start + 5), (start + 10, start + 1_010))
+        now = start + 1_010
+
+    late = [f for f in ask(ANALYSIS, export, tmp_path).findings if "launch-late" in f.message]
+
+    assert "for 160 µs of it the launching thread was outside CUDA" in late[0].message
+    assert late[0].action.startswith("Give the GPU more work per launch")
+
+
 def test_the_evidence_tells_of_the_last_wait_of_the_thread(tmp_path):
     export = (
         Export()

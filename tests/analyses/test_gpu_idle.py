@@ -1,5 +1,8 @@
+import pytest
+
 from tests.analyses.ask import ask, rows
 from tests.build import Export
+from traceview.analyses import steps, sync_stalls
 from traceview.analyses.gpu_idle import ANALYSIS
 
 DEVICE = ("device_id", "span_ns", "busy_ns", "idle_ns")
@@ -195,12 +198,13 @@ def test_work_without_a_launch_call_has_no_known_cause(tmp_path):
     assert rows(result, "causes", *CAUSE) == [("unknown", 1, 30)]
 
 
-def test_a_restricted_report_counts_gaps_inside_the_selection_only(tmp_path):
-    #  step_0: 10..20      step_1: 100..110, 130..140   step_2: 150..160
-    export = (
+#  step_0: 10..20      step_1: 100..110, 130..140   step_2: 150..160
+def three_steps() -> Export:
+    return (
         Export()
         .range("step_0", 0, 50)
         .range("step_1", 50, 120)
+        .range("load", 50, 58)
         .range("step_2", 120, 150)
         .launch((1, 2), (10, 20))
         .launch((60, 61), (100, 110))
@@ -208,8 +212,170 @@ def test_a_restricted_report_counts_gaps_inside_the_selection_only(tmp_path):
         .launch((145, 146), (150, 160))
     )
 
-    one = ask(ANALYSIS, export, tmp_path, include=("step_1",))
-    later = ask(ANALYSIS, export, tmp_path, exclude=("step_0",))
 
-    assert rows(one, "devices", *DEVICE) == [(0, 40, 20, 20)]
-    assert rows(later, "devices", *DEVICE) == [(0, 60, 30, 30)]
+@pytest.mark.parametrize(
+    ("selection", "busy", "idle"),
+    [
+        ({"include": ("step_0",)}, 10, 0),
+        ({"include": ("step_1",)}, 20, 80 + 20),
+        ({"exclude": ("step_1",)}, 20, 10),
+        ({"include": ("step_0", "step_2")}, 20, 10),
+        # Ranges that overlap hold their common work once.
+        ({"include": ("step_*", "step_1")}, 40, 110),
+        ({"include": ("step_*",), "exclude": ("step_2",)}, 30, 100),
+    ],
+)
+def test_the_idle_time_of_a_selection_is_what_its_work_ended(tmp_path, selection, busy, idle):
+    result = ask(ANALYSIS, three_steps(), tmp_path, **selection)
+
+    assert rows(result, "devices", *DEVICE) == [(0, busy + idle, busy, idle)]
+    assert sum(row[0] for row in rows(result, "causes", "idle_ns")) == idle
+    assert sum(row[0] for row in rows(result, "gaps", "duration_ns")) == idle
+
+
+def test_a_step_and_a_selection_of_it_have_the_same_idle_time(tmp_path):
+    idle = rows(ask(steps.ANALYSIS, three_steps(), tmp_path), "steps", "step", "gpu_idle_ns")
+
+    for name, expected in idle[1:]:
+        one = ask(ANALYSIS, three_steps(), tmp_path, include=(name,))
+        assert rows(one, "devices", "idle_ns") == [(expected,)]
+
+
+def test_each_gpu_of_a_selection_has_the_gaps_that_its_own_work_ended(tmp_path):
+    export = Export().range("step_1", 50, 100)
+    for device in (0, 1):
+        export.launch((1, 2), (10, 20), device=device)
+    export.launch((60, 61), (70, 80), device=0).launch((110, 111), (120, 130), device=1)
+
+    result = ask(ANALYSIS, export, tmp_path, include=("step_1",))
+
+    assert rows(result, "devices", *DEVICE) == [(0, 60, 10, 50)]
+
+
+def test_ranges_that_launched_nothing_tell_how_long_the_gpu_was_idle_meanwhile(tmp_path):
+    [finding] = ask(ANALYSIS, three_steps(), tmp_path, include=("load",)).findings
+
+    assert finding.message == (
+        "No GPU work was launched in the selected ranges; while they were open, GPU 0 was idle for "
+        "8 ns of 8 ns"
+    )
+    assert finding.time_at_stake_ns == 8
+    without = {"include": ("step_1",), "exclude": ("step_*",)}
+    assert not ask(ANALYSIS, three_steps(), tmp_path, **without).findings
+
+
+def test_a_synchronization_before_the_selection_is_told_of_here(tmp_path):
+    """sync-stalls tells of the waits made in the selection."""
+    export = (
+        Export()
+        .range("step_0", 0, 1010)
+        .range("step_1", 1010, 1100)
+        .launch((0, 2), (10, 1000))
+        .sync("cudaStreamSynchronize_v3020", 5, 1005)
+        .launch((1050, 1052), (1060, 1100))
+    )
+
+    one = ask(ANALYSIS, export, tmp_path, include=("step_1",))
+    before = ask(sync_stalls.ANALYSIS, export, tmp_path, include=("step_0",))
+
+    assert rows(one, "causes", *CAUSE) == [("sync-drain", 1, 60)]
+    assert "most of it, 60 ns, after cudaStreamSynchronize in step_0" in one.findings[0].message
+    assert rows(before, "sites", "idle_after_ns") == [(60,)]
+    assert rows(ask(sync_stalls.ANALYSIS, export, tmp_path, include=("step_1",)), "sites") == []
+    assert not ask(ANALYSIS, export, tmp_path).findings
+
+
+def test_the_first_pinned_memory_of_a_process_is_allocated_once(tmp_path):
+    export = Export().launch((0, 2), (10, 1000))
+    for number, process in enumerate((1, 1, 2, 2)):
+        now = 1000 * (number + 1)
+        export.call("cudaHostAlloc_v3020", now + 10, now + 700, process=process)
+        export.launch((now + 710, now + 712), (now + 720, now + 1000), process=process)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "causes", *CAUSE) == [("allocation", 4, 4 * 720)]
+    assert rows(result, "causes", "steady_idle_ns") == [(2 * 720,)]
+
+
+def test_device_memory_is_not_pinned_memory(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (10, 1000))
+        .call("cudaMalloc_v3020", 1010, 1900)
+        .launch((1910, 1912), (1920, 2000))
+    )
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "causes", "steady_idle_ns") == [(920,)]
+
+
+def late(*gaps: int, device: int = 0, export: Export | None = None) -> Export:
+    """Kernels of 100 ns with these gaps before them, each launched in a range of its own.
+
+    Those of each device are of a process of its own.
+    """
+    export, end = export or Export(), 100
+    where = {"process": device + 1, "device": device}
+    export.launch((0, 2), (10, 100), **where)
+    for number, gap in enumerate(gaps):
+        call = end + gap - 5
+        export.range(f"part_{'abcdefghijklmnop'[number]}", end, call + 4, process=device + 1)
+        export.launch((call, call + 2), (end + gap, end + gap + 100), **where)
+        end += gap + 100
+    return export
+
+
+def test_one_long_gap_is_not_said_to_be_of_each_step(tmp_path):
+    [finding] = ask(ANALYSIS, late(1_000, 900_000, 2_000), tmp_path).findings
+
+    assert "900 µs of it is one gap, before work launched in part_b" in finding.message
+    assert finding.action.startswith("Look whether each step does it. If so, take this CPU work")
+
+
+def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
+    others = [40_000] * 15
+    [finding] = ask(ANALYSIS, late(900_000, *others), tmp_path).findings
+
+    assert "900 µs of it is one gap, before work launched in part_a" in finding.message
+    assert not finding.action.startswith("Look whether")
+
+
+def test_two_gaps_alike_are_no_single_one(tmp_path):
+    [finding] = ask(ANALYSIS, late(900_000, 600_000), tmp_path).findings
+
+    assert "one gap" not in finding.message
+    assert finding.action.startswith("Take this CPU work")
+
+
+def test_a_gap_of_a_selection_is_no_single_one_where_others_are_like_it(tmp_path):
+    [alike] = ask(ANALYSIS, late(900_000, 600_000), tmp_path, include=("part_a",)).findings
+    [lone] = ask(ANALYSIS, late(900_000, 6_000), tmp_path, include=("part_a",)).findings
+
+    assert "one gap" not in alike.message
+    assert "it is one gap, before work launched in part_a" in lone.message
+
+
+def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):
+    export = late(600_000, 900_000, device=0)
+    export = late(700_000, 900_000, device=1, export=export)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith("GPU 1 was idle for 1.60 ms in 2 gaps")
+    assert finding.message.endswith("; 1 other GPU for 1.50 ms")
+    assert finding.time_at_stake_ns == 1_600_000
+
+
+@pytest.mark.parametrize("by_nodes", [True, False])
+def test_node_by_node_recording_is_told_to_make_graph_launches_long(tmp_path, by_nodes):
+    export = Export().launch((0, 2), (10, 1000))
+    if by_nodes:
+        export.graph_launch((1010, 1900), [(1950, 2000), (2000, 2100)])
+    else:
+        export.graph_whole((1010, 1900), (1950, 2100))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.severity == ("info" if by_nodes else "high")
+    assert ("node by node" in finding.message) is by_nodes
+    assert ("--graph-trace graph" in finding.action) is by_nodes

@@ -1,8 +1,13 @@
+"""Kernels by time, the ranges that launched them, and products off the tensor cores."""
+
 import pytest
 
 from tests.analyses.ask import ask, rows
 from tests.build import Export
+from traceview.analyses.base import Finding
 from traceview.analyses.kernel_share import ANALYSIS
+from traceview.facts.declared_work import text
+from traceview.trace.files import load
 
 FIGURES = ("short_name", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns")
 
@@ -224,3 +229,126 @@ def test_the_tile_of_a_matrix_product_is_read_off_its_name(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "kernels", "tile") == [("192x192 64x3 bf16",), (None,)]
+
+
+SGEMM = "Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(T1)"
+MS = 1_000_000
+# Of the H200, in FLOP a second.
+FP32, TF32 = 66.9e12, 494.7e12
+
+
+def off_tensor_cores(found: tuple[Finding, ...]) -> list[Finding]:
+    return [finding for finding in found if "fp32 matrices" in finding.message]
+
+
+def multiplying(gpu: dict[str, object] | None = None, name: str = SGEMM, more: int = 0) -> Export:
+    """A warm-up of 3 ms, 4 ms of products, and so much of another kernel."""
+    export = Export()
+    if gpu is not None:
+        export.gpu(0, **gpu)
+    export.range("warm_up", 0, 100).launch((10, 20), (50, 50 + 3 * MS), name=name)
+    export.launch((200, 210), (5 * MS, 9 * MS), name=name)
+    return export.launch((220, 230), (9 * MS, 9 * MS + more), name="add") if more else export
+
+
+def test_products_of_fp32_off_the_tensor_cores_are_named(tmp_path):
+    """Of the 4 ms after set-up a seventh is left, were the lanes at their peak until now."""
+    [finding] = off_tensor_cores(ask(ANALYSIS, multiplying(more=MS), tmp_path).findings)
+
+    assert finding.severity == "high"
+    assert finding.time_at_stake_ns == pytest.approx(4 * MS * (1 - FP32 / TF32), abs=1)
+    assert finding.message == (
+        "80.0 % of kernel time after set-up (4.00 ms) is in products of fp32 matrices on the "
+        "ordinary lanes (Kernel2 cutlass_80_simt_sgemm_128x256_8x4_nt_align1): the tensor cores do "
+        "up to 495 TFLOP/s in TF32, 7.4 times as much as these lanes with 66.9 TFLOP/s"
+    )
+    assert finding.action.startswith("Use TF32 where its 10 bits of mantissa are accurate enough")
+
+
+def test_what_tf32_can_win_of_known_flop_is_counted_from_them(tmp_path):
+    """A product at a tenth of the lanes' peak leaves more than one at their peak."""
+    flop = round(0.1 * FP32 * 4e-3)
+    export = multiplying().range(text("mm", flop=flop, kind="fp32"), 195, 215)
+
+    [finding] = off_tensor_cores(ask(ANALYSIS, export, tmp_path).findings)
+
+    assert finding.time_at_stake_ns == pytest.approx(4 * MS * (1 - 0.1 * FP32 / TF32), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind", "share"),
+    [
+        # A slice of an H200, or a product that no data sheet here is of: no rates.
+        ({"smCount": 60}, None, 0),
+        (
+            {"name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "smCount": 108},
+            "TF32",
+            1 - 19.5 / 156,
+        ),
+        # GeForce does TF32 as fast as fp32: bf16 alone is faster.
+        (
+            {"name": "NVIDIA GeForce RTX 3090", "computeMajor": 8, "smCount": 82},
+            "bf16",
+            1 - 35.6 / 71,
+        ),
+    ],
+)
+def test_what_it_wins_is_by_the_rates_of_the_part(tmp_path, gpu, kind, share):
+    [finding] = off_tensor_cores(ask(ANALYSIS, multiplying(gpu), tmp_path).findings)
+
+    assert finding.time_at_stake_ns == pytest.approx(4 * MS * share, abs=1)
+    assert finding.severity == ("high" if kind else "info")
+    assert (f"in {kind}," in finding.message) == bool(kind)
+    assert finding.action.startswith("Use torch.autocast" if kind == "bf16" else "Use TF32")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name", "more"),
+    [
+        ({"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "smCount": 80}, SGEMM, 0),
+        (None, "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", 0),
+        (None, "my_gemm", 0),
+        # Under a tenth of the time.
+        (None, SGEMM, 40 * MS),
+    ],
+)
+def test_where_tensor_cores_would_not_help_nothing_is_said(tmp_path, gpu, name, more):
+    result = ask(ANALYSIS, multiplying(gpu, name, more), tmp_path)
+
+    assert not off_tensor_cores(result.findings)
+
+
+def test_products_of_set_up_alone_are_not_blamed(tmp_path):
+    export = Export().range("warm_up", 0, 100).launch((10, 20), (50, 3 * MS), name=SGEMM)
+    export.launch((200, 210), (5 * MS, 9 * MS), name="add")
+
+    assert not off_tensor_cores(ask(ANALYSIS, export, tmp_path).findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        *((name, "96.4 %") for name in ("mlp_sync", "mlp_nosync", "mlp_print_loss")),
+        ("cupy", "94.1 %"),
+        ("queue_full", "88.8 %"),
+        # fp32 as well, but tiny: waves, element-wise; or bf16 on tensor cores.
+        *((name, None) for name in ("waves", "cuda_graphs", "graph_nodes", "shapes", "launches")),
+    ],
+)
+def test_recordings_that_multiply_in_fp32(unpack, name, share):
+    found = off_tensor_cores(ANALYSIS.run(load(unpack(name))).findings)
+
+    assert [finding.message.partition(" of kernel")[0] for finding in found] == [share] * len(found)
+    assert bool(found) == bool(share)
+
+
+@pytest.mark.parametrize("name", ["queue_full", "threads", "sync_sites", "two_gpus", "training"])
+def test_a_wrapper_alone_in_its_trace_is_named_by_what_it_does(unpack, name):
+    result = ANALYSIS.run(load(unpack(name)))
+
+    wrapped = [
+        row[1] for row in rows(result, "kernels", "short_name", "label") if row[0] == "Kernel2"
+    ]
+    assert wrapped
+    assert all(label.startswith("Kernel2 cutlass_80_simt_sgemm_") for label in wrapped)
+    assert not any("Kernel2 alone" in finding.message for finding in result.findings)

@@ -34,7 +34,8 @@ def ptx(name="k", bits=32, more="", loop=False):
     .reg .pred %p<3>; .reg .b32 %r<20>; .reg .b64 %rd<20>;
     .loc 1 6 0
     ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
-    mov.u32 %r1, %tid.x; mad.wide.s32 %rd3, %r1, 16, %rd1; mad.wide.s32 %rd4, %r1, 16, %rd2;
+    mov.u32 %r1, %tid.x;
+    mad.wide.s32 %rd3, %r1, {bits // 8}, %rd1; mad.wide.s32 %rd4, %r1, {bits // 8}, %rd2;
     {loop_start}
     .loc 1 7 0
     ld.global.{kind} {data}, [%rd3];
@@ -251,22 +252,43 @@ def test_a_kernel_that_reaches_more_in_this_run_is_named(tmp_path):
     assert finding.message.endswith("; wide reaches 900 GB/s in this run with 128 bits")
 
 
+def test_elements_that_lie_apart_are_told_as_what_they_are(tmp_path):
+    apart = ptx().replace("%r1, 4,", "%r1, 16,")
+    built = launched(export().code("k", apart), 0, ns_of(0.4))
+    (finding,) = answer(built, tmp_path).findings
+    assert "(k.cu:7 and k.cu:8), as the elements of a thread lie 4 apart: it" in finding.message
+    assert finding.action.startswith("Lay each of the 4 parts out as an array of its own")
+
+
 def test_no_code_is_skipped_with_the_command_and_no_kernels_are_an_answer(tmp_path):
     outcome = ANALYSIS.run(loaded(export().drop(STORED_AS), tmp_path))
     assert isinstance(outcome, Skipped)
     assert "traceview record SCRIPT" in outcome.remedy
     assert "--cubin FILE" in outcome.remedy
-    nothing = answer(launched(export(), 0, 100, name="lib"), tmp_path)
-    assert not nothing.findings
-    assert nothing.notes[0].startswith("the trace holds no code of kernels")
+    nothing = answer(export(), tmp_path)
+    assert (nothing.findings, nothing.notes, nothing.summary) == ((), (), {})
+
+
+def test_shares_of_no_code_at_all_are_not_told(tmp_path):
+    """0 % of loads at 32 bits would read as if no kernel had any."""
+    for built in (export(), export().code("other", ptx("other"))):
+        outcome = ANALYSIS.run(loaded(launched(built, 0, 100, name="lib"), tmp_path))
+        assert isinstance(outcome, Skipped)
+        assert outcome.reason.startswith("none of the kernels that ran has code here")
+        assert "--cubin FILE" in outcome.remedy
+
+
+@pytest.mark.parametrize("name", ["training", "streams", "sync_sites", "rates"])
+def test_a_recording_without_code_of_what_ran_is_no_answer(unpack, name):
+    outcome = ANALYSIS.run(load(unpack(name)))
+    assert isinstance(outcome, Skipped) == (name != "rates")
 
 
 def test_code_of_another_architecture_is_none(tmp_path):
     built = launched(export().code("k", ptx(), arch="sm_80"), 0, 1_000_000)
-    outcome = answer(built, tmp_path)
-    assert not len(outcome.tables["costs"])
-    assert outcome.summary["without_code_pct"] == 100.0
-    assert "1 launch of k fit none of the code that is here" in outcome.notes
+    outcome = ANALYSIS.run(loaded(built, tmp_path))
+    assert isinstance(outcome, Skipped)
+    assert outcome.reason.endswith("1 launch of k fit none of the code that is here")
 
 
 def test_variants_that_share_launches_count_once_and_claim_only_where_they_agree(tmp_path):
@@ -331,8 +353,8 @@ def test_a_cubin_is_that_of_a_launch_only_with_its_registers(tmp_path):
         built = launched(export(), 0, ns_of(0.4), registersPerThread=given)
         found = analyze(loaded(built, tmp_path), "load-widths", cubins=[tmp_path / "k.cubin"])
         outcome = found.outcomes["load-widths"]
-        assert len(outcome.tables["costs"]) == rows
-        for finding in outcome.findings:
+        assert isinstance(outcome, Result if rows else Skipped)
+        for finding in outcome.findings if rows else ():
             assert (
                 "loads and stores 32 bits at a time (k.cu:7 and k.cu:8): it moves"
                 in finding.message

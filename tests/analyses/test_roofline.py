@@ -28,9 +28,13 @@ def test_a_declared_kernel_under_the_roof_of_memory(tmp_path):
     [row] = list(result.tables["kernels"].rows())
     assert row == {
         "short_name": "gelu_kernel",
+        "label": "gelu_kernel",
         "device_id": 0,
         "host_id": None,
         "grid": "7x2x1",
+        "block": "128x1x1",
+        "registers_per_thread": 32,
+        "declared_in": "gelu",
         "calls": 1,
         "total_ns": MS,
         "bytes": 4_000_000_000,
@@ -270,3 +274,63 @@ def test_ranges_select(tmp_path):
     result = ask(ANALYSIS, export, tmp_path, include=("keep",))
 
     assert rows(result, "kernels", "short_name") == [("a",)]
+
+
+def test_ranges_that_declare_one_kernel_apart_have_rates_of_their_own(tmp_path):
+    """The mean of a copy at the roof and of one with a stride is a rate that no call had."""
+    export = Export()
+    for number, (name, took) in enumerate([("plain", 1), ("by-2", 4), ("by-32", 16)] * 2):
+        start = 40 * MS * number
+        said = text(name, bytes=4_000_000_000, flop=0)
+        run(export, said, start, start + 200 + took * MS, name="copy")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "kernels", "label", "declared_in", "calls", "bound") == [
+        ("copy in by-32", "by-32", 2, "latency"),
+        ("copy in by-2", "by-2", 2, "latency"),
+        ("copy in plain", "plain", 2, "memory"),
+    ]
+    assert rows(result, "kernels", "achieved_bytes_per_s") == [
+        (4_000_000_000_000 // took,) for took in (16, 4, 1)
+    ]
+    first, second = result.findings
+    assert first.message.startswith("copy in by-32 runs at 5.2 % of the memory's peak (250 GB/s)")
+    assert second.message.startswith("copy in by-2 runs")
+    assert first.action.startswith("Look whether neighbouring threads touch neighbouring addresses")
+
+
+def test_ranges_that_count_steps_are_one(tmp_path):
+    export = Export()
+    for number in range(20):
+        start = 2 * MS * number
+        run(export, text(f"copy {number}", bytes=10**9), start, start + MS + 200, name="copy")
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "label", "declared_in", "calls") == [
+        ("copy", "copy #", 20)
+    ]
+
+
+@pytest.mark.parametrize("column", ["registersPerThread", "blockX"])
+def test_variants_of_other_registers_or_blocks_are_apart(tmp_path, column):
+    export, said = Export(), text("copy", bytes=10**9, flop=0)
+    for start, value in ((0, 32), (2 * MS, 64)):
+        run(export, said, start, start + MS + 200, name="copy", **{column: value})
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "kernels", "label", "calls") == [("copy", 1)] * 2
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_bytes_that_were_counted_are_not_blamed_on_coalescing(tmp_path, sampled):
+    """What moved in vain is among them: then there is nothing left to join."""
+    export = Export()
+    run(export, text("slow", bytes=10**8, flop=10**6, kind="fp32"), 0, MS + 200, name="slow")
+    if sampled:
+        export.sampled(*((at, 5, 5) for at in range(0, MS + 10_000, 5_000)))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert ("counters (GPU metrics)" in finding.message) == sampled
+    assert ("coalescing" in finding.action) == (not sampled)

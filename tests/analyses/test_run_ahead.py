@@ -1,3 +1,5 @@
+import pytest
+
 from tests.analyses.ask import ask, rows
 from tests.build import Export
 from traceview.analyses.run_ahead import ANALYSIS
@@ -194,3 +196,44 @@ def test_short_gaps_behind_a_deep_queue_are_not_running_dry(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "devices", "verdict") == [("gpu-bound",)]
+
+
+def test_a_cpu_that_does_other_work_is_not_told_to_launch_less(tmp_path):
+    [away] = ask(ANALYSIS, steps(6, cpu=2_000_000, gpu=20), tmp_path).findings
+    [busy] = ask(ANALYSIS, steps(6, cpu=20_000, gpu=20), tmp_path).findings
+
+    assert (away.message[:21], busy.message[:21]) == ("GPU 0 is launch-bound",) * 2
+    assert away.action.startswith("Look under GPU idle")
+    assert busy.action.startswith("Launch less often")
+
+
+@pytest.mark.parametrize(("kernel", "kernels_count"), [(30, False), (45, True)])
+def test_a_gpu_that_mostly_copies_is_not_to_get_faster_kernels(tmp_path, kernel, kernels_count):
+    """Copies of 50 ns, of which a kernel beside them covers 10."""
+    export = Export()
+    for number in range(20):
+        call, start = 10 * number, 1000 + (40 + kernel) * number
+        export.copy((call, call + 1), (start, start + 50), source="pinned", stream=8)
+        export.launch((call + 2, call + 3), (start + 40, start + 40 + kernel))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith("GPU 0 is gpu-bound")
+    assert finding.action.startswith(
+        "Make the kernels faster" if kernels_count else "Make the copies fewer"
+    )
+    assert ("of its work it only copies" in finding.message) is not kernels_count
+
+
+def test_a_synchronization_at_the_end_of_a_selected_step_drains_it(tmp_path):
+    """The next step pays for it: in the selection the GPU runs dry before that wait alone."""
+    export = Export()
+    for step in range(6):
+        now = 10_000 * step
+        export.range(f"step_{step}", now, now + 9_990)
+        export.launch((now + 1, now + 3), (now + 100, now + 9_900))
+        export.sync("cudaStreamSynchronize_v3020", now + 5, now + 9_950)
+
+    result = ask(ANALYSIS, export, tmp_path, include=("step_3",))
+
+    assert rows(result, "devices", "verdict", "steady_idle_pct") == [("sync-drained", 2.0)]

@@ -1,6 +1,12 @@
+import shlex
+
+import pytest
+
 from tests.analyses.ask import ask, rows
 from tests.build import Export
+from tests.conftest import DATA
 from traceview.analyses.steps import ANALYSIS
+from traceview.trace.files import load
 
 MS = 1_000_000
 
@@ -64,7 +70,6 @@ def test_an_outlier_names_what_its_time_went_to(tmp_path):
     for does, cause in (
         (None, "idle by launch-late"),
         (allocate, "idle by allocation"),
-        (load_code, "idle by module-load"),
         (synchronize, "idle by sync-drain (cudaStreamSynchronize in step_3)"),
     ):
         export = loop(**slow, in_gap={"step_4": does} if does else {})
@@ -76,6 +81,117 @@ def test_an_outlier_names_what_its_time_went_to(tmp_path):
         assert finding.time_at_stake_ns == 7 * MS
         assert finding.action.startswith("Look at what step_4 does")
         assert rows(result, "steps", "step", "kind")[0] == ("step_4", "outlier")
+
+
+def test_what_comes_once_is_no_loss_of_a_step(tmp_path):
+    export = loop(step_4=(30 * MS, 10 * MS), in_gap={"step_4": load_code})
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert not result.findings
+    assert rows(result, "steps", "step", "kind")[0] == ("step_4", "outlier")
+    assert figures(result, "why")["step_4"] == ("7.00 ms more idle by module-load",)
+
+
+def test_of_a_step_that_also_loads_code_the_rest_is_at_stake(tmp_path):
+    export = loop(step_4=(45 * MS, 10 * MS), in_gap={"step_4": load_code})
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # 55 ms less the 10 ms in which code was loaded, beyond the median of 33 ms.
+    assert finding.time_at_stake_ns == 12 * MS
+    assert finding.message == (
+        "step_4 took 55.0 ms (median 33.0 ms): 15.0 ms more GPU work; 7.00 ms more idle by "
+        "module-load; 10.0 ms of it idle in set-up or first uses"
+    )
+
+
+def test_loops_of_a_sweep_are_rows_of_their_own(tmp_path):
+    export, clock = Export(), 0
+    for size in (1, 20, 300):
+        for number in range(6):
+            export.range(f"step_{number}", clock, clock + size * MS)
+            export.launch((clock, clock + 10), (clock + 20, clock + size * MS))
+            clock += size * MS
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "series", "series", "steps", "median_ns", "outliers") == [
+        ("step_# (3)", 6, 300 * MS, 0),
+        ("step_# (2)", 6, 20 * MS, 0),
+        ("step_# (1)", 6, 1 * MS, 0),
+    ]
+    assert rows(result, "steps", "step", "series")[7] == ("step_1 (2)", "step_# (2)")
+    assert not result.findings
+
+
+def epochs(name):
+    """Two epochs of eight steps of that name and a number, the 14th of which is slow."""
+    export, clock = Export(), 0
+    for epoch in range(2):
+        for number in range(8):
+            took = 90 * MS if (epoch, number) == (1, 5) else 30 * MS
+            export.range(f"{name} {number}", clock, clock + took)
+            export.launch((clock, clock + 10), (clock + 20, clock + took))
+            clock += took
+    return export
+
+
+def test_the_advice_selects_the_step_and_no_other(tmp_path):
+    export = epochs("it's")
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith("it's 5 (2) took 90.0 ms")
+    [_, text] = shlex.split(finding.action.removesuffix(".")[finding.action.index("--range") :])
+    part = ask(ANALYSIS, export, tmp_path, include=(text,))
+    assert rows(part, "steps", "step") == [("it's 5 (2)",)]
+
+
+def test_a_name_that_is_the_path_of_another_range_selects_no_step_alone(tmp_path):
+    export, at = Export(), 0
+    for number in range(8):
+        took = 90 * MS if number == 5 else 30 * MS
+        export.range(f"a/s {number}", at, at + took)
+        export.launch((at, at + 10), (at + 20, at + took))
+        at += took
+    export.range("a", 900 * MS, 990 * MS).range("s 5", 910 * MS, 920 * MS)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.action == "Look at what a/s 5 does that the others do not."
+
+
+@pytest.mark.parametrize(("name", "more"), [("a\nb", ()), ("x" * 200, ()), ("s", ("s 5 (2)",))])
+def test_no_advice_to_select_what_cannot_be_named(tmp_path, name, more):
+    export = epochs(name)
+    for place, each in enumerate(more):
+        export.range(each, 900 * MS + place, 901 * MS)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.action.endswith("does that the others do not.")
+
+
+@pytest.mark.parametrize("name", ["matmul", "add"])
+def test_a_sweep_over_sizes_has_no_slow_steps(name):
+    """Its loops repeat step_0, step_1 … for one size after another, and load code for each."""
+    trace = load(DATA / "workloads" / f"{name}.sqlite.xz")
+
+    result = ANALYSIS.compute(trace)
+
+    assert not result.findings
+    assert not result.tables["series"]["outliers"].any()
+    steps = {"matmul": [3] * 10, "add": [4] * 3}[name]
+    assert result.tables["series"]["steps"].tolist() == steps
+
+
+def test_the_slow_batch_of_each_epoch_is_found_over_the_epochs():
+    result = ANALYSIS.compute(load(DATA / "training.sqlite.xz"))
+
+    [finding] = result.findings
+    assert finding.message.startswith("2 of 16 steps of epoch_#/batch_# took 101 ms more")
+    assert finding.action.endswith("--range 'epoch_0/batch_5'.")
 
 
 def test_more_gpu_work_is_told_from_idle_time(tmp_path):
@@ -139,6 +255,8 @@ def test_selected_steps_keep_their_figures(tmp_path):
         n: whole[n] for n in ("step_4", "step_5")
     }
     assert rows(part, "series", "steps", "outliers") == [(2, 1)]
+    first = ask(ANALYSIS, loop(step_0=(30 * MS, 200 * MS)), tmp_path, include=("step_0",))
+    assert rows(first, "series", "warm_up_steps", "median_ns", "p90_ns") == [(1, 33 * MS, None)]
     assert not without.findings
 
 
@@ -199,6 +317,34 @@ def test_the_same_ids_on_two_hosts_are_two_series(tmp_path):
         (2, 1000, 4),
     ]
     assert len(set(rows(result, "steps", "step"))) == 12
+
+
+def test_a_step_that_runs_wholly_under_the_one_before_has_no_time_and_no_parts(tmp_path):
+    export = Export()
+    for pair in range(4):
+        at = pair * MS
+        export.range(f"step_{2 * pair}", at, at + 20_000)
+        export.launch((at + 1_000, at + 5_000), (at + 10_000, at + 900_000), stream=7)
+        export.range(f"step_{2 * pair + 1}", at + 30_000, at + 100_000)
+        export.launch((at + 31_000, at + 35_000), (at + 40_000, at + 80_000), stream=8)
+        export.sync("cudaStreamSynchronize_v3020", at + 40_000, at + 82_000, stream=8)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    columns = ("duration_ns", "gpu_busy_ns", "gpu_idle_ns", "sync_wait_ns")
+    assert figures(result, *columns)["step_3"] == (0, 0, 0, 42_000)
+    assert {step for step, *_ in rows(result, "parts", "step", "part")} == {
+        "step_0",
+        "step_2",
+        "step_4",
+        "step_6",
+    }
+    assert (result.tables["parts"]["part_ns"] > 0).all()
+    [note] = result.notes
+    assert note.startswith("4 of 8 steps took no time beyond that of the steps before")
+    part = ask(ANALYSIS, export, tmp_path, include=("step_[01]",))
+    assert part.notes[0].startswith("1 of 2 steps")
+    assert not ask(ANALYSIS, export, tmp_path, include=("step_0",)).notes
 
 
 def test_without_repetition_there_are_no_steps_and_a_note(tmp_path):

@@ -1,6 +1,8 @@
 from tests.analyses.ask import ask, rows
 from tests.build import Export
+from tests.conftest import DATA
 from traceview.analyses.sync_stalls import ANALYSIS
+from traceview.trace.files import load
 
 SITE = ("api", "calls", "wait_ns", "benign_ns", "idle_after_ns")
 
@@ -139,6 +141,36 @@ def test_idle_time_behind_a_selected_wait_counts_though_the_next_step_is_not_sel
     result = ask(ANALYSIS, export, tmp_path, include=("step_0",))
 
     assert rows(result, "sites", "api", "idle_after_ns") == [("cudaStreamSynchronize", 30)]
+
+
+def test_idle_time_behind_a_wait_that_is_not_selected_is_told_by_gpu_idle(tmp_path):
+    export = (
+        Export()
+        .range("step_0", 0, 60)
+        .range("step_1", 60, 100)
+        .launch((1, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+        .launch((70, 72), (80, 90))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path, include=("step_1",))
+
+    assert rows(result, "sites", "api") == []
+    assert result.summary["idle_caused_ns"] == 0
+
+
+def test_a_range_that_only_waits_is_told_what_its_wait_costs(tmp_path):
+    export = (
+        Export()
+        .range("print", 4, 60)
+        .launch((1, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+        .launch((70, 72), (80, 90))
+    )
+
+    [finding] = ask(ANALYSIS, export, tmp_path, include=("print",)).findings
+
+    assert (finding.severity, finding.time_at_stake_ns) == ("high", 30)
 
 
 def test_a_copy_node_of_a_graph_is_no_wait(tmp_path):
@@ -304,6 +336,7 @@ def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
     assert rows(result, "sites", *columns, "idle_after_ns") == [
         ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 110)
     ]
+    assert "in 1 call of cudaFree" in result.findings[0].message
     assert result.findings[0].action.startswith("Look whether each step does it")
 
 
@@ -315,7 +348,7 @@ def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     [finding] = result.findings
-    assert "2 calls of cudaFree" in finding.message
+    assert "in 2 calls of cudaFree" in finding.message
     assert finding.action.startswith("Allocate before the loop")
 
 
@@ -331,3 +364,72 @@ def test_the_calls_of_one_line_are_one_finding(tmp_path):
     assert len(result.tables["sites"]) == 2
     (found,) = result.findings
     assert found.time_at_stake_ns == sum(row[0] for row in rows(result, "sites", "idle_after_ns"))
+
+
+def synchronized(*, copies):
+    """Two steps that end in a synchronization, after a copy to the host in those of `copies`."""
+    export = Export()
+    for number in range(2):
+        at = 80 * number
+        export.launch((at, at + 2), (at + 10, at + 50))
+        if number in copies:
+            call, copy = (at + 3, at + 5), (at + 50, at + 60)
+            export.copy(call, copy, kind="D2H", source="device", destination="pinned")
+        export.sync("cudaStreamSynchronize_v3020", at + 6, at + 62)
+    return export.launch((160, 162), (170, 210))
+
+
+def actions(export, folder):
+    return [finding.action for finding in ask(ANALYSIS, export, folder).findings]
+
+
+def test_a_wait_for_no_result_is_to_be_taken_out(tmp_path):
+    [action] = actions(synchronized(copies=()), tmp_path)
+
+    assert action.startswith("Take it out if the CPU needs nothing from the GPU here")
+
+
+def test_a_wait_for_a_result_is_to_come_less_often(tmp_path):
+    [action] = actions(synchronized(copies=(0, 1)), tmp_path)
+
+    assert action.startswith("Read results on the CPU less often")
+
+
+def test_a_result_read_before_the_last_synchronization_is_none_of_the_next(tmp_path):
+    export = synchronized(copies=()).copy(
+        (163, 165), (210, 220), kind="D2H", source="device", destination="pinned"
+    )
+    export.sync("cudaStreamSynchronize_v3020", 166, 222).launch((240, 242), (250, 290))
+    export.sync("cudaStreamSynchronize_v3020", 243, 292).launch((310, 312), (320, 350))
+
+    first, *others = rows(ask(ANALYSIS, export, tmp_path), "sites", *SITE)
+    [action] = actions(export, tmp_path)
+
+    # 30 ns of idle time after each wait, for a result after one of four.
+    assert (first[1], first[4], others) == (4, 140, [])
+    assert action.startswith("Take it out")
+
+
+def test_what_another_thread_reads_is_no_reason_to_wait(tmp_path):
+    export = synchronized(copies=())
+    export.copy((3, 5), (50, 55), kind="D2H", destination="pinned", stream=9, thread=4)
+
+    [action] = actions(export, tmp_path)
+
+    assert action.startswith("Take it out")
+
+
+def test_shared_memory_is_waited_for_without_a_result():
+    trace = load(DATA / "workloads" / "unified_memory.sqlite.xz")
+
+    [waited] = [each for each in ANALYSIS.compute(trace).findings if "Synchronize" in each.message]
+
+    assert waited.action.startswith("Take it out")
+    assert "memory that both use" in waited.action
+
+
+def test_a_printed_loss_is_a_result():
+    [found] = ANALYSIS.compute(load(DATA / "mlp_print_loss.sqlite.xz")).findings
+
+    assert "loss.item()" in found.message
+    assert found.action.startswith("Read results on the CPU less often")

@@ -2,6 +2,7 @@ import pytest
 
 from tests.analyses.ask import ask, rows
 from tests.build import Export
+from tests.conftest import DATA
 from traceview.analyses.trace_health import ANALYSIS
 from traceview.report import analyze
 from traceview.trace.files import load
@@ -87,6 +88,79 @@ def test_the_profilers_cost_counts_inside_the_gpus_span_only(tmp_path):
     assert state == "warning"
     assert "200 ns" in detail
     assert rows(result, "overheads", "calls", "total_ns", "in_gpu_span_ns") == [(3, 350, 250)]
+
+
+def test_the_profilers_cost_is_that_of_processes_with_gpu_work_while_they_have_some(tmp_path):
+    export = (
+        Export()
+        .launch((0, 2), (100, 200))
+        .launch((3, 4), (900, 1100))
+        .launch((400, 402), (500, 600), process=2)
+        .overhead(150, 850, process=3)
+        .overhead(110, 450, process=2)
+        .overhead(590, 700, process=2)
+    )
+
+    [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "profiler overhead")
+
+    # A compiler's, then before and after the GPU work of its own process: 10 of 1,000 count.
+    assert (state, detail) == ("ok", "10 ns of the GPU's span (1.0 %)")
+
+
+def stepped(*overheads):
+    """Six steps, 0 to 6000 ns, of which the first is set-up, and costs of the profiler by name."""
+    export = Export()
+    for number in range(6):
+        at = 1000 * number
+        export.range(f"step_{number}", at, at + 1000)
+        export.launch((at + 10, at + 20), (at + 30, at + 1000))
+    for name, start, end in overheads:
+        export.overhead(start, end, name=name)
+    return export
+
+
+def test_the_profilers_cost_before_the_first_step_after_warm_up_is_none(tmp_path):
+    init = ("NVTX profiling initialization", 100, 900)
+
+    assert not status(ask(ANALYSIS, stepped(init), tmp_path), "profiler overhead")
+    late = ask(ANALYSIS, stepped(init, ("CUPTI Buffer flush", 2000, 3000)), tmp_path)
+    assert status(late, "profiler overhead") == [
+        (
+            "warning",
+            "1.00 µs of the GPU's span after set-up (20.0 %), most of it for: CUPTI Buffer flush",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("CUDA backtrace profiling", "Record without call chains"),
+        ("Python backtrace profiling initialization", "Record without call chains"),
+        ("cuDNN profiling initialization", "Warm up before"),
+        ("NVTX extension", "Record with fewer ranges"),
+        ("CUPTI Buffer flush", "Record a shorter window"),
+        ("Unknown", "Record a shorter window"),
+    ],
+)
+def test_the_remedy_is_for_what_the_profiler_took_its_time_for(tmp_path, name, remedy):
+    others = [("TLS allocation", 1500, 1600), ("NVTX", 5500, 5600)]
+    result = ask(ANALYSIS, stepped((name, 2000, 3000), *others), tmp_path)
+
+    [(given,)] = [
+        row[1:] for row in rows(result, "checks", "check", "remedy") if "overhead" in row[0]
+    ]
+    assert given.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["coalescing", "divergence", "unified_memory", "../rates", "../two_gpus", "../two_processes"],
+)
+def test_compilers_that_start_and_set_up_cost_the_gpu_nothing(name):
+    result = ANALYSIS.compute(load(DATA / "workloads" / f"{name}.sqlite.xz"))
+
+    assert not [each for each in result.findings if "profiler overhead" in each.message]
 
 
 def test_dropped_events_are_told(tmp_path):

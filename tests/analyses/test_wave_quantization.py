@@ -34,6 +34,7 @@ def test_a_last_wave_of_one_block(tmp_path):
 
     assert only(result) == {
         "short_name": "void gemm",
+        "label": "void gemm",
         "grid": "265x1x1",
         "block": "1024x1x1",
         "registers_per_thread": 32,
@@ -86,14 +87,50 @@ def test_a_grid_smaller_than_the_gpu(tmp_path):
     [finding] = result.findings
     assert finding.time_at_stake_ns == 75_000
     assert finding.action.startswith("Make the blocks smaller")
-    assert result.summary == {"tail_loss_ns": 0, "in_grids_smaller_than_the_gpu_ns": 101_000}
+    assert row["tail_loss_ns"] == 75_000
+    assert result.summary == {"tail_loss_ns": 75_000, "in_grids_smaller_than_the_gpu_ns": 101_000}
 
 
-def test_a_grid_of_less_than_a_wave_without_an_empty_sm_is_no_finding(tmp_path):
+def test_a_grid_of_less_than_a_wave_without_an_empty_sm_is_not_blamed(tmp_path):
+    """The 68 blocks that have a neighbour share its SM with it: no place is empty for long."""
     result = ask(ANALYSIS, kernel(Export(), 100_000, 200, **BIG), tmp_path)
 
-    assert only(result)["tail_loss_ns"] == round(100_000 * 64 / 264)
+    row = only(result)
+    assert row["tail_idle_pct"] == pytest.approx(100 * 64 / 264)
+    assert row["tail_loss_ns"] is None
+    assert row["note"] == "one wave, 1.5 blocks an SM: no SM is empty"
+    assert result.summary == {"tail_loss_ns": 0, "in_grids_smaller_than_the_gpu_ns": 0}
     assert not result.findings
+
+
+def test_half_a_wave_on_nearly_every_sm_loses_little(tmp_path):
+    """Two blocks would fit an SM, but one uses all of it: 4 empty SMs of 132 are lost, no half."""
+    export = kernel(kernel(Export(), 101_000, 128, **BIG), 1000, 1056, at=200_000, **BIG)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    row = next(result.tables["kernels"].rows())
+    assert row["tail_idle_pct"] == pytest.approx(100 * 136 / 264)
+    assert row["tail_loss_ns"] == round(100_000 * 4 / 132)
+    assert result.summary["tail_loss_ns"] == row["tail_loss_ns"]
+    assert [each.time_at_stake_ns for each in result.findings] == [row["tail_loss_ns"]]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_table_summary_and_findings_tell_one_loss(unpack, name):
+    """What findings put at stake is part of what the rows claim; the summary is their sum."""
+    result = ANALYSIS.run(load(unpack(name)))
+    if isinstance(result, Skipped) or not len(result.tables["kernels"]):
+        return
+    table = list(result.tables["kernels"].rows())
+    claimed = sum(row["tail_loss_ns"] or 0 for row in table)
+    assert result.summary["tail_loss_ns"] == claimed
+    # Findings round once a kernel where rows round once each.
+    assert sum(each.time_at_stake_ns for each in result.findings) <= claimed + len(table)
+    for row in table:
+        if (row["waves"] or 2) < 1:
+            empty = max(132 - row["blocks"], 0) / 132
+            assert (row["tail_loss_ns"] or 0) <= row["total_ns"] * empty + 1
 
 
 def test_a_persistent_kernel_is_not_blamed(tmp_path):
@@ -423,3 +460,15 @@ def test_a_spinning_kernel_steps_where_we_say(unpack, name):
             assert verdict == "step" or not row["tail_loss_ns"]
         blamed = [f for f in result.findings if f.message.startswith(f"{kernel_name} ")]
         assert bool(blamed) == (verdict == "step")
+
+
+def test_findings_of_two_kernels_of_one_wrapper_read_differently(unpack):
+    result = ANALYSIS.run(load(unpack("cuda_graphs_nodes")))
+    assert isinstance(result, Result)
+    said = [finding.message for finding in result.findings]
+    assert [text.partition(" launches")[0] for text in said] == [
+        "vectorized_elementwise_kernel CUDAFunctorOnSelf_add",
+        "vectorized_elementwise_kernel MulFunctor",
+    ]
+    told = rows(result, "kernels", "label", "grid", "block")
+    assert len(set(told)) == len(told)

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from traceview.facts.kernel_names import Tile, tile
+from traceview.facts.kernel_names import Tile, multiplies_on_fp32_lanes, tile
 
 XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4"
 
@@ -61,6 +61,45 @@ XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x
 )
 def test_what_a_name_tells(name, expected):
     assert tile(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "lanes"),
+    [
+        (XMMA.format("f32") + "_alignc4_execute_kernel__5x_cublas", True),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(T1::Params)", True),
+        ("cutlass_simt_sgemm_128x128_8x2_nn_align1", True),
+        ("cutlass_80_simt_sgemm_relu_128x64_8x5_tn_align1", True),
+        ("cutlass3x_sm100_simt_sgemm_f32_f32_f32_f32_f32_64x32x16_1x1x1_3_nnn_align1_bias", True),
+        ("ampere_sgemm_128x64_tn", True),
+        ("volta_sgemm_32x32_sliced1x4_nn", True),
+        # Tensor cores: TF32 under several names, and other types.
+        (XMMA.format("tf32"), False),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_warpgroupsize2x1x1_", False),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_tensor16x8x8_execute", False),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", False),
+        ("cutlass_tensorop_s1688tf32gemm_256x128_16x3_nn_align4", False),
+        ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", False),
+        ("nvjet_sm90_sss_128x64_64x8_1x2_h_bz_NNT", False),
+        ("nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_NNT", False),
+        # fp64, complex, fp16 that adds up in fp32, convolutions: other switches, or none.
+        ("sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x128x32_stage3_tensor16x8x16", False),
+        ("ampere_dgemm_64x64_nn", False),
+        ("cutlass_80_simt_cgemm_64x128_8x4_nn_align1", False),
+        ("cutlass_80_simt_sgemm_f16_128x128_8x4_nn_align1", False),
+        (
+            "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_"
+            "warpsize1x2x1_g1_ffma_aligna4",
+            False,
+        ),
+        # A program's own, of whose insides the name tells nothing.
+        ("my_ampere_sgemm_128x64_tn", False),
+        ("ampere_sgemm_128x32_pipe::kernel<float>(T1)", False),
+        ("", False),
+    ],
+)
+def test_what_certainly_multiplies_fp32_off_the_tensor_cores(name, lanes):
+    assert multiplies_on_fp32_lanes(name) is lanes
 
 
 def test_how_it_reads():

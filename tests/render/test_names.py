@@ -5,7 +5,7 @@ import time
 import pytest
 from rich.cells import cell_len
 
-from traceview.render.names import cells_of, is_prose, shortened, shortened_apart, visible
+from traceview.render.names import cells_of, shortened, shortened_apart, visible
 
 
 @pytest.mark.parametrize(
@@ -68,26 +68,17 @@ def test_texts_that_differ_at_an_end_are_cut_as_ever():
 
 
 @pytest.mark.parametrize(
-    ("text", "prose"),
+    "said",
     [
-        ("work was queued already and waited for another stream", True),
-        ("nsys profile --trace=cuda,nvtx (recorded by default)", True),
-        ("void gemm<float, 4>(float const*, float*)", False),
-        ("kernel(int, float, int, bool)", False),
-        ("at::native::add with some words behind", False),
-        ("a word of 33 letters " + "x" * 33, False),
-        ("step_0/forward/layer_0", False),
-        ("", False),
+        "work was queued already and waited for another stream",
+        "cudaLaunchKernel called 12 µs after; in epoch_0/a_very_long_name_of_a_range/backward",
+        "on its stream behind void gemm<float, 4>(float const*), which ended 2 µs earlier",
     ],
 )
-def test_prose_is_told_from_names(text, prose):
-    assert is_prose(text) is prose
-
-
-def test_prose_is_left_whole_in_a_table():
-    said = "work was queued already and waited for another stream"
-    assert cells_of([said, "a_long_kernel_name"], 11) == [said, "a_lon…_name"]
-    assert cell_len(shortened_apart([said], 11)[0]) == 11
+def test_prose_is_left_whole_in_a_table_and_a_name_is_not(said):
+    """Whatever words it holds: the column tells which of the two it is."""
+    assert cells_of([said], 11, prose=True) == [said]
+    assert cell_len(cells_of([said], 11, prose=False)[0]) == 11
 
 
 def test_texts_that_part_late_keep_their_beginning():

@@ -19,7 +19,7 @@ EMPTY = {column.name: None if column.nullable else 0 for column in COLUMNS}
 def row(name, x, y, total=100, kind="fp32", level=60_000_000_000_000):
     return {
         **EMPTY,
-        "short_name": name,
+        "label": name,
         "total_ns": total,
         "flop_per_byte": x,
         "achieved_flop_per_s": y,

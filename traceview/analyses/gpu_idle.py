@@ -7,34 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups, units
-from traceview.analyses.base import (
-    Analysis,
-    Chart,
-    Finding,
-    Result,
-    TableSpec,
-    severity_of,
-)
+from traceview import groups
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.idle_findings import idle_findings
 from traceview.facts import set_up
-from traceview.facts.gap_evidence import Evidence, behind_own, most_before
+from traceview.facts.gap_evidence import Evidence
 from traceview.facts.identity import HOST, device_hosts
-from traceview.facts.idle import (
-    ALLOCATION,
-    CAUSES,
-    COPY_WAIT,
-    DEPENDENCY,
-    GRAPH_LAUNCH,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    PROFILER,
-    UNKNOWN,
-    Gaps,
-    device_work,
-    gaps,
-    steady_span_ns,
-)
-from traceview.facts.late_places import LatePlaces, late_places
+from traceview.facts.idle import CAUSES, Gaps, device_work, gaps
+from traceview.facts.late_places import late_places
 from traceview.facts.names import label
 from traceview.facts.operations import operations
 from traceview.facts.ranges import UNATTRIBUTED, attributed_operations, range_tree
@@ -47,11 +27,19 @@ DEVICES = TableSpec(
     "one row a GPU that did work",
     (
         Column("device_id", "int32", "GPU, numbered as the recorder does"),
-        Column("span_ns", "int64", "first start to last end of device work"),
+        Column(
+            "span_ns",
+            "int64",
+            "first start to last end of device work; of selected work, busy and idle together",
+        ),
         Column("busy_ns", "int64", "union of kernels, copies, sets and graphs"),
         Column("idle_ns", "int64", "span less busy"),
         Column("busy_pct", "float64", "busy of span"),
-        Column("one_time_idle_ns", "int64", "idle in set-up and in first uses of kernels"),
+        Column(
+            "one_time_idle_ns",
+            "int64",
+            "idle in set-up, first uses of kernels and the first allocation of pinned memory",
+        ),
         Column(
             "steady_busy_pct",
             "float64",
@@ -81,7 +69,7 @@ CAUSE_TABLE = TableSpec(
         Column("idle_ns", "int64", "their time"),
         Column("share_pct", "float64", "of the GPU's idle time"),
         Column("steady_idle_ns", "int64", "of it, after set-up"),
-        Column("meaning", "text", "what the cause means"),
+        Column("meaning", "text", "what the cause means", prose=True),
         HOST,
     ),
     brief=(
@@ -106,7 +94,7 @@ GAPS = TableSpec(
         Column("range_path", "text", "range in which the work that ended it was launched"),
         Column("next_operation", "text", "the work that ended it"),
         Column("call", "text", "the CUDA call that the cause rests on", nullable=True),
-        Column("evidence", "text", "what in the recording proves the cause"),
+        Column("evidence", "text", "what in the recording proves the cause", prose=True),
         HOST,
     ),
     brief=(
@@ -127,7 +115,12 @@ LATE = TableSpec(
     (
         Column("device_id", "int32", "GPU, numbered as the recorder does"),
         Column("range_pattern", "text", "range the launching thread was in, numbers as #"),
-        Column("where", "text", "CUDA call it was in, or outside CUDA: Python or other work"),
+        Column(
+            "where",
+            "text",
+            "CUDA call it was in, or outside CUDA: Python or other work",
+            prose=True,
+        ),
         Column("gaps", "int64", "idle gaps with some of it"),
         Column("idle_ns", "int64", "GPU idle time that passed while it was there"),
         Column("share_pct", "float64", "of the GPU's launch-late idle time"),
@@ -137,42 +130,18 @@ LATE = TableSpec(
     adds=("idle_ns", "steady_idle_ns"),
 )
 LONGEST = 100
-ACTIONS = {
-    LAUNCH_LATE: "Give the GPU more work per launch (fuse, batch, torch.compile, a CUDA graph), "
-    "or take the CPU work between launches out of the loop.",
-    DEPENDENCY: "Look at what the work waited for: another stream or an event. Short gaps "
-    "between kernels of one stream go away with fusion or a CUDA graph.",
-    COPY_WAIT: "Pin what is uploaded and copy it early with non_blocking=True, on a stream of its "
-    "own; copy on the GPU itself where that is possible.",
-    GRAPH_LAUNCH: "Instantiate and upload CUDA graphs before the loop, and launch the next one "
-    "while the last still runs.",
-    MODULE_LOAD: "Warm up before the loop, so that code is loaded there (or set "
-    "CUDA_MODULE_LOADING=EAGER).",
-    ALLOCATION: "Allocate before the loop, or through a pool (torch's allocator, cudaMallocAsync).",
-    PROFILER: "Record with fewer options; this time is the profiler's own.",
-    UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
-}
-ALLOCATED_ONCE = (
-    "Look whether each step does it. If so, allocate before the loop; a pool that first grows does "
-    "it once."
-)
-OUTSIDE_ACTION = (
-    "Take this CPU work out of the loop: do it on another thread or process (DataLoader workers) "
-    "or earlier, so that launches come before the GPU runs dry."
-)
 
 
 def compute(trace: Trace) -> Result:
     found = gaps(trace)
-    late = late_places(trace)
     return Result(
         {
             "devices": _devices(trace, found),
             "causes": _causes(trace, found),
-            "late": late.table(LATE.columns),
+            "late": late_places(trace).table(LATE.columns),
             "gaps": _longest(trace, found),
         },
-        (*_findings(trace, found, late), *_one_time(trace, found)),
+        idle_findings(trace),
         notes=set_up.told(trace),
     )
 
@@ -249,45 +218,6 @@ def _longest(trace: Trace, found: Gaps) -> Table:
             "evidence": Texts.of(proof.text(number) for number in shown.tolist()),
         },
     )
-
-
-def _findings(trace: Trace, found: Gaps, late: LatePlaces) -> tuple[Finding, ...]:
-    """One finding a cause of steady idle; idle after a synchronization is one of sync-stalls."""
-    findings = []
-    for cause, action in ACTIONS.items():
-        mine = (found.cause == cause) & ~found.one_time
-        idle_ns = int(found.idle_ns[mine].sum())
-        severity = severity_of(idle_ns, steady_span_ns(trace))
-        if severity is None:
-            continue
-        message = (
-            f"The GPU was idle for {units.duration(idle_ns)} in "
-            f"{units.counted(int(mine.sum()), 'gap')} of cause {list(CAUSES)[cause]}: "
-            f"{list(CAUSES.values())[cause]}"
-        )
-        if cause == LAUNCH_LATE and (place := late.worst()):
-            message += f"; {place.text}"
-            action = OUTSIDE_ACTION if place.elsewhere else action
-        elif cause == DEPENDENCY:
-            message += f"; {behind_own(found, mine)}"
-        elif most := most_before(trace, found, mine):
-            message += f"; {most}"
-        if cause == ALLOCATION and mine.sum() == 1:
-            action = ALLOCATED_ONCE
-        findings.append(Finding(severity, message, action, idle_ns))
-    return tuple(findings)
-
-
-def _one_time(trace: Trace, found: Gaps) -> tuple[Finding, ...]:
-    idle_ns = int(found.idle_ns[found.one_time].sum())
-    if severity_of(idle_ns, steady_span_ns(trace)) is None:
-        return ()
-    message = (
-        f"The GPU was idle for {units.duration(idle_ns)} in set-up and in first uses "
-        "of kernels, while the program set itself up and code was loaded"
-    )
-    action = "Warm up before measuring; a longer run pays this once."
-    return (Finding("info", message, action, idle_ns),)
 
 
 ANALYSIS = Analysis(

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named
+from traceview.analyses.base import (
+    Analysis,
+    Chart,
+    Finding,
+    Result,
+    TableSpec,
+    named,
+    severity_of,
+)
+from traceview.facts import fp32_words
 from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
-from traceview.facts.idle import busy_ns
+from traceview.facts.fp32_products import fp32_products, steady_kernels
+from traceview.facts.idle import busy_ns, steady_span_ns
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.kernel_names import tile
 from traceview.facts.operations import kernel_operations
 from traceview.facts.range_totals import entered, inclusive
-from traceview.facts.ranges import (
-    PATH_CHARACTERS,
-    RangeTree,
-    attributed_operations,
-    range_tree,
-)
+from traceview.facts.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
 from traceview.tables import NULL, Array, Column, Integers, Mask, RowNumbers, Table, Texts, thrifty
 from traceview.trace import Trace
@@ -30,7 +35,7 @@ KERNELS = TableSpec(
     (
         Column("name", "text", "demangled, whole"),
         Column("short_name", "text", "base name, without templates and arguments"),
-        Column("label", "text", "base name, and what tells it from others of that base name"),
+        Column("label", "text", "base name, and what tells it from others"),
         Column(
             "tile",
             "text",
@@ -100,17 +105,17 @@ INCLUSIVE = TableSpec(
 )
 
 
-_WORD = re.compile(r"[A-Za-z_]\w{4,}")
+_PRODUCTS_FROM = 0.10
 
 
 def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[kernel_operations(trace)]
     kernels = trace.kernels.take(chosen)
     took = kernels["end_ns"] - kernels["start_ns"]
-    by_name = _by_name(kernels, took)
+    by_name = _by_name(kernels, kernel_labels(trace).take(chosen), took)
     return Result(
         {"kernels": by_name, **_by_range(trace, chosen, kernels, took)},
-        _findings(by_name),
+        (*_of_products(trace), *_findings(by_name)),
         {
             "kernel_calls": len(kernels),
             "kernel_total_ns": int(took.sum()),
@@ -140,7 +145,7 @@ def _unseen(trace: Trace) -> tuple[str, ...]:
     )
 
 
-def _by_name(kernels: Table, took: Integers) -> Table:
+def _by_name(kernels: Table, labels: Texts, took: Integers) -> Table:
     found = groups.group(kernels.texts("name").codes)
     figures = groups.stats(found, took)
     table = Table(
@@ -148,7 +153,7 @@ def _by_name(kernels: Table, took: Integers) -> Table:
         {
             "name": kernels.texts("name").take(found.first),
             "short_name": kernels.texts("short_name").take(found.first),
-            "label": _labels(kernels, found.first),
+            "label": labels.take(found.first),
             "tile": _tiles(kernels.texts("name").take(found.first)),
             "calls": figures.calls,
             "total_ns": figures.total,
@@ -161,24 +166,6 @@ def _by_name(kernels: Table, took: Integers) -> Table:
         },
     )
     return table.take(np.argsort(-figures.total, kind="stable"))
-
-
-def _labels(kernels: Table, rows: Integers) -> Texts:
-    """Short names; those that stand for several kernels with the word that only one of them has."""
-    shorts = [text or "" for text in kernels.texts("short_name").take(rows).decode()]
-    words = [
-        _WORD.findall((text or "")[:PATH_CHARACTERS])
-        for text in kernels.texts("name").take(rows).decode()
-    ]
-    shared = Counter(
-        (short, word) for short, of in zip(shorts, words, strict=True) for word in set(of)
-    )
-    labels = []
-    for short, own in zip(shorts, words, strict=True):
-        telling = [word for word in own if shared[short, word] == 1 and word != short]
-        alone = shorts.count(short) == 1
-        labels.append(short if alone or not telling else f"{short} {max(telling, key=len)}")
-    return Texts.of(labels)
 
 
 def _tiles(names: Texts) -> Texts:
@@ -291,6 +278,20 @@ def _findings(by_name: Table) -> tuple[Finding, ...]:
             int(total[0]),
         ),
     )
+
+
+def _of_products(trace: Trace) -> Iterator[Finding]:
+    """Products that tensor cores could do, where they take enough of the time after set-up."""
+    found = fp32_products(trace)
+    if not found:
+        return
+    kernels, mine = trace.recorded("kernels"), steady_kernels(trace)
+    total = int((kernels["end_ns"] - kernels["start_ns"])[mine].sum())
+    saved = sum(each.saved_ns or 0 for each in found)
+    known = any(each.kind for each in found)
+    severity = severity_of(saved, steady_span_ns(trace)) if known else "info"
+    if severity and sum(each.time_ns for each in found) >= _PRODUCTS_FROM * total:
+        yield Finding(severity, fp32_words.message(found, total), fp32_words.action(found), saved)
 
 
 ANALYSIS = Analysis(

@@ -12,6 +12,7 @@ from traceview.analyses.base import (
     Finding,
     Result,
     Severity,
+    Skipped,
     TableSpec,
     named,
     severity_of,
@@ -58,7 +59,9 @@ COSTS = TableSpec(
         Column("level", "text", "where the widths are from: sass, which runs, or else ptx"),
         Column("source", "text", "line of the widest traffic: gelu.py:31", nullable=True),
         Column("verdict", "text", "wide, narrow, at the roof (of memory), or not told"),
-        Column("why_not", "text", "why no time is claimed for a narrow one", nullable=True),
+        Column(
+            "why_not", "text", "why no time is claimed for a narrow one", nullable=True, prose=True
+        ),
         Column(
             "bytes",
             "int64",
@@ -121,9 +124,11 @@ _RECORD = "traceview record gathers that of Triton and of torch.cuda's own compi
 _GIVE = "report --cubin FILE takes that of CUDA C++"
 
 
-def compute(trace: Trace) -> Result:
+def compute(trace: Trace) -> Result | Skipped:
     code, bounds = gathered_code(trace), width_bounds(trace)
     all_ns = code.total_ns
+    if all_ns and not bounds:
+        return _without_code(code)
     return Result(
         {
             "costs": Table.from_rows(COSTS.columns, (_cost(each, all_ns) for each in bounds)),
@@ -133,6 +138,22 @@ def compute(trace: Trace) -> Result:
         _summary(code, bounds),
         tuple(_notes(trace, code, bounds)),
     )
+
+
+def _without_code(code: GatheredCode) -> Skipped:
+    """Shares of no code at all would read as if the widths were known."""
+    unfit = "".join(f"; {said}" for said in _unfit(code))
+    return Skipped(
+        "none of the kernels that ran has code here: cuBLAS, cuDNN, ATen and other libraries keep "
+        f"theirs{unfit}",
+        f"{_RECORD}; {_GIVE}",
+    )
+
+
+def _unfit(code: GatheredCode) -> Iterator[str]:
+    for name, number in code.unfit.items():
+        launches = units.counted(number, "launch", "launches")
+        yield f"{launches} of {named(name)} fit none of the code that is here"
 
 
 def _share(part_ns: int, all_ns: int) -> float:
@@ -187,6 +208,8 @@ def _accesses(bounds: Sequence[WidthBound], all_ns: int) -> Iterator[Mapping[str
 
 def _summary(code: GatheredCode, bounds: Sequence[WidthBound]) -> Mapping[str, Cell]:
     """Shares of the time of all kernels; a launch of several variants counts by its widest."""
+    if not code.total_ns:
+        return {}
     loads, stores = time_by_width(bounds, "loads"), time_by_width(bounds, "stores")
     known = {id(run): run.total_ns for bound in bounds for run in bound.code.runs}
     at_most = {
@@ -268,18 +291,14 @@ def _proof(bound: WidthBound, bounds: Sequence[WidthBound]) -> str:
 
 
 def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> Iterator[str]:
-    if not len(trace.kernel_code):
-        yield f"the trace holds no code of kernels: {_RECORD}; {_GIVE}"
     without = code.total_ns - sum({id(r): r.total_ns for b in bounds for r in b.code.runs}.values())
-    if without > 0 and len(trace.kernel_code):
+    if without > 0:
         share = units.percent(_share(without, code.total_ns))
         yield (
             f"{share} of kernel time is in kernels without code here, of which nothing is said: "
             f"cuBLAS, cuDNN, ATen and other libraries keep theirs; {_RECORD}; {_GIVE}"
         )
-    for name, number in code.unfit.items():
-        launches = units.counted(number, "launch", "launches")
-        yield f"{launches} of {named(name)} fit none of the code that is here"
+    yield from _unfit(code)
     yield from _lacking(bounds)
     early = sum(
         int(set_up_kernels(trace)[r.rows].sum()) for b in bounds if b.counted for r in b.code.runs

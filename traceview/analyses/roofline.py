@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from traceview import groups, units
@@ -17,7 +18,7 @@ from traceview.analyses.base import (
 )
 from traceview.facts.identity import HOST, device_hosts
 from traceview.facts.idle import steady_span_ns
-from traceview.facts.kernel_work import PTX, kernel_work
+from traceview.facts.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.operations import kernel_operations
 from traceview.facts.peaks import Peaks, peaks
 from traceview.facts.placed import MEMORY, NEAR_PCT, Place, places
@@ -37,13 +38,17 @@ _RECORD = (
 
 KERNELS = TableSpec(
     "kernels",
-    "one row a kernel, grid, work a call and basis, most time first; kernels without a basis are "
-    "left out",
+    "one row a kernel, grid, block, registers, declaring range, work a call and basis, most time "
+    "first; kernels without a basis are left out",
     (
         Column("short_name", "text", "base name; of several kernels in one range, the range's"),
+        Column("label", "text", "base name, and what tells it from others: `in` that range"),
         Column("device_id", "int32", "GPU"),
         HOST,
         Column("grid", "text", "blocks along x, y and z; absent for a range", nullable=True),
+        Column("block", "text", "threads of a block; absent for a range", nullable=True),
+        Column("registers_per_thread", "int64", "absent for a range", nullable=True),
+        Column("declared_in", "text", "range that declares its work", nullable=True),
         Column("calls", "int64", "times it ran, of which the basis tells"),
         Column("total_ns", "int64", "time on the GPU, these calls"),
         Column("bytes", "int64", "between device memory and the GPU, these calls", nullable=True),
@@ -69,12 +74,12 @@ KERNELS = TableSpec(
         Column("peak_flop_per_s", "int64", "of that unit, dense", nullable=True),
         Column("least_ns", "int64", "time at the nearer roof, these bytes and FLOP", nullable=True),
         Column("at_stake_ns", "int64", "what lies above that: the most there is", nullable=True),
-        Column("basis", "text", "where bytes and FLOP come from"),
+        Column("basis", "text", "where bytes and FLOP come from", prose=True),
         Column("beside_pct", "float64", "of the time, in calls beside which other work ran"),
         Column("name", "text", "kernel, demangled, whole; of several, the range's"),
     ),
     brief=(
-        "short_name",
+        "label",
         "calls",
         "total_ns",
         "achieved_bytes_per_s",
@@ -95,7 +100,7 @@ ROOFS = TableSpec(
         Column("roof", "text", "memory, or a kind of FLOP"),
         Column("peak_bytes_per_s", "int64", "of the memory", nullable=True),
         Column("peak_flop_per_s", "int64", "of that kind, dense", nullable=True),
-        Column("source", "text", "who says so"),
+        Column("source", "text", "who says so", prose=True),
     ),
     brief=("device_id", "roof", "peak_bytes_per_s", "peak_flop_per_s", "source"),
     detail=True,
@@ -114,7 +119,9 @@ def compute(trace: Trace) -> Result | Skipped:
     if used and not any(_told(roofs[device]) for device in used):
         return _unknown_gpu(trace, used[0])
     found = places(runs, roofs)
-    table = Table.from_rows(KERNELS.columns, (_row(place, trace) for place in found))
+    labels = _labels(found)
+    each = (_row(place, said, trace) for place, said in zip(found, labels, strict=True))
+    table = Table.from_rows(KERNELS.columns, each)
     blamed = _blamed(trace, found, table)
     return Result(
         {"kernels": table, "roofs": _roofs(trace, found, roofs)},
@@ -141,12 +148,27 @@ def _unknown_gpu(trace: Trace, device: int) -> Skipped:
     )
 
 
-def _row(place: Place, trace: Trace) -> dict[str, Cell]:
+def _labels(found: Sequence[Place]) -> list[str]:
+    """With the declaring range where a label stands for runs of several."""
+    ranges = Counter(label for label, _ in {(place.label, place.inside) for place in found})
+    return [
+        f"{place.label} in {place.inside}"
+        if place.inside and ranges[place.label] > 1
+        else place.label or ""
+        for place in found
+    ]
+
+
+def _row(place: Place, label: str, trace: Trace) -> dict[str, Cell]:
     least = place.least_ns
     return {
         "short_name": place.name,
+        "label": label,
         **_gpu(trace, place.device),
         "grid": place.grid,
+        "block": place.block,
+        "registers_per_thread": place.registers,
+        "declared_in": place.inside,
         "calls": place.calls,
         "total_ns": place.total_ns,
         "bytes": _whole(place.bytes),
@@ -216,14 +238,24 @@ def _blamed(trace: Trace, found: Sequence[Place], table: Table) -> list[tuple[Pl
         severity = severity_of(at_stake, span)
         own = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
         if severity and own and row["bound"] == "latency":
-            made.append((place, Finding(severity, _message(row), _ACTION, at_stake)))
+            made.append((place, Finding(severity, _message(row), _action(place), at_stake)))
     return made
 
 
-_ACTION = (
-    "Look at its occupancy and last wave (wave-quantization) and at how wide its loads are "
-    "(load-widths, traceview ptx): it keeps neither the memory nor the arithmetic busy."
+_LOOK = (
+    "at its occupancy and last wave (wave-quantization) and at how wide its loads are "
+    "(load-widths, traceview ptx)"
 )
+
+
+def _action(place: Place) -> str:
+    """Bytes that were counted are all that moved: of others, the memory may move more in vain."""
+    if place.bytes_from <= MEASURED:
+        return f"Look {_LOOK}: it keeps neither the memory nor the arithmetic busy."
+    return (
+        "Look whether neighbouring threads touch neighbouring addresses (coalescing; ncu counts "
+        f"what really moves), {_LOOK}: it moves too few useful bytes."
+    )
 
 
 def _message(row: Mapping[str, Cell]) -> str:
@@ -233,7 +265,7 @@ def _message(row: Mapping[str, Cell]) -> str:
     unit = f"the {row['flop_kind']} peak" if row["flop_kind"] else "the arithmetic"
     calls = units.counted(int(row["calls"] or 0), "call")
     return (
-        f"{named(str(row['short_name']), 60)} runs at {memory} of the memory's peak "
+        f"{named(str(row['label']))} runs at {memory} of the memory's peak "
         f"({units.quantity('bytes_per_s', row['achieved_bytes_per_s'])}) and {compute_} of {unit}: "
         f"{calls} took {units.duration(int(row['total_ns'] or 0))}, at the roof "
         f"{units.duration(int(row['least_ns'] or 0))} ({row['basis']})"
@@ -285,7 +317,7 @@ ANALYSIS = Analysis(
             "roofline",
             "kernels",
             "Work done over work for each byte, sized by time, under the roofs of the GPU",
-            "short_name",
+            "label",
             "achieved_flop_per_s",
             stack="flop_kind",
             x="flop_per_byte",

@@ -18,11 +18,15 @@ from traceview.facts.idle import (
     DEPENDENCY,
     LAUNCH_LATE,
     SYNC_DRAIN,
+    Gaps,
+    copying_ns,
     device_work,
+    every_gap,
     gaps,
 )
+from traceview.facts.late_places import late_places
 from traceview.facts.operations import operations
-from traceview.facts.queue import depth_of, stream_depth, wait_of
+from traceview.facts.queue import depth_of, rows_by_stream, stream_depth, wait_of
 from traceview.facts.queue_full import queue_full
 from traceview.facts.selection import selected, selected_calls, selected_operations
 from traceview.facts.step_names import step_names
@@ -153,10 +157,11 @@ def _streams(trace: Trace) -> Table:
     hosts = device_hosts(trace)
     rows = []
     for number, (process, device, context, stream) in enumerate(done.streams.tolist()):
-        mine = done.stream == number
-        if not (mine & chosen).any():
+        mine = rows_by_stream(trace)[number]
+        mine = mine[chosen[mine]]
+        if not len(mine):
             continue
-        wait, depth = wait_of(trace, mine & chosen), stream_depth(trace, number)
+        wait, depth = wait_of(trace, mine), stream_depth(trace, number)
         rows.append(
             {
                 "process_id": int(trace.processes["process_id"][process]),
@@ -164,7 +169,7 @@ def _streams(trace: Trace) -> Table:
                 "host_id": None if hosts[device] == NULL else int(hosts[device]),
                 "context_id": context,
                 "stream_id": stream,
-                "operations": int((mine & chosen).sum()),
+                "operations": len(mine),
                 "queue_wait_median_ns": wait.median_ns,
                 "queue_wait_p90_ns": wait.p90_ns,
                 "queue_wait_max_ns": wait.most_ns,
@@ -182,7 +187,7 @@ def _devices(trace: Trace, found: Steps) -> Table:
     rows: list[dict[str, Cell]] = []
     for device in groups.different(done.device[chosen]).tolist():
         mine = done.device == device
-        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, mine, chosen)
+        wait, depth = wait_of(trace, mine & chosen), depth_of(trace, np.flatnonzero(mine), chosen)
         rows.append(
             {
                 "device_id": int(trace.devices["device_id"][device]),
@@ -204,7 +209,7 @@ def _steady_idle_pct(trace: Trace, device: int) -> float | None:
     if not device_work(trace)[device].steady_ns:
         return None
     work_ns = _work_ns(trace, device)
-    idle_ns = int(gaps(trace).idle_ns[_counted(trace, device)].sum())
+    idle_ns = int(gaps(trace).idle_ns[_counted(trace, device, gaps(trace))].sum())
     return 100.0 * idle_ns / max(work_ns + idle_ns, 1)
 
 
@@ -214,12 +219,11 @@ def _work_ns(trace: Trace, device: int) -> int:
     return work.steady_ns or work.all_ns
 
 
-def _counted(trace: Trace, device: int) -> Mask:
+def _counted(trace: Trace, device: int, gap: Gaps) -> Mask:
     """True for the gaps of a device after set-up, those of first uses left out.
 
     All of them for a device that did nothing after set-up.
     """
-    gap = gaps(trace)
     mine: Mask = gap.device == device
     return mine & ~gap.one_time if device_work(trace)[device].steady_ns else mine
 
@@ -227,7 +231,7 @@ def _counted(trace: Trace, device: int) -> Mask:
 def _verdict(trace: Trace, device: int, found: Steps) -> str:
     """What limits the device, told from the time in which it had run dry after set-up."""
     gap = gaps(trace)
-    steady = _counted(trace, device)
+    steady = _counted(trace, device, gap)
     idle = np.bincount(gap.cause[steady], gap.idle_ns[steady], minlength=len(CAUSES))
     dry = idle.sum() - idle[DEPENDENCY]
     limit = IDLE_PCT / 100.0 * (idle.sum() + _work_ns(trace, device))
@@ -235,7 +239,7 @@ def _verdict(trace: Trace, device: int, found: Steps) -> str:
         if idle[SYNC_DRAIN] > dry / 2:
             return "sync-drained"
         return "launch-bound" if idle[LAUNCH_LATE] > dry / 2 else "mixed"
-    if _drained_steps(trace, steady, found):
+    if _drained_steps(trace, device, found):
         return "sync-drained"
     if idle[DEPENDENCY] > limit:
         return "mixed"
@@ -251,24 +255,22 @@ def _queue_full_ns(trace: Trace, device: int) -> int:
     return int(full.held_ns[mine[selected_calls(trace)[mine]]].sum())
 
 
-def _drained_steps(trace: Trace, mine: Mask, found: Steps) -> bool:
+def _drained_steps(trace: Trace, device: int, found: Steps) -> bool:
     """Does a synchronization let the GPU run dry in at least half of the selected steps?"""
-    gap = gaps(trace)
+    gap = every_gap(trace)
+    mine = _counted(trace, device, gap)
     drained = np.sort(gap.start_ns[mine & (gap.cause == SYNC_DRAIN)])
     chosen = selected(trace, found.process, found.cpu_start_ns)
-    for series in groups.different(found.series[chosen]):
-        rows = chosen & (found.series == series)
-        start, end = found.cpu_start_ns[rows], found.cpu_end_ns[rows]
-        hit = np.searchsorted(drained, end) > np.searchsorted(drained, start)
-        if 2 * hit.sum() >= rows.sum():
-            return True
-    return False
+    after, before = (np.searchsorted(drained, at) for at in (found.cpu_end_ns, found.cpu_start_ns))
+    hits = np.bincount(found.series[chosen & (after > before)])
+    every = np.bincount(found.series[chosen])[: len(hits)]
+    return bool(((hits > 0) & (2 * hits >= every)).any())
 
 
 def _ranges(trace: Trace, found: Steps) -> Table:
     idle = found.operations == 0
     values: dict[str, Array | Texts] = {
-        "name": Texts.of(step_names(trace)),
+        "name": step_names(trace),
         "process_id": trace.processes["process_id"][found.process],
         "host_id": process_hosts(trace)[found.process],
         "cpu_start_ns": found.cpu_start_ns,
@@ -298,18 +300,32 @@ def _findings(trace: Trace, devices: Table, found: Steps) -> tuple[Finding, ...]
 
 def _finding(trace: Trace, row: Mapping[str, Cell], device: int, found: Steps) -> Finding:
     verdict, gap = str(row["verdict"]), gaps(trace)
-    drained = _counted(trace, device) & (gap.cause == SYNC_DRAIN)
+    drained = _counted(trace, device, gap) & (gap.cause == SYNC_DRAIN)
     idle_ns = int(gap.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
+    copies, action = _advice(trace, device, verdict)
     cost = f", which leaves it idle for {units.duration(idle_ns)}" if idle_ns else ""
     return Finding(
         "info",
         f"GPU {row['device_id']}{on_host(trace, device)} is {verdict}: "
-        f"{VERDICTS[verdict]}{cost}; an operation waits "
+        f"{VERDICTS[verdict]}{cost}{copies}; an operation waits "
         f"{units.quantity('ns', row['queue_wait_median_ns'])} in the queue (median), at most "
         f"{row['max_queue_depth']} are queued{_lead(trace, device, found)}",
-        _ACTIONS[verdict],
+        action,
         idle_ns,
     )
+
+
+def _advice(trace: Trace, device: int, verdict: str) -> tuple[str, str]:
+    """What to do about a verdict, with what that rests on beside the verdict."""
+    action = _ACTIONS[verdict]
+    if verdict == "launch-bound":
+        place = late_places(trace).worst(device)
+        return "", _BETWEEN if place and place.elsewhere else action
+    copying, work = copying_ns(trace, device), _work_ns(trace, device)
+    if verdict not in ("gpu-bound", "queue-full") or 2 * copying < work:
+        return "", action
+    said = f"; for {units.duration(copying)} of {units.duration(work)} of its work it only copies"
+    return said, _COPY_LESS
 
 
 def _lead(trace: Trace, device: int, found: Steps) -> str:
@@ -338,6 +354,14 @@ _ACTIONS = {
     "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
     "mixed": "Look at the causes under GPU idle, the largest first.",
 }
+_BETWEEN = (
+    "Look under GPU idle for what the CPU did between the launches: it was away so long that fewer "
+    "launches would not help."
+)
+_COPY_LESS = (
+    "Make the copies fewer or faster, or run them beside kernels on a stream of their own (see "
+    "Memory copies): the launches are early enough."
+)
 
 ANALYSIS = Analysis(
     name="run-ahead",

@@ -12,11 +12,12 @@ from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, named, severity_of
 from traceview.facts.call_sites import wait_sites
 from traceview.facts.cuda_api import Does
-from traceview.facts.idle import SYNC_DRAIN, gaps, steady_span_ns
+from traceview.facts.handed_back import hands_nothing_back
+from traceview.facts.idle import SYNC_DRAIN, every_gap
 from traceview.facts.ranges import UNATTRIBUTED, attribute, range_tree
 from traceview.facts.selection import selected_calls
 from traceview.facts.set_up import in_warm_up
-from traceview.facts.stalls import BLOCKING, behind_uploads, stalls
+from traceview.facts.stalls import BLOCKING, answered_span_ns, behind_uploads, stalls
 from traceview.facts.steps import set_up_end_ns
 from traceview.facts.waits import Waits, waits
 from traceview.groups import Groups
@@ -65,6 +66,11 @@ _READ = (
     "Read results on the CPU less often, or copy with non_blocking=True into pinned memory and "
     "read them a step later."
 )
+_NOTHING_READ = (
+    "Take it out if the CPU needs nothing from the GPU here: no result was copied back before it. "
+    "Where the CPU has to wait, as before it writes to memory that both use, wait for an event of "
+    "that work, and as late as possible."
+)
 _UPLOAD = "Pin what is uploaded, and copy it with non_blocking=True in few large copies."
 _ALLOCATE = (
     "Allocate before the loop or through a pool, and keep freed memory in it "
@@ -92,11 +98,11 @@ def compute(trace: Trace) -> Result:
 
 
 def _rows(trace: Trace, found: Waits, chosen: Mask) -> Integers:
-    """The waits to list: outermost blocking calls, and whatever a gap is due to."""
+    """The selected waits to list: outermost blocking calls, and whatever a gap is due to."""
     own = np.arange(len(found))
     due = np.isin(own, stalls(trace).wait)
     outermost = stalls(trace).outer == own
-    return np.flatnonzero((chosen & outermost & np.isin(found.does, BLOCKING)) | due)
+    return np.flatnonzero(chosen & ((outermost & np.isin(found.does, BLOCKING)) | due))
 
 
 def _summary(found: Waits, chosen: Mask, sites: Table) -> dict[str, int]:
@@ -151,7 +157,7 @@ def _sites(trace: Trace, found: Waits, rows: Integers) -> Table:
     site = wait_sites(trace).take(rows)
     path, pattern = _paths(trace, found, rows)
     each = groups.group(names.codes, site.place.codes, site.hint.codes, pattern)
-    cost, steady = stalls(trace), ~gaps(trace).one_time
+    cost, steady = stalls(trace), ~every_gap(trace).one_time
     took, benign = (found.end_ns - found.start_ns)[rows], cost.benign_ns[rows]
     idle = groups.sums(each, cost.idle_ns(np.ones(len(steady), bool))[rows])
     uploads = steady & behind_uploads(trace)
@@ -208,7 +214,7 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
     waits and idle time are all those after set-up.
     """
     site = wait_sites(trace).take(rows)
-    gap, cost = gaps(trace), stalls(trace)
+    gap, cost = every_gap(trace), stalls(trace)
     idle = cost.idle_ns(~gap.one_time)[rows]
     drained = cost.idle_ns(~gap.one_time & (gap.cause == SYNC_DRAIN))[rows]
     at_stake = np.where(site.place.codes >= 0, idle, drained)
@@ -222,10 +228,10 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
     keys = (names.codes, site.hint.codes, pattern)
     each = groups.group(site.place.codes, *(np.where(without, key, -2) for key in keys))
     total = groups.sums(each, at_stake)
-    shown = _shown(trace, each, path, pattern)
+    shown, span = _shown(trace, each, path, pattern), answered_span_ns(trace)
     findings = []
     for number in range(each.size):
-        severity = severity_of(int(total[number]), steady_span_ns(trace))
+        severity = severity_of(int(total[number]), span)
         if severity is None:
             continue
         mine = np.flatnonzero((each.ids == number) & steady)
@@ -237,10 +243,12 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
             within = str(shown[number])
             what += " outside any range" if within == UNATTRIBUTED else f" in {named(within)}"
         waited = int((found.end_ns - found.start_ns)[rows[mine]].sum())
+        # Of a call that itself held the launch back, the idle time is not what came after it.
+        when = "after" if 2 * int(drained[mine].sum()) >= int(total[number]) else "in"
         findings.append(
             Finding(
                 severity,
-                f"{what} leaves the GPU idle for {units.duration(int(total[number]))} after "
+                f"{what} leaves the GPU idle for {units.duration(int(total[number]))} {when} "
                 f"{units.counted(len(same), 'call')}{_of(names[first], site.place[first])}; "
                 f"the CPU waits {units.duration(waited)} in it",
                 _action(trace, Does(int(found.does[rows[first]])), rows[mine], len(same)),
@@ -263,10 +271,13 @@ def _of(api: str | None, place: str | None) -> str:
 def _action(trace: Trace, does: Does, rows: Integers, calls: int) -> str:
     if does == Does.ALLOCATE and calls == 1:
         return _ALLOCATED_ONCE
-    steady, cost = ~gaps(trace).one_time, stalls(trace)
+    steady, cost = ~every_gap(trace).one_time, stalls(trace)
     idle = int(cost.idle_ns(steady)[rows].sum())
     uploads = int(cost.idle_ns(steady & behind_uploads(trace))[rows].sum())
-    return _ACTIONS.get(does, _UPLOAD if 2 * uploads > idle else _READ)
+    if does in _ACTIONS:
+        return _ACTIONS[does]
+    unread = int(cost.idle_ns(steady)[rows][hands_nothing_back(trace)[rows]].sum())
+    return _UPLOAD if 2 * uploads > idle else _NOTHING_READ if 2 * unread > idle else _READ
 
 
 ANALYSIS = Analysis(

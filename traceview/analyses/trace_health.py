@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups, intervals, units
-from traceview.analyses.base import Analysis, Finding, Result, Severity, TableSpec
+from traceview import groups, units
+from traceview.analyses.base import Analysis, Finding, Result, Severity, TableSpec, named
 from traceview.facts.cuda_api import Does, captured_calls, what_calls_do
 from traceview.facts.cuda_graphs import AS_NODES, AS_WHOLE, cuda_graphs
-from traceview.facts.idle import profilers_own
 from traceview.facts.operations import operations
+from traceview.facts.profiler_cost import profiler_cost
 from traceview.tables import NULL, Column, Integers, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.nsys_failures import failure
@@ -28,8 +28,8 @@ CHECKS = TableSpec(
     (
         Column("check", "text", "what was looked at"),
         Column("status", "text", "blind (an answer is impossible or wrong), warning, note or ok"),
-        Column("detail", "text", "what was found"),
-        Column("remedy", "text", "how to record it", nullable=True),
+        Column("detail", "text", "what was found", prose=True),
+        Column("remedy", "text", "how to record it", nullable=True, prose=True),
     ),
     brief=("check", "status", "detail", "remedy"),
 )
@@ -51,7 +51,7 @@ DIAGNOSTICS = TableSpec(
     (
         Column("severity", "text", "warning or error"),
         Column("times", "int64", "how often it was said"),
-        Column("text", "text", "the message"),
+        Column("text", "text", "the message", prose=True),
     ),
     brief=("severity", "times", "text"),
 )
@@ -243,10 +243,12 @@ def _dropped(trace: Trace) -> list[Check]:
     lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
     if not lost:
         return [Check("lost events", "ok", "the recorder tells of none")]
-    remedy = "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds."
-    return [Check("lost events", "warning", lost[0].strip()[:500], remedy)]
+    return [Check("lost events", "warning", lost[0].strip()[:500], _RECORD_LESS)]
 
 
+_RECORD_LESS = (
+    "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds (--trace)."
+)
 _OTHERWISE = (
     "Record again: a shorter run, fewer kinds of events (traceview record --backtrace none), or "
     "another version of nsys."
@@ -254,20 +256,34 @@ _OTHERWISE = (
 
 
 def _profiler_cost(trace: Trace) -> list[Check]:
-    overheads = trace.recorded("overheads")
-    first, last = _span(trace)
-    mine = overheads.take(profilers_own(trace))
-    covered = intervals.union(
-        np.clip(mine["start_ns"], first, last), np.clip(mine["end_ns"], first, last)
-    )
-    cost = covered.total()
-    if not cost:
+    cost = profiler_cost(trace)
+    if cost is None:
         return []
-    share = 100.0 * cost / (last - first)
-    status = "warning" if share >= 5.0 else "ok"
-    detail = f"{units.duration(cost)} of the GPU's span ({units.percent(share)})"
-    remedy = "Record less, as with traceview record --backtrace none --graph-trace graph."
-    return [Check("profiler overhead", status, detail, remedy if share >= 5.0 else None, cost)]
+    share = 100.0 * cost.lost_ns / max(cost.span_ns, 1)
+    of = "the GPU's span after set-up" if cost.after_set_up else "the GPU's span"
+    detail = f"{units.duration(cost.lost_ns)} of {of} ({units.percent(share)})"
+    if share < 5.0:
+        return [Check("profiler overhead", "ok", detail, None, cost.lost_ns)]
+    detail += f", most of it for: {named(cost.mostly)}"
+    remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), _RECORD_LESS)
+    return [Check("profiler overhead", "warning", detail, remedy, cost.lost_ns)]
+
+
+_COST_REMEDIES = (
+    (
+        re.compile(r"(?i)backtrace"),
+        "Record without call chains: traceview record --backtrace none, or nsys profile "
+        "--cudabacktrace=none --python-backtrace=none.",
+    ),
+    (
+        re.compile(r"(?i)initiali[sz]ation"),
+        "Warm up before what is measured, or record longer: this comes once.",
+    ),
+    (
+        re.compile(r"(?i)nvtx|os runtime"),
+        "Record with fewer ranges, or without these events (nsys profile --trace=cuda).",
+    ),
+)
 
 
 def _span(trace: Trace) -> tuple[int, int]:

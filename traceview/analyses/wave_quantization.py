@@ -3,13 +3,16 @@
 A GPU holds `blocks_per_sm` × SMs blocks of a kernel at once: a wave. Where all blocks take the same
 time, the share 1 − waves ÷ ceil(waves) of a kernel's time × the GPU's places for blocks goes by
 empty, and `tail_loss_ns` is that share of its time, over all calls. That is an upper bound: blocks
-of unequal length, or that compete within their SM, end at different times and lose less. Where the
-trace holds the kernel with several grids, their times tell; without a step in them nothing is
+of unequal length, or that compete within their SM, end at different times and lose less. Less than
+a wave leaves places empty, not time, for the blocks that are there have more of their SM: only SMs
+without a block count, and only of what calls took beyond the shortest kernel of the trace. Where
+the trace holds the kernel with several grids, their times tell; without a step in them nothing is
 claimed, and neither for kernels that others run beside, nor for persistent ones.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TypeGuard
@@ -49,6 +52,7 @@ KERNELS = TableSpec(
     "one row a kernel, grid, block, registers and shared memory; most time lost first",
     (
         Column("short_name", "text", "base name of the kernel"),
+        Column("label", "text", "base name, and what tells it from others"),
         Column("grid", "text", "blocks along x, y and z"),
         Column("block", "text", "threads of a block along x, y and z"),
         Column("registers_per_thread", "int64", "registers of a thread"),
@@ -81,19 +85,20 @@ KERNELS = TableSpec(
         Column(
             "tail_loss_ns",
             "int64",
-            "at most, all calls: time × that share; absent where it is not claimed, see note",
+            "at most, all calls: time × that share; in less than a wave, time beyond the shortest "
+            "kernel × the share of SMs without a block; absent where it is not claimed, see note",
             nullable=True,
         ),
         Column(
             "blocks_to_fill", "text", "nearest numbers of blocks that fill waves", nullable=True
         ),
-        Column("note", "text", "what else is to be known of it", nullable=True),
+        Column("note", "text", "what else is to be known of it", nullable=True, prose=True),
         Column("name", "text", "demangled, whole"),
         Column("device_id", "int64", "GPU"),
         HOST,
     ),
     brief=(
-        *("short_name", "blocks", "waves", "tail_idle_pct", "tail_loss_ns", "total_ns"),
+        *("label", "blocks", "waves", "tail_idle_pct", "tail_loss_ns", "total_ns"),
         *("blocks_to_fill", "theoretical_occupancy_pct", "limiter", "note", "blocks_per_sm"),
     ),
     adds=("calls", "total_ns", "tail_loss_ns"),
@@ -102,7 +107,7 @@ GRIDS = TableSpec(
     "grids",
     "kernels that ran with several numbers of blocks, and whether their times rise in steps",
     (
-        Column("kernel", "text", "base name and blocks of a wave"),
+        Column("kernel", "text", "label and blocks of a wave"),
         Column("blocks", "int64", "blocks of the grid"),
         Column("waves", "float64", "blocks ÷ those that the GPU holds at once"),
         Column("calls", "int64", "times it ran so"),
@@ -173,6 +178,7 @@ def _row(each: Launched) -> dict[str, Cell]:
     of, waves = each.of, each.waves
     return {
         "short_name": of.short_name,
+        "label": of.label,
         "grid": "x".join(map(str, of.grid)),
         "block": "x".join(map(str, of.block)),
         "registers_per_thread": of.registers,
@@ -214,6 +220,8 @@ def _said(each: Launched) -> Iterator[str]:
         yield f"persistent: {waves.blocks // waves.sm_count} a SM, in one wave"
     elif waves.empty_sms:
         yield f"smaller than the GPU: {waves.empty_sms} of {waves.sm_count} SMs empty"
+    elif waves.idle and waves.whole == 1:
+        yield f"one wave, {waves.blocks / waves.sm_count:.1f} blocks an SM: no SM is empty"
     elif waves.idle and waves.blocks < _FEW_BLOCKS * waves.sm_count:
         each_sm = waves.blocks / waves.sm_count
         yield f"{each_sm:.1f} blocks an SM, fewer than {_FEW_BLOCKS}"
@@ -229,9 +237,13 @@ def _grids(found: Sequence[Sweep]) -> Table:
 
 def _labels(found: Sequence[Sweep]) -> list[str]:
     """A name for each kernel that no other has."""
-    plain = [f"{sweep.grids[0].of.short_name}, {sweep.at_once:,} a wave" for sweep in found]
-    before = [plain[:at].count(label) for at, label in enumerate(plain)]
-    return [f"{t} ({n + 1})" if n else t for t, n in zip(plain, before, strict=True)]
+    met: Counter[str] = Counter()
+    labels = []
+    for sweep in found:
+        label = f"{sweep.grids[0].of.label}, {sweep.at_once:,} a wave"
+        met[label] += 1
+        labels.append(f"{label} ({met[label]})" if met[label] > 1 else label)
+    return labels
 
 
 def _sweep(sweep: Sweep, label: str) -> Iterator[dict[str, Cell]]:
@@ -255,8 +267,8 @@ def _sweep(sweep: Sweep, label: str) -> Iterator[dict[str, Cell]]:
 
 
 def _summary(found: Sequence[Launched]) -> dict[str, Cell]:
-    """The sums of what is claimed: of tails behind whole waves, and of grids under one wave."""
-    tails = sum(e.lost_ns or 0 for e in found if e.waves and e.waves.whole > 1)
+    """The sums of the column of what is claimed, and of the time in grids under one wave."""
+    tails = sum(each.lost_ns or 0 for each in found)
     small = sum(e.of.total_ns for e in found if e.waves and e.waves.empty_sms)
     return {"tail_loss_ns": tails, "in_grids_smaller_than_the_gpu_ns": small} if found else {}
 
@@ -276,7 +288,7 @@ def _finding(loss: Loss, severity: Severity | None) -> Finding | None:
     total = units.duration(sum(each.of.steady_ns for each in loss.grids))
     stake = f"up to {units.duration(loss.at_stake_ns)} of {total}"
     alike = f", and {units.counted(others, 'other grid')} of it too" if others else ""
-    said = f"{named(worst.of.short_name)} {_last_wave(waves) if waves.whole > 1 else _small(waves)}"
+    said = f"{named(worst.of.label)} {_last_wave(waves) if waves.whole > 1 else _small(waves)}"
     if waves.whole > 1:
         sure = ", and its times rise in such steps" if worst.verdict else ""
         message, action = f"{said}{alike}: {stake} is lost{sure}", _fill(waves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,41 +12,42 @@ from traceview import groups
 from traceview.errors import TraceviewError
 from traceview.facts.concurrency import shared_ns
 from traceview.facts.gathered_code import gathered_code
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
 from traceview.facts.set_up import set_up_kernels
-from traceview.tables import Array, Integers, Table, constant, null_of, picked
+from traceview.tables import Array, Integers, constant, null_of, picked
 from traceview.trace import Trace, fact
 
 Sides = tuple[int, int, int]
 # Far beyond any grid, and safe to multiply with a time.
 _MOST_BLOCKS = 1 << 60
+_NAMES = ("name", "short_name")
 _KEYS = (
     "device",
     *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
     "registers_per_thread",
     "static_shared_memory_bytes",
     "dynamic_shared_memory_bytes",
-    "shared_memory_config_bytes",
-    "cluster_blocks",
-    "max_active_clusters",
 )
+_MAYBE_ABSENT = ("shared_memory_config_bytes", "cluster_blocks", "max_active_clusters")
 
 
 @dataclass(frozen=True)
 class Configuration:
     """Launches alike, of the selected work. Times are of all `calls`, `median_ns` of one.
 
-    `device` is a row in devices. `shared_config_bytes` is the shared memory of an SM that the
-    driver set aside, `clusters_at_once` the blocks that clusters let the GPU hold at once; None
-    where the trace does not tell. `barriers` are those of a block, 0 where no code tells.
-    `beside_ns` is the time in which another kernel ran on the GPU, too; `steady_calls` and
-    `steady_ns` are without the launches of set-up.
+    `device` is a row in devices, `label` as in kernel_labels. `shared_config_bytes` is the shared
+    memory of an SM that the driver set aside, `clusters_at_once` the blocks that clusters let the
+    GPU hold at once; None where the trace does not tell. `barriers` are those of a block, 0 where
+    no code tells. `beside_ns` is the time in which another kernel ran on the GPU, too;
+    `steady_calls` and `steady_ns` are without the launches of set-up.
     """
 
     device: int
     name: str
     short_name: str
+    label: str
     grid: Sides
     block: Sides
     registers: int
@@ -81,33 +83,38 @@ class Configuration:
 def configurations(trace: Trace) -> tuple[Configuration, ...]:
     """One of each; those with most time first."""
     chosen = selected_operations(trace)[kernel_operations(trace)]
-    kernels = trace.recorded("kernels").take(chosen)
+    kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
     barriers = picked(_barriers(trace), chosen)
-    keys = (kernels[key] for key in _KEYS)
+    keys = (kernels[key] for key in (*_KEYS, *_MAYBE_ABSENT))
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
     took = kernels["end_ns"] - kernels["start_ns"]
     figures = groups.stats(found, took)
     beside = groups.sums(found, shared_ns(trace)[chosen])
     steady = ~picked(set_up_kernels(trace), chosen)
     later = groups.sums(found, steady), groups.sums(found, took * steady)
-    numbers = (barriers[found.first], figures.calls, figures.total, figures.median, beside, *later)
-    return tuple(
-        _configuration(kernels, int(found.first[at]), [int(each[at]) for each in numbers])
-        for at in np.argsort(-figures.total, kind="stable").tolist()
-    )
+    rows = found.first[order := np.argsort(-figures.total, kind="stable")]
+    texts = [each.take(rows).decode() for each in (*map(kernels.texts, _NAMES), labels)]
+    numbers = [kernels[key][rows].tolist() for key in _KEYS]
+    numbers += [_known(kernels[key][rows]) for key in _MAYBE_ABSENT]
+    sums = (figures.calls, figures.total, figures.median, beside, *later)
+    columns = (*texts, *numbers, barriers[rows].tolist(), *(each[order].tolist() for each in sums))
+    return tuple(_configuration(*each) for each in zip(*columns, strict=True))
 
 
-def _configuration(kernels: Table, row: int, numbers: list[int]) -> Configuration:
-    name, short = (str(kernels.texts(text)[row]) for text in ("name", "short_name"))
-    device, gx, gy, gz, bx, by, bz, registers, static, dynamic, *rest = (
-        int(kernels[key][row]) for key in _KEYS
-    )
-    config, cluster, clusters = (_known(kernels[_KEYS[-3]], value) for value in rest)
-    barriers, *figures = numbers
+def _known(values: Array) -> list[int | None]:
+    """With None for what is absent."""
+    null = null_of(values.dtype)
+    return [None if value == null else value for value in values.tolist()]
+
+
+def _configuration(name: Any, short: Any, label: Any, *numbers: Any) -> Configuration:
+    device, gx, gy, gz, bx, by, bz, registers, static, dynamic, config, *others = numbers
+    cluster, clusters, barriers, *figures = others
     return Configuration(
         device,
-        name,
-        short,
+        str(name),
+        str(short),
+        str(label),
         (gx, gy, gz),
         (bx, by, bz),
         registers,
@@ -118,10 +125,6 @@ def _configuration(kernels: Table, row: int, numbers: list[int]) -> Configuratio
         barriers,
         *figures,
     )
-
-
-def _known(column: Array, value: int) -> int | None:
-    return None if value == null_of(column.dtype) else value
 
 
 def _barriers(trace: Trace) -> Integers:

@@ -7,6 +7,7 @@ half of the gap on that very thread: what other threads did need not have delaye
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,7 @@ CAUSES = {
     UNKNOWN,
 ) = range(9)
 
+_PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
 STARTS_WITHIN_NS = 50_000
 """Work launched onto an idle GPU starts within this time unless something else holds it back: on
 an H200 within 5 µs of the call's return in each of some 1,500 launches."""
@@ -55,7 +57,8 @@ an H200 within 5 µs of the call's return in each of some 1,500 launches."""
 @dataclass(frozen=True)
 class Reasons:
     """One row an idle gap. `cause` is an index into CAUSES, `wait` the row in waits that a
-    sync-drain is due to, else −1. `first_use` is True where code was loaded on the way."""
+    sync-drain is due to, else −1. `first_use` is True where code was loaded on the way, or a
+    process allocated the first of its pinned memory."""
 
     cause: Array
     wait: Integers
@@ -85,11 +88,28 @@ def reasons(trace: Trace) -> Reasons:
     )
     cause = np.select([test for test, _ in checks], [name for _, name in checks], LAUNCH_LATE)
     first = first_launches(trace)[gap.after] & (loading > 0) & made.known
+    first |= (cause == ALLOCATION) & (spent(trace, _first_pinned(trace)) > half)
     return Reasons(
         cause=cause.astype(np.uint8),
         wait=np.where(cause == SYNC_DRAIN, wait, -1),
         first_use=first | (cause == MODULE_LOAD),
     )
+
+
+def _first_pinned(trace: Trace) -> Mask:
+    """True for the call by which each process first allocates pinned memory.
+
+    The first read of a result on the CPU does so on its own; pools keep that memory, so a loop
+    that allocates does it again, and that counts.
+    """
+    calls = trace.recorded("api_calls")
+    names = calls.texts("name")
+    rows = np.flatnonzero(names.isin([n for n in names.values if _PINS.match(str(n))]))
+    rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
+    _, first = np.unique(calls["process"][rows], return_index=True)
+    result = np.zeros(len(calls), bool)
+    result[rows[first]] = True
+    return result
 
 
 def _behind_a_copy(trace: Trace, gap: Edges) -> Mask:

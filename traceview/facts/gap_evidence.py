@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from traceview import groups, units
@@ -13,12 +15,13 @@ from traceview.facts.idle import (
     PROFILER,
     SYNC_DRAIN,
     Gaps,
+    every_gap,
     gaps,
     profilers_own,
 )
 from traceview.facts.names import label, named
 from traceview.facts.operations import Kind, first_launches, operations
-from traceview.facts.ranges import attributed_operations, range_tree
+from traceview.facts.ranges import attribute, attributed_operations, range_tree
 from traceview.facts.waits import waits
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
@@ -230,3 +233,53 @@ def most_before(trace: Trace, found: Gaps, mine: Mask) -> str:
     where = f" in {named(tree.patterns[number])}" if number >= 0 else ""
     api = trace.api_calls.texts("name")[int(found.call[rows[row]])]
     return f"most of it, {units.duration(int(idle[most]))}, before the work of {api}{where}"
+
+
+@dataclass(frozen=True)
+class Lone:
+    """The gap that is most of some idle time, where the others are far shorter."""
+
+    text: str
+    share: float
+
+
+def lone_gap(trace: Trace, mine: Mask) -> Lone | None:
+    """That gap of some of one cause and GPU; nothing tells then that a loop repeats it.
+
+    None where there is no such gap, or where one half as long was left out by the selection.
+    """
+    found = gaps(trace)
+    rows = np.flatnonzero(mine)
+    idle = found.idle_ns[rows]
+    longest = int(np.argmax(idle))
+    most, whole = int(idle[longest]), int(idle.sum())
+    row, every = rows[longest], every_gap(trace)
+    alike = (every.cause == found.cause[row]) & (every.device == found.device[row])
+    alike &= ~every.one_time & (2 * every.idle_ns >= most)
+    if 2 * most < whole or alike.sum() > 1:
+        return None
+    tree = range_tree(trace)
+    after = found.after[rows[longest : longest + 1]]
+    path = int(attributed_operations(trace).path(tree)[after][0])
+    where = f"in {named(tree.paths[path])}" if path >= 0 else "outside any range"
+    much = "it" if len(rows) == 1 else f"{units.duration(most)} of it"
+    return Lone(f"{much} is one gap, before work launched {where}", most / whole)
+
+
+def most_after(trace: Trace, mine: Mask) -> str:
+    """The call and range of the synchronization after which these gaps, of gaps, were longest."""
+    found, waited, calls = gaps(trace), waits(trace), trace.api_calls
+    rows = np.flatnonzero(mine)
+    each = groups.group(found.wait[rows])
+    idle = groups.sums(each, found.idle_ns[rows])
+    most = int(np.argmax(idle))
+    wait = int(found.wait[rows[each.first[most]]])
+    place = slice(wait, wait + 1)
+    tree = range_tree(trace)
+    open_then = attribute(
+        trace, waited.thread[place], waited.process[place], waited.start_ns[place]
+    )
+    path = int(open_then.path(tree)[0])
+    where = f" in {named(tree.paths[path])}" if path >= 0 else ""
+    api = calls.texts("name")[int(waited.call[wait])]
+    return f"most of it, {units.duration(int(idle[most]))}, after {api}{where}"

@@ -28,11 +28,10 @@ from traceview.facts.gap_causes import (
 from traceview.facts.gap_edges import edges
 from traceview.facts.gap_launch import launches
 from traceview.facts.gap_order import behind
-from traceview.facts.operations import operations
-from traceview.facts.selection import selected_calls, selected_operations
-from traceview.facts.set_up import warm_up_operations
+from traceview.facts.operations import Kind, operations
+from traceview.facts.selection import selected_operations
+from traceview.facts.set_up import set_up_operations, warm_up_operations
 from traceview.facts.steps import set_up_end_ns
-from traceview.facts.waits import waits
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -51,10 +50,13 @@ __all__ = [
     "Gaps",
     "busy",
     "busy_ns",
+    "copying_ns",
     "device_work",
+    "every_gap",
     "gaps",
     "profilers_own",
     "steady_span_ns",
+    "steady_spans_ns",
 ]
 
 
@@ -98,28 +100,55 @@ def device_work(trace: Trace) -> dict[int, Work]:
     return found
 
 
+def copying_ns(trace: Trace, device: int) -> int:
+    """Time after set-up in which a device did nothing but copy; of all time if that is set-up.
+
+    0 if copies, other work beside them or not, took less than half of the time of its work.
+    """
+    done, chosen, work = operations(trace), selected_operations(trace), device_work(trace)[device]
+    rows = np.flatnonzero(done.kind == Kind.COPY)
+    rows = rows[chosen[rows] & (done.device[rows] == device)]
+    if work.steady_ns:
+        rows = rows[~set_up_operations(trace)[rows]]
+    copies = intervals.union(done.start_ns[rows], done.end_ns[rows])
+    if 2 * copies.total() < (work.steady_ns or work.all_ns):
+        return 0
+    others = np.flatnonzero(chosen & (done.device == device) & (done.kind != Kind.COPY))
+    beside = intervals.union(done.start_ns[others], done.end_ns[others])
+    return copies.total() - int(intervals.overlap(beside, *copies).sum())
+
+
 @fact
-def steady_span_ns(trace: Trace) -> int:
-    """Busy and idle time of all devices together, set-up and first uses left out.
+def steady_spans_ns(trace: Trace) -> dict[int, int]:
+    """Busy and idle time of each device, set-up and first uses left out.
 
     What a finding puts at stake is a share of this: in a short recording the seconds of set-up
     would make every other loss look small.
     """
     found = gaps(trace)
-    work = sum(work.steady_ns for work in device_work(trace).values())
-    return work + int(found.idle_ns[~found.one_time].sum())
+    return {
+        device: work.steady_ns
+        + int(found.idle_ns[(found.device == device) & ~found.one_time].sum())
+        for device, work in device_work(trace).items()
+    }
+
+
+def steady_span_ns(trace: Trace) -> int:
+    """The same of all devices together."""
+    return sum(steady_spans_ns(trace).values())
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """One row an idle gap of a device, of the selected work.
+    """One row an idle gap of a device.
 
     `before` and `after` are the operations around it, `cause` an index into CAUSES, `wait` the
     row in waits that a sync-drain is due to, else −1. `call` is the launch call of `after` (−1:
     not recorded), made by `thread` at `asked_ns`; at `queued_ns` its work was queued. `behind` is
     the operation that queued work stood behind, −1 where there is none; `by_event` says whether
     through an event. `one_time` is True for what a longer run does not repeat: first uses of
-    kernels, and set-up (with what is launched in ranges named warm_up).
+    kernels, the first pinned memory of a process, and set-up (with what is launched in ranges
+    named warm_up).
     """
 
     device: Array
@@ -156,10 +185,10 @@ def _before_warm_up(trace: Trace) -> Mask:
 
 
 @fact
-def gaps(trace: Trace) -> Gaps:
-    """Idle gaps between selected operations, and those that a selected synchronization caused."""
+def every_gap(trace: Trace) -> Gaps:
+    """All idle gaps of all devices, whatever is selected."""
     gap, why, made, stood = edges(trace), reasons(trace), launches(trace), behind(trace)
-    found = Gaps(
+    return Gaps(
         device=gap.device,
         start_ns=gap.start_ns,
         end_ns=gap.end_ns,
@@ -175,8 +204,17 @@ def gaps(trace: Trace) -> Gaps:
         by_event=stood.by_event,
         one_time=why.first_use | (gap.start_ns < set_up_end_ns(trace)) | _before_warm_up(trace),
     )
-    chosen = selected_operations(trace)
-    caused = np.zeros(len(found), bool)
-    mine = why.wait >= 0
-    caused[mine] = selected_calls(trace)[waits(trace).call[why.wait[mine]]]
-    return found.take((chosen[gap.before] & chosen[gap.after]) | caused)
+
+
+@fact
+def gaps(trace: Trace) -> Gaps:
+    """The idle gaps that selected work ended.
+
+    As the idle time of a step is what comes before its work, so is that of a selection. Each gap
+    is ended by one operation, so selections that share no work share no gap, and the gaps of a
+    selection and of all the rest are those of the whole.
+    """
+    every = every_gap(trace)
+    if not trace.selection:
+        return every
+    return every.take(selected_operations(trace)[every.after])

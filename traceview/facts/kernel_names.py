@@ -1,4 +1,4 @@
-"""What the names of cuBLAS, CUTLASS and cuDNN kernels tell of their tiles.
+"""What the names of cuBLAS, CUTLASS and cuDNN kernels tell: tiles, and the unit that multiplies.
 
 A matrix product is cut into tiles, one a block at a time; names say how large they are. Nothing
 is guessed: what a name does not say is absent, and other names tell nothing.
@@ -65,6 +65,18 @@ _FORMS = (
 _NVJET = {"h": "f16", "t": "bf16", "s": "f32", "d": "f64"}
 _PLAIN = {"s": "f32", "d": "f64", "h": "f16"}
 _LONGEST = 4000
+# Only what names both: fp32 in, and no tensor core. An s1688gemm is one of these, and so is nvjet's
+# s; convolutions (fprop, dgrad, wgrad) are no products that the switch for TF32 products is for.
+_FP32_LANES = re.compile(
+    r"sm\d+_xmma_gemm_f32f32_f32f32_f32_\w*?_ffma_"
+    rf"|\bcutlass(?:3x_sm\d+|_\d+)?_simt_sgemm_(?:(?:f32|relu|gelu|bias)_)*{_SIDE}x{_SIDE}"
+    rf"|^(?:maxwell|pascal|volta|turing|ampere|hopper)_sgemm_{_SIDE}x{_SIDE}_\w+$"
+)
+
+
+def multiplies_on_fp32_lanes(kernel: str) -> bool:
+    """True where the name tells a product of fp32 matrices that leaves the tensor cores idle."""
+    return _FP32_LANES.search(kernel[:_LONGEST]) is not None
 
 
 def tile(kernel: str) -> Tile | None:

@@ -19,6 +19,11 @@ from traceview.trace import Trace, fact
 ELSEWHERE_NS = 200_000
 """The Python of one torch operation takes some 10 to 50 µs: a gap that holds more than this of
 work outside CUDA is not about how costly launches are."""
+TAKE_OUT = (
+    "Take this CPU work out of the loop: do it on another thread or process (DataLoader workers) "
+    "or earlier, so that launches come before the GPU runs dry."
+)
+"""What to do where it is of the kind that `Worst.elsewhere` means."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,13 @@ class Worst:
 
 @dataclass(frozen=True)
 class LatePlaces:
-    """One row a device, range pattern and place; `time_ns` adds up to all launch-late idle."""
+    """One row a device, range pattern and place; `time_ns` adds up to all launch-late idle.
 
+    `device` is its row in devices, which several machines number alike (`device_id`).
+    `steady_ns` is what of it a longer run repeats, `steady_gaps` the gaps with some of that.
+    """
+
+    device: Array
     device_id: Array
     pattern: Array
     where: Integers
@@ -43,6 +53,7 @@ class LatePlaces:
     gaps: Integers
     time_ns: Integers
     steady_ns: Integers
+    steady_gaps: Integers
     share_pct: Array
 
     def table(self, columns: Sequence[Column]) -> Table:
@@ -59,9 +70,10 @@ class LatePlaces:
         }
         return Table(columns, data).take(order)
 
-    def worst(self) -> Worst | None:
-        """Where the CPU itself was longest after set-up; None if nowhere."""
-        steady = np.where(self.where == ON_ITS_WAY, 0, self.steady_ns)
+    def worst(self, device: int) -> Worst | None:
+        """Where the CPU itself was longest after set-up while that GPU idled; None if nowhere."""
+        asked = (self.where != ON_ITS_WAY) & (self.device == device)
+        steady = np.where(asked, self.steady_ns, 0)
         if not steady.any():
             return None
         row = int(np.argmax(steady))
@@ -72,7 +84,7 @@ class LatePlaces:
         if self.where[row] < OUTSIDE:
             doing = str(self.place[row])
         time = units.duration(int(steady[row]))
-        long = int(self.time_ns[row]) > ELSEWHERE_NS * int(self.gaps[row])
+        long = int(steady[row]) > ELSEWHERE_NS * int(self.steady_gaps[row])
         return Worst(f"for {time} of it the launching thread was {doing} {where}", outside and long)
 
 
@@ -88,8 +100,10 @@ def late_places(trace: Trace) -> LatePlaces:
     mine = late.cause == LAUNCH_LATE
     whole = np.array([late.idle_ns[mine & (late.device == d)].sum() for d in device], np.int64)
     names = trace.recorded("api_calls").texts("name").values
+    steady = ~late.one_time[part.gap]
     where = part.where[first]
     return LatePlaces(
+        device=device,
         device_id=trace.devices["device_id"][device],
         pattern=object_array(
             [texts[p] if p >= 0 else UNATTRIBUTED for p in pattern[first].tolist()]
@@ -98,7 +112,8 @@ def late_places(trace: Trace) -> LatePlaces:
         place=object_array([str(names[w]) if w >= 0 else PLACES[w] for w in where.tolist()]),
         gaps=_distinct(each.ids, part.gap, each.size),
         time_ns=time,
-        steady_ns=groups.sums(each, np.where(late.one_time[part.gap], 0, part.time_ns)),
+        steady_ns=groups.sums(each, np.where(steady, part.time_ns, 0)),
+        steady_gaps=_distinct(each.ids[steady], part.gap[steady], each.size),
         share_pct=100.0 * time / np.maximum(whole, 1),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations import Kind, operations
 from traceview.trace import Trace
 
@@ -13,11 +14,11 @@ def named(text: str | None, limit: int = 80) -> str:
 
 
 def label(trace: Trace, operation: int) -> str:
-    """What an operation is called: the kernel's short name, or what else it is."""
+    """What an operation is called: the kernel's label, or what else it is."""
     done = operations(trace)
     kind, row = int(done.kind[operation]), int(done.row[operation])
     if kind == Kind.KERNEL:
-        return str(trace.kernels.texts("short_name")[row])
+        return str(kernel_labels(trace)[row])
     if kind == Kind.COPY:
         return f"copy {trace.copies.texts('direction')[row]}"
     return "set" if kind == Kind.SET else "CUDA graph"

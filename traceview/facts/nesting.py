@@ -13,10 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.lanes import Key
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, RowNumbers, row_numbers
-
-_MOST_TRACKS = 2**15
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Nesting:
         return result
 
     @cached_property
-    def _key(self) -> _Key:
-        return _Key(self.track, self.start, self.end)
+    def _key(self) -> Key:
+        return Key(self.track, self.start, self.end)
 
     @cached_property
     def _starts(self) -> Integers:
@@ -81,45 +80,13 @@ class Nesting:
         return np.sort(self._key.of(self.track, self.end))
 
 
-class _Key:
-    """Order (track, time) pairs by one int64: tracks one after the other on one time axis.
-
-    Times are told apart as far as the given ones tell them apart: from each of these, and from
-    those before, between and after them.
-    """
-
-    def __init__(self, track: Array, *times: Integers) -> None:
-        self._least = min(int(each.min()) for each in times) - 1
-        self._most = max(int(each.max()) for each in times) + 1
-        self._width = self._most - self._least + 1
-        self._known: Integers | None = None
-        if (max(int(track.max()), _MOST_TRACKS) + 2) * self._width >= 2**63:
-            # Too long a time for 64 bits, as in damaged traces: count distinct times instead.
-            self._known = groups.different(np.concatenate(times))
-            self._width = 2 * len(self._known) + 1
-
-    def of(self, track: Array, time: Integers) -> Integers:
-        if self._known is None:
-            place = np.clip(time, self._least, self._most) - self._least
-        else:
-            place = np.searchsorted(self._known, time, side="left")
-            place = place + np.searchsorted(self._known, time, side="right")
-        result: Integers = track.astype(np.int64) * self._width + place
-        return result
-
-    def time(self, track: int, key: Integers) -> Integers:
-        """The times behind keys of a track; they are among those given at first."""
-        place = key - track * self._width
-        return place + self._least if self._known is None else self._known[place // 2]
-
-
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     """Nest intervals that are sorted by (track, start, −end) and none of which is empty."""
     rows = len(start)
     parent = np.full(rows, -1, np.int32)
     if not rows:
         return Nesting(track, start, end, parent, parent.copy(), frozenset())
-    key = _Key(track, start, end)
+    key = Key(track, start, end)
     ended = np.searchsorted(np.sort(key.of(track, end)), key.of(track, start), side="right")
     depth = row_numbers(np.arange(rows) - ended)
     for level in range(1, int(depth.max()) + 1):

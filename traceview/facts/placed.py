@@ -11,7 +11,7 @@ from traceview import groups
 from traceview.facts.kernel_work import MEASURED, SOURCES
 from traceview.facts.peaks import Peaks
 from traceview.facts.work_part import KINDS, Floats
-from traceview.facts.worked import Worked
+from traceview.facts.worked import Sides, Worked
 from traceview.tables import Integers
 
 NEAR_PCT = 60.0
@@ -22,6 +22,8 @@ _MOST = float(1 << 62)
 class Place:
     """Some equal runs: their work, and what of the peaks of their GPU they reach, in per cent.
 
+    `grid`, `block` and `registers` are None for several kernels.
+
     Of bytes that nobody measured, faster than the memory can deliver them, there is no share: a
     cache answered.
     """
@@ -30,6 +32,7 @@ class Place:
         first = int(mine[0])
         self.device = int(runs.device[first])
         self.name, self.whole, self.calls = runs.name[first], runs.whole[first], len(mine)
+        self.label, self.inside = runs.label[first], runs.inside[first]
         self.total_ns = int(runs.took[mine].sum())
         self.beside_ns = int(runs.took[mine[~runs.alone[mine]]].sum())
         self.steady_ns = int(runs.took[mine[~runs.early[mine]]].sum())
@@ -38,13 +41,10 @@ class Place:
         self.flop = float(runs.part.flop[mine].sum()) if self.flop_from >= 0 else None
         kind = int(runs.part.kind[first])
         self.kind = KINDS[kind] if kind >= 0 and self.flop else None
-        self._grid = [int(axis[first]) for axis in runs.grid]
+        self.grid, self.block = _sides(runs.grid, first), _sides(runs.threads, first)
+        registers = int(runs.registers[first])
+        self.registers = None if registers < 0 else registers
         self._roofs = roofs[self.device]
-
-    @property
-    def grid(self) -> str | None:
-        """None for several kernels."""
-        return "x".join(map(str, self._grid)) if min(self._grid) >= 0 else None
 
     @property
     def flop_per_byte(self) -> float | None:
@@ -98,10 +98,11 @@ class Place:
 
 
 def places(runs: Worked, roofs: tuple[Peaks, ...]) -> list[Place]:
-    """Runs of equal name, GPU, grid, basis and work together, most time first.
+    """Runs of equal name, GPU, grid, block, registers, basis and work together, most time first.
 
     What was measured differs from run to run. What is known beforehand is the same for all, or
-    they are not alike: one kernel of Triton has one name for all data types.
+    they are not alike: one kernel of Triton has one name for all data types. Nor are runs alike
+    that other ranges declare: they may do the same work with another stride.
     """
     found = [Place(runs, roofs, mine) for mine in _alike(runs)]
     return sorted(found, key=lambda place: -place.total_ns)
@@ -109,7 +110,8 @@ def places(runs: Worked, roofs: tuple[Peaks, ...]) -> list[Place]:
 
 def _alike(runs: Worked) -> Iterator[Integers]:
     mine = np.flatnonzero(runs.known)
-    keys = (runs.name.codes, runs.whole.codes, runs.device, *runs.grid, runs.part.kind)
+    texts = (runs.name.codes, runs.whole.codes, runs.inside.codes)
+    keys = (*texts, runs.device, *runs.grid, *runs.threads, runs.registers, runs.part.kind)
     work = (
         _foreknown(runs.part.bytes, runs.bytes_from),
         _foreknown(runs.part.flop, runs.flop_from),
@@ -118,6 +120,11 @@ def _alike(runs: Worked) -> Iterator[Integers]:
     order = np.argsort(found.ids, kind="stable")
     ends = np.cumsum(np.bincount(found.ids, minlength=found.size))[:-1]
     yield from np.split(mine[order], ends) if found.size else ()
+
+
+def _sides(sides: Sides, run: int) -> str | None:
+    said = [int(axis[run]) for axis in sides]
+    return "x".join(map(str, said)) if min(said) >= 0 else None
 
 
 def _foreknown(amount: Floats, source: Integers) -> Integers:

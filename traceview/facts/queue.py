@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.operations import operations
 from traceview.facts.selection import selected_operations
 from traceview.intervals import Depth
-from traceview.tables import Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.trace import Trace, fact
 
 
@@ -41,9 +41,9 @@ class Wait:
     most_ns: int | None
 
 
-def wait_of(trace: Trace, chosen: Mask) -> Wait:
-    """Queue waits of the chosen operations."""
-    wait = queue_wait_ns(trace)[chosen]
+def wait_of(trace: Trace, rows: Array) -> Wait:
+    """Queue waits of these operations."""
+    wait = queue_wait_ns(trace)[rows]
     wait = wait[wait >= 0]
     if not len(wait):
         return Wait(None, None, None)
@@ -58,16 +58,23 @@ def stream_depth(trace: Trace, stream: int) -> Depth:
 
 @fact
 def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
-    stream, chosen = operations(trace).stream, selected_operations(trace)
-    every = range(len(operations(trace).streams))
-    return tuple(depth_of(trace, stream == number, chosen) for number in every)
+    chosen = selected_operations(trace)
+    return tuple(depth_of(trace, rows, chosen) for rows in rows_by_stream(trace))
 
 
-def depth_of(trace: Trace, mine: Mask, chosen: Mask) -> Depth:
-    """Most and time-weighted mean depth that the chosen operations saw, of all that are `mine`."""
+@fact
+def rows_by_stream(trace: Trace) -> tuple[RowNumbers, ...]:
+    """The operations of each stream, in order of start: one pass for all streams."""
+    done = operations(trace)
+    ends = np.cumsum(np.bincount(done.stream, minlength=len(done.streams)))
+    return tuple(np.split(row_numbers(groups.order_of(done.stream)), ends[:-1]))
+
+
+def depth_of(trace: Trace, rows: Array, chosen: Mask) -> Depth:
+    """Most and time-weighted mean depth that the chosen ones of these operations saw."""
     done = operations(trace)
     calls = trace.recorded("api_calls")
-    rows = np.flatnonzero(mine & done.launched)
+    rows = rows[done.call[rows] >= 0]
     if not len(rows):
         return Depth(0, 0.0)
     return intervals.depth(calls["start_ns"][done.call[rows]], done.end_ns[rows], chosen[rows])

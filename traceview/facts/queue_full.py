@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.operations import first_launches, operations
-from traceview.facts.queue import stream_depth
+from traceview.facts.queue import rows_by_stream, stream_depth
 from traceview.intervals import EMPTY, Intervals
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
@@ -116,8 +116,8 @@ def _plateau(trace: Trace, rows: Integers) -> tuple[Mask, Mask]:
     """
     done, calls = operations(trace), trace.recorded("api_calls")
     full, calm = np.zeros(len(calls), bool), np.zeros(len(calls), bool)
-    for stream in groups.different(done.stream):
-        call, depth = _depths(trace, done.stream == stream)
+    for ops in rows_by_stream(trace):
+        call, depth = _depths(trace, ops)
         most = int(depth.max(initial=0))
         full[call] = (depth >= most - PLATEAU) & (most >= FULL)
         calm[call] = depth < FULL - FULL // 10
@@ -125,10 +125,10 @@ def _plateau(trace: Trace, rows: Integers) -> tuple[Mask, Mask]:
     return full[rows], calm[rows]
 
 
-def _depths(trace: Trace, mine: Mask) -> tuple[Integers, Integers]:
+def _depths(trace: Trace, ops: Array) -> tuple[Integers, Integers]:
     """The calls that enqueued those operations, and the entries in the queue with each one."""
     done, calls = operations(trace), trace.recorded("api_calls")
-    ops = np.flatnonzero(mine & done.launched)
+    ops = ops[done.call[ops] >= 0]
     each = groups.group(done.call[ops])
     call: Array = done.call[ops[each.first]]
     end = np.full(each.size, np.iinfo(np.int64).min)

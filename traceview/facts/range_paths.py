@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview import groups
-from traceview.tables import Array, RowNumbers, Texts, TextValues, object_array
+from traceview.tables import Array, MadeTexts, RowNumbers, Texts, TextValues, object_array
 
 UNATTRIBUTED = "(unattributed)"
 PATH_CHARACTERS = 4000
-# A path's text made by itself costs as much as that of so many made together.
-_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Paths:
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is looked at; UNATTRIBUTED for −1."""
         code = np.where(path < 0, len(self), path).astype(np.int32)
-        return _PathTexts(code, self)
+        return MadeTexts(code, self)
 
     def some(self, codes: Array) -> TextValues:
         """The texts of a few paths, without the others; UNATTRIBUTED for their number."""
@@ -70,23 +67,6 @@ class Paths:
         for above, name in zip(self.parent.tolist(), self.name.tolist(), strict=True):
             texts.append(_bounded(f"{texts[above]}/{own[name]}") if above >= 0 else own[name])
         return object_array([*texts, UNATTRIBUTED])
-
-
-class _PathTexts(Texts):
-    """Of a few rows of many, only their own texts are made."""
-
-    __slots__ = ("_paths",)
-
-    def __init__(self, codes: npt.NDArray[np.int32], paths: Paths) -> None:
-        super().__init__(codes, lambda: paths.every)
-        self._paths = paths
-
-    def take(self, rows: Array) -> Texts:
-        codes = super().take(rows).codes
-        if _FEW * len(codes) > len(self._paths):
-            return _PathTexts(codes, self._paths)
-        used, places = np.unique(codes, return_inverse=True)
-        return Texts(places.astype(np.int32), lambda: self._paths.some(used))
 
 
 def _bounded(text: str) -> str:

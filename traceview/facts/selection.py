@@ -7,24 +7,23 @@ that ran, since work outside the selection fills the queue in front of work insi
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 import numpy as np
 
 from traceview import groups
 from traceview.errors import InputError
 from traceview.facts.operations import operations
+from traceview.facts.range_choice import meant
 from traceview.facts.ranges import RangeTree, range_tree
-from traceview.intervals import Intervals, inside, union
+from traceview.intervals import Intervals, complement, inside, intersection, union
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
 
 
 def check(trace: Trace) -> None:
-    """Raise InputError if a glob of the selection names no range of the trace."""
+    """Raise InputError if a text of the selection means no range of the trace."""
     tree = range_tree(trace)
     for glob in (*trace.selection.include, *trace.selection.exclude):
-        if not _named(trace, tree, glob).any():
+        if not meant(trace, glob).any():
             known = list(dict.fromkeys(text[:60] for text in tree.patterns))
             some = ", ".join(repr(text) for text in known[:8])
             more = f" and {len(known) - 8} more" if len(known) > 8 else ""
@@ -33,23 +32,12 @@ def check(trace: Trace) -> None:
             raise InputError(f"no range matches {glob!r}", remedy)
 
 
-def _named(trace: Trace, tree: RangeTree, glob: str) -> Mask:
-    """True for the ranges whose name or path matches."""
-    names = trace.recorded("ranges").texts("name")
-    by_name = np.array([fnmatchcase(name, glob) for name in names.values], bool)
-    by_path = np.array([fnmatchcase(path, glob) for path in tree.paths], bool)
-    if not len(tree.row):
-        return np.zeros(0, bool)
-    result: Mask = by_name[names.codes[tree.row]] | by_path[tree.path]
-    return result
-
-
 def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
     """Time in which an instance of a named range is open, by process."""
     tree = range_tree(trace)
     hit = np.zeros(len(tree.row), bool)
     for glob in globs:
-        hit |= _named(trace, tree, glob)
+        hit |= meant(trace, glob)
     return windows_of(tree, hit)
 
 
@@ -60,6 +48,17 @@ def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
         mine = hit & (tree.process == process)
         windows[process] = union(tree.nesting.start[mine], tree.nesting.end[mine])
     return windows
+
+
+def selected_windows(trace: Trace) -> dict[int, Intervals]:
+    """Time that the selection holds, by process; of a selection that names what it includes."""
+    found = _windows(trace, trace.selection.include)
+    without = _windows(trace, trace.selection.exclude)
+    for process, window in found.items():
+        if process in without and len(window.start):
+            edges = int(window.start[0]), int(window.end[-1])
+            found[process] = intersection(window, complement(without[process], *edges))
+    return found
 
 
 def selected(trace: Trace, process: Array, time: Integers) -> Mask:

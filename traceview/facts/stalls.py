@@ -8,8 +8,18 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.cuda_api import Does
-from traceview.facts.idle import ALLOCATION, COPY_WAIT, MODULE_LOAD, Gaps, busy, gaps
+from traceview.facts.idle import (
+    ALLOCATION,
+    COPY_WAIT,
+    MODULE_LOAD,
+    Gaps,
+    busy,
+    every_gap,
+    gaps,
+    steady_span_ns,
+)
 from traceview.facts.operations import Kind, operations
+from traceview.facts.selection import selected_calls, selected_operations
 from traceview.facts.waits import Waits, waits
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
@@ -19,7 +29,7 @@ BLOCKING = (Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC, Does.ALLOCATE, Does.LO
 
 @dataclass(frozen=True)
 class Stalls:
-    """One row a wait, but for `wait` and `gap_idle_ns`, one row an idle gap.
+    """One row a wait, but for `wait` and `gap_idle_ns`, one row of every_gap.
 
     `outer` is the row of the blocking call that a wait stands in, its own where it stands in none:
     a driver call inside a runtime call is no second wait. `benign_ns` is the time of the wait in
@@ -42,11 +52,33 @@ class Stalls:
 
 @fact
 def stalls(trace: Trace) -> Stalls:
-    found, gap = waits(trace), gaps(trace)
+    found, gap = waits(trace), every_gap(trace)
     outer = _outermost(found)
     blamed = _blamed(trace, found, gap)
     wait = np.where(blamed >= 0, outer[np.maximum(blamed, 0)], -1) if len(found) else blamed
     return Stalls(outer, _benign(trace, found), wait, gap.idle_ns)
+
+
+@fact
+def caused(trace: Trace) -> Mask:
+    """True for the gaps, of every_gap, that are due to a selected wait, whatever work ended them.
+
+    What a synchronization at the end of a step costs, the next step pays.
+    """
+    wait = stalls(trace).wait
+    mine = np.zeros(len(wait), bool)
+    due = np.flatnonzero(wait >= 0)
+    mine[due] = selected_calls(trace)[waits(trace).call[wait[due]]]
+    return mine
+
+
+def answered_span_ns(trace: Trace) -> int:
+    """`steady_span_ns`, with the idle time that selected waits caused before other work."""
+    every, own = every_gap(trace), gaps(trace)
+    if every is own:
+        return steady_span_ns(trace)
+    mine = caused(trace) & ~selected_operations(trace)[every.after] & ~every.one_time
+    return steady_span_ns(trace) + int(every.idle_ns[mine].sum())
 
 
 def _outermost(found: Waits) -> Integers:
@@ -126,8 +158,8 @@ def _benign(trace: Trace, found: Waits) -> Integers:
 
 
 def behind_uploads(trace: Trace) -> Mask:
-    """True for the gaps in which the GPU ran dry behind a copy from the host."""
-    gap, done = gaps(trace), operations(trace)
+    """True for the gaps, of every_gap, in which the GPU ran dry behind a copy from the host."""
+    gap, done = every_gap(trace), operations(trace)
     copied: Mask = done.kind[gap.before] == Kind.COPY
     to_gpu = trace.recorded("copies").texts("direction").isin(["H2D"])
     copied[copied] = to_gpu[done.row[gap.before[copied]]]

@@ -2,40 +2,34 @@
 
 A CPU that runs ahead of the GPU issues its steps in no time, so a step that has GPU work is timed
 where that work ends: it lasts from the end of the step before it to the end of its own work. So the
-steps of a series follow each other without a gap, and idle time counts in the step that ends it.
-The first step of a loop begins where the CPU begins it. A step without GPU work lasts as long
-as its range.
+steps of a loop follow each other without a gap, and idle time counts in the step that ends it.
+The first step of a loop begins where the CPU begins it; `loops` says where one does. A step without
+GPU work lasts as long as its range.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from traceview import groups
+from traceview.facts.lanes import Key
+from traceview.facts.loops import are_alike, enters, numbers, restarts
 from traceview.facts.operations import operations
 from traceview.facts.ranges import (
     attributed_calls,
     attributed_operations,
     borrowed,
-    pattern_of,
     range_tree,
 )
 from traceview.facts.selection import selected_operations
 from traceview.facts.series import step_ranges
-from traceview.tables import Array, Integers, Mask, RowNumbers, object_array
+from traceview.facts.unlike import WARMED_UP_STEPS, judge
+from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, row_numbers, rows_of, thrifty
 from traceview.trace import Trace, fact
-
-WARMED_UP_STEPS = 3
-"""With so many steps the first one counts as set-up, and warm-up can be told from the rest."""
-COMPARABLE_STEPS = 5
-"""Of so many steps after warm-up one can be called unlike the others."""
-MANY_DEVIATIONS, LEAST_EXCESS = 5.0, 0.10
-"""A step is unlike the others if it exceeds their median by five standard deviations, estimated
-from the median absolute deviation (MAD), and by a tenth."""
-DEVIATIONS_PER_MAD = 1.4826
-"""Of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +37,15 @@ class Steps:
     """One row an instance, sorted by series and start.
 
     `range` is its row in the range tree. `series` numbers the instances of one pattern (`step_#`)
-    on one thread; `pattern` names it. `gpu_start_ns` and `gpu_end_ns` are those of the work
+    on one thread. `gpu_start_ns` and `gpu_end_ns` are those of the work
     launched in the instance, 0 where `operations` is 0.
     """
 
-    range: Integers
+    range: RowNumbers
     series: Integers
     process: Array
     thread: Array
-    pattern: Array
-    name: Array
+    names: Texts
     cpu_start_ns: Integers
     cpu_end_ns: Integers
     gpu_start_ns: Integers
@@ -62,41 +55,44 @@ class Steps:
     def __len__(self) -> int:
         return len(self.range)
 
+    def take(self, rows: Integers) -> Steps:
+        """Some of the steps."""
+        columns: dict[str, Any] = {
+            field.name: rows_of(getattr(self, field.name), rows) for field in fields(self)
+        }
+        return Steps(**columns)
+
 
 @fact
 def steps(trace: Trace) -> Steps:
     """Instances of the ranges that are steps; see `series` for which these are."""
     tree = range_tree(trace)
-    names = trace.recorded("ranges").texts("name")
     rows, series = _instances(trace)
-    code = names.codes[tree.row[rows]]
-    patterns = object_array([pattern_of(str(name)) for name in names.values])
     first, last, number = _work(trace, rows)
     return Steps(
         range=rows,
         series=series,
-        process=tree.process[rows],
-        thread=tree.nesting.track[rows],
-        pattern=patterns[code],
-        name=names.values[code] if len(rows) else object_array([]),
+        process=thrifty(tree.process[rows]),
+        thread=thrifty(tree.nesting.track[rows]),
+        names=trace.recorded("ranges").texts("name").take(tree.row[rows]),
         cpu_start_ns=tree.nesting.start[rows],
         cpu_end_ns=tree.nesting.end[rows],
         gpu_start_ns=first,
         gpu_end_ns=last,
-        operations=number,
+        operations=thrifty(number),
     )
 
 
 @fact
-def _instances(trace: Trace) -> tuple[Integers, Integers]:
+def _instances(trace: Trace) -> tuple[RowNumbers, Integers]:
     """Rows of the range tree that are steps, sorted by series and start, and the series of each."""
     tree, rows = range_tree(trace), step_ranges(trace)
     series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
     order = np.lexsort((tree.nesting.start[rows], series.ids))
-    return rows[order], series.ids[order]
+    return row_numbers(rows[order]), series.ids[order]
 
 
-def _work(trace: Trace, rows: Integers) -> tuple[Integers, Integers, Integers]:
+def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]:
     """First start, last end and number of the operations launched during each instance."""
     done = operations(trace)
     step = step_of_operations(trace)
@@ -150,91 +146,99 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
 class Pace:
     """How long each step took; one entry a row of steps.
 
-    `begin_ns` to `end_ns` is its time. `timed` is False for a step without GPU work among others
-    that have some. `warm_up` are the steps at the beginning of a series that are unlike the
-    later ones, `outlier` those after it that are unlike the others; both only ever take longer.
-    `median_ns` is that of the steps of the series after warm-up; an outlier exceeds `limit_ns`.
+    `begin_ns` to `end_ns` is its time. `loop` numbers the steps that are judged together, those
+    of a series or of one of its loops, ascending. `timed` is False for a step without GPU work
+    among others that have some. `warm_up` are the steps at the beginning of a loop that are unlike
+    the later ones, `outlier` those after it that are unlike the others; both only ever take longer.
+    `median_ns` is that of the steps of the loop after warm-up; an outlier exceeds `limit_ns`.
     """
 
     begin_ns: Integers
     end_ns: Integers
+    loop: Integers
     timed: Mask
     warm_up: Mask
     outlier: Mask
     median_ns: Integers
     limit_ns: Integers
 
-    @property
+    @cached_property
     def took_ns(self) -> Integers:
         return self.end_ns - self.begin_ns
 
 
 @fact
 def pace(trace: Trace) -> Pace:
-    """The time of each step, and which steps are unlike the others of their series."""
+    """The time of each step, and which steps are unlike the others of their loop."""
     found = steps(trace)
+    working = found.operations > 0
+    timed = working | ~_with(found.series, working)[found.series]
+    rows = np.flatnonzero(timed)
     begin, end = found.cpu_start_ns.copy(), found.cpu_end_ns.copy()
-    warm_up, outlier, timed = (np.zeros(len(found), bool) for _ in range(3))
-    median, limit = (np.zeros(len(found), np.int64) for _ in range(2))
-    for rows in series_of(found):
-        working = rows[found.operations[rows] > 0]
-        if len(working):
-            begin[working], end[working] = _times(trace, found, working)
-            rows_timed = working
-        else:
-            rows_timed = rows
-        timed[rows_timed] = True
-        took = (end - begin)[rows_timed]
-        early, median[rows], limit[rows] = _usual(took)
-        warm_up[rows_timed[:early]] = True
-        if len(took) - early >= COMPARABLE_STEPS:
-            outlier[rows_timed[early:]] = took[early:] > limit[rows[0]]
-    return Pace(begin, end, timed, warm_up, outlier, median, limit)
+    begin[rows], end[rows], own = _times(trace, found.take(rows))
+    judged = judge((end - begin)[rows], own)
+    warm_up, outlier = np.zeros(len(found), bool), np.zeros(len(found), bool)
+    warm_up[rows], outlier[rows] = judged.warm_up, judged.outlier
+    loop = _loop_of_all(found.series, timed, own)
+    return Pace(
+        begin, end, loop, timed, warm_up, outlier, judged.median_ns[loop], judged.limit_ns[loop]
+    )
 
 
-def series_of(found: Steps) -> list[Integers]:
-    """The rows of each series, in order of start."""
-    edges = np.flatnonzero(np.diff(found.series)) + 1
-    return [rows for rows in np.split(np.arange(len(found)), edges) if len(rows)]
+def _with(series: Integers, mine: Mask) -> Mask:
+    """True for the series that have one of these steps."""
+    result = np.zeros(int(series.max(initial=-1)) + 1, bool)
+    result[series[mine]] = True
+    return result
 
 
-def _times(trace: Trace, found: Steps, rows: Integers) -> tuple[Integers, Integers]:
-    """Begin and end of the steps of one series that have GPU work."""
-    end = np.maximum.accumulate(found.gpu_end_ns[rows])
-    before = np.concatenate((end[:1], end[:-1]))
-    around = range_tree(trace).parent[found.range[rows]]
-    first = np.concatenate(([True], around[1:] != around[:-1]))
-    started = np.minimum(found.cpu_start_ns[rows], found.gpu_start_ns[rows])
-    later = np.where(np.arange(len(rows)) > 0, np.maximum(before, started), started)
-    return np.minimum(np.where(first, later, before), end), end
+def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
+    """The loop of each step, from those of the timed ones: that of the last one before it.
 
-
-def _usual(took: Integers) -> tuple[int, int, int]:
-    """How many steps at the beginning are warm-up, the median of the others, and their limit.
-
-    The later half is what steps are when warm; only steps of the first half can be warm-up.
+    Before the first one of its series, a step is in the loop of that.
     """
-    early = 0
-    if len(took) >= WARMED_UP_STEPS:
-        _, limit = _limit(took[len(took) // 2 :])
-        early = int(np.argmin(np.append(took[: len(took) // 2] > limit, False)))
-    return early, *_limit(took[early:])
+    first = np.flatnonzero(groups.opens(series[timed]))
+    last = np.cumsum(timed) - 1
+    return own[np.maximum(last, first[series])] if len(series) else own
 
 
-def _limit(took: Integers) -> tuple[int, int]:
-    """Median of some durations, and what a like one does not exceed."""
-    median = float(np.median(took))
-    deviation = DEVIATIONS_PER_MAD * float(np.median(np.abs(took - median)))
-    excess = max(MANY_DEVIATIONS * deviation, LEAST_EXCESS * median)
-    return round(median), round(median + excess)
+def _times(trace: Trace, found: Steps) -> tuple[Integers, Integers, Integers]:
+    """Begin and end of the steps that are timed, and the number of the loop that each is in."""
+    entered = enters(found.series, range_tree(trace).parent[found.range])
+    first = entered | restarts(found.series, numbers(found.names))
+    begin, end = _between(found, first)
+    together = are_alike(end - begin, np.cumsum(first) - 1, found.series)
+    series = groups.opens(found.series)
+    begin, end = _between(found, np.where(together, entered, first))
+    return begin, end, np.cumsum(np.where(together, series, first)) - 1
+
+
+def _between(found: Steps, first: Mask) -> tuple[Integers, Integers]:
+    """Begin and end of the steps that are timed; `first` are those that begin a loop."""
+    none = found.operations == 0
+    end = np.where(none, found.cpu_end_ns, _reached(found.series, found.gpu_end_ns))
+    before = np.append(end[:1], end[:-1])
+    started = np.where(none, found.cpu_start_ns, np.minimum(found.cpu_start_ns, found.gpu_start_ns))
+    opens = groups.opens(found.series)
+    later = np.where(opens | none, started, np.maximum(before, started))
+    return np.minimum(np.where(first | none, later, before), end), end
+
+
+def _reached(series: Integers, end: Integers) -> Integers:
+    """The latest end so far in each series."""
+    if not len(end):
+        return end
+    key = Key(series, end)
+    return key.time(series, np.maximum.accumulate(key.of(series, end)))
 
 
 @fact
 def set_up_end_ns(trace: Trace) -> int:
     """Start of the steady part; what comes before is set-up.
 
-    That is the start of the first step after warm-up, of the series that launched work first. Of
-    three or more steps the first is set-up in any case, since it loads code and fills caches.
+    That is the start of the first step after warm-up, of the first loop of the series that launched
+    work first. Of three or more steps of the series the first is set-up in any case, since it loads
+    code and fills caches.
     Without steps nothing counts as set-up; nor does it where nothing but set-up was selected.
     """
     found = steps(trace)
@@ -244,7 +248,9 @@ def set_up_end_ns(trace: Trace) -> int:
         return never
     series = found.series == found.series[work][np.argmin(found.cpu_start_ns[work])]
     rows = np.flatnonzero(work & series)
-    early = max(int(pace(trace).warm_up[rows].sum()), int(len(rows) >= WARMED_UP_STEPS))
+    timed = pace(trace)
+    warm = timed.warm_up[rows] & (timed.loop[rows] == timed.loop[rows[0]])
+    early = max(int(warm.sum()), int(len(rows) >= WARMED_UP_STEPS))
     end = int(found.cpu_start_ns[rows[early]])
     last = operations(trace).start_ns[selected_operations(trace)].max(initial=never)
     return end if last >= end else never
@@ -252,8 +258,10 @@ def set_up_end_ns(trace: Trace) -> int:
 
 def steps_ahead(found: Steps) -> Integers:
     """Steps of the same series that the CPU has begun beyond each when its GPU work starts."""
-    ahead = np.zeros(len(found), np.int64)
-    for mine in series_of(found):
-        begun = np.searchsorted(found.cpu_start_ns[mine], found.gpu_start_ns[mine], side="right")
-        ahead[mine] = np.maximum(begun - 1 - np.arange(len(mine)), 0)
-    return ahead
+    if not len(found):
+        return np.zeros(0, np.int64)
+    key = Key(found.series, found.cpu_start_ns)
+    starts = key.of(found.series, found.cpu_start_ns)
+    begun = np.searchsorted(starts, key.of(found.series, found.gpu_start_ns), side="right")
+    result: Integers = np.maximum(begun - 1 - np.arange(len(found)), 0)
+    return result

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from traceview import groups
 from traceview.facts.idle import busy
 from traceview.facts.waves import LEAST_IDLE, Launched, launched
 from traceview.trace import Trace, fact
@@ -29,13 +28,12 @@ class Loss:
 def losses(trace: Trace) -> tuple[Loss, ...]:
     """By kernel, the greatest first.
 
-    A grid of less than a wave leaves places empty, not time: only SMs without a block count, and
-    only of what the kernel took beyond the shortest in the trace, which no grid can undo.
+    Of a grid of less than a wave only SMs without a block count: see Launched.lost_ns.
     """
     most = {device: covered.total() for device, covered in busy(trace).items()}
     kinds: dict[tuple[object, ...], list[tuple[int, Launched]]] = defaultdict(list)
     for each in launched(trace):
-        stake = _stake(trace, each)
+        stake = each.steady_lost_ns
         if each.waves and stake and each.waves.idle >= LEAST_IDLE:
             kinds[each.waves.whole > 1, *each.of.family].append((stake, each))
     found = [_loss(grids, most) for grids in kinds.values()]
@@ -48,22 +46,3 @@ def _loss(grids: list[tuple[int, Launched]], most: Mapping[int, int]) -> Loss:
     # Where launches overlap in part, their sum may be more than the GPU was busy at all.
     at_stake = min(sum(stake for stake, _ in ranked), most[device])
     return Loss(at_stake, tuple(each for _, each in ranked))
-
-
-def _stake(trace: Trace, each: Launched) -> int:
-    if each.lost_ns is None or each.waves is None:
-        return 0
-    of = each.of
-    if each.waves.whole > 1:
-        return round(of.steady_ns * each.waves.idle)
-    beyond = of.steady_ns - of.steady_calls * _shortest_ns(trace)[of.device]
-    return round(max(beyond, 0) * each.waves.empty_sms / each.waves.sm_count)
-
-
-@fact
-def _shortest_ns(trace: Trace) -> dict[int, int]:
-    """The shortest kernel of each GPU."""
-    kernels = trace.recorded("kernels")
-    took = kernels["end_ns"] - kernels["start_ns"]
-    devices = groups.different(kernels["device"]).tolist()
-    return {device: int(took[kernels["device"] == device].min()) for device in devices}

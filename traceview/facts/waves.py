@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median_low
 from typing import Literal
 
+from traceview import groups
 from traceview.facts.configurations import Configuration, configurations
 from traceview.facts.sm_limits import Sms, sms
 from traceview.hardware import Occupancy, SmLimits, occupancy
@@ -31,6 +33,7 @@ _TELLING = 0.20
 _BESIDE = 0.5
 # Some tail is left whatever the grid: with less than this share empty, it counts as full.
 LEAST_IDLE = 0.05
+_MOST_KEPT = 4096
 CONFIGURED = "shared memory config"
 
 
@@ -86,10 +89,12 @@ class Launched:
     """A configuration with its waves (None: not known), and what its times say of them.
 
     `verdict` is that of its family: None where the trace does not hold grids that tell.
+    `shortest_ns` is the shortest kernel of its GPU in the trace: less, no grid can make of it.
     """
 
     of: Configuration
     waves: Waves | None
+    shortest_ns: int
     verdict: Verdict | None = None
 
     @property
@@ -98,13 +103,27 @@ class Launched:
 
     @property
     def lost_ns(self) -> int | None:
-        """At most, over all calls: its time × the idle share; None where that is not claimed."""
+        """At most, over all calls; None where that is not claimed."""
+        return self._lost(self.of.total_ns, self.of.calls)
+
+    @property
+    def steady_lost_ns(self) -> int | None:
+        """The same of the calls after set-up."""
+        return self._lost(self.of.steady_ns, self.of.steady_calls)
+
+    def _lost(self, time_ns: int, calls: int) -> int | None:
+        """Of several waves, the share of places left empty; of less than one, that of empty SMs.
+
+        Empty places beside blocks of the same SM leave these more of it: they are no lost time.
+        """
         waves = self.waves
         if waves is None or self.concurrent or self.verdict == "no step":
             return None
-        if waves.persistent and waves.idle:
+        if waves.whole > 1 or not waves.idle:
+            return round(time_ns * waves.idle)
+        if not waves.empty_sms:
             return None
-        return round(self.of.total_ns * waves.idle)
+        return round(max(time_ns - calls * self.shortest_ns, 0) * waves.empty_sms / waves.sm_count)
 
 
 @dataclass(frozen=True)
@@ -136,10 +155,22 @@ class Sweep:
 @fact
 def launched(trace: Trace) -> tuple[Launched, ...]:
     """Every configuration of the selected kernels, those with most time first."""
-    known = sms(trace)
-    plain = [Launched(each, waves_of(each, known[each.device])) for each in configurations(trace)]
+    known, shortest = sms(trace), _shortest_ns(trace)
+    plain = [
+        Launched(each, waves_of(each, known[each.device]), shortest[each.device])
+        for each in configurations(trace)
+    ]
     verdicts = {sweep.grids[0].of.family: _verdict(sweep) for sweep in _sweeps(plain)}
-    return tuple(replace(each, verdict=verdicts.get(each.of.family)) for each in plain)
+    told = ((each, verdicts.get(each.of.family)) for each in plain)
+    return tuple(replace(each, verdict=verdict) if verdict else each for each, verdict in told)
+
+
+def _shortest_ns(trace: Trace) -> dict[int, int]:
+    """The shortest kernel of each GPU."""
+    kernels = trace.recorded("kernels")
+    took = kernels["end_ns"] - kernels["start_ns"]
+    devices = groups.different(kernels["device"]).tolist()
+    return {device: int(took[kernels["device"] == device].min()) for device in devices}
 
 
 @fact
@@ -156,7 +187,8 @@ def waves_of(configuration: Configuration, known: object) -> Waves | None:
         return None
     if min(of.registers, of.static_bytes, of.dynamic_bytes) < 0:
         return None
-    fits, limiter = _occupancy(of, known.limits)
+    used = (of.threads, of.registers, of.static_bytes, of.dynamic_bytes, of.barriers)
+    fits, limiter = _occupancy(known.limits, of.shared_config_bytes, *used)
     if not fits.blocks_per_sm:
         return None
     at_once = fits.blocks_per_sm * known.count
@@ -172,10 +204,10 @@ def waves_of(configuration: Configuration, known: object) -> Waves | None:
     )
 
 
-def _occupancy(of: Configuration, limits: SmLimits) -> tuple[Occupancy, str]:
-    used = (of.threads, of.registers, of.static_bytes, of.dynamic_bytes, of.barriers)
+@lru_cache(_MOST_KEPT)
+def _occupancy(limits: SmLimits, config: int | None, *used: int) -> tuple[Occupancy, str]:
+    """Grids alike in all but their size ask the same."""
     most = occupancy(limits, *used)
-    config = of.shared_config_bytes
     if not config or config >= limits.shared_bytes_per_sm:
         return most, most.limiter
     now = occupancy(replace(limits, shared_bytes_per_sm=config), *used)

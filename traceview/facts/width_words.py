@@ -33,10 +33,11 @@ def who(bound: WidthBound, share: float) -> str:
     cause = next((f.cause for f in bound.widths.narrow if f.severity != "low"), "")
     lines = [line(main.source) for main in _narrow_ones(bound).values()]
     places = " and ".join(dict.fromkeys(named(place) for place in lines if place))
-    cause = named(cause, _MOST_WORDS)
+    cause = f"as {cause}" if cause.startswith("the elements") else cause
+    why = f", {named(cause, _MOST_WORDS)}" if cause.startswith(("likely", "as ")) else ""
     return (
         f"{share:.0f} % of kernel time is in {named(label(bound))}, which {_does(bound)} at a time"
-        f"{f' ({places})' if places else ''}{f', {cause}' if cause.startswith('likely') else ''}"
+        f"{f' ({places})' if places else ''}{why}"
     )
 
 

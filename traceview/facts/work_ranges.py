@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,13 +13,14 @@ import numpy as np
 from traceview import groups
 from traceview.facts.declared_work import Declared, declared
 from traceview.facts.operations import kernel_operations
-from traceview.facts.ranges import attributed_operations, range_tree
+from traceview.facts.ranges import attributed_operations, pattern_of, range_tree
 from traceview.facts.tensor_shapes import Product, has_sizes, number_type, product
 from traceview.facts.work_part import KINDS, Part
-from traceview.tables import NULL, Integers, Mask
-from traceview.trace import Trace
+from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array
+from traceview.trace import Trace, fact
 
 Said = TypeVar("Said")
+_MOST_VERSIONS = 16
 _PRODUCT = re.compile(r"(?i)gemm|nvjet|cutlass|xmma|gemv|matmul|splitk")
 
 
@@ -39,7 +41,7 @@ def from_declared(trace: Trace) -> tuple[Part, Passages] | None:
 
     The figures are of the whole passage: where one kernel ran in it, of that kernel.
     """
-    said = _said(trace, declared, lambda text: declared(text, 0) is not None)
+    said = _declaring(trace)
     if said is None:
         return None
     of, code, told = said
@@ -47,6 +49,31 @@ def from_declared(trace: Trace) -> tuple[Part, Passages] | None:
     count = np.bincount(found.ids, minlength=found.size)[found.ids] if len(of) else of
     by_itself = np.where((of >= 0) & (count == 1), code, -1)
     return _declared_part(by_itself, told), _passages(np.where(count > 1, of, -1), code, told)
+
+
+@fact
+def _declaring(trace: Trace) -> tuple[Integers, Integers, dict[int, Declared]] | None:
+    return _said(trace, declared, lambda text: declared(text, 0) is not None)
+
+
+def declared_in(trace: Trace) -> Texts:
+    """The name of the innermost declaring range around each kernel's call; absent without one.
+
+    One name may stand for versions of a kernel. Where more than a few names differ in numbers
+    alone, these count steps, and are #.
+    """
+    said = _declaring(trace)
+    if said is None:
+        nowhere = constant(-1, len(trace.recorded("kernels")), np.int32)
+        return Texts(nowhere, object_array([]))
+    _, code, told = said
+    names = [told[number].name if number in told else None for number in range(max(told) + 1)]
+    kinds = Counter(pattern_of(name) for name in {*names} - {None} if name)
+    named = [
+        pattern_of(name) if name and kinds[pattern_of(name)] > _MOST_VERSIONS else name
+        for name in names
+    ]
+    return Texts(code.astype(np.int32), object_array(names)).map(named)
 
 
 def _declared_part(code: Integers, told: Mapping[int, Declared]) -> Part:

@@ -7,31 +7,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.kernel_work import DECLARED, kernel_work
 from traceview.facts.operations import kernel_operations
 from traceview.facts.selection import selected_operations
 from traceview.facts.set_up import set_up_kernels
 from traceview.facts.work_part import Floats, Part
+from traceview.facts.work_ranges import declared_in
 from traceview.facts.work_sampled import alone
-from traceview.tables import Array, Integers, Mask, Texts, object_array
+from traceview.tables import Array, Integers, Mask, Table, Texts, object_array
 from traceview.trace import Trace
 
 _NO_GRID = -1
+Sides = tuple[Integers, Integers, Integers]
+"""Along x, y and z, an entry a run."""
 
 
 @dataclass(frozen=True)
 class Worked:
-    """One entry a run. `grid` is −1 for several kernels; `device` is a row of devices.
+    """One entry a run. `grid`, `threads` (of a block) and `registers` are −1 for several kernels.
 
-    `name` is a kernel's base name, `whole` that with templates and arguments, by which types are
-    told apart; of several kernels both are the range's. `part`, `bytes_from` and `flop_from` are as
-    in kernel_work.KernelWork. `alone` is False where other work ran on the GPU at the same time,
-    which takes its part of the rates; `early` is True for the work of set-up.
+    `name` is a kernel's base name, `label` as in kernel_labels, `whole` that with templates and
+    arguments, by which types are told apart; of several kernels all are the range's. `inside` is
+    the range that declares a kernel's work, `device` a row of devices. `part`, `bytes_from` and
+    `flop_from` are as in kernel_work.KernelWork. `alone` is False where other work ran on the GPU
+    at the same time, which takes its part of the rates; `early` is True for the work of set-up.
     """
 
     name: Texts
+    label: Texts
     whole: Texts
-    grid: tuple[Integers, Integers, Integers]
+    inside: Texts
+    grid: Sides
+    threads: Sides
+    registers: Integers
     device: Array
     took: Integers
     part: Part
@@ -59,13 +68,27 @@ def worked(trace: Trace) -> Worked:
 
 def _kernels(trace: Trace, rows: Integers) -> Worked:
     kernels, work = trace.recorded("kernels"), kernel_work(trace)
-    x, y, z = (kernels[f"grid_{axis}"][rows].astype(np.int64) for axis in "xyz")
-    part = Part(work.part.bytes[rows], work.part.flop[rows], work.part.kind[rows])
-    took = (kernels["end_ns"] - kernels["start_ns"])[rows]
-    name, device = kernels.texts("short_name").take(rows), kernels["device"][rows]
-    sources = work.bytes_from[rows], work.flop_from[rows]
-    whole, early = kernels.texts("name").take(rows), set_up_kernels(trace)[rows]
-    return Worked(name, whole, (x, y, z), device, took, part, *sources, alone(trace)[rows], early)
+    return Worked(
+        kernels.texts("short_name").take(rows),
+        kernel_labels(trace).take(rows),
+        kernels.texts("name").take(rows),
+        declared_in(trace).take(rows),
+        _sides(kernels, "grid", rows),
+        _sides(kernels, "block", rows),
+        kernels["registers_per_thread"][rows].astype(np.int64),
+        kernels["device"][rows],
+        (kernels["end_ns"] - kernels["start_ns"])[rows],
+        Part(work.part.bytes[rows], work.part.flop[rows], work.part.kind[rows]),
+        work.bytes_from[rows],
+        work.flop_from[rows],
+        alone(trace)[rows],
+        set_up_kernels(trace)[rows],
+    )
+
+
+def _sides(kernels: Table, what: str, rows: Integers) -> Sides:
+    x, y, z = (kernels[f"{what}_{axis}"][rows].astype(np.int64) for axis in "xyz")
+    return x, y, z
 
 
 def _ranges(trace: Trace, rows: Integers) -> Worked:
@@ -81,7 +104,11 @@ def _ranges(trace: Trace, rows: Integers) -> Worked:
     return Worked(
         names,
         names,
+        names,
+        Texts(none.astype(np.int32), object_array([])),
         (none, none, none),
+        (none, none, none),
+        none,
         kernels["device"][rows][found.first],
         took,
         part,
@@ -101,14 +128,21 @@ def _joined(first: Worked, second: Worked) -> Worked:
         return np.concatenate((a, b))
 
     def texts(a: Texts, b: Texts) -> Texts:
-        shift = np.int32(len(a.values))
-        return Texts(both(a.codes, b.codes + shift), object_array([*a.values, *b.values]))
+        later = np.where(b.codes < 0, b.codes, b.codes + np.int32(len(a.values)))
+        return Texts(both(a.codes, later), object_array([*a.values, *b.values]))
 
-    x, y, z = (both(a, b) for a, b in zip(first.grid, second.grid, strict=True))
+    def sides(a: Sides, b: Sides) -> Sides:
+        x, y, z = (both(one, other) for one, other in zip(a, b, strict=True))
+        return x, y, z
+
     return Worked(
         texts(first.name, second.name),
+        texts(first.label, second.label),
         texts(first.whole, second.whole),
-        (x, y, z),
+        texts(first.inside, second.inside),
+        sides(first.grid, second.grid),
+        sides(first.threads, second.threads),
+        both(first.registers, second.registers),
         both(first.device, second.device),
         both(first.took, second.took),
         Part(

@@ -33,7 +33,7 @@ _VERSIONS = TableSpec(
         Column("error", "text", "against float64", nullable=True),
         Column("loads_bits", "int64", "bits of a load", nullable=True),
         Column("speed", "text", "of the first", nullable=True),
-        Column("note", "text", "what it is", nullable=True),
+        Column("note", "text", "what it is", nullable=True, prose=True),
     ),
     ("version", "time", "bytes_per_s", "of_peak", "error", "loads_bits", "p10_to_p90", "speed"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
@@ -25,6 +25,7 @@ class Shown:
     is_text: bool
     cells: tuple[str, ...]
     width: int
+    prose: bool = False
 
     @property
     def is_absent(self) -> bool:
@@ -32,11 +33,11 @@ class Shown:
         return all(cell == units.ABSENT for cell in self.cells)
 
     def with_width(self, width: int) -> Shown:
-        return Shown(self.heading, self.is_text, self.cells, width)
+        return replace(self, width=width)
 
     def cut(self) -> list[str]:
         """The cells as they are shown: names in one line, prose to be wrapped."""
-        return cells_of(self.cells, self.width)
+        return cells_of(self.cells, self.width, self.prose)
 
 
 def fitting(
@@ -69,7 +70,7 @@ def _shown(column: Column, table: Table) -> Shown:
     texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
     heading = units.label(column.name)
     natural = max(map(cell_len, (heading, *texts)))
-    return Shown(heading, column.dtype == "text", texts, natural)
+    return Shown(heading, column.dtype == "text", texts, natural, column.prose)
 
 
 def _least(shown: Shown, text: int) -> int:

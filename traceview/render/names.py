@@ -6,7 +6,6 @@ turn the reading direction round, and megabytes.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
@@ -19,8 +18,6 @@ MOST = 400
 
 _ELLIPSIS = "…"
 _CONTEXT = 3
-_SENTENCE_WORDS, _LONGEST_WORD = 4, 32
-_SIGNATURE = re.compile(r"[<>*]|::|\w\(")
 
 
 def visible(text: str, most: int = MOST) -> str:
@@ -33,14 +30,6 @@ def visible(text: str, most: int = MOST) -> str:
     if clipped.isprintable():
         return clipped
     return "".join(c if c.isprintable() else _escaped(c) for c in clipped)
-
-
-def is_prose(text: str) -> bool:
-    """True for a sentence, which loses its sense when its middle is left out."""
-    words = text.split()
-    if len(words) < _SENTENCE_WORDS or max(map(len, words)) > _LONGEST_WORD:
-        return False
-    return not _SIGNATURE.search(text)
 
 
 def shortened(text: str, width: int) -> str:
@@ -71,10 +60,9 @@ def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
     return [told_apart[text] for text in texts]
 
 
-def cells_of(texts: Sequence[str], width: int) -> list[str]:
+def cells_of(texts: Sequence[str], width: int, prose: bool) -> list[str]:
     """Texts for the cells of a table: names in at most `width` cells, prose left to be wrapped."""
-    names = shortened_apart(texts, width)
-    return [text if is_prose(text) else name for text, name in zip(texts, names, strict=True)]
+    return list(texts) if prose else shortened_apart(texts, width)
 
 
 def _from(text: str, start: int, width: int) -> str:

@@ -120,7 +120,7 @@ def _heading(column: Column) -> Heading:
 
 def _cells(column: Column, table: Table) -> list[Cell]:
     said = [visible(units.quantity(column.name, v), _WHOLE) for v in table.cells(column.name)]
-    short = cells_of(said, _SHORT)
+    short = cells_of(said, _SHORT, column.prose)
     return [
         Cell(text, None if text == whole else whole)
         for text, whole in zip(short, said, strict=True)

@@ -24,7 +24,7 @@ _SPEC = TableSpec(
         Column("time", "text", "median"),
         Column("p10_to_p90", "text", "spread"),
         Column("outliers", "int64", "runs far off"),
-        Column("last_line", "text", "that the program printed", nullable=True),
+        Column("last_line", "text", "that the program printed", nullable=True, prose=True),
     ),
     ("value", "time", "p10_to_p90", "last_line", "outliers"),
 )

@@ -1,0 +1,149 @@
+"""Intervals on many lanes (threads, series of steps, GPUs), looked up in one pass over them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups
+from traceview.tables import Array, Integers, Mask
+
+_MOST_TRACKS = 2**15
+
+
+class Key:
+    """Order (track, time) pairs by one int64: tracks one after the other on one time axis.
+
+    Times are told apart as far as the given ones tell them apart: from each of these, and from
+    those before, between and after them.
+    """
+
+    def __init__(self, track: Array, *times: Integers) -> None:
+        self._least = min(int(each.min()) for each in times) - 1
+        self._most = max(int(each.max()) for each in times) + 1
+        self._width = self._most - self._least + 1
+        self._known: Integers | None = None
+        if (max(int(track.max()), _MOST_TRACKS) + 2) * self._width >= 2**63:
+            # Too long a time for 64 bits, as in damaged traces: count distinct times instead.
+            self._known = groups.different(np.concatenate(times))
+            self._width = 2 * len(self._known) + 1
+
+    def of(self, track: Array, time: Integers) -> Integers:
+        if self._known is None:
+            place = np.clip(time, self._least, self._most)
+            place -= self._least
+        else:
+            place = np.searchsorted(self._known, time, side="left")
+            place = place + np.searchsorted(self._known, time, side="right")
+        result: Integers = np.multiply(track, self._width, dtype=np.int64)
+        result += place
+        return result
+
+    def time(self, track: Array | int, key: Integers) -> Integers:
+        """The times behind keys of a track, or of tracks; they are among those given at first."""
+        place = key - track * self._width
+        return place + self._least if self._known is None else self._known[place // 2]
+
+
+class Place(NamedTuple):
+    """Where each of some times is among the intervals of its lane."""
+
+    begun: Integers
+    """Intervals of all lanes that come before the time, the last of which may be open then."""
+    left: Integers
+    """What is left of that one, 0 where it is over or of another lane."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Disjoint intervals of numbered lanes, in order of lane and start."""
+
+    lane: Integers
+    start: Integers
+    end: Integers
+
+    @classmethod
+    def of(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
+        """Intervals that are disjoint within their lanes, in any order."""
+        rows = in_order(lane, start)
+        return cls(lane[rows].astype(np.int64), start[rows], end[rows])
+
+    @classmethod
+    def union(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
+        """What some intervals cover, each lane by itself."""
+        real = np.flatnonzero(end > start)
+        rows = real[in_order(lane[real], start[real])]
+        lane, start, end = lane[rows].astype(np.int64), start[rows], end[rows]
+        if not len(rows):
+            return cls(lane, start, end)
+        key = Key(lane, start, end)
+        reach = np.maximum.accumulate(key.of(lane, end))
+        opens = np.append(True, key.of(lane, start)[1:] > reach[:-1])
+        closes = np.append(opens[1:], True)
+        return cls(lane[opens], start[opens], key.time(lane[closes], reach[closes]))
+
+    def place(self, lane: Integers, time: Integers) -> Place:
+        """Where each (lane, time) is among the intervals."""
+        if not len(self.start):
+            return Place(np.zeros(len(time), np.int64), np.zeros(len(time), np.int64))
+        begun = np.searchsorted(self._starts, self._key.of(lane, time), side="right")
+        last = np.maximum(begun - 1, 0)
+        here = (begun > 0) & (self.lane[last] == lane)
+        return Place(begun, np.where(here, np.maximum(self.end[last] - time, 0), 0))
+
+    def covering(self, counted: Mask | None = None) -> Covering:
+        """The intervals, or those that are counted, to ask for the time that they cover."""
+        length = self.end - self.start
+        if counted is not None:
+            length[~counted] = 0
+        return Covering(np.concatenate(([0], np.cumsum(length))), counted)
+
+    def overlap(self, lane: Integers, start: Integers, end: Integers) -> Integers:
+        """For each [start, end) how much of it the intervals of its lane cover."""
+        return self._all.between(self.place(lane, start), self.place(lane, end))
+
+    @cached_property
+    def _all(self) -> Covering:
+        return self.covering()
+
+    @cached_property
+    def _key(self) -> Key:
+        return Key(self.lane, self.start, self.end)
+
+    @cached_property
+    def _starts(self) -> Integers:
+        return self._key.of(self.lane, self.start)
+
+
+@dataclass(frozen=True)
+class Covering:
+    """Time covered by the intervals of lanes, all or some of them."""
+
+    done: Integers
+    """How much the intervals before each cover."""
+    counted: Mask | None
+
+    def between(self, first: Place, last: Place) -> Integers:
+        """How much time they cover from one place on a lane to a later one of it."""
+        result: Integers = self.done[last.begun] - self.done[first.begun]
+        result += self._left(first)
+        result -= self._left(last)
+        return result
+
+    def _left(self, place: Place) -> Integers:
+        if self.counted is None or not len(self.counted):
+            return place.left
+        return np.where(self.counted[np.maximum(place.begun - 1, 0)], place.left, 0)
+
+
+def in_order(lane: Array, start: Integers) -> Integers:
+    """Rows in order of lane and start."""
+    rows = np.arange(len(start))
+    if len(start) and (start[1:] < start[:-1]).any():
+        rows = np.argsort(start, kind="stable")
+    if len(lane) and (lane[rows][1:] < lane[rows][:-1]).any():
+        rows = rows[groups.order_of(lane[rows])]
+    return rows
