@@ -90,8 +90,12 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     took = kernels["end_ns"] - kernels["start_ns"]
     figures = groups.stats(found, took)
     beside = groups.sums(found, shared_ns(trace)[chosen])
-    steady = ~picked(set_up_kernels(trace), chosen)
-    later = groups.sums(found, steady), groups.sums(found, took * steady)
+    early = np.flatnonzero(picked(set_up_kernels(trace), chosen))
+    of_set_up = groups.Groups(found.ids[early], found.first)
+    later = (
+        figures.calls - groups.count(of_set_up),
+        figures.total - groups.sums(of_set_up, took[early]),
+    )
     rows = found.first[order := np.argsort(-figures.total, kind="stable")]
     texts = [each.take(rows).decode() for each in (*map(kernels.texts, _NAMES), labels)]
     numbers = [kernels[key][rows].tolist() for key in _KEYS]
