@@ -128,45 +128,31 @@ def test_equal_correlation_ids_of_two_processes_wait_for_their_own_gpu(tmp_path)
     assert rows(result, "sites", "calls", "wait_ns", "benign_ns") == [(2, 180, 120)]
 
 
-def test_idle_time_behind_a_selected_wait_counts_though_the_next_step_is_not_selected(tmp_path):
-    export = (
-        Export()
-        .range("step_0", 0, 60)
-        .range("step_1", 60, 100)
-        .launch((1, 2), (10, 50))
-        .sync("cudaStreamSynchronize_v3020", 5, 52)
-        .launch((70, 72), (80, 90))
-    )
+def one_wait(export: Export) -> Export:
+    """A kernel, the wait for it, and a kernel that is launched 30 ns after it has ended."""
+    export.launch((1, 2), (10, 50)).sync("cudaStreamSynchronize_v3020", 5, 52)
+    return export.launch((70, 72), (80, 90))
 
-    result = ask(ANALYSIS, export, tmp_path, include=("step_0",))
+
+def two_steps_with_one_wait() -> Export:
+    return one_wait(Export().range("step_0", 0, 60).range("step_1", 60, 100))
+
+
+def test_idle_time_behind_a_selected_wait_counts_though_the_next_step_is_not_selected(tmp_path):
+    result = ask(ANALYSIS, two_steps_with_one_wait(), tmp_path, include=("step_0",))
 
     assert rows(result, "sites", "api", "idle_after_ns") == [("cudaStreamSynchronize", 30)]
 
 
 def test_idle_time_behind_a_wait_that_is_not_selected_is_told_by_gpu_idle(tmp_path):
-    export = (
-        Export()
-        .range("step_0", 0, 60)
-        .range("step_1", 60, 100)
-        .launch((1, 2), (10, 50))
-        .sync("cudaStreamSynchronize_v3020", 5, 52)
-        .launch((70, 72), (80, 90))
-    )
-
-    result = ask(ANALYSIS, export, tmp_path, include=("step_1",))
+    result = ask(ANALYSIS, two_steps_with_one_wait(), tmp_path, include=("step_1",))
 
     assert rows(result, "sites", "api") == []
     assert result.summary["idle_caused_ns"] == 0
 
 
 def test_a_range_that_only_waits_is_told_what_its_wait_costs(tmp_path):
-    export = (
-        Export()
-        .range("print", 4, 60)
-        .launch((1, 2), (10, 50))
-        .sync("cudaStreamSynchronize_v3020", 5, 52)
-        .launch((70, 72), (80, 90))
-    )
+    export = one_wait(Export().range("print", 4, 60))
 
     [finding] = ask(ANALYSIS, export, tmp_path, include=("print",)).findings
 
