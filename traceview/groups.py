@@ -183,6 +183,12 @@ def medians(ids: Integers, count: int, values: Integers) -> npt.NDArray[np.float
     return np.where(size > 0, low / 2 + high / 2, 0.0)
 
 
+def twice_off(medians: npt.NDArray[np.float64], values: Integers) -> Integers:
+    """Twice how far each value is from the median beside it; twice, to stay whole."""
+    off: Integers = np.abs(2 * values - (2 * medians).astype(np.int64))
+    return off
+
+
 def quantile(ids: Integers, count: int, values: Integers, share: float) -> npt.NDArray[np.float64]:
     """What that share of the values of each group is below, 0 for a group without any.
 

@@ -72,8 +72,7 @@ def _near(took: Integers, loop: Integers, series: Array, loops: Integers, of: Ar
     number = np.searchsorted(loops, loop)
     median = groups.medians(number, len(loops), took)
     count = int(of.max(initial=-1)) + 1
-    # Twice a median of integers is one.
-    off = np.abs(2 * took - (2 * median[number]).astype(np.int64))
+    off = groups.twice_off(median[number], took)
     within = DEVIATIONS_PER_MAD * groups.medians(series, count, off) / 2
     middle = groups.medians(of, count, (2 * median).astype(np.int64)) / 2
     result: Mask = np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]

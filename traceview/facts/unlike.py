@@ -53,8 +53,7 @@ def _limits(took: Integers, loop: Integers, counted: Mask) -> tuple[Integers, In
     """Median of the counted steps of each loop, and what a like one does not exceed."""
     took, of, loops = took[counted], loop[counted], int(loop.max(initial=-1)) + 1
     median = groups.medians(of, loops, took)
-    # Twice a median of integers is one.
-    off = np.abs(2 * took - (2 * median[of]).astype(np.int64))
+    off = groups.twice_off(median[of], took)
     deviation = DEVIATIONS_PER_MAD * (groups.medians(of, loops, off) / 2)
     excess = np.maximum(MANY_DEVIATIONS * deviation, LEAST_EXCESS * median)
     return _rounded(median), _rounded(median + excess)
