@@ -179,8 +179,9 @@ def test_batches_of_training_are_its_steps(nsys, tmp_path):
     words = ("--workers", "0", "--batches", "6", "--slow", "4")
     trace = recorded(nsys, tmp_path, "training.py", *words)
     tables = steps.compute(trace).tables
-    [series] = tables["series"].rows()
-    assert (series["series"], series["steps"]) == ("epoch_#/batch_#", 12)
+    # On a busy machine the epochs may differ so much that each is a row.
+    found = {row["series"]: row["steps"] for row in tables["series"].rows()}
+    assert found in ({"epoch_#/batch_#": 12}, {"epoch_0/batch_#": 6, "epoch_1/batch_#": 6})
     took = {row["step"]: row["duration_ns"] for row in tables["steps"].rows()}
     assert min(took["epoch_0/batch_4"], took["epoch_1/batch_4"]) >= 50_000_000
 
