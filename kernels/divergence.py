@@ -67,13 +67,16 @@ extern "C" __global__ void branch_by_warp(const float* x, float* y, int n) {
 CUDA_BRANCH_FREE = r"""
 extern "C" __global__ void branch_free(const float* x, float* y, int n) {
     // Only the two numbers depend on the lane. Selecting them is one instruction each, and half as
-    // many FFMA are left: 256 where a diverged warp issues 512 (nvdisasm, sm_90). On one H200 it
-    // took as long all the same, 282 µs for 2²⁴ elements beside 288. One FFMA a clock and scheduler
-    // would be 128 µs for 256, two clocks each 257. What differs is where the numbers come from:
-    // here from registers, as they are not known before it runs, so that an FFMA reads three. The
-    // other versions have one of them in the instruction and read two; triton-branch-free, which
-    // has as many FFMA as this one, took 140 µs. Why three registers cost two clocks, the code
-    // does not tell.
+    // many FFMA are left: 256 where a diverged warp issues 512 (nvdisasm, sm_90). It takes as long
+    // all the same: an SM is busy for 538,000 clocks with 2²⁴ elements, with parity's for 552,000
+    // (ncu, one H200). The numbers are in registers: `FFMA R7, R3, R7, -R2` fetches three. Where as
+    // many instructions have one of the numbers in themselves or in constant memory, or a register
+    // twice, it is 301,000 to 302,000; with two chains in turn, where every other FFMA finds two of
+    // the three where the one before it left them (`.reuse` in the SASS), 429,000. So
+    // an FFMA that fetches three registers takes two clocks, one that fetches two takes one
+    // (benchmarks/fma_operands.py). triton-branch-free took half as long as this one: a thread has
+    // neighbours there, so the compiler knows which are even and puts the numbers into the
+    // instructions.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float epsilon = i % 2 == 0 ? 0.0009765625f : -0.0009765625f, v = x[i];

@@ -41,8 +41,8 @@ RANGES_ONLY = "ranges_2023_4"
 RATE_RECORDINGS = tuple(
     name for name in ("metrics", "rates") if (DATA / f"{name}.sqlite.xz").exists()
 )
-SHAPES = "shapes"
-SHIPPED = (*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, SHAPES, RANGES_ONLY)
+SHAPES = ("shapes", "products")
+SHIPPED = (*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, *SHAPES, RANGES_ONLY)
 
 
 @pytest.fixture(scope="session")

@@ -122,11 +122,12 @@ def test_table_summary_and_findings_tell_one_loss(unpack, name):
     result = ANALYSIS.run(load(unpack(name)))
     if isinstance(result, Skipped) or not len(result.tables["kernels"]):
         return
-    table = list(result.tables["kernels"].rows())
-    claimed = sum(row["tail_loss_ns"] or 0 for row in table)
+    table, tiles = (list(result.tables[name].rows()) for name in ("kernels", "tiles"))
+    claimed = sum(row["tail_loss_ns"] or 0 for row in (*table, *tiles))
     assert result.summary["tail_loss_ns"] == claimed
     # Findings round once a kernel where rows round once each.
-    assert sum(each.time_at_stake_ns for each in result.findings) <= claimed + len(table)
+    rows = len(table) + len(tiles)
+    assert sum(each.time_at_stake_ns for each in result.findings) <= claimed + rows
     for row in table:
         if (row["waves"] or 2) < 1:
             empty = max(132 - row["blocks"], 0) / 132

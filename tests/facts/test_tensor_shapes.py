@@ -23,7 +23,9 @@ from traceview.facts.tensor_shapes import Product, number_type, product
 def test_products(said, sides):
     batch, m, k, n = sides
     moved = batch * (m * k + k * n + m * n)
-    assert product(said) == Product(said.partition(",")[0], 2 * batch * m * n * k, moved)
+    found = product(said)
+    assert found == Product(said.partition(",")[0], *sides)
+    assert (found.flop, found.elements) == (2 * batch * m * n * k, moved)
 
 
 @pytest.mark.parametrize(

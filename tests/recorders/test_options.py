@@ -47,6 +47,21 @@ def test_each_choice(tool, tmp_path):
     assert command.index("--delay=5") > command.index("--trace=nvtx")
 
 
+def test_shapes_of_tensors(tool, tmp_path):
+    able = Abilities(frozenset({"--pytorch"}), None, can_sample=True)
+    assert "--pytorch=autograd-shapes-nvtx" in line(tool, tmp_path, Choices(shapes=True), able)
+    assert not blind_spots(Choices(shapes=True), able)
+
+
+def test_an_nsys_that_cannot_tell_shapes_is_said(tool, tmp_path):
+    able = Abilities(frozenset({"--trace"}), None, can_sample=True)
+    assert not [
+        word for word in line(tool, tmp_path, Choices(shapes=True), able) if "torch" in word
+    ]
+    [said] = blind_spots(Choices(shapes=True), able)
+    assert said.startswith("shapes of tensors are not recorded: this nsys has no --pytorch")
+
+
 def test_what_the_tool_does_not_have_is_left_out(tool, tmp_path):
     able = Abilities(frozenset({"--trace"}), None, can_sample=True)
     words = [word for word in line(tool, tmp_path, able=able) if word.startswith("--")]

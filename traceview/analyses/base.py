@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -77,7 +77,8 @@ class TableSpec:
     columns that a narrow terminal shows first, in that order.
     A table of `detail` is one that another table sums up; a terminal only says that it is there.
     `adds` names the columns whose sum over all rows counts nothing twice. A document that holds a
-    part of a long table has its first rows, or those of `keep`.
+    part of a long table has its first rows, or those of `keep`. A `rare` one is shown only where it
+    has rows; JSON has it always.
     """
 
     name: str
@@ -87,6 +88,7 @@ class TableSpec:
     detail: bool = False
     adds: tuple[str, ...] = ()
     keep: Keep | None = None
+    rare: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,12 @@ class Result:
     findings: tuple[Finding, ...] = ()
     summary: Mapping[str, Cell] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def shown(self, specs: Sequence[TableSpec]) -> Iterator[tuple[TableSpec, Table]]:
+        """The tables that a reader gets, each with its declaration."""
+        for spec in specs:
+            if len(self.tables[spec.name]) or not spec.rare:
+                yield spec, self.tables[spec.name]
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from traceview.trace import Trace
 _MOSTLY_BESIDE_PCT = 50.0
 _MOST = 1 << 62
 _RECORD = (
-    "record with shapes (nsys profile --pytorch=autograd-shapes-nvtx) or sampled counters (nsys "
-    "profile --gpu-metrics-devices=all), or count with ncu and pass traceview report --ncu FILE.csv"
+    "record with shapes (traceview record --shapes) or sampled counters (traceview record "
+    "--gpu-metrics), or count with ncu and pass traceview report --ncu FILE.csv"
 )
 
 KERNELS = TableSpec(

@@ -8,16 +8,19 @@ a wave leaves places empty, not time, for the blocks that are there have more of
 without a block count, and only of what calls took beyond the shortest kernel of the trace. Where
 the trace holds the kernel with several grids, their times tell; without a step in them nothing is
 claimed, and neither for kernels that others run beside, nor for persistent ones.
+
+Of the persistent ones those of cuBLAS tell their tile by their name. Where the trace has the shapes
+of the tensors, table `tiles` counts tiles instead of blocks: each round of them is a wave.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TypeGuard
 
 from traceview import units
+from traceview.analyses import tile_rounds
 from traceview.analyses.base import (
     Analysis,
     Chart,
@@ -30,8 +33,10 @@ from traceview.analyses.base import (
     severity_of,
 )
 from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
-from traceview.facts.identity import HOST, device_hosts
+from traceview.facts.identity import HOST
 from traceview.facts.idle import steady_span_ns
+from traceview.facts.kernel_names import tile
+from traceview.facts.rounds import Rounds, round_losses, rounds
 from traceview.facts.selection import selected_operations
 from traceview.facts.set_up import OF_SET_UP
 from traceview.facts.sm_limits import Sms, Unknown, sms
@@ -44,7 +49,8 @@ from traceview.facts.waves import (
     launched,
     sweeps,
 )
-from traceview.tables import NULL, Cell, Column, Table
+from traceview.facts.work_ranges import products
+from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 
 KERNELS = TableSpec(
@@ -131,6 +137,7 @@ GRIDS = TableSpec(
 MOST_FINDINGS = 5
 # A rule of thumb: with fewer blocks an SM, the last one to end weighs heavily.
 _FEW_BLOCKS = 4
+_MUCH = 0.05
 
 
 def compute(trace: Trace) -> Result | Skipped:
@@ -142,10 +149,14 @@ def compute(trace: Trace) -> Result | Skipped:
     blamed = _blamed(trace)
     lacking = (f"{each.reason}. {_remedy([each])}" for each in unknown)
     return Result(
-        {"kernels": _kernels(trace, found), "grids": _grids(sweeps(trace))},
+        {
+            "kernels": _kernels(trace, found),
+            "tiles": tile_rounds.table(trace, rounds(trace)),
+            "grids": _grids(sweeps(trace)),
+        },
         tuple(finding for _, finding in blamed),
-        _summary(found),
-        (*lacking, *_notes(trace, found), *_of_set_up([loss for loss, _ in blamed])),
+        _summary(found, rounds(trace)),
+        (*lacking, *_notes(trace, found), *_of_set_up([early for early, _ in blamed])),
     )
 
 
@@ -161,16 +172,7 @@ def _remedy(unknown: Sequence[Unknown]) -> str:
 
 def _kernels(trace: Trace, found: Sequence[Launched]) -> Table:
     ranked = sorted(found, key=lambda each: (-(each.lost_ns or 0), -each.of.total_ns))
-    hosts = device_hosts(trace)
-    ids = trace.devices["device_id"]
-    rows = (
-        {
-            **_row(each),
-            "device_id": int(ids[each.of.device]),
-            "host_id": None if (host := int(hosts[each.of.device])) == NULL else host,
-        }
-        for each in ranked
-    )
+    rows = ({**_row(each), **tile_rounds.gpu_of(trace, each.of.device)} for each in ranked)
     return Table.from_rows(KERNELS.columns, rows)
 
 
@@ -203,7 +205,7 @@ _OF_WAVES = (
 def _of_waves(waves: Waves) -> dict[str, Cell]:
     values = (
         *(waves.blocks_per_sm, waves.limiter, waves.theoretical_occupancy_pct),
-        *(waves.waves, 100 * waves.idle, " or ".join(map(str, waves.fills))),
+        *(waves.waves, 100 * waves.idle, tile_rounds.either(waves.fills)),
     )
     return dict(zip(_OF_WAVES, values, strict=True))
 
@@ -216,7 +218,9 @@ def _said(each: Launched) -> Iterator[str]:
     if each.concurrent:
         share = units.percent(100 * each.of.beside_ns / each.of.total_ns)
         yield f"concurrent: other kernels ran beside it for {share} of its time"
-    if waves.persistent and waves.idle:
+    if each.takes_tiles:
+        yield "its blocks take tile after tile: see tiles"
+    elif waves.persistent and waves.idle:
         yield f"persistent: {waves.blocks // waves.sm_count} a SM, in one wave"
     elif waves.empty_sms:
         yield f"smaller than the GPU: {waves.empty_sms} of {waves.sm_count} SMs empty"
@@ -266,18 +270,27 @@ def _sweep(sweep: Sweep, label: str) -> Iterator[dict[str, Cell]]:
             }
 
 
-def _summary(found: Sequence[Launched]) -> dict[str, Cell]:
-    """The sums of the column of what is claimed, and of the time in grids under one wave."""
-    tails = sum(each.lost_ns or 0 for each in found)
-    small = sum(e.of.total_ns for e in found if e.waves and e.waves.empty_sms)
+def _summary(found: Sequence[Launched], tiled: Sequence[Rounds]) -> dict[str, Cell]:
+    """The sums of the columns of what is claimed, and of the time in grids under one wave."""
+    tails = sum(each.lost_ns or 0 for each in found) + sum(each.lost_ns or 0 for each in tiled)
+    small = sum(e.of.total_ns for e in found if e.waves and e.waves.empty_sms and not e.takes_tiles)
     return {"tail_loss_ns": tails, "in_grids_smaller_than_the_gpu_ns": small} if found else {}
 
 
-def _blamed(trace: Trace) -> list[tuple[Loss, Finding]]:
+def _blamed(trace: Trace) -> list[tuple[int, Finding]]:
+    """The costliest findings, each with how many calls of set-up its kernels had."""
     span = steady_span_ns(trace)
-    made = ((loss, _finding(loss, severity_of(loss.at_stake_ns, span))) for loss in losses(trace))
-    found = ((loss, finding) for loss, finding in made if finding)
-    return list(islice(found, MOST_FINDINGS))
+    made = []
+    for loss in losses(trace):
+        found = _finding(loss, severity_of(loss.at_stake_ns, span))
+        early = sum(each.of.calls - each.of.steady_calls for each in loss.grids)
+        made.append((loss.at_stake_ns, early, found))
+    for lost in round_losses(trace):
+        found = tile_rounds.finding(lost, severity_of(lost.at_stake_ns, span))
+        early = sum(each.of.calls - each.of.steady_calls for each in lost.products)
+        made.append((lost.at_stake_ns, early, found))
+    ranked = sorted(made, key=lambda each: -each[0])
+    return [(early, found) for _, early, found in ranked if found][:MOST_FINDINGS]
 
 
 def _finding(loss: Loss, severity: Severity | None) -> Finding | None:
@@ -312,10 +325,9 @@ def _small(waves: Waves) -> str:
 
 
 def _fill(waves: Waves) -> str:
-    fills = " or ".join(f"{blocks:,}" for blocks in waves.fills)
     return (
-        f"Use {fills} blocks instead of {waves.blocks:,}: another tile or block size, padded "
-        f"shapes, or {waves.at_once:,} blocks that loop over the tiles."
+        f"Use {tile_rounds.either(waves.fills, ',')} blocks instead of {waves.blocks:,}: another "
+        f"tile or block size, padded shapes, or {waves.at_once:,} blocks that loop over the tiles."
     )
 
 
@@ -331,6 +343,15 @@ def _notes(trace: Trace, found: Sequence[Launched]) -> Iterator[str]:
     if graphs:
         launches = units.counted(graphs, "CUDA graph launch", "CUDA graph launches")
         yield f"{launches} recorded whole: the kernels inside are not in these tables. {AS_NODES}"
+    hidden = [each.of for each in found if _may_take_tiles(each)]
+    share = sum(of.total_ns for of in hidden) / max(sum(each.of.total_ns for each in found), 1)
+    if share >= _MUCH and products(trace) is None:
+        kernels = units.counted(len({of.name for of in hidden}), "kernel")
+        yield (
+            f"{units.percent(100 * share)} of kernel time is in {kernels} that may compute several "
+            "tiles of a product in each block: what the last round of tiles leaves empty is not "
+            "seen. Shapes of tensors tell: traceview record --shapes"
+        )
     configured = sum(bool(each.waves and each.waves.limiter == CONFIGURED) for each in found)
     if configured:
         rows = units.counted(configured, "row")
@@ -341,9 +362,13 @@ def _notes(trace: Trace, found: Sequence[Launched]) -> Iterator[str]:
         )
 
 
-def _of_set_up(blamed: Sequence[Loss]) -> Iterator[str]:
-    early = sum(each.of.calls - each.of.steady_calls for loss in blamed for each in loss.grids)
-    if early:
+def _may_take_tiles(each: Launched) -> bool:
+    """Whether a block may do more than the tile that its kernel's name tells: at most one wave."""
+    return each.waves is not None and each.waves.whole == 1 and tile(each.of.name) is not None
+
+
+def _of_set_up(blamed: Sequence[int]) -> Iterator[str]:
+    if early := sum(blamed):
         calls = units.counted(early, "call")
         yield f"{calls} {OF_SET_UP} count in the tables, not in what findings say is lost"
 
@@ -353,7 +378,7 @@ ANALYSIS = Analysis(
     title="Wave quantization and occupancy",
     question="Which kernels lose time because their last wave of blocks does not fill the GPU?",
     needs=("kernels",),
-    tables=(KERNELS, GRIDS),
+    tables=(KERNELS, tile_rounds.TILES, GRIDS),
     compute=compute,
     charts=(
         Chart(

@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 )
 @click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's counters, too.")
 @click.option(
+    "--shapes",
+    is_flag=True,
+    help="Have torch name the shapes of tensors: for the FLOP and the tiles of matrix products.",
+)
+@click.option(
     "--nsys-option",
     "extra",
     multiple=True,

@@ -20,16 +20,18 @@ from traceview.tables import Array, Integers, constant, null_of, picked
 from traceview.trace import Trace, fact
 
 Sides = tuple[int, int, int]
+Key = tuple[str | int, ...]
 # Far beyond any grid, and safe to multiply with a time.
 _MOST_BLOCKS = 1 << 60
 _NAMES = ("name", "short_name")
-_KEYS = (
+KEYS = (
     "device",
     *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
     "registers_per_thread",
     "static_shared_memory_bytes",
     "dynamic_shared_memory_bytes",
 )
+"""Columns of kernels in which the launches of a configuration agree, beside the name."""
 _MAYBE_ABSENT = ("shared_memory_config_bytes", "cluster_blocks", "max_active_clusters")
 
 
@@ -64,6 +66,12 @@ class Configuration:
     steady_ns: int
 
     @property
+    def key(self) -> Key:
+        """Name and values of KEYS."""
+        numbers = (self.registers, self.static_bytes, self.dynamic_bytes)
+        return (self.name, self.device, *self.grid, *self.block, *numbers)
+
+    @property
     def blocks(self) -> int:
         return min(math.prod(self.grid), _MOST_BLOCKS)
 
@@ -85,7 +93,7 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     chosen = selected_operations(trace)[kernel_operations(trace)]
     kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
     barriers = picked(_barriers(trace), chosen)
-    keys = (kernels[key] for key in (*_KEYS, *_MAYBE_ABSENT))
+    keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
     took = kernels["end_ns"] - kernels["start_ns"]
     figures = groups.stats(found, took)
@@ -98,7 +106,7 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     )
     rows = found.first[order := np.argsort(-figures.total, kind="stable")]
     texts = [each.take(rows).decode() for each in (*map(kernels.texts, _NAMES), labels)]
-    numbers = [kernels[key][rows].tolist() for key in _KEYS]
+    numbers = [kernels[key][rows].tolist() for key in KEYS]
     numbers += [_known(kernels[key][rows]) for key in _MAYBE_ABSENT]
     sums = (figures.calls, figures.total, figures.median, beside, *later)
     columns = (*texts, *numbers, barriers[rows].tolist(), *(each[order].tolist() for each in sums))

@@ -24,15 +24,28 @@ _LONGEST = 4000
 _MOST_SIDE = 1 << 40
 
 Shape = tuple[int, ...]
+Sides = tuple[int, int, int, int]
+"""Of a product: batch, m, k, n."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """Least work of a matrix product: `elements` are those read once and written once."""
+    """A batch of products of an m × k by a k × n matrix, and the least work that they are."""
 
     operator: str
-    flop: int
-    elements: int
+    batch: int
+    m: int
+    k: int
+    n: int
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def elements(self) -> int:
+        """Those read, each once, and written."""
+        return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
 def has_sizes(text: str) -> bool:
@@ -49,7 +62,7 @@ def product(text: str) -> Product | None:
     sizes = [_shape(each) for each in _ONE.findall(found[2][1:-1])]
     known = [size for size in sizes if size is not None]
     sides = form(known) if len(known) == len(sizes) else None
-    return _product(found[1], sides) if sides else None
+    return Product(found[1], *sides) if sides else None
 
 
 def _shape(text: str) -> Shape | None:
@@ -60,15 +73,10 @@ def _shape(text: str) -> Shape | None:
     return sides if all(0 <= side < _MOST_SIDE for side in sides) else None
 
 
-def _product(operator: str, sides: Shape) -> Product:
-    batch, m, k, n = sides
-    return Product(operator, 2 * batch * m * n * k, batch * (m * k + k * n + m * n))
-
-
-def _two(first: int) -> Callable[[Sequence[Shape]], Shape | None]:
+def _two(first: int) -> Callable[[Sequence[Shape]], Sides | None]:
     """Two matrices, or two batches of them, from the first-th argument on."""
 
-    def sides(sizes: Sequence[Shape]) -> Shape | None:
+    def sides(sizes: Sequence[Shape]) -> Sides | None:
         if len(sizes) < first + 2:
             return None
         a, b = sizes[first], sizes[first + 1]
@@ -78,14 +86,14 @@ def _two(first: int) -> Callable[[Sequence[Shape]], Shape | None]:
     return sides
 
 
-def _linear(sizes: Sequence[Shape]) -> Shape | None:
+def _linear(sizes: Sequence[Shape]) -> Sides | None:
     """Any number of rows, times a weight that is stored as (out, in)."""
     if len(sizes) < 2 or not sizes[0] or len(sizes[1]) != 2 or sizes[0][-1] != sizes[1][1]:
         return None
     return 1, math.prod(sizes[0][:-1]), sizes[0][-1], sizes[1][0]
 
 
-_OPERATORS: Mapping[str, Callable[[Sequence[Shape]], Shape | None]] = {
+_OPERATORS: Mapping[str, Callable[[Sequence[Shape]], Sides | None]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _two(0)),
     **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::_addmm_activation"), _two(1)),
     **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_"), _two(1)),

@@ -19,6 +19,7 @@ from typing import Literal
 from traceview import groups
 from traceview.facts.configurations import Configuration, configurations
 from traceview.facts.sm_limits import Sms, sms
+from traceview.facts.tiles import tiled
 from traceview.hardware import Occupancy, SmLimits, occupancy
 from traceview.trace import Trace, fact
 
@@ -90,11 +91,13 @@ class Launched:
 
     `verdict` is that of its family: None where the trace does not hold grids that tell.
     `shortest_ns` is the shortest kernel of its GPU in the trace: less, no grid can make of it.
+    Where `takes_tiles`, a block computes one tile after the other, and facts/rounds.py tells more.
     """
 
     of: Configuration
     waves: Waves | None
     shortest_ns: int
+    takes_tiles: bool
     verdict: Verdict | None = None
 
     @property
@@ -117,7 +120,7 @@ class Launched:
         Empty places beside blocks of the same SM leave these more of it: they are no lost time.
         """
         waves = self.waves
-        if waves is None or self.concurrent or self.verdict == "no step":
+        if waves is None or self.concurrent or self.takes_tiles or self.verdict == "no step":
             return None
         if waves.whole > 1 or not waves.idle:
             return round(time_ns * waves.idle)
@@ -156,8 +159,11 @@ class Sweep:
 def launched(trace: Trace) -> tuple[Launched, ...]:
     """Every configuration of the selected kernels, those with most time first."""
     known, shortest = sms(trace), _shortest_ns(trace)
+    takers = {each.key for each in tiled(trace)}
     plain = [
-        Launched(each, waves_of(each, known[each.device]), shortest[each.device])
+        Launched(
+            each, waves_of(each, known[each.device]), shortest[each.device], each.key in takers
+        )
         for each in configurations(trace)
     ]
     verdicts = {sweep.grids[0].of.family: _verdict(sweep) for sweep in _sweeps(plain)}
@@ -220,7 +226,7 @@ def _occupancy(limits: SmLimits, config: int | None, *used: int) -> tuple[Occupa
 def _sweeps(found: Iterable[Launched]) -> Iterator[Sweep]:
     families: dict[tuple[object, ...], list[Launched]] = defaultdict(list)
     for each in found:
-        if each.waves and each.of.median_ns > 0 and not each.concurrent:
+        if each.waves and each.of.median_ns > 0 and not each.concurrent and not each.takes_tiles:
             families[each.of.family].append(each)
     for members in families.values():
         grids = tuple(_one_of_each_size(members))

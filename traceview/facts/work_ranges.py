@@ -96,7 +96,17 @@ def _passages(of: Integers, code: Integers, told: Mapping[int, Declared]) -> Pas
     return Passages(numbered, names, _declared_part(codes, told))
 
 
-def from_shapes(trace: Trace) -> Part | None:
+@dataclass(frozen=True)
+class Products:
+    """Kernels (`rows`) that compute the product of an operator, and which of `told` (`of`)."""
+
+    rows: Integers
+    of: Integers
+    told: tuple[Product, ...]
+
+
+@fact
+def products(trace: Trace) -> Products | None:
     """What the shapes of the innermost operator say of each kernel; None without shapes.
 
     Of several kernels of one operator, the product is that which is named as one.
@@ -104,16 +114,35 @@ def from_shapes(trace: Trace) -> Part | None:
     said = _said(trace, lambda text, _: product(text), has_sizes)
     if said is None:
         return None
-    of, code, told = said
-    part = Part.unknown(len(of))
+    passage, code, told = said
     names = trace.recorded("kernels").texts("name")
     named = np.array([bool(_PRODUCT.search(str(name))) for name in names.values], bool)
-    multiplies = named[names.codes] if len(named) else np.zeros(len(of), bool)
-    types = [number_type(str(name)) for name in names.values]
-    for row in _alone(of, multiplies).tolist():
-        work = told.get(int(code[row]))
-        if work is not None:
-            _tell_product(part, row, work, types[names.codes[row]])
+    multiplies = named[names.codes] if len(named) else np.zeros(len(passage), bool)
+    rows = _alone(passage, multiplies)
+    # Texts that differ in an operator's number alone tell the same product.
+    different = {each: at for at, each in enumerate(dict.fromkeys(told.values()))}
+    of = np.full(int(code.max(initial=0)) + 2, -1)
+    for text, each in told.items():
+        of[text] = different[each]
+    known = of[code[rows]]
+    return Products(rows[known >= 0], known[known >= 0], tuple(different))
+
+
+def from_shapes(trace: Trace) -> Part | None:
+    """Work of kernels that compute a product; None without shapes."""
+    found = products(trace)
+    if found is None:
+        return None
+    names = trace.recorded("kernels").texts("name")
+    part = Part.unknown(len(names.codes))
+    part.flop[found.rows] = np.array([each.flop for each in found.told], float)[found.of]
+    elements = np.array([each.elements for each in found.told], float)[found.of]
+    for name in groups.different(names.codes[found.rows]).tolist():
+        type_ = number_type(str(names.values[name]))
+        if type_ is not None:
+            mine = names.codes[found.rows] == name
+            part.bytes[found.rows[mine]] = elements[mine] * type_[0]
+            part.kind[found.rows[mine]] = KINDS.index(type_[1])
     return part
 
 
@@ -126,13 +155,6 @@ def _alone(of: Integers, multiplies: Mask) -> Integers:
     only: Mask = (kernels == 1)[found.ids] | ((products == 1)[found.ids] & multiplies[known])
     alone: Integers = known[only]
     return alone
-
-
-def _tell_product(part: Part, row: int, work: Product, type_: tuple[int, str] | None) -> None:
-    part.flop[row] = work.flop
-    if type_ is not None:
-        part.bytes[row] = work.elements * type_[0]
-        part.kind[row] = KINDS.index(type_[1])
 
 
 def _said(

@@ -15,6 +15,7 @@ from traceview.recorders.nsys_tool import Nsys
 
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
 _PERIODS = re.compile(r"--sampling-period=\s+Possible values are integers between (\d+) and (\d+)")
+_SHAPES = "--pytorch=autograd-shapes-nvtx"
 _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 
@@ -24,8 +25,8 @@ class Choices:
 
     `backtrace` says of which CUDA calls the C++ call chain is kept, `graph_trace` whether a CUDA
     graph is recorded node by node or whole; `extra` options come last, in place of those of the
-    same name. With `kernels` the code of Triton kernels is gathered, with `sync_sites` the lines
-    of Python that wait for the GPU.
+    same name. With `shapes` torch names the shapes of tensors of each operator, with `kernels` the
+    code of Triton kernels is gathered, with `sync_sites` the lines of Python that wait for the GPU.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -35,6 +36,7 @@ class Choices:
     extra: tuple[str, ...] = ()
     kernels: bool = True
     sync_sites: bool = True
+    shapes: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.extra, str):
@@ -85,6 +87,7 @@ def profile_command(
         *_call_chains(choices, able),
         "--cpuctxsw=none",
         *_metrics(choices, able),
+        *([_SHAPES] if choices.shapes else []),
     ]
     # nsys refuses an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, choices.extra)}
@@ -104,12 +107,19 @@ def _name(option: str) -> str:
 
 def blind_spots(choices: Choices, able: Abilities) -> list[str]:
     """What was asked for and cannot be recorded here, with the remedy; one line each."""
-    if choices.backtrace == "none" or able.can_sample:
-        return []
-    return [
-        "call chains of synchronizations are not recorded: nsys may not sample the CPU here; "
-        "allow it with: sysctl kernel.perf_event_paranoid=2 (in a container: --cap-add=SYS_ADMIN)"
-    ]
+    blind = []
+    if choices.backtrace != "none" and not able.can_sample:
+        blind.append(
+            "call chains of synchronizations are not recorded: nsys may not sample the CPU here; "
+            "allow it with: sysctl kernel.perf_event_paranoid=2 (in a container: "
+            "--cap-add=SYS_ADMIN)"
+        )
+    if choices.shapes and _name(_SHAPES) not in able.options:
+        blind.append(
+            "shapes of tensors are not recorded: this nsys has no --pytorch; take a newer one, or "
+            "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+        )
+    return blind
 
 
 def _call_chains(choices: Choices, able: Abilities) -> list[str]:

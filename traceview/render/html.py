@@ -93,7 +93,7 @@ def _section(report: Report, analysis: Analysis, most: int | None) -> Section:
         *named,
         figures=_figures(outcome),
         charts=_charts(analysis, outcome),
-        tables=tuple(table_view(s, outcome.tables[s.name], most) for s in analysis.tables),
+        tables=tuple(table_view(s, table, most) for s, table in outcome.shown(analysis.tables)),
         notes=outcome.notes,
     )
 

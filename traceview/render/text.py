@@ -84,7 +84,7 @@ def _answer(analysis: Analysis, outcome: Outcome, width: int) -> RenderableType:
     question = Text(analysis.question, "italic")
     if isinstance(outcome, Skipped):
         return Group(head, question, *_skipped(outcome))
-    tables = [_table(spec, outcome.tables[spec.name], width) for spec in analysis.tables]
+    tables = [_table(spec, table, width) for spec, table in outcome.shown(analysis.tables)]
     notes = [noted("Note: ", note, "dim") for note in outcome.notes]
     return Group(head, question, *_summary(outcome), *tables, *notes)
 
