@@ -112,6 +112,11 @@ def test_each_product_of_a_kernel_is_a_row_and_one_finding_tells_the_worst(tmp_p
         ((3712, 4096, 3712), {"gridX": 435}, NVJET),
         # More blocks than tiles: the sums are split among them.
         ((256, 8192, 256), {"gridX": 8}, NVJET),
+        # Blocks that share a tile.
+        *(((3712, 4096, 3712), {"gridX": 132}, f"{NVJET}_{how}") for how in ("splitK", "2cta")),
+        # No tensor is so large, and no column holds so many.
+        ((2**39, 2, 2**39), {"gridX": 132}, NVJET),
+        ((2**39, 2**39, 2, 2**39), {"gridX": 132}, NVJET),
         # The name tells no tile.
         ((3712, 4096, 3712), {"gridX": 132}, "my_matmul"),
     ],

@@ -8,6 +8,7 @@ facts/tensor_shapes.py), these tell how many tiles there are.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,12 @@ from traceview.facts.tensor_shapes import Product
 from traceview.facts.work_ranges import products
 from traceview.tables import picked
 from traceview.trace import Trace, fact
+
+# Several blocks compute one tile together.
+_SHARED = re.compile("split_?k|stream_?k|_2cta", re.IGNORECASE)
+
+# Far beyond any tensor, and a column holds it.
+_MOST = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -81,13 +88,15 @@ def tiled(trace: Trace) -> tuple[Tiled, ...]:
             strict=True,
         )
     )
-    many = (each for each in made if each is not None and each.tiles > each.blocks)
+    many = (each for each in made if each is not None and each.blocks < each.tiles < _MOST)
     return tuple(sorted(many, key=lambda each: -each.total_ns))
 
 
 def _tiled(key: Key, product: Product, *times: int) -> Tiled | None:
     cut = tile(str(key[0]))
-    if cut is None or not cut.rows or not cut.columns:
+    if cut is None or not cut.rows or not cut.columns or _SHARED.search(str(key[0])):
+        return None
+    if max(product.batch, product.m, product.n, product.k) > _MOST:
         return None
     _, _, *grid = key[:5]
     return Tiled(key, math.prod(int(side) for side in grid), product, cut, *times)
