@@ -28,7 +28,11 @@ def torch_and_nvtx():
         pytest.skip(f"not installed: {', '.join(missing)}; pip install 'traceview[workloads]'")
 
 
-@pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.py")), ids=lambda path: path.stem)
+# What they take from their command line is in a file of its own; all others are programs.
+PROGRAMS = sorted(set(WORKLOADS.glob("*.py")) - {WORKLOADS / "arguments.py"})
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_each_names_the_finding_to_expect(path):
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     expected = [line for line in docstring.splitlines() if line.startswith("Expect: ")]
@@ -77,7 +81,8 @@ RANGES = {
     "mlp_sweep": "warm_up warm_up/step_0 layers_1/step_1 layers_2/step_0 dim_32/step_1 batch_8",
     "fusion": "warm_up step_0 step_0/eager step_1/eager",
     "low_precision": "warm_up step_0/float32 step_0/bfloat16 step_1/float16",
-    "recomputation": "warm_up/forward step_0/keep/forward step_0/keep/backward step_1/recompute",
+    "recomputation": "warm_up/keep/forward warm_up/recompute/forward "
+    "step_0/keep/forward step_0/keep/backward step_1/recompute",
     "attention": "warm_up step_0/naive_32 step_0/flash_32 step_1/naive_64 step_1/flash_64",
     "transformer": "step_0/forward/embed step_0/forward/layer_1/attention "
     "step_0/forward/layer_1/mlp step_0/forward/head step_1/backward step_1/optimizer",
@@ -194,6 +199,107 @@ def test_threads_have_the_ranges_they_promise(nsys, tmp_path, words, series):
     trace = recorded(nsys, tmp_path, "threads.py", "--steps", "4", "--dim", "16", *words)
     found = steps.compute(trace).tables["series"]
     assert [(row["series"], row["steps"]) for row in found.rows()] == series
+
+
+# As each is called on its command line, all in one process; its status and what it said.
+RUN_WITH = """
+import contextlib, io, json, runpy, sys
+
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+for name, *words in json.loads(sys.stdin.read()):
+    sys.argv = [name, *words]
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_path(f"{folder}/{name}", run_name="__main__")
+        except SystemExit as left:
+            code = left.code
+        except Exception as error:
+            code = 1
+            sys.excepthook(type(error), error, error.__traceback__)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def run_with(calls: list[tuple[str, ...]]) -> list[tuple[int, str, str]]:
+    """Status, output and errors of each call (a program and its words), where no GPU is seen."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_WITH, WORKLOADS],
+        input=json.dumps(calls),
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def operation_named():
+    """What `versions.py` needs to be a program like the others."""
+    for name in ("torch", "triton"):
+        pytest.importorskip(name)
+    return lambda path: ["add"] if path.stem == "versions" else []
+
+
+def test_help_of_each_tells_what_to_expect_and_its_options(operation_named):
+    answers = run_with([(path.name, *operation_named(path), "--help") for path in PROGRAMS])
+    for path, (code, said, _) in zip(PROGRAMS, answers, strict=True):
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        [expected] = [line for line in docstring.splitlines() if line.startswith("Expect: ")]
+        assert code == 0
+        assert " ".join(expected.split()) in " ".join(said.split()), path.name
+        assert "--steps" in said
+        assert f"traceview report {path.stem}.sqlite --html" in " ".join(said.split())
+        assert "--device {auto,cuda,cpu}" in said
+
+
+# In a complaint the option has all its names.
+STEPS_OF = {"training.py": "--steps/--batches"}
+REFUSED_BY_ALL = {
+    ("--steps", "0"): "argument --steps: give a whole number, 1 or more, not 0",
+    ("--steps", "-1"): "argument --steps: give a whole number, 1 or more, not -1",
+    ("--steps", "many"): "argument --steps: give a whole number, 1 or more, not many",
+    ("--device", "cuda"): "argument --device: torch sees no GPU here that CUDA can use",
+    ("--device", "tpu"): "argument --device: invalid choice: 'tpu'",
+}
+
+
+def test_each_refuses_what_cannot_be_in_one_line(operation_named):
+    calls = [
+        (path.name, *operation_named(path), *words) for path in PROGRAMS for words in REFUSED_BY_ALL
+    ]
+    for call, (code, said, error) in zip(calls, run_with(calls), strict=True):
+        complaint = REFUSED_BY_ALL[call[-2:]].replace("--steps", STEPS_OF.get(call[0], "--steps"))
+        assert (code, said) == (2, ""), call
+        assert complaint in error.splitlines()[-1]
+        assert error.count("error:") == 1
+
+
+REFUSED = {
+    ("add.py", "--sizes", "8", "0"): (2, "argument --sizes: give a whole number, 1 or more, not 0"),
+    ("sleep.py", "--milliseconds", "-1"): (2, "give milliseconds, such as 20 or 0.5, not -1"),
+    ("sleep.py", "--milliseconds", "nan"): (2, "give milliseconds, such as 20 or 0.5, not nan"),
+    ("low_precision.py", "--size", "17"): (2, "float8 needs 16 to divide it"),
+    ("training.py", "--slow", "8"): (2, "of 8 batches, the last is 7"),
+    ("training.py", "--workers", "-1"): (2, "give a whole number, 0 or more, not -1"),
+    ("cdist.py", "--size", "100000000"): (1, "cdist.py: error: too large for this machine: "),
+    # Three threads wait for each other: one that fails may not leave the others waiting.
+    ("threads.py", "--dim", "100000000"): (1, "threads.py: error: too large for this machine: "),
+}
+
+
+def test_sizes_that_cannot_be_are_told_in_one_line():
+    pytest.importorskip("torch")
+    told = zip(REFUSED.items(), run_with(list(REFUSED)), strict=True)
+    for (call, (code, complaint)), (status, _, error) in told:
+        assert status == code, call
+        assert complaint in error.splitlines()[-1]
+        assert "Traceback" not in error
 
 
 def test_a_type_that_an_operation_does_not_take_is_refused():

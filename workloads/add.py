@@ -10,12 +10,12 @@ Expect: `roofline` finds the sum of the large tensors bound by memory, near its 
 The ranges: step_N, around add_SIZE, which declares its bytes and FLOP.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 
 SEED = 20
 SIZES = {"cuda": (1 << 14, 1 << 20, 1 << 28), "cpu": (1 << 8, 1 << 12)}
@@ -45,14 +45,10 @@ def add(size: int, steps: int, device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Add tensors of several sizes.")
-    parser.add_argument("--sizes", type=int, nargs="+", help="numbers in a tensor")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=5)
+    parser.add_argument("--sizes", type=count, nargs="+", help="numbers in a tensor")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     for size in given.sizes or SIZES[device]:
         print(f"{size}: first sum {add(size, given.steps, device):.6f}")
 

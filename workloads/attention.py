@@ -12,12 +12,12 @@ The ranges: warm_up, and step_N around naive_N and flash_N. A mark `peak memory 
 follows each: what was allocated beyond the inputs.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -82,14 +82,10 @@ def compare(length: int, device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Attention over sequence lengths.")
-    parser.add_argument("--lengths", type=int, nargs="+", help="sequence lengths")
-    parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=2)
+    parser.add_argument("--lengths", type=count, nargs="+", help="sequence lengths")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     lengths = given.lengths or LENGTHS[device]
     with annotate("warm_up"):
         for way in WAYS.values():

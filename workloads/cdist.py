@@ -11,11 +11,11 @@ Expect: `kernel-share` finds one matrix product with most of the time under step
 The ranges: step_N, around cdist.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 
 SEED = 20
 
@@ -29,14 +29,10 @@ annotate = annotation()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Distances between all rows of two matrices.")
-    parser.add_argument("--size", type=int, help="rows and columns: 2048 on a GPU, else 64")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=5)
+    parser.add_argument("--size", type=count, help="rows and columns: 2048 on a GPU, else 64")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     size = given.size or (2048 if device == "cuda" else 64)
     torch.manual_seed(SEED)
     x, y = torch.randn(2, size, size, device=device)

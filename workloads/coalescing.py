@@ -14,4 +14,4 @@ The ranges: warm_up and step_N, around one range a version. See kernels/strided_
 from versions import main
 
 if __name__ == "__main__":
-    main("strided_copy", 1 << 26)
+    main("strided_copy", 1 << 26, __doc__)

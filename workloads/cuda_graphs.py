@@ -11,11 +11,11 @@ Expect: `gpu-idle` finds launch-late idle in eager steps, and graph-launch betwe
 The ranges: eager_N, capture, and replay_N. Record it with `--graph-trace graph` and with `node`.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 
 SEED = 20
@@ -58,14 +58,10 @@ def replay(x: Tensor, kernels: int, steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Eager launches, then a CUDA graph.")
-    parser.add_argument("--kernels", type=int, help="kernels a step")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=8)
+    parser.add_argument("--kernels", type=count, help="kernels a step")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(SEED)
     kernels = given.kernels or (400 if device == "cuda" else 10)
     x = torch.randn(1 << 16 if device == "cuda" else 16, device=device)

@@ -2,20 +2,20 @@
 
     python workloads/data_loader.py
 
-The GPU's copy engine reads only memory that cannot be moved (pinned). What lies in ordinary,
-pageable memory the CPU first moves to where that is so, piece by piece, and the call lasts as long,
-even with non_blocking=True. With pin_memory=True the DataLoader does it on a thread of its own.
+The GPU's copy engine reads only pinned memory. Out of ordinary, pageable memory the CPU first moves
+the bytes there, and the call lasts as long, even with non_blocking=True. pin_memory=True does that
+beforehand: with workers, on a thread of its own; here, with none, `load` takes more than it saves.
 
-Expect: `memory-copies` finds the copies of pageable memory slower than those of pinned memory, and that they hold the CPU.
+Expect: `memory-copies` finds the copies of pageable memory slower than those of pinned memory, and that they hold the CPU; `gpu-idle` finds the GPU idle in pinned/batch_#/load, which pins.
 
 The ranges: pageable and pinned, each around batch_N, with load, upload and compute.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -60,14 +60,10 @@ def epoch(batches: "DataLoader[Tensor]", weights: Tensor) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Upload batches, pageable and pinned.")
-    parser.add_argument("--elements", type=int, help="of a batch: 2^22 on a GPU, else 64")
-    parser.add_argument("--steps", type=int, default=8, help="batches")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=8, of="batches; ")
+    parser.add_argument("--elements", type=count, help="of a batch: 2^22 on a GPU, else 64")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     samples = Batches(given.steps, given.elements or (1 << 22 if device == "cuda" else 64))
     weights = torch.ones(samples.made.shape[1], device=device)
     # On a CPU nothing is uploaded, and there is nothing to pin for.

@@ -16,4 +16,4 @@ are kernels of a GPU: a CPU has no warps, and says so.
 from versions import main
 
 if __name__ == "__main__":
-    main("divergence", 1 << 24)
+    main("divergence", 1 << 24, __doc__)

@@ -12,11 +12,11 @@ The ranges: warm_up, and step_N around eager and compiled. A CPU runs eager alon
 takes longer there than all else.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 
 SEED = 20
@@ -36,15 +36,11 @@ def chain(x: Tensor, scale: Tensor, shift: Tensor, residual: Tensor) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Elementwise operations, one by one and fused.")
-    parser.add_argument("--rows", type=int, help="default: 16384 on a GPU, else 8")
-    parser.add_argument("--columns", type=int, help="default: 4096 on a GPU, else 16")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=5)
+    parser.add_argument("--rows", type=count, help="default: 16384 on a GPU, else 8")
+    parser.add_argument("--columns", type=count, help="default: 4096 on a GPU, else 16")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     rows = given.rows or (16384 if device == "cuda" else 8)
     columns = given.columns or (4096 if device == "cuda" else 16)
     torch.manual_seed(SEED)

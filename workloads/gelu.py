@@ -14,4 +14,4 @@ The ranges: warm_up and step_N, around one range a version. See kernels/gelu.py.
 from versions import main
 
 if __name__ == "__main__":
-    main("gelu", 1 << 26)
+    main("gelu", 1 << 26, __doc__)

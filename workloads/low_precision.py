@@ -12,12 +12,12 @@ The ranges: warm_up, and step_N around one range a precision, which declares its
 this device does not multiply are left out, in a line each.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 
 SEED = 20
@@ -70,14 +70,12 @@ def precisions(device: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One product in several precisions.")
-    parser.add_argument("--size", type=int, help="side, 16 divides it: 4096 on a GPU, else 64")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=5)
+    parser.add_argument("--size", type=count, help="side, 16 divides it: 4096 on a GPU, else 64")
+    given = parser.given()
+    if given.size and given.size % 16:
+        parser.error(f"argument --size: float8 needs 16 to divide it, and {given.size} is not so")
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     size = given.size or (4096 if device == "cuda" else 64)
     torch.manual_seed(SEED)
     a, b = torch.randn(2, size, size, device=device)

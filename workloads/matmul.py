@@ -12,15 +12,16 @@ Expect: `kernel-share` finds a product by another kernel at each kind of size, a
 The ranges: step_N, around TYPE_SIZE.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 
 SEED = 20
 SIZES = {"cuda": (64, 500, 1024, 2049, 4096), "cpu": (16, 33)}
 TYPES = {"cuda": ("float32", "float16"), "cpu": ("float32", "bfloat16")}
+KNOWN_TYPES = ("float32", "float16", "bfloat16")
 
 
 def annotation() -> Callable[[str], AbstractContextManager[object]]:
@@ -43,15 +44,12 @@ def multiply(size: int, dtype: str, steps: int, device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Multiply square matrices.")
-    parser.add_argument("--sizes", type=int, nargs="+", help="sides of the matrices")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=3)
+    parser.add_argument("--sizes", type=count, nargs="+", help="sides of the matrices")
+    parser.add_argument("--types", choices=KNOWN_TYPES, nargs="+", help="types of the numbers")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    for dtype in TYPES[device]:
+    for dtype in given.types or TYPES[device]:
         for size in given.sizes or SIZES[device]:
             mean = multiply(size, dtype, given.steps, device)
             print(f"{dtype} {size}: mean magnitude {mean:.4f}")

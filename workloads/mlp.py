@@ -13,12 +13,12 @@ The ranges, outermost first: define_model, and step_N around forward (with layer
 backward and optimizer.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor, nn
 
 
@@ -94,16 +94,14 @@ def train(sizes: Sizes, device: str, print_loss: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train an MLP, with NVTX ranges.")
+    parser = Arguments(__doc__)
     for name in ("dim", "layers", "batch", "steps"):
         small, large = (getattr(DEFAULTS[device], name) for device in ("cpu", "cuda"))
-        parser.add_argument(f"--{name}", type=int, help=f"default: {large} on a GPU, else {small}")
+        usual = f"default: {large} on a GPU, else {small}"
+        parser.add_argument(f"--{name}", type=count, help=usual)
     parser.add_argument("--print-loss", action="store_true", help="read the loss in every step")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = {
         name: default if getattr(given, name) is None else getattr(given, name)
         for name, default in vars(DEFAULTS[device]).items()

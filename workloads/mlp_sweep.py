@@ -11,11 +11,11 @@ Expect: `kernel-share` finds the time of layers_N in proportion to N, that of di
 The ranges: warm_up, and layers_N, dim_N and batch_N, each around step_N.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments
 from torch import Tensor, nn
 
 SEED = 20
@@ -56,13 +56,9 @@ def train(layers: int, dim: int, batch: int, steps: int, device: str) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train MLPs of several sizes.")
-    parser.add_argument("--steps", type=int, default=2, help="steps of each size")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=2, of="steps of each size; ")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     with annotate("warm_up"):
         train(**USUAL[device], steps=1, device=device)
     for name, values in SWEEPS[device].items():

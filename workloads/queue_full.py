@@ -11,11 +11,11 @@ Expect: `run-ahead` says queue-full, and `launch-overhead` counts the calls' wai
 The ranges: step_N, around long_kernel and short_kernels.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 
 SEED = 20
 
@@ -46,14 +46,10 @@ def run(dim: int, launches: int, elements: int, steps: int, device: str) -> floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Fill the launch queue of a GPU.")
-    parser.add_argument("--launches", type=int, help="short kernels a step")
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=4)
+    parser.add_argument("--launches", type=count, help="short kernels a step")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     # On a GPU an addition takes some 20 µs here, several times what its launch takes.
     dim, launches, elements = (12288, 1500, 1 << 22) if device == "cuda" else (64, 20, 16)
     launches = given.launches or launches

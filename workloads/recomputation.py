@@ -4,25 +4,28 @@
 
 The backward pass needs what the layers computed in the forward pass, and all of it waits in memory
 meanwhile. With checkpoints only the input of each block is kept: the backward pass runs the block
-forward once more. Of three passes (forward one, backward two) it makes four: a third more, of what
-the passes are of a step.
+forward once more. Forward is one part of three, backward two: a whole second forward is a third
+more. PyTorch stops it at the last result that the backward pass needs, here before the second of
+the two products of a block: that makes a sixth.
 
-Expect: `kernel-share` finds a step of recompute longer than one of keep, by up to a third; the marks say how much less memory it held.
+Expect: `kernel-share` finds a step of recompute longer than one of keep by about a sixth, one product a block; the marks say how much less memory it held.
 
-The ranges: warm_up, and step_N around keep and recompute, each around forward and backward. A mark
+The ranges: warm_up and step_N, around keep and recompute, each around forward and backward. A mark
 `peak memory of NAME: N bytes` follows each: what was allocated beyond weights and inputs.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 SEED = 20
+# Whether the blocks are run again.
+WAYS = {"keep": False, "recompute": True}
 
 
 def annotation() -> Callable[[str], AbstractContextManager[object]]:
@@ -64,16 +67,12 @@ def measured(name: str, work: Callable[[], None], device: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train with and without checkpoints.")
-    parser.add_argument("--layers", type=int, help="default: 8 on a GPU, else 2")
-    parser.add_argument("--dim", type=int, help="default: 1024 on a GPU, else 16")
-    parser.add_argument("--batch", type=int, help="default: 4096 on a GPU, else 8")
-    parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=2)
+    parser.add_argument("--layers", type=count, help="default: 8 on a GPU, else 2")
+    parser.add_argument("--dim", type=count, help="default: 1024 on a GPU, else 16")
+    parser.add_argument("--batch", type=count, help="default: 4096 on a GPU, else 8")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     layers, dim, batch = (
         getattr(given, name) or (large if device == "cuda" else small)
         for name, large, small in (("layers", 8, 2), ("dim", 1024, 16), ("batch", 4096, 8))
@@ -83,13 +82,16 @@ def main() -> None:
     x = torch.randn(batch, dim, device=device)
     gradients = {}
     with annotate("warm_up"):
-        step(model, x, recompute=False)
+        # Both ways: the first checkpoint imports for seconds what it needs.
+        for name in WAYS:
+            with annotate(name):
+                step(model, x, WAYS[name])
     for number in range(given.steps):
         with annotate(f"step_{number}"):
-            for name in ("keep", "recompute"):
+            for name in WAYS:
                 model.zero_grad(set_to_none=True)
                 with annotate(name):
-                    measured(name, partial(step, model, x, name == "recompute"), device)
+                    measured(name, partial(step, model, x, WAYS[name]), device)
                 gradients[name] = float(model[0][0].weight.grad.square().sum())
     print(f"first gradient: {gradients['keep']:.6e} kept, {gradients['recompute']:.6e} recomputed")
 

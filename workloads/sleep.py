@@ -10,12 +10,12 @@ Expect: `gpu-idle` finds launch-late idle while the CPU was outside CUDA in step
 The ranges: step_N, around work and sleep.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count, milliseconds
 
 SEED = 20
 
@@ -43,15 +43,11 @@ def run(size: int, steps: int, milliseconds: float, device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Work on the GPU, sleep on the CPU.")
-    parser.add_argument("--size", type=int, help="default: 2048 on a GPU, else 64")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--milliseconds", type=float, default=20, help="how long it sleeps")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=8)
+    parser.add_argument("--size", type=count, help="default: 2048 on a GPU, else 64")
+    parser.add_argument("--milliseconds", type=milliseconds, default=20, help="how long it sleeps")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     size = given.size or (2048 if device == "cuda" else 64)
     print(f"sum {run(size, given.steps, given.milliseconds, device):.6f}")
 

@@ -14,4 +14,4 @@ The ranges: warm_up and step_N, around one range a version.
 from versions import main
 
 if __name__ == "__main__":
-    main("softmax", 4096)
+    main("softmax", 4096, __doc__)

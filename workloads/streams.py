@@ -12,11 +12,11 @@ Expect: `gpu-idle` finds copy-wait for the kernel behind the event and for the p
 The ranges: step_N, around upload, compute, join and pageable.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 
 SEED = 20
@@ -81,14 +81,10 @@ def on_cpu(elements: int, steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Two streams, an event, and two ways to copy.")
-    parser.add_argument("--elements", type=int, help="numbers in a batch")
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=6)
+    parser.add_argument("--elements", type=count, help="numbers in a batch")
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(SEED)
     run, elements = (on_gpu, 1 << 24) if device == "cuda" else (on_cpu, 64)
     print(f"total {run(given.elements or elements, given.steps):.3f}")

@@ -4,16 +4,16 @@
 
 Every step asks the GPU for a result in six ways. Each way stops the CPU until the queue is empty,
 and then the GPU until the CPU has filled it again: six times a step where once would do. A report
-names each of the lines below.
+names each of the lines below, with its own share of the time in which the GPU then runs dry.
+The comment behind a line says what the CPU waits for there.
 
 Expect: `sync-stalls` names each line that waits, and gives it its own share of the idle time.
 
 The ranges: step_N. Without a GPU the program runs, and nothing waits.
 """
 
-import argparse
-
 import torch
+from arguments import Arguments, count
 from mlp import annotate
 from torch import Tensor
 
@@ -41,11 +41,10 @@ def step(x: Tensor, mask: Tensor, batch: Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Wait for the GPU in six ways.")
-    parser.add_argument("--size", type=int, help=f"side of the matrices; {SIZE} on a GPU")
-    parser.add_argument("--steps", type=int, default=STEPS)
-    given = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser = Arguments(__doc__, steps=STEPS)
+    parser.add_argument("--size", type=count, help=f"side of the matrices; {SIZE} on a GPU")
+    given = parser.given()
+    device = given.device
     # A CPU waits for nothing here: small matrices show that as well as large ones.
     size = given.size or (SIZE if device == "cuda" else 128)
     torch.manual_seed(20)

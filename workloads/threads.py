@@ -14,9 +14,10 @@ The ranges: thread_N_step_N on each thread; with --main-ranges, step_N on the ma
 import argparse
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
+from arguments import Arguments, count
 
 THREADS = 3
 
@@ -41,8 +42,17 @@ class Launcher(threading.Thread):
     def __init__(self, number: int, given: argparse.Namespace, begin: threading.Barrier) -> None:
         super().__init__(name=f"launcher_{number}")
         self.number, self.given, self.begin = number, given, begin
+        self.failure: Exception | None = None
 
     def run(self) -> None:
+        try:
+            self.multiply()
+        except Exception as error:
+            # The others must not wait for this one.
+            self.failure = error
+            self.begin.abort()
+
+    def multiply(self) -> None:
         cuda = self.given.device == "cuda"
         stream = torch.cuda.Stream() if cuda else None
         with torch.cuda.stream(stream) if cuda else nullcontext():
@@ -63,27 +73,29 @@ class Launcher(threading.Thread):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Launch from three threads, with NVTX ranges.")
-    parser.add_argument("--dim", type=int, help="default: 2048 on a GPU, else 64")
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--kernels", type=int, default=8, help="products of a thread in a step")
+    parser = Arguments(__doc__, steps=6)
+    parser.add_argument("--dim", type=count, help="default: 2048 on a GPU, else 64")
+    parser.add_argument("--kernels", type=count, default=8, help="products of a thread in a step")
     parser.add_argument("--main-ranges", action="store_true", help="ranges on the main thread only")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
-    if given.device == "auto":
-        given.device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = parser.given()
     given.dim = given.dim or (2048 if given.device == "cuda" else 64)
     begin = threading.Barrier(THREADS + 1)
     launchers = [Launcher(number, given, begin) for number in range(THREADS)]
     for launcher in launchers:
         launcher.start()
-    for step in range(given.steps):
-        with annotate(f"step_{step}") if given.main_ranges else nullcontext():
-            # The first wait lets the threads begin, the second one waits until they have launched.
-            begin.wait()
-            begin.wait()
+    with suppress(threading.BrokenBarrierError):
+        for step in range(given.steps):
+            with annotate(f"step_{step}") if given.main_ranges else nullcontext():
+                # The first wait lets the threads begin, the second one until they have launched.
+                begin.wait()
+                begin.wait()
     for launcher in launchers:
         launcher.join()
+    failures = [launcher.failure for launcher in launchers if launcher.failure]
+    # Of a thread that failed, and not of those that it stopped.
+    failures.sort(key=lambda failure: isinstance(failure, threading.BrokenBarrierError))
+    if failures:
+        raise failures[0]
     if given.device == "cuda":
         torch.cuda.synchronize()
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from arguments import Arguments, count, place
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -116,18 +117,21 @@ def train_epoch(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train from a DataLoader, with NVTX ranges.")
-    parser.add_argument("--dim", type=int, help="default: 2048 on a GPU, else 64")
-    parser.add_argument("--batch", type=int, help="default: 512 on a GPU, else 16")
-    parser.add_argument("--batches", type=int, default=8, help="batches of an epoch")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=2, help="processes that prepare batches")
-    parser.add_argument("--slow", type=int, help="the batch of each epoch that takes long to read")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__)
+    parser.add_argument("--dim", type=count, help="default: 2048 on a GPU, else 64")
+    parser.add_argument("--batch", type=count, help="default: 512 on a GPU, else 16")
+    parser.add_argument(
+        "--steps", "--batches", dest="batches", type=count, default=8, help="batches of an epoch"
+    )
+    parser.add_argument("--epochs", type=count, default=2)
+    parser.add_argument("--workers", type=place, default=2, help="processes that prepare batches")
+    parser.add_argument("--slow", type=place, help="the batch of each epoch that takes long")
+    given = parser.given()
+    if given.slow is not None and given.slow >= given.batches:
+        parser.error(
+            f"argument --slow: of {given.batches} batches, the last is {given.batches - 1}"
+        )
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     given.dim = given.dim or (2048 if device == "cuda" else 64)
     given.batch = given.batch or (512 if device == "cuda" else 16)
     print(f"loss {train(given, device):.6f}")

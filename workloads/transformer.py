@@ -12,12 +12,12 @@ The ranges: step_N around forward (embed, layer_N around attention and mlp, head
 optimizer.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from arguments import Arguments
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
@@ -115,13 +115,9 @@ def train(sizes: Sizes, steps: int, device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train a small transformer.")
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    parser = Arguments(__doc__, steps=4)
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     print(f"loss {train(DEFAULTS[device], given.steps, device):.4f}")
 
 

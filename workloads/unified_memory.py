@@ -12,11 +12,11 @@ The ranges: step_N, around on_demand and prefetched, each around cpu_writes and 
 nobody to share its memory with: this workload needs a GPU.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 import ctypes
 import sys
 
 import torch
+from arguments import Arguments, count
 from torch import Tensor
 
 FOR_ALL = 1
@@ -82,13 +82,12 @@ def run(elements: int, steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Pages that move on demand, or are sent.")
-    parser.add_argument("--megabytes", type=int, default=32, help="of managed memory, 256 at most")
-    parser.add_argument("--steps", type=int, default=3)
-    given = parser.parse_args()
-    if not 0 < given.megabytes <= MOST_MEGABYTES:
+    parser = Arguments(__doc__, steps=3)
+    parser.add_argument("--megabytes", type=count, default=32, help="shared; 256 at most")
+    given = parser.given()
+    if given.megabytes > MOST_MEGABYTES:
         parser.error(f"--megabytes: give between 1 and {MOST_MEGABYTES}")
-    if not torch.cuda.is_available():
+    if given.device == "cpu":
         print("a CPU has no GPU to share memory with: this workload needs a GPU", file=sys.stderr)
         return
     elements = given.megabytes * (1 << 20) // 4

@@ -12,7 +12,6 @@ Expect: `kernel-share` finds each version under a range of its own, and `rooflin
 The ranges: warm_up around every version, and step_N around every version.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
+from arguments import Arguments, count
 
 # The operations lie beside this folder; nobody installs them.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -72,19 +72,15 @@ def compute(operation: Operation, size: int, dtype: str, device: str, steps: int
     print(f"{operation.name} of size {size}: {', '.join(v.name for v in versions) or 'nothing'}")
 
 
-def main(name: str | None = None, size: int | None = None) -> None:
+def main(name: str | None = None, size: int | None = None, doc: str | None = __doc__) -> None:
     """The program, of any operation or of the one named; `size` is that on a GPU."""
-    parser = argparse.ArgumentParser(description="Every version of an operation of kernels/.")
+    parser = Arguments(doc, steps=5)
     if name is None:
         parser.add_argument("operation", choices=kernels.operations())
-    parser.add_argument("--size", type=int)
+    parser.add_argument("--size", type=count, help="as kernels/ counts it; default: the usual one")
     parser.add_argument("--dtype", help="such as float16; default: the operation's first")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    given = parser.parse_args()
+    given = parser.given()
     device = given.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     operation = kernels.operation(name or given.operation)
     usual = (size or operation.sizes[-1]) if device == "cuda" else operation.small_sizes[-1]
     dtype = given.dtype or operation.dtypes[0]

@@ -14,10 +14,10 @@ room for as many as its threads allow, and sleeps while it waits; `compete` does
 four blocks keep an SM as busy as eight and the step comes where no wave ends.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-import argparse
 import sys
 
 import torch
+from arguments import Arguments, count
 
 SOURCE = r"""
 extern "C" __global__ void spin(long long* out, int cycles) {
@@ -70,11 +70,12 @@ def sweep(cycles: int, repeats: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One kernel at many grid sizes.")
-    parser.add_argument("--cycles", type=int, default=40_000, help="how long a block spins")
-    parser.add_argument("--steps", type=int, default=10, help="launches of each grid")
-    given = parser.parse_args()
-    if not torch.cuda.is_available():
+    parser = Arguments(__doc__, steps=10, of="launches of each grid; ")
+    parser.add_argument(
+        "--cycles", type=count, default=40_000, help="how long a block spins; default: 40000"
+    )
+    given = parser.given()
+    if given.device == "cpu":
         print("a CPU has no waves of blocks: this workload needs a GPU", file=sys.stderr)
         return
     sweep(given.cycles, given.steps)

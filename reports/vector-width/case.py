@@ -61,10 +61,10 @@ def answer(said: Said) -> str:
             f"{abs(100 * (wide['total_ns'] / copy['total_ns'] - 1)):.1f} % of a plain copy.",
             "It is not the occupancy, which is full for all four, and not coalescing: neighbouring "
             "threads read neighbouring words in both.",
-            "It is how much each SM has asked for at a time: full of threads that wait for one "
-            f"load of {narrow['load_bits'] // 8} bytes each, it has "
-            f"{wide['load_bits'] // narrow['load_bits']} times fewer bytes on their way than with "
-            f"{wide['load_bits'] // 8}.",
+            "What is left is how much each SM has asked for at a time, which no recording shows: "
+            f"full of threads that wait for one load of {narrow['load_bits'] // 8} bytes each, it "
+            f"has {wide['load_bits'] // narrow['load_bits']} times fewer bytes on their way than "
+            f"with {wide['load_bits'] // 8}.",
             f"`load-widths` reads the width in the machine code ({narrow['level'].upper()}), names "
             f"the line, and bounds the win: at the memory's peak a call would take "
             f"{duration(narrow['bound_ns'] / narrow['calls'])}, so "

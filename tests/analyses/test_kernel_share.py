@@ -31,7 +31,53 @@ def test_kernels_of_one_name_are_added_up(tmp_path):
         ("gelu<float>(int)", 75.0),
         ("add", 25.0),
     ]
-    assert "gelu alone takes 75 %" in result.findings[0].message
+    assert result.findings[0].message == "gelu alone takes 75 % of kernel time"
+
+
+def test_the_kernel_to_begin_with_is_of_the_time_after_set_up(tmp_path):
+    """The trials of an autotuner are most of the time, and of a kernel that is fast in the end."""
+    export = Export().range("warm_up", 0, 100)
+    for trial in range(10):
+        export.launch((5 * trial, 5 * trial + 2), (100 * trial, 100 * trial + 90), name="tuned")
+    export.range("step_0", 100, 200)
+    for place, (name, took) in enumerate((("tuned", 10), ("formula", 60), ("sum", 30))):
+        start = 1000 + 100 * place
+        export.launch((101 + place, 102 + place), (start, start + took), name=name)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    (found,) = result.findings
+    assert found.message == (
+        "2 kernels of 3 take 90 % of the time of kernels launched after set-up; "
+        "formula alone takes 60 %"
+    )
+    assert found.time_at_stake_ns == 60
+    # The table still has all that ran.
+    assert rows(result, "kernels", "short_name", "total_ns")[0] == ("tuned", 910)
+
+
+def test_a_step_that_is_set_up_is_left_out_with_all_its_kernels(tmp_path):
+    """The CPU is ahead: most of the first step runs while the second is launched."""
+    export = Export()
+    for step in range(3):
+        export.range(f"step_{step}", 100 * step, 100 * step + 90)
+        for place, (name, took) in enumerate((("slow", 300), ("fast", 200))):
+            call = 100 * step + 10 + 10 * place
+            start = 20 + 500 * step + 300 * place
+            export.launch((call, call + 2), (start, start + took), name=name)
+
+    (found,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert found.message == "slow alone takes 60 % of the time of kernels launched after set-up"
+    assert found.time_at_stake_ns == 600
+
+
+def test_a_recording_of_set_up_alone_has_its_largest_kernel(tmp_path):
+    export = Export().range("warm_up", 0, 100).launch((1, 2), (10, 20), name="tuned")
+
+    (found,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert found.message == "tuned alone takes 100 % of kernel time"
 
 
 def test_each_kernel_counts_once_under_its_innermost_range(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Export
-from traceview.facts.ranges import attributed_operations, range_tree
+from traceview.facts.ranges import attributed_operations, pattern_of, range_tree
 from traceview.trace import Trace
 
 MAIN, AUTOGRAD, WORKER = 0, 4, 5
@@ -202,3 +202,19 @@ def test_notes_of_ours_are_no_ranges_of_the_program(tmp_path):
     trace = export.load(tmp_path)
 
     assert found(trace) == [("step", False), ("step", False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("step_12/layer 3", "step_#/layer #"),
+        (
+            "step_1/aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], "
+            "input_op_ids = [(3,0), (4,0)]/aten::copy_, op_id = 35",
+            "step_#/aten::mm/aten::copy_",
+        ),
+        ("read, seq = many", "read, seq = many"),
+    ],
+)
+def test_a_pattern_has_no_numbers_and_operators_no_arguments(text, pattern):
+    assert pattern_of(text) == pattern

@@ -26,6 +26,7 @@ from traceview.facts.operations import kernel_operations
 from traceview.facts.range_totals import entered, inclusive
 from traceview.facts.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.selection import selected_operations
+from traceview.facts.set_up import launched_in_set_up
 from traceview.tables import NULL, Array, Column, Integers, Mask, RowNumbers, Table, Texts, thrifty
 from traceview.trace import Trace
 
@@ -110,12 +111,19 @@ _PRODUCTS_FROM = 0.10
 
 def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[kernel_operations(trace)]
+    places = kernel_operations(trace)[chosen]
     kernels = trace.kernels.take(chosen)
     took = kernels["end_ns"] - kernels["start_ns"]
-    by_name = _by_name(kernels, kernel_labels(trace).take(chosen), took)
+    labels = kernel_labels(trace).take(chosen)
     return Result(
-        {"kernels": by_name, **_by_range(trace, chosen, kernels, took)},
-        (*_of_products(trace), *_findings(by_name)),
+        {
+            "kernels": _by_name(kernels, labels, took),
+            **_by_range(trace, chosen, kernels, took),
+        },
+        (
+            *_of_products(trace),
+            *_of_the_largest(kernels, labels, took, ~launched_in_set_up(trace)[places]),
+        ),
         {
             "kernel_calls": len(kernels),
             "kernel_total_ns": int(took.sum()),
@@ -256,28 +264,36 @@ def _share(part: Integers, took: Integers) -> Array:
     return 100.0 * part / max(int(took.sum()), 1)
 
 
-def _findings(by_name: Table) -> tuple[Finding, ...]:
-    if not len(by_name):
-        return ()
-    share, total = by_name["share_pct"], by_name["total_ns"]
+def _of_the_largest(
+    kernels: Table, labels: Texts, took: Integers, steady: Mask
+) -> Iterator[Finding]:
+    """The kernel to begin with, of those that a longer run would launch more of."""
+    early = bool(steady.any() and not steady.all())
+    rows = np.flatnonzero(steady) if early else np.arange(len(steady))
+    found = groups.group(kernels.texts("name").codes[rows])
+    total = groups.sums(found, took[rows])
     if not total.any():
-        return ()
-    name = named(by_name.texts("label")[0])
-    few = int(np.searchsorted(np.cumsum(share), 80.0)) + 1
-    together = (
-        f"{few} kernels of {len(by_name)} take {share[:few].sum():.0f} % of kernel time; "
-        if len(by_name) > few > 1
-        else ""
-    )
-    return (
-        Finding(
-            "info",
-            f"{together}{name} alone takes {share[0]:.0f} %",
-            "Start with that kernel: make it faster, or fuse it with its neighbours; what it takes "
-            "is the most that can be won.",
-            int(total[0]),
+        return
+    order = groups.most_first(total)
+    yield Finding(
+        "info",
+        _largest_in_words(
+            named(labels[int(rows[found.first[order[0]]])]),
+            _share(total[order], total),
+            "the time of kernels launched after set-up" if early else "kernel time",
         ),
+        "Start with that kernel: make it faster, or fuse it with its neighbours; what it takes "
+        "is the most that can be won.",
+        int(total[order[0]]),
     )
+
+
+def _largest_in_words(name: str, share: Array, whole: str) -> str:
+    few = int(np.searchsorted(np.cumsum(share), 80.0)) + 1
+    if len(share) > few > 1:
+        together = f"{few} kernels of {len(share)} take {share[:few].sum():.0f} % of {whole}"
+        return f"{together}; {name} alone takes {share[0]:.0f} %"
+    return f"{name} alone takes {share[0]:.0f} % of {whole}"
 
 
 def _of_products(trace: Trace) -> Iterator[Finding]:

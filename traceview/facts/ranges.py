@@ -32,6 +32,10 @@ from traceview.trace import Trace, fact
 
 __all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
 
+# aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [(3,0), …]
+_ARGUMENTS = re.compile(
+    r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[[\[\](),\d -]*\])+"
+)
 _NUMBER = re.compile(r"\d+")
 _AUTOGRAD = "pt_autograd"
 _LIBRARY = re.compile(r"(?i)(cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)|nccl|nvshmem|cccl)")
@@ -83,8 +87,11 @@ class RangeTree:
 
 
 def pattern_of(text: str) -> str:
-    """A range's name or path with its numbers as #, the same for all steps of a series."""
-    return _NUMBER.sub("#", text)
+    """A range's name or path with its numbers as #, the same for all steps of a series.
+
+    An operator of torch is its name alone, whatever emit_nvtx wrote behind it.
+    """
+    return _NUMBER.sub("#", _ARGUMENTS.sub("", text))
 
 
 @fact

@@ -66,6 +66,17 @@ def set_up_kernels(trace: Trace) -> Mask:
     return set_up_operations(trace)[kernel_operations(trace)]
 
 
+def launched_in_set_up(trace: Trace) -> Mask:
+    """True for the operations that were asked for in set-up, whenever they ran.
+
+    Where the CPU runs ahead, much of the first step runs after the second has begun: in a
+    comparison of kernels a step counts as a whole or not at all.
+    """
+    asked = asked_ns(trace)
+    early: Mask = asked < set_up_end_ns(trace)
+    return early | in_warm_up(trace, operations(trace).process, asked)
+
+
 def told(trace: Trace) -> tuple[str, ...]:
     """A note on what counts as set-up for its range's name; none where nothing does."""
     warm = warm_up_operations(trace)
