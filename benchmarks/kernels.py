@@ -118,6 +118,7 @@ def ratio(claim: Claim, size: int, rows: list[Row]) -> Ratio:
     return Ratio(
         claim.operation, claim.dtype, size, best.version, claim.rival,
         _ns(best), _ns(rival) if rival else None, reached, spread, claim.least_pct,
+        None if reached is not None else "no peak of this GPU is known",
     )  # fmt: skip
 
 

@@ -197,6 +197,15 @@ def test_text_fits_its_width_and_says_what_is_wrong(report, width):
     assert "in-place: WRONG, not timed: changes its inputs" in shown
 
 
+@pytest.mark.parametrize(("cache", "is_said"), [(8192, True), (8191, False), (None, False)])
+def test_traffic_that_fits_into_the_cache_is_said(cache, is_said):
+    at_1024 = measured("manual", sizes=[1024])
+    rows = tuple(replace(row, peak_pct=150.0, bound="memory") for row in at_1024.rows)
+    machine = replace(H200, l2_cache_bytes=cache)
+    shown = render_bench(replace(at_1024, machine=machine, rows=rows))
+    assert ("fits into the L2 cache of 8.19 kB: % of peak may pass 100" in shown) == is_said
+
+
 def test_json_has_a_key_for_everything_and_no_nan(report):
     document = as_document(report, "0")
     assert document["schema_version"] == 1

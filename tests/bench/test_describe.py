@@ -1,5 +1,7 @@
 """What a description tells of tensors of every type."""
 
+import sys
+
 import pytest
 
 from traceview.bench import describe
@@ -22,3 +24,50 @@ def test_whole_numbers_and_infinities():
     whole, infinite = describe(lambda x, y: x, x, y, trials=1).inputs
     assert (whole.least, whole.greatest, whole.mean) == (-3.0, 4.0, 0.5)
     assert (infinite.greatest, infinite.inf_count) == (1.0, 1)
+
+
+def test_whole_numbers_of_every_width():
+    for kind in (torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.int64):
+        facts = describe(lambda x: x, torch.tensor([0, 1, 1, 0]).to(kind), trials=1).inputs[0]
+        assert (facts.least, facts.greatest, facts.mean) == (0.0, 1.0, 0.5), kind
+
+
+def test_of_complex_numbers_the_magnitudes():
+    x = torch.tensor([3 + 4j, 0j, complex("inf")])
+    facts = describe(lambda x: x, x, trials=1).inputs[0]
+    assert (facts.least, facts.greatest, facts.mean) == (0.0, 5.0, 2.5)
+    assert (facts.nan_count, facts.inf_count) == (0, 1)
+
+
+def test_tensors_in_lists_and_mappings_are_named_by_their_place():
+    x = torch.ones(2)
+    found = describe(
+        lambda xs, more: {"sum": xs[0] + more["y"]}, [x, x], {"y": x, "n": 3}, trials=1
+    )
+    assert [each.name for each in found.inputs] == ["input 0[0]", "input 0[1]", "input 1['y']"]
+    assert [each.name for each in found.outputs] == ["output 0['sum']"]
+    assert found.arguments == ("3",)
+
+
+def test_what_has_no_strides_or_values_is_an_argument():
+    x = torch.eye(2)
+    found = describe(lambda *_: x, x.to_sparse(), x.to("meta"), trials=1)
+    assert found.inputs == ()
+    assert [said.partition("(")[0] for said in found.arguments] == ["tensor", "tensor"]
+    assert "\n" not in found.arguments[0]
+
+
+def test_the_gpu_of_any_tensor_is_the_one_that_is_timed(monkeypatch):
+    """Of tensors in a list too, and of those that only come out: not the time to launch."""
+
+    class OnGpu(torch.Tensor):
+        is_cuda, device = True, torch.device("cuda", 7)
+
+    asked, module = [], sys.modules[describe.__module__]
+    monkeypatch.setattr(module, "benchmark", lambda *_, device, **__: asked.append(device))
+    monkeypatch.setattr(module, "_peak_bytes", lambda *_: 0)
+    x = torch.ones(2).as_subclass(OnGpu)
+    describe(lambda xs: torch.ones(1), [x])
+    describe(lambda: {"y": x})
+    describe(lambda: torch.ones(1))
+    assert asked == ["cuda:7", "cuda:7", "cpu"]

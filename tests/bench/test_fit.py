@@ -1,5 +1,6 @@
 """Lines through times: each form is found from points that were made by it."""
 
+import math
 import time
 
 import numpy as np
@@ -48,6 +49,49 @@ def test_flat():
     found = fit([(1, 100.0), (2, 104.0), (64, 98.0)])
     assert found.kind == "flat"
     assert found.sentence() == "flat: 101 ns at every size"
+
+
+@pytest.mark.parametrize(("rise", "kind"), [(1.0, "linear"), (0.02, "flat")])
+def test_sizes_that_hardly_differ_are_flat_only_if_the_time_does_not_follow(rise, kind):
+    found = fit([(steps, 1e6 * (20 + rise * (steps - 20))) for steps in (20, 21, 22)])
+    assert found.kind == kind
+    if kind == "linear":
+        assert found.slope_ns == pytest.approx(1e6)
+
+
+def test_noise_over_sizes_that_hardly_differ_is_no_line():
+    assert fit([(20, 1.0e6), (21, 1.1e6), (22, 0.99e6), (23, 1.05e6)]).kind == "flat"
+
+
+@pytest.mark.parametrize(
+    "point", [(4, 0.0), (4, -1.0), (4, math.nan), (4, math.inf), (math.nan, 1)]
+)
+def test_what_no_clock_shows_is_refused(point):
+    with pytest.raises(InputError, match="give finite sizes and positive times"):
+        fit([(1, 1.0), (2, 2.0), point])
+
+
+def test_a_call_that_shows_no_time_spoils_no_sweep():
+    found = fitted([(size, timing(0.0, clock="perf-counter")) for size in (1, 2, 4)])
+    assert found.kind == "flat"
+
+
+@pytest.mark.parametrize("turn", [100, 1024, 5000, 40_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_turn_is_found_wherever_it_is(turn, seed):
+    made = np.random.default_rng(seed)
+    times = [max(8e3, 8e3 * size / turn) * (1 + made.normal(0, 0.01)) for size in SIZES]
+    found = fit(zip(SIZES, times, strict=True))
+    assert found.kind == "flat-then-linear"
+    assert found.flat_until == pytest.approx(turn, rel=0.1)
+
+
+def test_the_line_is_that_of_numpy():
+    x = np.array(SIZES, float)
+    y = np.array(noisy([9e3 + 3 * size for size in SIZES]))
+    slope, base = np.polyfit(x, y, 1, w=1 / y)
+    found = fit(zip(x, y, strict=True))
+    assert (found.slope_ns, found.base_ns) == (pytest.approx(slope), pytest.approx(base))
 
 
 def test_a_power_is_not_called_a_line():

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,21 @@ def test_a_run_that_fails_is_one_line(sleeper, words, said):
         sweep_program(sleeper, Axis("steps", (1, 2, 3)), words)
     assert said in str(failed.value)
     assert "\n" not in str(failed.value)
+
+
+def test_a_program_that_goes_elsewhere_is_found_again(tmp_path, monkeypatch):
+    (tmp_path / "leaving.py").write_text("import os, sys\nos.chdir('/')\nprint(sys.argv[0])\n")
+    monkeypatch.chdir(tmp_path)
+    found = sweep_program("leaving.py", Axis("steps", (1, 2, 3)), trials=1)
+    assert Path.cwd() == tmp_path
+    assert set(found.said) == {str(tmp_path / "leaving.py")}
+
+
+def test_the_line_of_an_error_is_told_of_a_relative_path_too(tmp_path, monkeypatch):
+    (tmp_path / "failing.py").write_text("\nraise ValueError('no')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"failing\.py raised ValueError at line 2: no"):
+        sweep_program("failing.py", Axis("steps", (1, 2, 3)))
 
 
 @pytest.mark.usefixtures("only_sleeping_takes_time")

@@ -1,5 +1,6 @@
 """Timing calls: what is measured, what is said about it, and how a GPU is kept busy meanwhile."""
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 
@@ -55,10 +56,23 @@ def test_what_the_call_raises_is_raised():
         benchmark(lambda: 1 / 0, device="cpu")
 
 
-@pytest.mark.parametrize(("warmup", "trials"), [(-1, 5), (0, 0)])
+@pytest.mark.parametrize(("warmup", "trials"), [(-1, 5), (0, 0), (0, 1.5), ("1", 2)])
 def test_numbers_that_make_no_sense(warmup, trials):
     with pytest.raises(InputError, match="ask for one trial or more"):
         benchmark(lambda: None, warmup, trials, device="cpu")
+
+
+@pytest.mark.parametrize("device", ["mps", "xpu", "CUDA", "gpu", "cuda:", "cuda:-1", ""])
+def test_a_device_that_no_clock_is_for(device):
+    """A clock of the CPU would show how long it takes to hand out the work, and call that it."""
+    with pytest.raises(InputError, match=r"cannot be timed; give cpu, cuda or cuda:1"):
+        benchmark(lambda: None, device=device or " ")
+
+
+def test_a_gpu_that_is_not_there():
+    pytest.importorskip("torch")
+    with pytest.raises(InputError, match="torch sees no device cuda:999; give another, or cpu"):
+        benchmark(lambda: None, device="cuda:999")
 
 
 def test_spread_is_between_the_nearest_samples():
@@ -87,6 +101,10 @@ def test_launches_and_the_clock_itself_are_cautioned_of():
         "of this time up to 2.0 µs is the clock's own",
     )
     assert timing(400_000, floor_ns=2_000).cautions == ()
+    assert timing(400_000, elsewhere_ns=30_000.0).cautions == ()
+    assert timing(4_000, elsewhere_ns=900_000.0).cautions == (
+        "not timed: 900.0 µs of work or more on other streams (wall=True times it)",
+    )
 
 
 def test_launch_bound_is_the_cpu_longer_than_the_gpu():
@@ -95,6 +113,18 @@ def test_launch_bound_is_the_cpu_longer_than_the_gpu():
     assert timing(10_000, host_ns=8_000, clock="wall").is_launch_bound
     assert not timing(10_000, host_ns=7_000, clock="wall").is_launch_bound
     assert not timing(5_000, host_ns=9_000, clock="perf-counter").is_launch_bound
+
+
+def test_a_timing_says_what_it_is():
+    steady = timing(*[10_000] * 9, 20_000, exposed_trials=1)
+    assert str(steady) == (
+        "10.0 µs (10.0 µs – 11.0 µs), 10 trials by CUDA events, cold L2; "
+        "in 1 of 10 trials the GPU waited for the CPU: these times hold launch overhead; "
+        "outliers: 1 of 10 trials"
+    )
+    assert str(timing(2_000, clock="perf-counter")) == (
+        "2.00 µs (2.00 µs – 2.00 µs), 1 trial by perf_counter"
+    )
 
 
 @dataclass
@@ -192,3 +222,52 @@ def test_launches_that_take_longer_than_the_fill_are_waited_for_with_more_of_it(
     assert found.call_ns == pytest.approx(2_500)
     # A call that waits for the GPU cannot be hidden, and that is said.
     assert clock.trial(lambda: setattr(pretended, "cpu_ns", pretended.gpu_free_ns), 1).exposed
+
+
+@pytest.mark.parametrize("elsewhere_s", [0.0, 0.02])
+def test_what_other_streams_still_do_is_seen(pretended, monkeypatch, elsewhere_s):
+    import torch
+
+    left = [0.0]
+
+    class Stream:
+        def synchronize(self):
+            pass
+
+    def wait_for_all():
+        time.sleep(left[0])
+        left[0] = 0.0
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "synchronize", wait_for_all)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    found = benchmark(lambda: left.__setitem__(0, elsewhere_s), 0, 1, device="cuda")
+    assert (found.elsewhere_ns >= 10 * MS) == bool(elsewhere_s)
+
+
+def test_the_current_gpu_is_the_one_that_is_timed(pretended, monkeypatch):
+    import torch
+
+    entered = []
+
+    class Current:
+        def __init__(self, index):
+            entered.append(index)
+
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *_):
+            entered.append("left")
+
+    class Stream:
+        def synchronize(self):
+            pass
+
+    monkeypatch.setattr(torch.cuda, "device", Current)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    found = benchmark(lambda: entered.append("run"), 0, 1, device="cuda:1")
+    assert found.clock == "cuda-events"
+    assert (entered[0], entered[1], entered[-1]) == (1, "run", "left")

@@ -160,6 +160,38 @@ def test_what_the_file_prints_does_not_get_into_the_json(tmp_path):
     assert done.stderr == "hello\n"
 
 
+def test_what_a_version_prints_does_not_get_into_the_json(bench_here, tmp_path):
+    file, flame = tmp_path / "chatty.py", tmp_path / "f.svg"
+    loud = "def loud(x, factor):\n    print('hello')\n    return x * factor\n"
+    made = "dataclasses.replace(OPERATION, reference=loud, versions=(Version('loud', loud),))"
+    text = f"import dataclasses\n{OPERATIONS.read_text()}\n{loud}OPERATION = {made}\n"
+    file.write_text(text)
+    asked = (file, "--size", 4, "--trials", 1, "--describe", "--profile", flame, "--json")
+    status, out, err = bench_here(*asked)
+    assert (status, "hello" in err) == (0, True)
+    profiled = json.loads(out)["profile"]
+    assert (profiled["version"], profiled["size"], profiled["calls"]) == ("loud", 4, 3)
+    assert "aten::mul" in [row["operator"] for row in profiled["operators"]]
+    assert json.loads(out)["description"]["inputs"]
+
+
+def test_operators_are_shown_beside_the_flame_graph(bench_here, tmp_path):
+    asked = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
+    status, out, _ = bench_here(*asked, "--profile", tmp_path / "f.svg")
+    assert status == 0
+    assert "Operators  double manual, size 16, float32: 3 calls profiled" in out
+    assert "aten::mul" in out
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "./a")])
+def test_two_outputs_of_one_name(bench_here, tmp_path, monkeypatch, names):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = bench_here(OPERATIONS, "--profile", names[0], "--json", names[1])
+    assert (status, out) == (2, "")
+    assert "two outputs are called a" in err
+    assert not Path("a").exists()
+
+
 def test_the_twin_in_python():
     import traceview
     from tests.bench.operations import OPERATION

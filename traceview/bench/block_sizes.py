@@ -9,12 +9,13 @@ operation, size class and type; where they cannot be, for as long as the BlockSi
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from traceview.bench.loading import in_words
+from traceview.bench.loading import broke_cuda, broken_by, in_words
 from traceview.bench.machine import Machine, this_machine
 from traceview.bench.saved import Entry, Saved, key_of
 from traceview.bench.timing import benchmark
@@ -26,11 +27,15 @@ _MOST_TIMES, _ENOUGH = 16, 3
 _FAILED_NS = 1e18
 """What earlier versions saved for a block size that failed."""
 _Class = tuple[int, str]
-_BITS = {"8": 1, "16": 2, "32": 4, "64": 8}
+_BITS = re.compile(r"^[a-z]+([0-9]+)")
+"""Of a type's name; that of bool, which has none, is 8."""
 
 
 class BlockSizes:
-    """Block sizes of one operation. `candidates` are powers of two, in ascending order."""
+    """Block sizes of one operation. `candidates` are powers of two, in ascending order.
+
+    With the `source` of the kernel, times hold until that is changed: see `key_of`.
+    """
 
     def __init__(
         self,
@@ -39,10 +44,12 @@ class BlockSizes:
         *,
         saved: Saved | None = None,
         machine: Machine | None = None,
+        source: str = "",
     ) -> None:
         if not candidates:
             raise InputError(f"{operation} has no block sizes to choose from")
-        self._operation, self._candidates = operation, sorted(candidates)
+        self._operation, self._source = operation, source
+        self._candidates = sorted(candidates)
         self._saved, self._machine = saved or Saved(), machine or this_machine()
         self._own: dict[_Class, dict[int, list[float]]] = {}
         self._failed: dict[_Class, dict[int, Exception]] = {}
@@ -58,7 +65,7 @@ class BlockSizes:
 
     def record(self, size: int, dtype: str, block: int, time_ns: float) -> None:
         """Keep a time that was measured with that block size."""
-        if block not in self._candidates or not time_ns > 0:
+        if block not in self._candidates or not 0 < time_ns < _FAILED_NS:
             raise InputError(f"a block of {block} in {time_ns} ns", "record one of the candidates")
 
         def added(entry: Entry | None) -> Entry:
@@ -74,7 +81,7 @@ class BlockSizes:
         """Time `run(block)` until it is settled; the best block size.
 
         One that fails is left out, and tried anew by the next call: nothing of it is saved.
-        Raises InputError with the first error if no block size runs.
+        Raises InputError with the first error if no block size runs, or if one breaks CUDA.
         """
         failed: dict[int, Exception] = {}
         self._failed[_class_of(size, dtype)] = failed
@@ -83,6 +90,8 @@ class BlockSizes:
             try:
                 took_ns = benchmark(partial(run, block), 1, trials).median_ns
             except Exception as error:
+                if broke_cuda(in_words(error)):
+                    raise broken_by(f"{self._operation} with a block of {block}", error) from error
                 failed[block] = error
             else:
                 self.record(size, dtype, block, took_ns)
@@ -106,7 +115,8 @@ class BlockSizes:
         return raised
 
     def _key(self, size: int, dtype: str) -> Any:
-        return key_of("block-size", self._operation, size, dtype, self._machine)
+        named = ("block-size", self._operation, size, dtype, self._machine)
+        return key_of(*named, source=self._source)
 
     def _history(self, size: int, dtype: str) -> dict[int, list[float]]:
         """Times by block size; where a folder keeps nothing, those of this object."""
@@ -165,7 +175,6 @@ def _is_time(value: object) -> bool:
 
 
 def _bytes_of(dtype: str) -> int:
-    """Of float32, int8, float8_e4m3fn …"""
-    digits = dtype.removeprefix("bfloat").removeprefix("float").removeprefix("uint")
-    digits = digits.removeprefix("int").partition("_")[0]
-    return _BITS.get(digits, 4)
+    """Of float32, int8, float8_e4m3fn, complex64 …"""
+    bits = _BITS.search(dtype)
+    return max(int(bits[1]) // 8, 1) if bits else 1

@@ -11,7 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.correctness import copies, expected, is_changed
+from traceview.bench.correctness import (
+    copies,
+    expected,
+    is_changed,
+    restore,
+    spoil_free_memory,
+)
 from traceview.bench.loading import in_words
 from traceview.bench.operation import Operation
 from traceview.errors import InputError, TraceviewError
@@ -32,9 +38,15 @@ class Reference:
 
     def restore(self) -> None:
         """Put the values back."""
-        for now, then in zip(self.inputs, self.before, strict=True):
-            if hasattr(now, "copy_"):
-                now.copy_(then)
+        restore(self.inputs, self.before)
+
+    def spoil_free_memory(self) -> None:
+        """Leave nothing of earlier results in memory; where it is short, what there is stays."""
+        try:
+            spoil_free_memory(self.inputs, self.wanted)
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
 
 
 @dataclass
@@ -71,9 +83,9 @@ class Case:
                 break
             checked = _reference(operation, smaller, _inputs(operation, smaller, dtype, device))
         with users(operation, "bytes_moved or flop"):
-            moved, flop = operation.bytes_moved(*inputs), operation.flop(*inputs)
+            moved, flop = int(operation.bytes_moved(*inputs)), int(operation.flop(*inputs))
         unchecked = None if checked else "the float64 reference does not fit into memory"
-        return cls(size, dtype, inputs, int(moved), int(flop), checked, unchecked)
+        return cls(size, dtype, inputs, moved, flop, checked, unchecked)
 
 
 def _sizes(operation: Operation) -> set[int]:
@@ -87,9 +99,13 @@ def _inputs(operation: Operation, size: int, dtype: str, device: str) -> tuple[A
     if not isinstance(kind, torch.dtype):
         raise InputError(f"torch {torch.__version__} has no type {dtype[:40]!r}")
     with users(operation, "inputs or check"):
-        inputs = tuple(operation.inputs(size, kind, device))
+        inputs = operation.inputs(size, kind, device)
+        if not isinstance(inputs, tuple | list):
+            # Its rows would be the inputs, else.
+            what = f"inputs of {operation.name} gives a {type(inputs).__name__}"
+            raise InputError(what, "return a tuple, of one tensor: (x,)")
         operation.check(*inputs)
-    return inputs
+    return tuple(inputs)
 
 
 def _reference(operation: Operation, size: int, inputs: tuple[Any, ...]) -> Reference | None:

@@ -32,6 +32,10 @@ class Clock(Protocol):
     def floor_ns(self) -> float:
         """What it shows where there is nothing to time."""
 
+    @property
+    def elsewhere_ns(self) -> float:
+        """How long a call is still at work where this clock does not look."""
+
     def calls_at_once(self, run: Run) -> int:
         """How many calls to measure together."""
 
@@ -46,6 +50,7 @@ class CpuClock:
     """time.perf_counter around calls that have returned when they are done."""
 
     name: ClockName = "perf-counter"
+    elsewhere_ns = 0.0
 
     def __init__(self) -> None:
         self.floor_ns = min(self._elapsed(lambda: None, 0) for _ in range(100))

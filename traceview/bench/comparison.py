@@ -10,7 +10,7 @@ from typing import Any, Literal
 from traceview.bench.case import Case, released, users
 from traceview.bench.correctness import compare as compared
 from traceview.bench.fit import Fit, fitted
-from traceview.bench.loading import in_words
+from traceview.bench.loading import broke_cuda, in_words
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine
 from traceview.bench.operation import Operation, Version
 from traceview.bench.plan import Asked, planned
@@ -21,7 +21,6 @@ from traceview.facts import declared_work
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
 _FEWEST_TO_FIT, _FEWEST_ASKED_FOR = 4, 3
-_STICKY = "CUDA error"
 _COMPILED = ("timed", "right", "wrong", "skipped")
 
 
@@ -172,7 +171,7 @@ def _notes(machine: Machine, peaks: Peaks) -> Iterator[str]:
 def _broken(rows: Sequence[Row]) -> tuple[str, ...]:
     """A note if a kernel made an error after which CUDA does nothing more in this process."""
     for row in rows:
-        if row.status == "failed" and _STICKY in (row.why or ""):
+        if row.status == "failed" and broke_cuda(row.why or ""):
             said = f"{row.version} broke CUDA in this process, so nothing was run after it"
             return (f"{said}: leave it out, or look at it with compute-sanitizer",)
     return ()
@@ -225,6 +224,7 @@ def _checked(operation: Operation, version: Version, case: Case, machine: Machin
     if case.checked is None:
         return replace(row, status="failed", why=case.unchecked)
     try:
+        case.checked.spoil_free_memory()
         found = compared(version.run(*case.checked.inputs), case.checked.wanted, row.tolerance or 0)
         changed = case.checked.is_changed()
     except Exception as error:

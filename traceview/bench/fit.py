@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from traceview import units
 from traceview.bench.timing import Timing
+from traceview.errors import InputError
 
 Kind = Literal["flat", "linear", "flat-then-linear", "power", "none"]
 Floats = npt.NDArray[np.float64]
@@ -24,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 _FEWEST, _FEWEST_IN_LINE = 3, 3
 _FLAT, _NOISE, _TOO_FAR = 0.15, 0.005, 0.15
 _NEARLY_A_LINE = 0.1
+_LITTLE = 0.5
+"""A time that grows by less than half of what its size grows by, and by 15 %, is called flat."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ def _many(unit: str) -> str:
 def fitted(measured: Sequence[tuple[float, Timing]]) -> Fit:
     """The fit over timings, and whether its flat part is the CPU's time to launch."""
     ordered = sorted(measured, key=lambda pair: pair[0])
-    found = fit([(size, timing.median_ns) for size, timing in ordered])
+    # Events around a call that launches nothing may show no time at all.
+    found = fit([(size, max(timing.median_ns, 1.0)) for size, timing in ordered])
     flat = [
         timing
         for size, timing in ordered
@@ -101,16 +105,22 @@ def fitted(measured: Sequence[tuple[float, Timing]]) -> Fit:
 
 
 def fit(points: Iterable[tuple[float, float]]) -> Fit:
-    """The form that fits pairs of size and time in ns best; equal sizes are points, too."""
+    """The form that fits pairs of size and time in ns best; equal sizes are points, too.
+
+    Raises InputError for a size or time that is no finite number, or a time that is not positive.
+    """
     listed = sorted(points)
+    for size, time in listed:
+        if not (math.isfinite(size) and 0 < time < math.inf):
+            raise InputError(f"{time} ns at {size}", "give finite sizes and positive times")
     sizes = {x for x, _ in listed}
     if len(sizes) < _FEWEST:
         return Fit("none", points=len(sizes))
     x, y = (np.array(each, np.float64) for each in zip(*listed, strict=True))
-    if y.max() <= y.min() * (1 + _FLAT):
-        mean = float(y.mean())
-        return Fit("flat", mean, points=len(x), relative_error=_error(y, mean))
-    found = [form for form in (_linear(x, y), *_flat_then_linear(x, y), _power(x, y)) if form]
+    flat = _flat(x, y)
+    if flat and _spread(y) <= _LITTLE * _spread(x):
+        return flat
+    found = [f for f in (flat, _linear(x, y), *_flat_then_linear(x, y), _power(x, y)) if f]
     best = min(found, key=_price, default=None)
     if best is None or best.relative_error > _TOO_FAR:
         error = best.relative_error if best else math.inf
@@ -118,13 +128,25 @@ def fit(points: Iterable[tuple[float, float]]) -> Fit:
     return best
 
 
-_PARAMETERS = {"linear": 2, "power": 2, "flat-then-linear": 4}
+_PARAMETERS = {"flat": 1, "linear": 2, "power": 2, "flat-then-linear": 4}
 
 
 def _price(form: Fit) -> float:
     """Akaike's criterion. No measurement is better than half a percent, so no fit need be."""
     error = max(form.relative_error, _NOISE)
     return form.points * math.log(error**2) + 2 * _PARAMETERS[form.kind]
+
+
+def _flat(x: Floats, y: Floats) -> Fit | None:
+    mean = float(y.mean())
+    flat = Fit("flat", mean, points=len(x), relative_error=_error(y, mean))
+    return flat if _spread(y) <= _FLAT else None
+
+
+def _spread(values: Floats) -> float:
+    """By what share the largest is above the least: infinite from nothing or less."""
+    least = float(values.min())
+    return float(values.max()) / least - 1 if least > 0 else math.inf
 
 
 def _linear(x: Floats, y: Floats) -> Fit | None:

@@ -130,6 +130,34 @@ def failure(error: BaseException, file: Path) -> str:
     return f"{file.name} raised {in_words(error, place)}"
 
 
+_BREAKING = (
+    "an illegal memory access",
+    "an illegal instruction",
+    "misaligned address",
+    "unspecified launch failure",
+    "device-side assert",
+    "hardware stack error",
+    "invalid program counter",
+    "global/shared address space",
+    "the launch timed out",
+    "ECC error",
+)
+"""As CUDA words its errors; torch, Triton and CuPy each put words of their own before them."""
+
+
+def broke_cuda(said: str) -> bool:
+    """Whether an error, in words, is one after which CUDA does nothing more in this process."""
+    return any(each in said for each in _BREAKING)
+
+
+def broken_by(what: str, error: BaseException) -> InputError:
+    """The error for that: nothing that was tried after it says anything."""
+    return InputError(
+        f"{what} broke CUDA in this process: {in_words(error)}",
+        "leave it out, or look at it with compute-sanitizer",
+    )
+
+
 def in_words(error: BaseException, place: str = "") -> str:
     """An exception on one line: its type, and the first line of what it says."""
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")

@@ -78,6 +78,16 @@ class Operation:
     facts: Mapping[str, str] = field(default_factory=dict)
     tensor_cores: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise InputError for what cannot be measured: no version, no type, a name twice."""
+        if not self.versions or not self.tolerances:
+            lacks = "data types in tolerances" if self.versions else "versions"
+            raise InputError(f"{self.name} has no {lacks}", "give one or more")
+        names = [version.name for version in self.versions]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{self.name} has two versions {twice[:60]!r}", "rename one")
+
     @property
     def unit(self) -> str:
         """What one more of a size is, to stand after a number: element, step."""

@@ -9,6 +9,7 @@ from numbers import Integral
 from traceview.bench.machine import Machine
 from traceview.bench.operation import Operation
 from traceview.bench.sweep import SIZE, Axis
+from traceview.bench.timing import check_counts
 from traceview.errors import InputError
 from traceview.ptx.target import check_arch
 
@@ -48,15 +49,16 @@ def planned(
 
     Raises InputError for a version, type, size or parameter that the operation does not have.
     """
-    sizes = asked.sizes or (operation.sizes if machine.gpu else operation.small_sizes)
-    plan = _complete(operation, replace(asked, sizes=sizes))
-    if asked.sweep is None:
-        return plan, SIZE, (None,)
-    axis = Axis.of(asked.sweep)
-    if axis.over == SIZE:
+    axis = None if asked.sweep is None else Axis.of(asked.sweep)
+    own = operation.sizes if machine.gpu else operation.small_sizes
+    if axis and axis.over == SIZE:
         if asked.sizes:
             raise InputError("sizes are given twice", "pass either --size or --sweep size=…")
-        return replace(plan, sizes=axis.values), SIZE, (None,)
+        own = axis.values
+    sizes = asked.sizes or own
+    plan = _complete(operation, replace(asked, sizes=sizes))
+    if axis is None or axis.over == SIZE:
+        return plan, SIZE, (None,)
     operation.at(**{axis.over: axis.values[0]})
     if len(asked.sizes) > 1:
         what = f"{len(asked.sizes)} sizes and a sweep over {axis.over}"
@@ -67,10 +69,13 @@ def planned(
 
 def _complete(operation: Operation, asked: Asked) -> Asked:
     check_arch(asked.arch)
+    check_counts(asked.warmup, asked.trials)
     for dtype in asked.dtypes:
         if dtype not in operation.tolerances:
             known = ", ".join(operation.dtypes)
             raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
+    if not asked.sizes:
+        raise InputError(f"{operation.name} has no sizes of its own", "ask for one: --size 4096")
     for size in asked.sizes:
         if not isinstance(size, Integral) or size < 1:
             raise InputError(f"a size of {size!r}"[:60], "give positive whole numbers")

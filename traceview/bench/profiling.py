@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from traceview.errors import InputError
+
 _ROOT = "all"
 _NO_OPERATOR = "(launched by no operator)"
 
@@ -68,7 +70,7 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """`kernels` is empty where no GPU was used: `on_gpu` tells. Longest first."""
+    """`kernels` is empty where nothing ran on a GPU: `on_gpu` tells. Longest first."""
 
     operators: tuple[OperatorTime, ...]
     kernels: tuple[KernelOfOperator, ...]
@@ -78,15 +80,19 @@ class Profile:
 
 
 def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
-    """Profile so many calls of `run` after a warm-up. Raises what `run` raises."""
+    """Profile so many calls of `run` after a warm-up.
+
+    Raises InputError without a call, and what `run` raises.
+    """
+    if calls < 1 or warmup < 0:
+        raise InputError(f"a profile of {calls} calls after {warmup}", "ask for one or more")
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
     for _ in range(warmup):
         run()
     _synchronize()
-    on_gpu = _has_gpu()
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if _has_gpu() else [])]
     with profiler(activities=activities, acc_events=True) as recorded:
         for _ in range(calls):
             run()
@@ -96,7 +102,8 @@ def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
     for event in events:
         _add(tree, event)
     _add_orphans(tree, events)
-    return Profile(_operators(tree), _kernels(tree), tree, on_gpu, calls)
+    kernels = _kernels(tree)
+    return Profile(_operators(tree), kernels, tree, bool(kernels), calls)
 
 
 def _add(tree: Frame, event: Any) -> None:

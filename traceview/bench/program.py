@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import runpy
 import sys
 import time
@@ -86,7 +87,7 @@ class _Runs:
     def __init__(
         self, file: Path, axis: Axis, arguments: tuple[str, ...], note: Callable[[str], None]
     ) -> None:
-        self._file, self._axis = file, axis
+        self._file, self._axis = file.resolve(), axis
         self._arguments, self._note = arguments, note
         self.said: dict[int, str] = {}
 
@@ -126,15 +127,19 @@ class _Runs:
 
 @contextmanager
 def _in_place_of_this(file: Path, words: Sequence[str], printed: io.StringIO) -> Iterator[None]:
-    """The command line, the folder to import from, and the output are those of the program."""
-    kept_argv, kept_path = sys.argv, list(sys.path)
+    """The command line, the folder to import from, and the output are those of the program.
+
+    The folder that it is run in is the same for every run, wherever the one before went.
+    """
+    kept_argv, kept_path, kept_folder = sys.argv, list(sys.path), Path.cwd()
     sys.argv = [str(file), *words]
-    sys.path.insert(0, str(file.resolve().parent))
+    sys.path.insert(0, str(file.parent))
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
             yield
     finally:
         sys.argv, sys.path[:] = kept_argv, kept_path
+        os.chdir(kept_folder)
 
 
 def _wait_for_gpu() -> None:

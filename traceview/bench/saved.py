@@ -24,14 +24,23 @@ Entry = dict[str, Any]
 
 
 def key_of(
-    what: str, operation: str, size: int, dtype: str, machine: Machine | None = None
+    what: str,
+    operation: str,
+    size: int,
+    dtype: str,
+    machine: Machine | None = None,
+    *,
+    source: str = "",
 ) -> Mapping[str, str]:
     """The key of a result: it holds for this GPU, these versions, this operation and size class.
 
-    Sizes of the same power of two are one class: 2^20 to 2^21 − 1.
+    Sizes of the same power of two are one class: 2^20 to 2^21 − 1. With the `source` of the kernel,
+    such as inspect.getsource(kernel.fn) of Triton's, it holds until that is changed.
     """
     own = machine or this_machine()
+    written = {"source": hashlib.sha256(source.encode()).hexdigest()[:32]} if source else {}
     return {
+        **written,
         "what": what,
         "operation": operation,
         "size_class": str(max(size, 1).bit_length() - 1),
@@ -120,4 +129,9 @@ def _written_at(file: Path) -> int:
 
 def _cache_folder() -> Path:
     chosen = os.environ.get("XDG_CACHE_HOME")
-    return (Path(chosen) if chosen else Path.home() / ".cache") / "traceview" / "bench"
+    try:
+        own = Path(chosen) if chosen else Path.home() / ".cache"
+    except RuntimeError:
+        # A container's unknown user has no home: then nothing can be kept.
+        own = Path(os.devnull)
+    return own / "traceview" / "bench"

@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
+from traceview import units
 from traceview.bench.clock import Clock, ClockName, CpuClock, Run, Trial
 from traceview.bench.cuda_clock import CudaClock, WallClock
 from traceview.errors import InputError
 
+_DEVICE = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?")
 _FEWEST = 5
 _HANDING_OUT = 0.8
+_LEAST_ELSEWHERE_NS = 20_000.0
 _NORMAL = 1.4826
 """By this the median absolute deviation of normally distributed values is their deviation."""
 
@@ -38,7 +43,8 @@ class Timing:
 
     `host_ns` is the CPU time that it takes to hand out a call, `floor_ns` what the clock shows
     where there is nothing to time. In `exposed_trials` the GPU waited for the CPU, so that these
-    times hold launch overhead.
+    times hold launch overhead. `elsewhere_ns` is how long the GPU went on with a call on other
+    streams, which is in none of these times.
     """
 
     clock: ClockName
@@ -48,6 +54,14 @@ class Timing:
     host_ns: float
     floor_ns: float
     exposed_trials: int = 0
+    elsewhere_ns: float = 0.0
+
+    def __str__(self) -> str:
+        """The median, the spread, how it was measured, and what has to be known about it."""
+        clock = {"cuda-events": f"CUDA events, {self.cache} L2", "wall": "the wall clock"}
+        spread = f"{units.duration(self.p10_ns)} – {units.duration(self.p90_ns)}"
+        how = f"{units.counted(self.trials, 'trial')} by {clock.get(self.clock, 'perf_counter')}"
+        return "; ".join((f"{units.duration(self.median_ns)} ({spread}), {how}", *self.remarks))
 
     @property
     def trials(self) -> int:
@@ -104,8 +118,13 @@ class Timing:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """Why the time of a call may be less than what is shown."""
+        """Why the time of a call may be another than what is shown."""
         said = []
+        if self.elsewhere_ns > max(_LEAST_ELSEWHERE_NS, 0.1 * self.median_ns):
+            said.append(
+                f"not timed: {self.elsewhere_ns / 1000:.1f} µs of work or more on other streams "
+                "(wall=True times it)"
+            )
         if self.exposed_trials:
             said.append(
                 f"in {self.exposed_trials} of {self.trials} trials the GPU waited for the CPU: "
@@ -130,21 +149,22 @@ def benchmark(
     """Time a call of `run`, after `warmup` calls that are not timed.
 
     `cold` empties the L2 cache of a GPU before every call. `wall` takes all the time from the call
-    until the GPU is done, launches and waits included, instead of the GPU's alone. `device` is cuda
-    or cpu; None takes cuda where torch has it. Once `budget_s` is spent, five trials are enough.
-    `declared` gives the text of an NVTX range around so many calls. Work on other streams than the
-    current one is not timed. Raises InputError for numbers that make no sense, and whatever `run`
-    raises.
+    until the GPU is done, launches and waits included, instead of the GPU's alone. `device` is cpu,
+    cuda, or such as cuda:1, which becomes the current one; None takes cuda where torch has it.
+    Once `budget_s` is spent, five trials are enough. `declared` gives the text of an NVTX range
+    around so many calls. Work on other streams than the current one is not timed without `wall`,
+    which the result says. Raises InputError for numbers and devices that make no sense, and
+    whatever `run` raises.
     """
-    if warmup < 0 or trials < 1:
-        raise InputError(f"{warmup} warm-up calls and {trials} trials", "ask for one trial or more")
-    clock = _clock(device or _device(), cold, wall, declared)
-    for _ in range(warmup):
-        run()
-    host_ns = clock.host_ns(run)
-    calls = clock.calls_at_once(run)
-    with _without_collection():
-        measured = list(_measured(clock, run, calls, trials, budget_s))
+    check_counts(warmup, trials)
+    with _current(device or _device()) as kind:
+        clock = _clock(kind, cold, wall, declared)
+        for _ in range(warmup):
+            run()
+        host_ns = clock.host_ns(run)
+        calls = clock.calls_at_once(run)
+        with _without_collection():
+            measured = list(_measured(clock, run, calls, trials, budget_s))
     return Timing(
         clock=clock.name,
         cache="cold" if clock.name == "cuda-events" and cold else "warm",
@@ -153,7 +173,16 @@ def benchmark(
         host_ns=host_ns,
         floor_ns=clock.floor_ns / calls,
         exposed_trials=sum(trial.exposed for trial in measured),
+        elsewhere_ns=clock.elsewhere_ns,
     )
+
+
+def check_counts(warmup: int, trials: int) -> None:
+    """Raise InputError unless these are whole numbers of calls, with a trial or more."""
+    whole = isinstance(warmup, Integral) and isinstance(trials, Integral)
+    if not whole or warmup < 0 or trials < 1:
+        what = f"{warmup!r} warm-up calls and {trials!r} trials"
+        raise InputError(what, "ask for one trial or more")
 
 
 def _measured(clock: Clock, run: Run, calls: int, trials: int, budget_s: float) -> Iterator[Trial]:
@@ -172,8 +201,26 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+@contextmanager
+def _current(device: str) -> Iterator[str]:
+    """Make it the current GPU, if it is one: on that one events are recorded. Gives its kind."""
+    found = _DEVICE.fullmatch(str(device))
+    if found is None:
+        raise InputError(f"device {str(device)[:40]!r} cannot be timed", "give cpu, cuda or cuda:1")
+    kind, index = found.groups()
+    if kind == "cpu":
+        yield kind
+        return
+    import torch
+
+    if int(index or 0) >= torch.cuda.device_count():
+        raise InputError(f"torch sees no device {device}", "give another, or cpu")
+    with torch.cuda.device(None if index is None else int(index)):
+        yield kind
+
+
 def _clock(device: str, cold: bool, wall: bool, declared: Callable[[int], str] | None) -> Clock:
-    if not device.startswith("cuda"):
+    if device == "cpu":
         return CpuClock()
     return WallClock() if wall else CudaClock(cold, declared)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from traceview.cli.output import (
 
 if TYPE_CHECKING:
     from traceview.bench import BenchReport, Description, Operation, Profile, Row
+
+    Profiled = tuple[Row, Profile]
 
 _BAD = 1
 _OF_PROGRAMS = {"operation", "arguments", "sweep", "trials", "warmup", "json_", "force", "debug"}
@@ -73,7 +76,10 @@ _OF_PROGRAMS = {"operation", "arguments", "sweep", "trials", "warmup", "json_", 
 )
 @click.option("--describe", is_flag=True, help="Show shapes, layout and values of the tensors.")
 @click.option(
-    "--profile", "flame", metavar="OUT.svg", help="Write a flame graph of the last version."
+    "--profile",
+    "flame",
+    metavar="OUT.svg",
+    help="Show the operators of the last version and their kernels, and write a flame graph.",
 )
 @click.option("--speedscope", metavar="OUT.json", help="Write that profile for speedscope.")
 @json_option
@@ -113,6 +119,7 @@ def command(
 
     wanted = Wanted.of(operation.stem, None, json_)
     outputs = [Path(each) for each in (flame, speedscope) if each]
+    _refuse_one_file_twice((*wanted.files, *outputs))
     for path in (*wanted.files, *outputs):
         check_free(path, source=operation, force=force, kind="operation")
     if sweep and is_program(operation):
@@ -127,10 +134,19 @@ def command(
         warmup=3 if warmup is None else warmup, cold=not warm,
         widths=not no_widths, arch=arch, peaks=peaks,
     )  # fmt: skip
-    _show(report, made.description(report) if describe else None, wanted)
+    profiled = made.profile(report) if outputs else None
+    _show(report, made.description(report) if describe else None, profiled, wanted)
     if outputs:
-        _write_profile(made, report, flame, speedscope)
+        _write_profile(report, profiled, flame, speedscope)
     return _BAD if report.bad else 0
+
+
+def _refuse_one_file_twice(paths: Sequence[Path]) -> None:
+    """The second would replace the first."""
+    named = [path.resolve() for path in paths]
+    twice = next((path for path in paths if named.count(path.resolve()) > 1), None)
+    if twice is not None:
+        raise click.UsageError(f"two outputs are called {twice}")
 
 
 def _refuse_options_of_operations(ctx: click.Context) -> None:
@@ -190,50 +206,65 @@ class _Made:
     def description(self, report: BenchReport) -> Description:
         from traceview.bench.describe import describe
 
-        with progress("Looking at the tensors"):
+        with progress("Looking at the tensors"), redirect_stdout(sys.stderr):
             return describe(report.operation, *report.inputs(report.rows[-1]))
 
-    def profile(self, report: BenchReport) -> tuple[Row, Profile]:
+    def profile(self, report: BenchReport) -> Profiled | None:
         """Of the last version that was timed: the one that is written to be fast."""
-        from traceview import TraceviewError
         from traceview.bench.profiling import profile
 
         row = next((row for row in reversed(report.rows) if row.timing), None)
         if row is None:
-            raise TraceviewError("there is nothing to profile", "no version was timed")
-        inputs, run = report.inputs(row), report.operation.version(row.version).run
-        with progress(f"Profiling {row.version}"):
+            return None
+        with progress(f"Profiling {row.version}"), redirect_stdout(sys.stderr):
+            inputs, run = report.inputs(row), report.operation.version(row.version).run
             return row, profile(lambda: run(*inputs))
 
 
+def _title(report: BenchReport, row: Row) -> str:
+    return f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
+
+
 def _write_profile(
-    made: _Made, report: BenchReport, flame: str | None, speedscope: str | None
+    report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
 ) -> None:
-    from traceview import __version__
+    from traceview import TraceviewError, __version__
     from traceview.render.flame import render_flame
     from traceview.render.speedscope import render_speedscope
 
-    row, profile = made.profile(report)
-    title = f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
+    if profiled is None:
+        raise TraceviewError("there is nothing to profile", "no version was timed")
+    row, profile = profiled
+    title = _title(report, row)
     if flame:
         write_file(Path(flame), render_flame(profile, title))
     if speedscope:
         write_file(Path(speedscope), render_speedscope(profile, title, __version__))
 
 
-def _show(report: BenchReport, description: Description | None, wanted: Wanted) -> None:
+def _show(
+    report: BenchReport,
+    description: Description | None,
+    profiled: Profiled | None,
+    wanted: Wanted,
+) -> None:
     from traceview import __version__
     from traceview.render.bench_json import render_bench_json
     from traceview.render.bench_text import render_bench
+    from traceview.render.profile_text import render_profile
+
+    def drawn(width: int, color: bool) -> str:
+        text = render_bench(report, description=description, width=width, color=color)
+        if profiled is None:
+            return text
+        row, profile = profiled
+        title = _title(report, row)
+        return f"{text}\n{render_profile(profile, title, width=width, color=color)}"
 
     if not wanted.json_to_stdout:
-        print_text(
-            lambda width, color: render_bench(
-                report, description=description, width=width, color=color
-            )
-        )
+        print_text(drawn)
     if wanted.json or wanted.json_to_stdout:
-        put_json(render_bench_json(report, __version__, description), wanted.json)
+        put_json(render_bench_json(report, __version__, description, profiled), wanted.json)
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"
         place += "" if row.value is None else f", {report.over} {row.value:,}"

@@ -9,17 +9,25 @@ from typing import Any
 from traceview.bench.comparison import BenchReport, Row
 from traceview.bench.describe import Description
 from traceview.bench.fit import Fit
+from traceview.bench.profiling import Profile
 from traceview.bench.program import ProgramSweep
 from traceview.bench.sweep import one_of
 from traceview.bench.timing import Timing
 from traceview.render.json_report import SCHEMA_VERSION, clean
+from traceview.render.profile_text import kernel_rows, operator_rows
 
 
 def render_bench_json(
-    report: BenchReport, version: str, description: Description | None = None
+    report: BenchReport,
+    version: str,
+    description: Description | None = None,
+    profiled: tuple[Row, Profile] | None = None,
 ) -> str:
-    """The report as one JSON document in ASCII."""
-    return json.dumps(as_document(report, version, description), indent=1, allow_nan=False) + "\n"
+    """The report as one JSON document in ASCII; `profiled` is the version that was, and how."""
+    document = as_document(report, version, description)
+    if profiled:
+        document["profile"] = clean(_profile(*profiled))
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def render_program_json(found: ProgramSweep, version: str) -> str:
@@ -98,7 +106,7 @@ def _row(report: BenchReport, row: Row) -> dict[str, Any]:
 _FIGURES = (
     *("clock", "cache", "trials", "calls_per_trial"),
     *("median_ns", "p10_ns", "p90_ns", "mad_ns", "outliers"),
-    *("host_ns", "floor_ns", "exposed_trials", "is_launch_bound"),
+    *("host_ns", "floor_ns", "exposed_trials", "elsewhere_ns", "is_launch_bound"),
 )
 
 
@@ -110,6 +118,16 @@ def _timing(timing: Timing | None) -> dict[str, Any]:
 
 def _fit(fit: Fit, unit: str, over: str) -> dict[str, Any]:
     return {**asdict(fit), "sentence": fit.sentence(unit, over)}
+
+
+def _profile(row: Row, profile: Profile) -> dict[str, Any]:
+    return {
+        **{name: getattr(row, name) for name in ("size", "value", "dtype", "version")},
+        "calls": profile.calls,
+        "on_gpu": profile.on_gpu,
+        "operators": operator_rows(profile),
+        "kernels": kernel_rows(profile),
+    }
 
 
 def _description(description: Description) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _versions(report: BenchReport, rows: Sequence[Row], width: int) -> Renderabl
     timed = [row.timing for row in rows if row.timing]
     head = Text(" · ".join(visible(each) for each in said), "bold")
     table = cells(fitting(_VERSIONS, _version_table(report, rows), width, _LEAST_TEXT))
-    return Group(head, *_measured_how(timed), table, *_remarks(rows))
+    return Group(head, *_measured_how(timed), *_cached(report, rows), table, *_remarks(rows))
 
 
 def _version_table(report: BenchReport, rows: Sequence[Row]) -> Table:
@@ -154,6 +154,15 @@ def _measured_how(timed: Sequence[Timing]) -> list[RenderableType]:
     clock = {"cuda-events": "CUDA events", "wall": "wall clock", "perf-counter": "perf_counter"}
     cache = f", {first.cache} L2" if first.clock == "cuda-events" else ""
     return [Text(f"median of {many} trials by {clock[first.clock]}{cache}", "dim")]
+
+
+def _cached(report: BenchReport, rows: Sequence[Row]) -> list[RenderableType]:
+    """What was written, and with a warm cache what is read, may never get to memory."""
+    cache, moved = report.machine.l2_cache_bytes, rows[0].bytes_moved
+    if not cache or moved is None or moved > cache or all(row.bound != "memory" for row in rows):
+        return []
+    said = f"all of it fits into the L2 cache of {units.size(cache)}: % of peak may pass 100"
+    return [noted("", said, "dim")]
 
 
 def _remarks(rows: Sequence[Row]) -> list[RenderableType]:

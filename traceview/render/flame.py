@@ -42,6 +42,7 @@ def render_flame(profile: Profile, title: str) -> str:
     said = f"{'GPU' if gpu else 'CPU'} time by operator, {units.counted(profile.calls, 'call')}"
     thin = 100 * (total - shown) / total if total else 0.0
     rest = f"; {units.percent(thin)} in frames too thin to show" if thin else ""
+    rest = rest if total else "; no operator of torch ran"
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
