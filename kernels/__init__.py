@@ -6,17 +6,16 @@ A file that defines `OPERATION` is an entry: there is no list to keep.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.operation import Operation, Version
+from traceview.bench.operation import Operation
 from traceview.errors import InputError
 
-_SUPPORT = {"__init__", "checks", "compiled", "cuda_cpp", "row_tile"}
+_SUPPORT = {"__init__", "checked", "checks", "compiled", "cuda_cpp", "row_tile"}
 
 
 def operations() -> tuple[str, ...]:
@@ -40,48 +39,11 @@ def dispatch(name: str, version: str) -> Callable[..., Any]:
 
     Raises InputError if there is no such operation or version, and, when called, for inputs that
     the operation or that version of it cannot take: shapes, layouts, a type that is none of its
-    `dtypes` (of the first tensor, from which those of the others follow), a device.
+    `dtypes` (of the first tensor, from which those of the others follow), a device, a gradient that
+    is asked for and that the version has not.
     """
+    # It imports torch, which `operations` does without.
+    from kernels.checked import checked
+
     chosen = operation(name)
-    taken = chosen.version(version)
-
-    def checked(*inputs: Any) -> Any:
-        chosen.check(*inputs)
-        _check_type(chosen, inputs)
-        _check_version(chosen, taken, inputs)
-        _check_device(chosen, taken, inputs)
-        return taken.run(*inputs)
-
-    return checked
-
-
-def _check_type(chosen: Operation, inputs: tuple[Any, ...]) -> None:
-    """Other types may well run and be wrong: a sum of float64 in float32, say."""
-    first = next(each.dtype for each in inputs if hasattr(each, "dtype"))
-    dtype = str(first).removeprefix("torch.")
-    if dtype not in chosen.dtypes:
-        known = ", ".join(chosen.dtypes)
-        raise InputError(f"{chosen.name} does not take {dtype}", f"it takes {known}")
-
-
-def _check_version(chosen: Operation, version: Version, inputs: tuple[Any, ...]) -> None:
-    if _supports(version, inputs):
-        return
-    others = ", ".join(each.name for each in chosen.versions if _supports(each, inputs))
-    what = f"{chosen.name}: {version.name} does not take such inputs"
-    raise InputError(what, f"these do: {others}")
-
-
-def _supports(version: Version, inputs: tuple[Any, ...]) -> bool:
-    return version.supports is None or version.supports(*inputs)
-
-
-def _check_device(chosen: Operation, version: Version, inputs: tuple[Any, ...]) -> None:
-    if version.needs == "cpu" or all(str(getattr(each, "device", "")) != "cpu" for each in inputs):
-        return
-    what = f"{chosen.name}: {version.name} needs tensors on a GPU, and these are on the CPU"
-    if version.needs == "cuda":
-        raise InputError(what, "call .cuda() first, or take another version")
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        remedy = "call .cuda() first, or set TRITON_INTERPRET=1 before Triton is imported"
-        raise InputError(what, remedy)
+    return checked(chosen, chosen.version(version))

@@ -23,6 +23,13 @@ def tensor(operation: str, name: str, x: Tensor) -> None:
         raise InputError(what, "call .contiguous() first")
 
 
+def aligned(operation: str, name: str, x: Tensor) -> None:
+    """Its first element at a multiple of 16 bytes, as TMA wants it."""
+    if x.data_ptr() % 16:
+        what = f"{operation}: {name} does not begin at a multiple of 16 bytes"
+        raise InputError(what, "call .clone() on the slice first")
+
+
 def floating(operation: str, name: str, x: Tensor) -> None:
     """float32, float16 or bfloat16; float64 is what references are computed in."""
     if x.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):

@@ -237,9 +237,7 @@ def check(q: Tensor, k: Tensor, v: Tensor) -> None:
     for name, each in (("q", q), ("k", k), ("v", v)):
         checks.tensor(this, name, each)
         checks.alike(this, q, each, f"q and {name}")
-        if each.data_ptr() % 16:
-            what = f"{this}: {name} does not begin at a multiple of 16 bytes"
-            raise InputError(what, "call .clone() on the slice first")
+        checks.aligned(this, name, each)
     if q.dim() != 4:
         what = f"{this}: q has {q.dim()} dimensions"
         raise InputError(what, "give four: batch, heads, sequence, head dimension")

@@ -29,6 +29,7 @@ from torch.autograd.function import once_differentiable
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import checks, flash_attention
+from kernels.checked import on_a_gpu
 from kernels.flash_attention import LOG2_E, Tile, described, probabilities, scores_of
 from kernels.matmul import product
 from traceview.bench.operation import Operation, Version
@@ -250,15 +251,20 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        # Of a sum the gradient is one number, repeated: TMA has to find it as often in memory.
-        q, k, v, o, lse = ctx.saved_tensors
-        return (*backward(q, k, v, o, lse, gradients[0].contiguous(), ctx.causal), None)
+        # Of a sum the gradient is one number, repeated: TMA has to find it as often in memory. Of
+        # a part it may be a slice, and begin where TMA cannot.
+        g = gradients[0].contiguous()
+        if g.data_ptr() % 16:
+            g = g.clone()
+        return (*backward(*ctx.saved_tensors, g, ctx.causal), None)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
-    """softmax(Q · Kᵀ / √d) · V, differentiable once. Raises InputError as check() does."""
+    """softmax(Q · Kᵀ / √d) · V, differentiable once. Raises InputError as dispatch() does."""
     flash_attention.check(q, k, v)
-    result: Tensor = _Attention.apply(q, k, v, causal)
+    on_a_gpu("flash_attention: triton", "triton", (q, k, v))
+    with torch.cuda.device_of(q):
+        result: Tensor = _Attention.apply(q, k, v, causal)
     return result
 
 
@@ -294,6 +300,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, g: Tensor) ->
         checks.tensor(this, name, each)
     for name, each in (("o", o), ("g", g)):
         checks.alike(this, q, each, f"q and {name}")
+    checks.aligned(this, "g", g)
     if lse.shape != q.shape[:-1] or lse.dtype != torch.float32 or lse.device != q.device:
         what = f"{this}: lse has the shape {tuple(lse.shape)} and type {lse.dtype}"
         raise InputError(what, "give what forward() gave: a float32 for each query")

@@ -45,7 +45,8 @@ def with_compile(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 def relu_kernel(y, n, BLOCK: tl.constexpr = 2048):
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(y + i, i < n).to(tl.float32)
-    tl.store(y + i, tl.maximum(v, 0.0), i < n)
+    # By default the larger of NaN and 0 is 0 on a GPU: NaN would end here, unseen.
+    tl.store(y + i, tl.maximum(v, 0.0, propagate_nan=tl.PropagateNan.ALL), i < n)
 
 
 @triton.jit
@@ -88,7 +89,7 @@ def linear_kernel(
     # The epilogue: the tile is still in registers, in float32.
     total += tl.load(b + column, column < N, other=0.0).to(tl.float32)[None, :]
     if RELU:
-        total = tl.maximum(total, 0.0)
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
     within = (row[:, None] < M) & (column[None, :] < N)
     tl.store(y + row[:, None] * N + column[None, :], total.to(y.dtype.element_ty), within)
 

@@ -30,6 +30,8 @@ TILES = (
 )
 SMALL_TILE = tile(64, 64, 128, warps=4, stages=3)
 FP8, INT8 = torch.float8_e4m3fn, torch.int8
+MOST_PRODUCTS = (1 << 17) - 1
+"""Of int8, each (−128)² = 2¹⁴ at most: one more, and an int32 might not hold their sum."""
 
 
 def upcast(a: Tensor, b: Tensor, scale: Tensor) -> Tensor:
@@ -184,6 +186,9 @@ def check(a: Tensor, b: Tensor, scale: Tensor) -> None:
         raise InputError(f"{this}: a and b are {shapes}", "give M × K and N × K")
     if a.dtype not in (FP8, INT8):
         raise InputError(f"{this}: a and b have the type {a.dtype}", "give float8_e4m3fn or int8")
+    if a.dtype == INT8 and a.shape[1] > MOST_PRODUCTS:
+        what = f"{this}: int32 cannot hold a sum of {a.shape[1]:,} products of int8"
+        raise InputError(what, f"give at most {MOST_PRODUCTS:,} columns, or fp8")
     checks.tensor(this, "scale", scale)
     if scale.shape or scale.dtype != torch.float32 or scale.device != a.device:
         what = f"{this}: scale has the shape {tuple(scale.shape)} and type {scale.dtype}"

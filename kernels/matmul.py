@@ -237,9 +237,10 @@ def persistent(
 
 
 def is_for_tma(a: Tensor, b: Tensor) -> bool:
-    """TMA takes rows and beginnings at multiples of 16 bytes."""
-    strides = (each.shape[1] * each.element_size() for each in (a, b))
-    return all(number % 16 == 0 for number in (*strides, a.data_ptr(), b.data_ptr()))
+    """TMA takes rows, of the result, too, and beginnings at multiples of 16 bytes."""
+    # Of a single row torch may have any stride, and calls it contiguous: of a column, turned, 1.
+    rows = (elements * a.element_size() for elements in (a.stride(0), b.stride(0), b.shape[1]))
+    return all(number % 16 == 0 for number in (*rows, a.data_ptr(), b.data_ptr()))
 
 
 def _result(a: Tensor, b: Tensor) -> tuple[Tensor, tuple[int, int, int]]:

@@ -19,6 +19,9 @@ from traceview.bench.operation import Operation, Version
 
 TILE_BYTES = 256
 """Of a tile's row: 64 elements of 4 bytes, 128 of 2."""
+PIECE = 256
+MOST_BLOCKS = 65_535
+"""A grid has no more along its second axis."""
 
 CUDA_TILE = r"""
 extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, int columns) {
@@ -59,8 +62,8 @@ def with_strides(x: Tensor) -> Tensor:
     """Triton, pieces of rows: coalesced reads, scattered writes."""
     rows, columns = x.shape
     y = torch.empty(columns, rows, dtype=x.dtype, device=x.device)
-    grid = (rows, triton.cdiv(columns, 256))
-    transpose_strided_kernel[grid](x, y, rows, columns, BLOCK=256, num_warps=2)
+    grid = (rows, triton.cdiv(columns, PIECE))
+    transpose_strided_kernel[grid](x, y, rows, columns, BLOCK=PIECE, num_warps=2)
     return y
 
 
@@ -123,9 +126,19 @@ def flop(_: Tensor) -> int:
     return 0
 
 
-def is_float32(x: Tensor) -> bool:
-    """The CUDA C++ version is written for float, and a grid has 65,535 rows of blocks at most."""
-    return x.dtype == torch.float32 and x.shape[0] <= 65_535 * 32
+def fits_in_pieces(x: Tensor) -> bool:
+    """A row's pieces are the second axis of the grid."""
+    return x.shape[1] <= MOST_BLOCKS * PIECE
+
+
+def fits_in_tiles(x: Tensor) -> bool:
+    """A row's tiles are the second axis of the grid."""
+    return x.shape[1] <= MOST_BLOCKS * (TILE_BYTES // x.element_size())
+
+
+def fits_in_cuda_tiles(x: Tensor) -> bool:
+    """The CUDA C++ version is written for float, and a column's tiles are its second axis."""
+    return x.dtype == torch.float32 and x.shape[0] <= MOST_BLOCKS * 32
 
 
 OPERATION = Operation(
@@ -140,6 +153,7 @@ OPERATION = Operation(
             "triton",
             "coalesced reads, scattered writes",
             kernels=(transpose_strided_kernel,),
+            supports=fits_in_pieces,
         ),
         Version("torch", reference, note="x.t().contiguous()"),
         Version(
@@ -147,7 +161,7 @@ OPERATION = Operation(
             cuda_tile,
             "cuda",
             "32 × 32 through shared memory, 32 bits a thread",
-            supports=is_float32,
+            supports=fits_in_cuda_tiles,
             cuda_source=CUDA_TILE,
         ),
         Version(
@@ -156,6 +170,7 @@ OPERATION = Operation(
             "triton",
             "tiles through shared memory, 128 bits a thread",
             kernels=(transpose_tile_kernel,),
+            supports=fits_in_tiles,
         ),
     ),
     bytes_moved=bytes_moved,

@@ -108,6 +108,16 @@ def autograd():
     wanted = true(q.detach(), k.detach(), v.detach(), torch.ones_like(o), True)
     found = (o.detach(), wanted[1], q.grad, k.grad, v.grad)
     yield "autograd", torch.float16, errors(found, wanted)
+    # The gradient of what stood second in a `cat` is a slice, here from 2 bytes on.
+    q, k, v, _ = (each.detach().requires_grad_() for each in (q, k, v, q))
+    o = flash_attention_backward.attention(q, k, v, causal=True)
+    both = torch.cat([o.new_ones(1), o.flatten()])
+    weights = random(both.numel(), dtype=torch.float16, seed=1)
+    (both * weights).sum().backward()
+    g = weights[1:].view(o.shape)
+    wanted = true(q.detach(), k.detach(), v.detach(), g, True)
+    found = (o.detach(), wanted[1], q.grad, k.grad, v.grad)
+    yield "autograd of a slice", torch.float16, errors(found, wanted)
 
 
 def against_torch():

@@ -86,6 +86,12 @@ def eight_bits():
             wanted = a.double() @ b.double().T * scale.double()
             for run in (low_precision_matmul.precise, low_precision_matmul.fast):
                 yield run.__name__, (m, n, k), dtype, run(a, b, scale), wanted
+    # As many products as are taken, each as large as there is: to 16,384 of the end of int32.
+    a = torch.full((1, low_precision_matmul.MOST_PRODUCTS), -128, dtype=torch.int8, device=DEVICE)
+    one = torch.ones((), device=DEVICE)
+    low_precision_matmul.check(a, a, one)
+    found = low_precision_matmul.precise(a, a, one)
+    yield "precise", tuple(a.shape), torch.int8, found, a.double() @ a.double().T
 
 
 def main() -> None:

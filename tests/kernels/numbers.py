@@ -10,9 +10,22 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 from traceview.bench import Operation, Version
 from traceview.bench.correctness import compare, copies, expected, is_changed
+
+SHAPES = {
+    # Nine tiles of rows are a second group of tiles; and nothing is square.
+    "linear_relu": [[(1100, 37), (33, 37), (33,)], [(33, 70), (150, 70), (150,)]],
+    "matmul": [[(1100, 37), (37, 33)], [(1100, 48), (48, 16)], [(16, 1100), (1100, 48)]],
+    # More than all blocks together hold at once, so that each goes on to a second part.
+    "sum": [[((1 << 22) + 5000,)]],
+    "row_sum": [[(3, 20_000)]],
+    "column_sum": [[(9000, 3)], [(300, 130)]],
+    "transpose": [[(2, 300)], [(300, 2)]],
+}
+"""Of the inputs, where the sizes alone leave a part of a kernel unseen."""
 
 
 def main(where: str, names: list[str]) -> None:
@@ -31,10 +44,9 @@ def main(where: str, names: list[str]) -> None:
 def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
     import torch
 
-    sizes = (*operation.small_sizes, *(operation.sizes[:1] if device == "cuda" else ()))
     for dtype in operation.dtypes:
-        for size in sizes:
-            inputs = operation.inputs(size, getattr(torch, dtype), device)
+        of = getattr(torch, dtype)
+        for case, inputs in chain(by_size(operation, of, device), by_shape(operation, of, device)):
             operation.check(*inputs)
             wanted, before = expected(operation, inputs), copies(inputs)
             for version in operation.versions:
@@ -42,7 +54,7 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
                     "name": operation.name,
                     "version": version.name,
                     "dtype": dtype,
-                    "size": size,
+                    **case,
                 }
                 if not runs(version, device, inputs):
                     yield {**row, "skipped": True}
@@ -50,6 +62,23 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
                 found = compare(version.run(*inputs), wanted, operation.tolerances[dtype])
                 changed = is_changed(inputs, before)
                 yield {**row, "error": found.error, "wrong": found.wrong, "changed": changed}
+
+
+def by_size(operation: Operation, dtype: object, device: str) -> Iterator[tuple[dict, tuple]]:
+    for size in (*operation.small_sizes, *(operation.sizes[:1] if device == "cuda" else ())):
+        yield {"size": size}, operation.inputs(size, dtype, device)
+
+
+def by_shape(operation: Operation, dtype: object, device: str) -> Iterator[tuple[dict, tuple]]:
+    """Numbers of the first of its types, mostly positive, so that sums do not cancel out."""
+    import torch
+
+    if str(dtype) != f"torch.{operation.dtypes[0]}":
+        return
+    made = torch.Generator().manual_seed(0)
+    for shapes in SHAPES.get(operation.name, ()):
+        given = (torch.rand(shape, generator=made) - 0.25 for shape in shapes)
+        yield {"shapes": shapes}, tuple(each.to(dtype).to(device) for each in given)
 
 
 def runs(version: Version, device: str, inputs: tuple[object, ...]) -> bool:

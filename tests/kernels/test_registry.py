@@ -109,6 +109,8 @@ except Exception as error:
     assert "triton" in said
 
 
+HEADS = "ones(1, 1, 8, 64).half()"
+SLICE = "ones(513).half()[1:].view(1, 1, 8, 64)"
 REFUSED = {
     # A float4 takes four elements: three results would stay unwritten.
     ("gelu", "cuda-vector", "randn(1003)"): "gelu: cuda-vector does not take such inputs; these do",
@@ -130,13 +132,34 @@ REFUSED = {
     ),
     ("sum", "triton-atomic", "ones(8).cfloat()"): "sum does not take complex64",
     ("strided_copy", "triton", "ones(8).cfloat()"): "strided_copy does not take complex64",
+    # Of 140,000 products of 127 · 127 the sum was −2.0 · 10⁹.
+    ("low_precision_matmul", "triton", *["ones(1, 131_072).char()"] * 2, "ones(())"): (
+        "int32 cannot hold a sum of 131,072 products of int8; give at most 131,071"
+    ),
+    # The result was a constant to autograd, and the gradient lacked its share.
+    ("gelu", "triton", "ones(8, requires_grad=True)"): (
+        "triton has no gradient, and an input asks for one; call it under torch.no_grad(), or take "
+        "one that has: manual, torch, torch.compile"
+    ),
+    ("divergence", "triton-program", "ones(8, requires_grad=True)"): "under torch.no_grad()",
+    # These failed in the launch or in Triton, in words that name no input.
+    ("transpose", "triton-tile", "zeros(1, 5_000_000)"): (
+        "these do: triton-strided, torch, cuda-tile"
+    ),
+    ("transpose", "triton-strided", "zeros(1, 17_000_000).half()"): "these do: torch",
+    ("matmul", "triton-persistent", "ones(16, 1).half().t()", "ones(16, 16).half()"): (
+        "these do: triton-naive, triton-grouped, triton-autotuned, torch"
+    ),
+    ("flash_attention_backward", "triton", *[HEADS] * 4, "ones(1, 1, 8)", SLICE): (
+        "g does not begin at a multiple of 16 bytes; call .clone()"
+    ),
 }
-HEADS = "ones(1, 1, 8, 64).half()"
 TAKEN = (
     # The types of scale and of lse are not those of the operation.
     ("low_precision_matmul", "bfloat16", *["ones(32, 32).char()"] * 2, "ones(())"),
     ("flash_attention_backward", "naive", *[HEADS] * 4, "ones(1, 1, 8)", HEADS),
     ("gelu", "triton", "ones(8)"),
+    ("gelu", "manual", "ones(8, requires_grad=True)"),
     ("sum", "triton-two-pass", "ones(8).int()"),
 )
 ASK = """
@@ -163,6 +186,41 @@ def test_without_a_gpu_triton_is_for_the_interpreter():
     (said,) = python("-c", ASK, json.dumps([["gelu", "triton", "ones(8)"]]), interpret=False)
     assert said.startswith("InputError: gelu: triton needs tensors on a GPU, and these are on the")
     assert "TRITON_INTERPRET=1" in said
+
+
+ON_THE_CPU = """
+import json, torch
+from kernels.flash_attention_backward import attention
+try:
+    attention(*[torch.ones(1, 1, 8, 64).half()] * 3)
+except Exception as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def test_attention_for_autograd_wants_a_gpu_in_the_same_words():
+    (said,) = python("-c", ON_THE_CPU, interpret=False)
+    assert said.startswith("flash_attention: triton needs tensors on a GPU")
+
+
+CURRENT = """
+import json, torch
+from contextlib import contextmanager
+from kernels import dispatch
+asked = []
+@contextmanager
+def device_of(tensor):
+    asked.append(tensor)
+    yield
+torch.cuda.device_of = device_of
+x = torch.ones(8)
+dispatch("gelu", "triton")(x)
+print(json.dumps([each is x for each in asked]))
+"""
+
+
+def test_a_kernel_is_launched_on_the_gpu_of_its_tensors():
+    assert python("-c", CURRENT) == [[True]]
 
 
 @pytest.mark.parametrize("folder", ["kernels", "workloads", "benchmarks"])

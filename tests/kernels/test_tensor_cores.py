@@ -1,11 +1,13 @@
 """What the kernels for tensor cores compile to for Hopper: no GPU is needed to see it."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+import traceview
 from tests.conftest import REPOSITORY
 
 pytest.importorskip("torch")
@@ -76,3 +78,12 @@ def test_products_of_8_bits():
     assert is_clean(kernel)
     assert "wgmma" in tensor_instructions(kernel)
     assert copies(kernel) == {128}
+
+
+def test_relu_lets_nan_through():
+    """On a GPU max.f32 makes 0 of it; the interpreter does not, and cannot tell."""
+    report = traceview.inspect_ptx(REPOSITORY / "kernels" / "linear_relu.py", arch="sm_90")
+    assert len(report.kernels) == 2
+    for kernel in report.kernels:
+        found = set(re.findall(r"\bmax[.\w]*", kernel.compiled.ptx))
+        assert found == {"max.NaN.f32"}, kernel.compiled.name
