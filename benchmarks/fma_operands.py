@@ -4,9 +4,9 @@
     ncu --metrics sm__cycles_active.avg,smsp__inst_executed.avg \
         python benchmarks/fma_operands.py --once
 
-Kernels of 256 FFMA a thread, equal but for the operands: three registers, two and a number in the
-instruction or in constant memory, one of them twice; one chain of them or two in turn. What ncu
-said on one H200 stands in kernels/divergence.py.
+Kernels of 256 FFMA a thread, equal but for the operands: three registers (also where one is the
+same for all lanes), two and a number in the instruction, one of them twice; one chain of them or
+two in turn. What ncu said on one H200 stands in kernels/divergence.py.
 """
 
 import argparse
@@ -39,8 +39,8 @@ VERSIONS = {
     "itself_twice": (ONE, "f", "v"),
     "summand_in_instruction": (ONE, "f", "-0.0009765625f"),
     "factor_in_instruction": (ONE, "1.0009765625f", "g"),
-    "summand_in_constant": (ONE, "f", "b"),
-    "factor_in_constant": (ONE, "b", "g"),
+    "summand_uniform": (ONE, "f", "b"),
+    "factor_uniform": (ONE, "b", "g"),
     "three_registers_two_chains": (TWO, "f", "g"),
     "instruction_two_chains": (TWO, "f", "-0.0009765625f"),
 }

@@ -70,10 +70,10 @@ extern "C" __global__ void branch_free(const float* x, float* y, int n) {
     // many FFMA are left: 256 where a diverged warp issues 512 (nvdisasm, sm_90). It takes as long
     // all the same: an SM is busy for 538,000 clocks with 2²⁴ elements, with parity's for 552,000
     // (ncu, one H200). The numbers are in registers: `FFMA R7, R3, R7, -R2` fetches three. Where as
-    // many instructions have one of the numbers in themselves or in constant memory, or a register
-    // twice, it is 301,000 to 302,000; with two chains in turn, where every other FFMA finds two of
-    // the three where the one before it left them (`.reuse` in the SASS), 429,000. So
-    // an FFMA that fetches three registers takes two clocks, one that fetches two takes one
+    // many instructions have one of the numbers in themselves, or a register twice, it is 298,000;
+    // with two chains in turn, where every other FFMA finds two of the three where the one before
+    // it left them (`.reuse` in the SASS), 426,000. So an FFMA that fetches three registers takes
+    // two clocks of its scheduler, one that fetches two takes one
     // (benchmarks/fma_operands.py). triton-branch-free took half as long as this one: a thread has
     // neighbours there, so the compiler knows which are even and puts the numbers into the
     // instructions.

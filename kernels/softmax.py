@@ -83,14 +83,13 @@ def softmax_kernel(x, y, rows, columns, ROWS: tl.constexpr = 1, BLOCK: tl.conste
     column = tl.arange(0, BLOCK)[None, :]
     place = row * columns + column
     inside = column < columns
-    # −∞ changes neither a maximum nor a sum of powers. Nothing is read twice, so what comes may
-    # leave the cache first. The sums are made in float32 whatever the type.
-    v = tl.load(x + place, inside, other=-float("inf"), eviction_policy="evict_first")
-    v = v.to(tl.float32)
+    # −∞ changes neither a maximum nor a sum of powers. The sums are made in float32 whatever the
+    # type. Nobody reads the result soon: a streaming store (.cs) lets it leave the cache first.
+    v = tl.load(x + place, inside, other=-float("inf")).to(tl.float32)
     powers = tl.exp(v - tl.max(v, axis=1)[:, None])
     # One division a row and a product an element: divisions cost several instructions.
     share = 1.0 / tl.sum(powers, axis=1)
-    tl.store(y + place, powers * share[:, None], inside)
+    tl.store(y + place, powers * share[:, None], inside, cache_modifier=".cs")
 
 
 def with_triton(x: Tensor) -> Tensor:

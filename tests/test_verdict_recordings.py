@@ -83,7 +83,7 @@ def test_short_gaps_of_a_loop_are_about_launches_whatever_set_up_took(name):
     assert late.action.startswith("Give the GPU more work per launch")
 
 
-@pytest.mark.parametrize("name", ["training", "sleep", "data_loader", "recomputation", "two_gpus"])
+@pytest.mark.parametrize("name", ["training", "sleep", "data_loader", "first_checkpoint", "two_gpus"])
 def test_a_cpu_that_is_away_is_not_told_to_launch_less(name):
     for verdict in findings(report(name), "run-ahead"):
         assert "is launch-bound" in verdict.message
@@ -104,7 +104,7 @@ def test_a_gpu_that_mostly_copies_is_told_so():
     assert verdict.action.startswith("Make the copies fewer")
 
 
-@pytest.mark.parametrize("name", ["cdist", "fusion", "add", "matmul", "recomputation"])
+@pytest.mark.parametrize("name", ["cdist", "fusion", "add", "matmul", "first_checkpoint"])
 def test_the_one_allocation_of_pinned_memory_is_no_loss_of_the_loop(name, tmp_path):
     (tmp_path / "raw.sqlite").write_bytes(lzma.decompress(path_of(name).read_bytes()))
     allocations = [
@@ -141,7 +141,7 @@ def test_one_gap_of_one_gpu_is_told_as_that():
     assert "2.97 s of it is one gap, before work launched outside any range" in late.message
     assert late.message.endswith("; 1 other GPU for 5.62 ms")
     assert late.action.startswith("Look whether each step does it")
-    [once] = findings(report("recomputation"), "gpu-idle", "launch-late")
+    [once] = findings(report("first_checkpoint"), "gpu-idle", "launch-late")
     assert "3.28 s of it is one gap, before work launched in step_0/recompute/forward" in (
         once.message
     )

@@ -169,14 +169,11 @@ def pretended(monkeypatch):
     torch = pytest.importorskip("torch")
     gpu = PretendedGpu()
 
-    class Filler:
-        def zero_(self):
-            gpu.launch("fill", 30_000.0)
-
     class Properties:
         L2_cache_size = 50 << 20
 
-    monkeypatch.setattr(torch, "zeros", lambda *_, **__: Filler())
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: "memory")
+    monkeypatch.setattr(torch, "sum", lambda *_, **__: gpu.launch("fill", 30_000.0))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
     monkeypatch.setattr(torch.cuda, "Event", gpu.event)

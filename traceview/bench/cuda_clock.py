@@ -32,7 +32,8 @@ class CudaClock:
         cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         # Twice the cache, so that nothing of what was there before is left.
         size = max(2 * cache, _LEAST_FILLER_BYTES)
-        self._filler = torch.zeros(size, dtype=torch.uint8, device="cuda")
+        self._filler = torch.zeros(size // 4, device="cuda")
+        self._sum = torch.zeros((), device="cuda")
         self._host_ns = self.elsewhere_ns = 0.0
         self._fill_ns = max(self._span(lambda: self._fill(4)) / 4, 1.0)
         self.floor_ns = statistics.median(self._nothing() for _ in range(5))
@@ -110,8 +111,11 @@ class CudaClock:
         return float(first.elapsed_time(last)) * 1e6
 
     def _fill(self, times: int) -> None:
+        # By reading. What is written stays in the cache until something pushes it out, and that
+        # would be what is timed: on one H200 a sum over 128 MiB took 28.8 µs after writes and
+        # 22.9 µs after reads, the clock's own time taken off; ncu says 21.5 µs.
         for _ in range(times):
-            self._filler.zero_()
+            self._torch.sum(self._filler, dim=0, out=self._sum)
 
     def _event(self) -> Any:
         return self._torch.cuda.Event(enable_timing=True)
