@@ -83,7 +83,9 @@ def test_short_gaps_of_a_loop_are_about_launches_whatever_set_up_took(name):
     assert late.action.startswith("Give the GPU more work per launch")
 
 
-@pytest.mark.parametrize("name", ["training", "sleep", "data_loader", "first_checkpoint", "two_gpus"])
+@pytest.mark.parametrize(
+    "name", ["training", "sleep", "data_loader", "first_checkpoint", "two_gpus"]
+)
 def test_a_cpu_that_is_away_is_not_told_to_launch_less(name):
     for verdict in findings(report(name), "run-ahead"):
         assert "is launch-bound" in verdict.message

@@ -1,7 +1,7 @@
 """How long one call takes: measured many times, with what the measurement itself costs.
 
 On a GPU the clock is a pair of CUDA events on the current stream. Before each trial a buffer larger
-than the L2 cache is written, often enough that the GPU is still busy with it when the last call
+than the L2 cache is read, often enough that the GPU is still busy with it when the last call
 has been launched: launch overhead then hides behind it. Whether that worked is seen and not
 assumed: the first event must not have been reached when the CPU is done. With a cold cache every
 call is measured alone. With a warm one, an untimed call comes first, and calls shorter than 50 µs

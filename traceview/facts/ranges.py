@@ -33,9 +33,7 @@ from traceview.trace import Trace, fact
 __all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
 
 # aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [(3,0), …]
-_ARGUMENTS = re.compile(
-    r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[[\[\](),\d -]*\])+"
-)
+_ARGUMENTS = re.compile(r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[[\[\](),\d -]*\])+")
 _NUMBER = re.compile(r"\d+")
 _AUTOGRAD = "pt_autograd"
 _LIBRARY = re.compile(r"(?i)(cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)|nccl|nvshmem|cccl)")
