@@ -35,6 +35,7 @@ GPU_RECORDINGS = (
     "cupy",
     "jax",
     "two_gpus",
+    "first_checkpoint",
 )
 WAVE_RECORDINGS = ("launches", "waves", "waves_competing")
 RANGES_ONLY = "ranges_2023_4"

@@ -147,7 +147,7 @@ SCRIPTS = {
     "leaves badly": ("import os; os._exit(9)", "ended with status 9 before any kernel"),
     "is killed": ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL, perhaps for want"),
     "crashes": ("import os; os.kill(os.getpid(), 11)", "was killed by SIGSEGV before any"),
-    "eats memory": ("x = bytearray(1 << 46)", "raised MemoryError at line 1"),
+    "eats memory": ("x = bytearray(1 << 60)", "raised MemoryError at line 1"),
     "is no text": ("# caf\udce9\nx = '\udce9'", "this is not Python: "),
     "nests": ("x = " + "(" * 5000 + ")" * 5000, "this is not Python: too many nested"),
 }

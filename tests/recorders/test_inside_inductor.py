@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 LOADED = """
-import os, pickle, types
+import inspect, os, pickle, types
 from triton.runtime.autotuner import Config
 from torch._inductor.runtime import triton_heuristics as h
 from torch._inductor.runtime.hints import HeuristicType
@@ -31,8 +31,10 @@ STATIC = (
     + """
 kernel._cubin_path = path
 static = h.StaticallyLaunchedCudaKernel(kernel)
+# Up to torch 2.11 there is no module before the function.
+of_a_module = "self.module" in inspect.getsource(h.StaticallyLaunchedCudaKernel.load_kernel)
 type(static).C_impl = types.SimpleNamespace(
-    _load_kernel=lambda *_: (1, 2, 18, 0), _unload_kernel=lambda *_: None)
+    _load_kernel=lambda *_: (1, 2, 18, 0)[not of_a_module :], _unload_kernel=lambda *_: None)
 result = h.StaticTritonCompileResult(static, Config({"BLOCK": 1024}), meta, {"grid_type": "Grid1D"})
 result = pickle.loads(pickle.dumps(result))
 assert result.kernel.cubin_path is None
