@@ -184,7 +184,8 @@ def test_the_unit_that_computes():
 def test_a_machine_is_described_without_its_name():
     found = this_machine()
     assert found.device == "cpu"
-    assert found.torch_version == torch.__version__
+    # Of torch's own version the package's leaves out which CUDA it was built for.
+    assert found.torch_version.partition("+")[0] == torch.__version__.partition("+")[0]
     assert not {"host", "hostname", "node", "user"} & set(vars(found))
 
 
