@@ -32,9 +32,13 @@ def test_what_a_version_leaves_unwritten_is_not_what_another_wrote(size):
         return result
 
     versions = (Version("all", double), Version("half", half), Version("again", half))
-    found = verdicts(replace(OPERATION, versions=versions), size)
-    assert found["all"] == ("timed", None)
-    assert (found["half"][0], found["again"][0]) == ("wrong", "wrong")
+    # Which memory the C library gives is its own affair: once in a while it is yet another.
+    for _ in range(3):
+        found = verdicts(replace(OPERATION, versions=versions), size)
+        assert found["all"] == ("timed", None)
+        if (found["half"][0], found["again"][0]) == ("wrong", "wrong"):
+            return
+    raise AssertionError(f"what was left unwritten passed for right: {found}")
 
 
 def test_spoilt_memory_is_nan_in_every_floating_type():

@@ -13,6 +13,7 @@ from traceview.errors import InputError
 
 _SPOILT = 255
 """Bytes of this are NaN in every floating type, and -1 or the most in every other."""
+_PLACES, _MOST_SPOILT_BYTES = 8, 256 << 20
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,20 @@ def spoil_free_memory(inputs: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
     Allocators hand out first what was freed last: a version that leaves its output unwritten, or
     the end of it, would otherwise find there what the version before wrote, and be right.
     """
+    widths = {4, *(each.element_size() for each in (*tensors(inputs), *wanted) if _is_tensor(each))}
+    # Twice, as the C library learns from what is freed where to put the next of that size.
+    for _ in range(2):
+        _spoil([(true.numel() * width, true.device) for true, width in product(wanted, widths)])
+
+
+def _spoil(sizes: list[tuple[int, Any]]) -> None:
+    """Several of each at once, as there may be several free places for it; of large ones few."""
     import torch
 
-    widths = {4, *(each.element_size() for each in (*tensors(inputs), *wanted) if _is_tensor(each))}
     held = []
-    for true, width in product(wanted, widths):
-        empty = torch.empty(true.numel() * width, dtype=torch.uint8, device=true.device)
-        held.append(empty.fill_(_SPOILT))
+    for size, device in sizes:
+        for _ in range(min(max(_MOST_SPOILT_BYTES // max(size, 1), 1), _PLACES)):
+            held.append(torch.empty(size, dtype=torch.uint8, device=device).fill_(_SPOILT))
 
 
 def tensors(results: Any) -> tuple[Any, ...]:
