@@ -151,6 +151,13 @@ def test_without_shapes_a_note_says_how_to_record_them(tmp_path):
     assert note.startswith("100.0 % of kernel time is in 1 kernel that may")
 
 
+def test_a_block_of_older_kernels_has_one_tile(tmp_path):
+    name = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_32x6_nn"
+    export = Export().launch((0, 1), (2, MS), name=name, gridX=132, **ONE)
+
+    assert not [each for each in ask(ANALYSIS, export, tmp_path).notes if "--shapes" in each]
+
+
 def test_a_small_part_in_such_kernels_is_no_note(tmp_path):
     export = Export().launch((0, 1), (2, 1000), name=NVJET, gridX=132, **ONE)
     export.launch((MS, MS + 1), (MS + 2, 2 * MS), name="other")

@@ -42,7 +42,7 @@ TILES = TableSpec(
     ),
     brief=(
         *("label", "m", "n", "k", "tiles", "blocks", "rounds", "tail_idle_pct", "tail_loss_ns"),
-        *("total_ns", "tiles_to_fill", "batch"),
+        *("total_ns", "tiles_to_fill", "batch", "tile"),
     ),
     adds=("calls", "total_ns", "tail_loss_ns"),
     rare=True,

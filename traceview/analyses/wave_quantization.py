@@ -35,7 +35,6 @@ from traceview.analyses.base import (
 from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
 from traceview.facts.identity import HOST
 from traceview.facts.idle import steady_span_ns
-from traceview.facts.kernel_names import tile
 from traceview.facts.rounds import Rounds, round_losses, rounds
 from traceview.facts.selection import selected_operations
 from traceview.facts.set_up import OF_SET_UP
@@ -363,8 +362,8 @@ def _notes(trace: Trace, found: Sequence[Launched]) -> Iterator[str]:
 
 
 def _may_take_tiles(each: Launched) -> bool:
-    """Whether a block may do more than the tile that its kernel's name tells: at most one wave."""
-    return each.waves is not None and each.waves.whole == 1 and tile(each.of.name) is not None
+    """At most one wave of cuBLAS's newer kernels; the older ones start a block for each tile."""
+    return each.waves is not None and each.waves.whole == 1 and "nvjet" in each.of.name
 
 
 def _of_set_up(blamed: Sequence[int]) -> Iterator[str]:
