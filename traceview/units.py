@@ -8,6 +8,7 @@ a second. Quantities get three significant digits, counts all of theirs.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 _ACRONYMS = {"api", "cpu", "gpu", "sm"}
 
@@ -79,6 +80,11 @@ def count(number: float | None) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """A number of things with their name: `1 kernel`, `1,234 kernels`."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def either(numbers: Iterable[int], form: str = "") -> str:
+    """What may be chosen, each in that format: `132 or 264`."""
+    return " or ".join(format(number, form) for number in numbers)
 
 
 def label(name: str) -> str:

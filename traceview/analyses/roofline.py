@@ -16,7 +16,7 @@ from traceview.analyses.base import (
     named,
     severity_of,
 )
-from traceview.facts.identity import HOST, device_hosts
+from traceview.facts.identity import HOST, gpu_cells
 from traceview.facts.idle import steady_span_ns
 from traceview.facts.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.operations import kernel_operations
@@ -26,7 +26,7 @@ from traceview.facts.selection import selected_operations
 from traceview.facts.set_up import OF_SET_UP
 from traceview.facts.work_part import KINDS
 from traceview.facts.worked import Worked, worked
-from traceview.tables import NULL, Cell, Column, Mask, Table
+from traceview.tables import Cell, Column, Mask, Table
 from traceview.trace import Trace
 
 _MOSTLY_BESIDE_PCT = 50.0
@@ -117,7 +117,7 @@ def compute(trace: Trace) -> Result | Skipped:
         return _nothing_known()
     roofs, used = peaks(trace), groups.different(runs.device[known]).tolist()
     if used and not any(_told(roofs[device]) for device in used):
-        return _unknown_gpu(trace, used[0])
+        return _unknowngpu_cells(trace, used[0])
     found = places(runs, roofs)
     labels = _labels(found)
     each = (_row(place, said, trace) for place, said in zip(found, labels, strict=True))
@@ -139,7 +139,7 @@ def _told(roofs: Peaks) -> bool:
     return MEMORY in roofs or any(kind in roofs for kind in KINDS)
 
 
-def _unknown_gpu(trace: Trace, device: int) -> Skipped:
+def _unknowngpu_cells(trace: Trace, device: int) -> Skipped:
     name = trace.devices.texts("name")[device]
     told = f"the peak rates of {named(name)} are" if name else "the GPU and its peak rates are"
     return Skipped(
@@ -164,7 +164,7 @@ def _row(place: Place, label: str, trace: Trace) -> dict[str, Cell]:
     return {
         "short_name": place.name,
         "label": label,
-        **_gpu(trace, place.device),
+        **gpu_cells(trace, place.device),
         "grid": place.grid,
         "block": place.block,
         "registers_per_thread": place.registers,
@@ -190,14 +190,6 @@ def _row(place: Place, label: str, trace: Trace) -> dict[str, Cell]:
     }
 
 
-def _gpu(trace: Trace, device: int) -> dict[str, Cell]:
-    host = int(device_hosts(trace)[device])
-    return {
-        "device_id": int(trace.devices["device_id"][device]),
-        "host_id": None if host == NULL else host,
-    }
-
-
 def _whole(value: float | None) -> int | None:
     return None if value is None else min(round(value), _MOST)
 
@@ -214,7 +206,7 @@ def _roofs(trace: Trace, found: Sequence[Place], roofs: tuple[Peaks, ...]) -> Ta
     )
     rows = [
         {
-            **_gpu(trace, device),
+            **gpu_cells(trace, device),
             "roof": "memory" if roof == MEMORY else roof,
             "peak_bytes_per_s": _whole(roofs[device][roof].value) if roof == MEMORY else None,
             "peak_flop_per_s": None if roof == MEMORY else _whole(roofs[device][roof].value),

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from traceview import units
 from traceview.analyses.base import Finding, Severity, TableSpec, named
-from traceview.facts.identity import HOST, device_hosts
-from traceview.facts.rounds import RoundLoss, Rounds
-from traceview.tables import NULL, Cell, Column, Table
+from traceview.facts.identity import HOST, gpu_cells
+from traceview.facts.rounds import Rounds
+from traceview.facts.wave_losses import Loss
+from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 
 TILES = TableSpec(
@@ -51,7 +52,7 @@ TILES = TableSpec(
 
 def table(trace: Trace, found: Sequence[Rounds]) -> Table:
     ranked = sorted(found, key=lambda each: (-(each.lost_ns or 0), -each.of.total_ns))
-    rows = ({**_tile_row(each), **gpu_of(trace, each.launched.of.device)} for each in ranked)
+    rows = ({**_tile_row(each), **gpu_cells(trace, each.launched.of.device)} for each in ranked)
     return Table.from_rows(TILES.columns, rows)
 
 
@@ -70,7 +71,7 @@ def _tile_row(each: Rounds) -> dict[str, Cell]:
         "rounds": of.tiles / of.blocks,
         "tail_idle_pct": 100 * each.idle,
         "tail_loss_ns": each.lost_ns,
-        "tiles_to_fill": either(each.fills),
+        "tiles_to_fill": units.either(each.fills),
         "calls": of.calls,
         "total_ns": of.total_ns,
         "median_ns": of.median_ns,
@@ -78,32 +79,21 @@ def _tile_row(each: Rounds) -> dict[str, Cell]:
     }
 
 
-def gpu_of(trace: Trace, device: int) -> dict[str, Cell]:
-    """The cells that name a row of devices."""
-    host = int(device_hosts(trace)[device])
-    id_ = int(trace.devices["device_id"][device])
-    return {"device_id": id_, "host_id": None if host == NULL else host}
-
-
-def either(counts: Sequence[int], form: str = "") -> str:
-    """Such as `132 or 264`."""
-    return " or ".join(format(count, form) for count in counts)
-
-
-def finding(loss: RoundLoss, severity: Severity | None) -> Finding | None:
+def finding(loss: Loss[Rounds], severity: Severity | None) -> Finding | None:
     """Tiles instead of blocks; otherwise as a finding on waves."""
     if severity is None:
         return None
-    worst, others = loss.products[0], len(loss.products) - 1
-    total = units.duration(sum(each.of.steady_ns for each in loss.products))
+    worst, others = loss.parts[0], len(loss.parts) - 1
+    total = units.duration(sum(each.of.steady_ns for each in loss.parts))
     alike = f", and {units.counted(others, 'other product')} of it too" if others else ""
     message = (
         f"{named(worst.launched.of.label)} {_last_round(worst)}{alike}: "
         f"up to {units.duration(loss.at_stake_ns)} of {total} is lost"
     )
     action = (
-        f"Try sizes near these whose tiles fill the rounds, {either(worst.fills, ',')} instead of "
-        f"{worst.of.tiles:,}: another batch, sequence length or width, padded where it pays."
+        f"Try sizes near these whose tiles fill the rounds, {units.either(worst.fills, ',')} "
+        f"instead of {worst.of.tiles:,}: another batch, sequence length or width, padded where "
+        "it pays."
     )
     return Finding(severity, message, action, loss.at_stake_ns)
 

@@ -33,13 +33,13 @@ from traceview.analyses.base import (
     severity_of,
 )
 from traceview.facts.cuda_graphs import AS_NODES, cuda_graphs
-from traceview.facts.identity import HOST
+from traceview.facts.identity import HOST, gpu_cells
 from traceview.facts.idle import steady_span_ns
-from traceview.facts.rounds import Rounds, round_losses, rounds
+from traceview.facts.rounds import Rounds, rounds
 from traceview.facts.selection import selected_operations
 from traceview.facts.set_up import OF_SET_UP
 from traceview.facts.sm_limits import Sms, Unknown, sms
-from traceview.facts.wave_losses import Loss, losses
+from traceview.facts.wave_losses import Loss, losses, round_losses
 from traceview.facts.waves import (
     CONFIGURED,
     Launched,
@@ -171,7 +171,7 @@ def _remedy(unknown: Sequence[Unknown]) -> str:
 
 def _kernels(trace: Trace, found: Sequence[Launched]) -> Table:
     ranked = sorted(found, key=lambda each: (-(each.lost_ns or 0), -each.of.total_ns))
-    rows = ({**_row(each), **tile_rounds.gpu_of(trace, each.of.device)} for each in ranked)
+    rows = ({**_row(each), **gpu_cells(trace, each.of.device)} for each in ranked)
     return Table.from_rows(KERNELS.columns, rows)
 
 
@@ -204,7 +204,7 @@ _OF_WAVES = (
 def _of_waves(waves: Waves) -> dict[str, Cell]:
     values = (
         *(waves.blocks_per_sm, waves.limiter, waves.theoretical_occupancy_pct),
-        *(waves.waves, 100 * waves.idle, tile_rounds.either(waves.fills)),
+        *(waves.waves, 100 * waves.idle, units.either(waves.fills)),
     )
     return dict(zip(_OF_WAVES, values, strict=True))
 
@@ -282,22 +282,22 @@ def _blamed(trace: Trace) -> list[tuple[int, Finding]]:
     made = []
     for loss in losses(trace):
         found = _finding(loss, severity_of(loss.at_stake_ns, span))
-        early = sum(each.of.calls - each.of.steady_calls for each in loss.grids)
+        early = sum(each.of.calls - each.of.steady_calls for each in loss.parts)
         made.append((loss.at_stake_ns, early, found))
     for lost in round_losses(trace):
         found = tile_rounds.finding(lost, severity_of(lost.at_stake_ns, span))
-        early = sum(each.of.calls - each.of.steady_calls for each in lost.products)
+        early = sum(each.of.calls - each.of.steady_calls for each in lost.parts)
         made.append((lost.at_stake_ns, early, found))
     ranked = sorted(made, key=lambda each: -each[0])
     return [(early, found) for _, early, found in ranked if found][:MOST_FINDINGS]
 
 
-def _finding(loss: Loss, severity: Severity | None) -> Finding | None:
-    worst, others = loss.grids[0], len(loss.grids) - 1
+def _finding(loss: Loss[Launched], severity: Severity | None) -> Finding | None:
+    worst, others = loss.parts[0], len(loss.parts) - 1
     waves = worst.waves
     if severity is None or waves is None:
         return None
-    total = units.duration(sum(each.of.steady_ns for each in loss.grids))
+    total = units.duration(sum(each.of.steady_ns for each in loss.parts))
     stake = f"up to {units.duration(loss.at_stake_ns)} of {total}"
     alike = f", and {units.counted(others, 'other grid')} of it too" if others else ""
     said = f"{named(worst.of.label)} {_last_wave(waves) if waves.whole > 1 else _small(waves)}"
@@ -325,7 +325,7 @@ def _small(waves: Waves) -> str:
 
 def _fill(waves: Waves) -> str:
     return (
-        f"Use {tile_rounds.either(waves.fills, ',')} blocks instead of {waves.blocks:,}: another "
+        f"Use {units.either(waves.fills, ',')} blocks instead of {waves.blocks:,}: another "
         f"tile or block size, padded shapes, or {waves.at_once:,} blocks that loop over the tiles."
     )
 

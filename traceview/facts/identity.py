@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Column, Integers
+from traceview.tables import NULL, Cell, Column, Integers
 from traceview.trace import Trace
 
 HOST = Column("host_id", "int64", "machine, where the trace holds several", nullable=True)
@@ -30,6 +30,13 @@ def _told(trace: Trace, table: str) -> Integers:
     hosts = trace.table(table)["host_id"]
     every = np.concatenate((trace.processes["host_id"], trace.devices["host_id"]))
     return hosts if len(groups.different(every)) > 1 else np.full(len(hosts), NULL)
+
+
+def gpu_cells(trace: Trace, device: int) -> dict[str, Cell]:
+    """`device_id` and `host_id` of a row of devices."""
+    host = int(device_hosts(trace)[device])
+    ids = trace.devices["device_id"]
+    return {"device_id": int(ids[device]), "host_id": None if host == NULL else host}
 
 
 def on_host(trace: Trace, device: int) -> str:

@@ -8,12 +8,10 @@ shows nothing of it. SMs without a block stay empty in every round.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
 
-from traceview.facts.idle import busy
 from traceview.facts.tiles import Tiled, tiled
-from traceview.facts.waves import LEAST_IDLE, Launched, Waves, launched
+from traceview.facts.waves import Launched, Waves, launched
 from traceview.trace import Trace, fact
 
 
@@ -73,32 +71,3 @@ def rounds(trace: Trace) -> tuple[Rounds, ...]:
         for each, grid in told
         if grid.waves and grid.waves.whole == 1
     )
-
-
-@dataclass(frozen=True)
-class RoundLoss:
-    """What fuller rounds could save at most of one kernel, in all its products that lose much.
-
-    Work of set-up is not at stake. `products` are those, the costliest first.
-    """
-
-    at_stake_ns: int
-    products: tuple[Rounds, ...]
-
-
-@fact
-def round_losses(trace: Trace) -> tuple[RoundLoss, ...]:
-    """By kernel, the greatest first."""
-    most = {device: covered.total() for device, covered in busy(trace).items()}
-    kinds: dict[tuple[int, str], list[tuple[int, Rounds]]] = defaultdict(list)
-    for each in rounds(trace):
-        stake = each.steady_lost_ns
-        if stake and each.idle >= LEAST_IDLE:
-            kinds[each.launched.of.device, each.launched.of.label].append((stake, each))
-    found = []
-    for (device, _), lost in kinds.items():
-        ranked = sorted(lost, key=lambda pair: -pair[0])
-        # Where launches overlap in part, their sum may be more than the GPU was busy at all.
-        at_stake = min(sum(stake for stake, _ in ranked), most[device])
-        found.append(RoundLoss(at_stake, tuple(each for _, each in ranked)))
-    return tuple(sorted(found, key=lambda loss: -loss.at_stake_ns))

@@ -55,9 +55,7 @@ def warm_up_operations(trace: Trace) -> Mask | None:
 
 def set_up_operations(trace: Trace) -> Mask:
     """True for all operations of set-up: before the first step after warm-up, and in warm_up."""
-    early: Mask = operations(trace).start_ns < set_up_end_ns(trace)
-    warm = warm_up_operations(trace)
-    return early if warm is None else early | warm
+    return _before_steps(trace, operations(trace).start_ns)
 
 
 @fact
@@ -72,9 +70,14 @@ def launched_in_set_up(trace: Trace) -> Mask:
     Where the CPU runs ahead, much of the first step runs after the second has begun: in a
     comparison of kernels a step counts as a whole or not at all.
     """
-    asked = asked_ns(trace)
-    early: Mask = asked < set_up_end_ns(trace)
-    return early | in_warm_up(trace, operations(trace).process, asked)
+    return _before_steps(trace, asked_ns(trace))
+
+
+def _before_steps(trace: Trace, time: Integers) -> Mask:
+    """True for the operations whose time is, and for those launched in warm_up."""
+    early: Mask = time < set_up_end_ns(trace)
+    warm = warm_up_operations(trace)
+    return early if warm is None else early | warm
 
 
 def told(trace: Trace) -> tuple[str, ...]:

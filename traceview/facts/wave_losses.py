@@ -1,48 +1,75 @@
-"""What kernels could save at most if their blocks filled the GPU."""
+"""What kernels could save at most if their blocks, or the tiles of these, filled the GPU."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from traceview.facts.idle import busy
+from traceview.facts.rounds import Rounds, rounds
 from traceview.facts.waves import LEAST_IDLE, Launched, launched
 from traceview.trace import Trace, fact
 
+Part = TypeVar("Part")
+
 
 @dataclass(frozen=True)
-class Loss:
-    """What a fuller GPU could save at most of one kernel, in all its grids that leave much empty.
+class Loss(Generic[Part]):
+    """What a fuller GPU could save at most of one kernel, in all that leaves much empty.
 
     Work of set-up is not at stake: a longer run has no more of it.
 
-    `grids` are those, the costliest first: all of several waves, or all of less than one.
+    `parts` are those grids or products, the costliest first; of grids all are of several waves, or
+    all of less than one.
     """
 
     at_stake_ns: int
-    grids: tuple[Launched, ...]
+    parts: tuple[Part, ...]
 
 
 @fact
-def losses(trace: Trace) -> tuple[Loss, ...]:
-    """By kernel, the greatest first.
+def losses(trace: Trace) -> tuple[Loss[Launched], ...]:
+    """Of grids, by kernel, the greatest first.
 
     Of a grid of less than a wave only SMs without a block count: see Launched.lost_ns.
     """
+    return _ranked(
+        trace,
+        (
+            (each.of.device, (each.waves.whole > 1, each.of.family), stake, each)
+            for each in launched(trace)
+            if each.waves and (stake := each.steady_lost_ns) and each.waves.idle >= LEAST_IDLE
+        ),
+    )
+
+
+@fact
+def round_losses(trace: Trace) -> tuple[Loss[Rounds], ...]:
+    """Of products whose blocks take several tiles, by kernel, the greatest first."""
+    return _ranked(
+        trace,
+        (
+            (each.launched.of.device, each.launched.of.label, stake, each)
+            for each in rounds(trace)
+            if (stake := each.steady_lost_ns) and each.idle >= LEAST_IDLE
+        ),
+    )
+
+
+def _ranked(
+    trace: Trace, stakes: Iterable[tuple[int, object, int, Part]]
+) -> tuple[Loss[Part], ...]:
+    """By device and kernel, from what is at stake in each part of one."""
     most = {device: covered.total() for device, covered in busy(trace).items()}
-    kinds: dict[tuple[object, ...], list[tuple[int, Launched]]] = defaultdict(list)
-    for each in launched(trace):
-        stake = each.steady_lost_ns
-        if each.waves and stake and each.waves.idle >= LEAST_IDLE:
-            kinds[each.waves.whole > 1, *each.of.family].append((stake, each))
-    found = [_loss(grids, most) for grids in kinds.values()]
+    kernels: dict[tuple[int, object], list[tuple[int, Part]]] = defaultdict(list)
+    for device, kernel, stake, part in stakes:
+        kernels[device, kernel].append((stake, part))
+    found = []
+    for (device, _), lost in kernels.items():
+        ranked = sorted(lost, key=lambda pair: -pair[0])
+        # Where launches overlap in part, their sum may be more than the GPU was busy at all.
+        at_stake = min(sum(stake for stake, _ in ranked), most[device])
+        found.append(Loss(at_stake, tuple(part for _, part in ranked)))
     return tuple(sorted(found, key=lambda loss: -loss.at_stake_ns))
-
-
-def _loss(grids: list[tuple[int, Launched]], most: Mapping[int, int]) -> Loss:
-    ranked = sorted(grids, key=lambda pair: -pair[0])
-    device = ranked[0][1].of.device
-    # Where launches overlap in part, their sum may be more than the GPU was busy at all.
-    at_stake = min(sum(stake for stake, _ in ranked), most[device])
-    return Loss(at_stake, tuple(each for _, each in ranked))
