@@ -50,7 +50,7 @@ format: .venv/dev
 		{ echo "make: $(PYTHON) is older than 3.11; try make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv
 
-.venv/core: pyproject.toml requirements-ci.txt traceview/trace/pages.c | .venv/bin/python
+.venv/core: pyproject.toml requirements-ci.txt traceview/trace/sqlite/pages.c | .venv/bin/python
 	@$(PIP) -e .
 	@touch $@
 

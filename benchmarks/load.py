@@ -32,7 +32,7 @@ def read_bytes(path: str) -> None:
 
 def with_traceview(path: str) -> None:
     """All tables of the trace."""
-    from traceview.trace.files import load
+    from traceview.trace.load import load
 
     load(path)
 
@@ -43,8 +43,8 @@ def with_pandas(path: str) -> None:
 
     import pandas as pd
 
-    from traceview.trace.nsys_ranges import RANGES
-    from traceview.trace.nsys_tables import API_CALLS, KERNELS
+    from traceview.trace.nsys.ranges import RANGES
+    from traceview.trace.nsys.tables import API_CALLS, KERNELS
 
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     for source in (KERNELS, API_CALLS, RANGES):
@@ -56,7 +56,7 @@ def with_pandas(path: str) -> None:
 
 WAYS: Mapping[str, tuple[Callable[[str], None], str]] = {
     "bytes": (read_bytes, ""),
-    "traceview": (with_traceview, "traceview.trace.files"),
+    "traceview": (with_traceview, "traceview.trace.load"),
     "pandas": (with_pandas, "pandas"),
 }
 

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from traceview.ptx.parse import parse_ptx
+from traceview.ptx.parser import parse_ptx
 
 MIB = 1024  # ru_maxrss counts KiB on Linux
 FUNCTION = re.compile(r"^\.visible \.entry (\w+)", re.MULTILINE)

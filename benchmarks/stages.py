@@ -74,7 +74,7 @@ def measure(path: str) -> dict[str, Any]:
         from traceview import report
         from traceview.analyses import ALL
         from traceview.cli.allocator import keep_freed_memory
-        from traceview.render.text import render_text
+        from traceview.render.report.text import render_text
 
         keep_freed_memory()
     with clock.stage("read"):

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-INSIDE = Path(__file__).parents[1] / "traceview" / "recorders" / "inside"
+INJECTED = Path(__file__).parents[1] / "traceview" / "recorders" / "injected"
 FIGURES = "figures "
 
 
@@ -71,7 +71,7 @@ def measured(launches: int) -> dict[str, float]:
 def run(launches: int, marked: bool, nsys: str | None) -> dict[str, float]:
     """The figures of a fresh process."""
     environment = {**os.environ, "TRACEVIEW_SYNC_SITES": "1" if marked else "0"}
-    environment["PYTHONPATH"] = str(INSIDE)
+    environment["PYTHONPATH"] = str(INJECTED)
     command = [sys.executable, __file__, "--measure", "--launches", str(launches)]
     with tempfile.TemporaryDirectory() as folder:
         if nsys:

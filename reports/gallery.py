@@ -22,8 +22,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import traceview
-from traceview.render.html import render_html
-from traceview.render.json_report import render_json
+from traceview.render.report.html import render_html
+from traceview.render.report.json import render_json
 
 REPORTS = Path(__file__).resolve().parent
 REPOSITORY = REPORTS.parent

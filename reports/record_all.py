@@ -5,8 +5,8 @@
 
 Of each, OUT_FOLDER gets NAME.sqlite.xz, made small by tests/data/shrink.py, and NAME.log, what was
 said meanwhile. Those that fail are told, and the others are recorded all the same; the exit status
-is then 1. Put the recordings into tests/data/workloads: tests/test_workload_recordings.py reads
-them there.
+is then 1. Put the recordings into tests/data/workloads: tests/recordings reads them
+there.
 """
 
 import argparse

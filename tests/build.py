@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.export_file import ExportFile, Row
-from tests.nsys_numbers import (
+from tests.oracles.nsys_stats import (
     COPY_KINDS,
     DOMAIN_CREATED,
     DRIVER_CLASS,
@@ -36,8 +36,8 @@ from tests.nsys_numbers import (
 )
 from traceview.tables import Column
 from traceview.trace import Trace
-from traceview.trace.files import load
 from traceview.trace.kernel_code import STORED_AS, packed
+from traceview.trace.load import load
 from traceview.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.export_file import DATA
+from tests.places import DATA, REPOSITORY
+from tests.triton_compiler import compile_triton as compile_triton
 from traceview.cli import run
 
 Bench = Callable[..., tuple[int, str, str]]
-REPOSITORY = Path(__file__).parent.parent
 GPU_RECORDINGS = (
     "mlp_nosync",
     "mlp_sync",

@@ -7,7 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Self
 
-DATA = Path(__file__).parent / "data"
+from tests.places import DATA
+
 SCHEMAS: dict[str, Any] = json.loads((DATA / "nsys-schemas.json").read_text())
 
 TRACED = ("Cuda", "NvtxEvents")

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import traceview
-from tests.render.example import a_report, a_trace, analyses
-from traceview.analyses.base import Analysis, Finding, Result, Skipped
+from tests.render.example_report import a_report, a_trace, analyses
+from traceview.analyses.base import Analysis, Result, Skipped
 from traceview.errors import InputError
+from traceview.findings import Finding
 from traceview.report import analyze, duration_ns, facts_of, ranked
 from traceview.tables import NULL, Table
 from traceview.trace.schema import TABLES

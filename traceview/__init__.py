@@ -16,13 +16,13 @@ from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.bench import BenchReport, Operation
-    from traceview.ptx.compare import Diff
-    from traceview.ptx.declared import Value
-    from traceview.ptx.report import PtxReport
+    from traceview.headless.signatures.notation import Value
+    from traceview.inspect.compare.comparison import Diff
+    from traceview.inspect.target_report import PtxReport
     from traceview.recorders import Recording
     from traceview.report import Report
     from traceview.trace import Trace
-    from traceview.trace.scrub import ScrubReport
+    from traceview.trace.scrub.scrubber import ScrubReport
 
 __all__ = [
     "TraceviewError",
@@ -43,7 +43,7 @@ def load(path: str | Path) -> Trace:
     Either may be inside a .gz, .xz or .zst file. Raises TraceFormatError if it is not a trace,
     TooLargeError if there is too little memory, ToolNotFoundError if nsys is needed and missing.
     """
-    from traceview.trace import files
+    from traceview.trace import load as files
 
     if not files.is_report(Path(path)):
         return files.load(path)
@@ -86,7 +86,7 @@ def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubRe
     OutputExistsError if `out` exists and not `force`.
     """
     from traceview.errors import OutputExistsError
-    from traceview.trace.scrub import scrub as cleaned
+    from traceview.trace.scrub.scrubber import scrub as cleaned
 
     if Path(out).exists() and not force:
         raise OutputExistsError(Path(out))
@@ -116,7 +116,7 @@ def analyze(
     glob fits nothing, or if a file is none of these, and what `given_kernels` raises.
     """
     from traceview import report
-    from traceview.facts import selection
+    from traceview.facts.ranges import selection
     from traceview.hardware import given
     from traceview.trace import Selection
 
@@ -129,12 +129,12 @@ def analyze(
     if peaks:
         trace = trace.with_peaks(given(peaks))
     if ncu is not None:
-        from traceview.trace.ncu_csv import read_counters
+        from traceview.trace.ncu.counters_csv import read_counters
 
         trace = trace.with_counters(*read_counters(Path(ncu)))
     if cubins:
-        from traceview.facts.given_code import with_code
-        from traceview.ptx.given_code import given_kernels
+        from traceview.facts.code.user_binaries import with_code
+        from traceview.inspect.targets.binaries import given_kernels
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, given_kernels(files))
@@ -161,15 +161,15 @@ def inspect_ptx(
     SMs of the run. Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError,
     ToolNotFoundError, or TraceviewError if a compiler refuses.
     """
-    from traceview.ptx.declared import as_written
-    from traceview.ptx.report import inspect_target
-    from traceview.ptx.target import Options
-    from traceview.trace.files import is_trace
+    from traceview.headless.signatures.notation import as_written
+    from traceview.inspect.target_report import inspect_target
+    from traceview.inspect.targets.target import Options
+    from traceview.trace.load import is_trace
 
     texts = {name: as_written(name, value) for name, value in (constexprs or {}).items()}
     chosen = Options(arch=None if arch is None else str(arch), constexprs=texts, **options)
     if is_trace(Path(target)):
-        from traceview.facts.inspected import inspect_trace
+        from traceview.inspect.targets.recording import inspect_trace
 
         return inspect_trace(load(target), chosen, sm_count=sm_count)
     return inspect_target(str(target), chosen, sm_count=sm_count)
@@ -183,9 +183,9 @@ def diff_ptx(*targets: str | Path, **options: Any) -> Diff:
     `inspect_ptx`. Raises InputError if that is not two to four versions, or if they have no
     kernel in common, and TraceviewError if one cannot be compiled.
     """
-    from traceview.ptx.compare import Version, compare
-    from traceview.ptx.declared import all_as_written
-    from traceview.ptx.versions import plan
+    from traceview.headless.signatures.notation import all_as_written
+    from traceview.inspect.compare.comparison import Version, compare
+    from traceview.inspect.compare.versions import plan
 
     options["constexprs"] = all_as_written(options.get("constexprs") or {})
     asked = plan([str(target) for target in targets], options)

@@ -11,8 +11,9 @@ import numpy as np
 
 from traceview import analyses as known
 from traceview.analyses import trace_health
-from traceview.analyses.base import SEVERITIES, Analysis, Finding, Result, Skipped
+from traceview.analyses.base import Analysis, Result, Skipped
 from traceview.errors import InputError
+from traceview.findings import SEVERITIES, Finding
 from traceview.tables import Array, Table
 from traceview.trace import Selection, Trace
 

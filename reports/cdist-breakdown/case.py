@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gallery import Case, Said, numbered, of_workload, table
 from matplotlib.axes import Axes
 
-from traceview.facts.kernel_names import tile
+from traceview.facts.operations.gemm_names import tile
 from traceview.hardware import rates_of
 from traceview.units import duration
 

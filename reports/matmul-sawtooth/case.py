@@ -9,7 +9,7 @@ from gallery import Case, Recording, Said, numbered, table
 from matplotlib.axes import Axes
 
 import traceview
-from traceview.facts.kernel_names import tile
+from traceview.facts.operations.gemm_names import tile
 from traceview.units import duration
 
 SIZES = tuple(range(1024, 4097, 128))

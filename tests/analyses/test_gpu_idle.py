@@ -1,9 +1,9 @@
 import pytest
 
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses import steps, sync_stalls
-from traceview.analyses.gpu_idle import ANALYSIS
+from traceview.analyses.gpu_idle.analysis import ANALYSIS
 
 DEVICE = ("device_id", "span_ns", "busy_ns", "idle_ns")
 CAUSE = ("cause", "gaps", "idle_ns")

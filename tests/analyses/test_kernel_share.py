@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.base import Finding
-from traceview.analyses.kernel_share import ANALYSIS
-from traceview.facts.declared_work import text
-from traceview.trace.files import load
+from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.facts.work.declared import text
+from traceview.findings import Finding
+from traceview.trace.load import load
 
 FIGURES = ("short_name", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns")
 

@@ -1,4 +1,4 @@
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.launch_overhead import ANALYSIS
 

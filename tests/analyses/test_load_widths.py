@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.build import Export
-from tests.ptx.made import HEADER
+from tests.ptx.compiled_kernels import HEADER
 from traceview import analyze
 from traceview.analyses.base import Result, Skipped
-from traceview.analyses.load_widths import ANALYSIS, COSTS, KERNELS
+from traceview.analyses.load_widths.analysis import ANALYSIS, COSTS, KERNELS
+from traceview.analyses.load_widths.bounds import AT_THE_ROOF
 from traceview.errors import InputError
-from traceview.facts.width_bounds import AT_THE_ROOF
-from traceview.ptx.tools import assemble
+from traceview.toolchain.ptxas import assemble
 from traceview.trace import Selection
-from traceview.trace.files import load
 from traceview.trace.kernel_code import STORED_AS
+from traceview.trace.load import load
 
 PEAK = 1_000_000_000_000
 GPU = {"memoryBandwidth": PEAK, "smCount": 100, "clockRate": 1_000_000_000}
@@ -345,7 +345,7 @@ def test_a_cubin_is_that_of_a_launch_only_with_its_registers(tmp_path):
         cubin = assemble(ptx()).cubin
     except Exception as error:
         pytest.skip(str(error))
-    from traceview.ptx.cubin import resources
+    from traceview.ptx.sass.cubin import resources
 
     (tmp_path / "k.cubin").write_bytes(cubin)
     registers = resources(cubin)["k"].registers

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.memory_copies import ANALYSIS
 from traceview.report import analyze

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.base import Skipped
-from traceview.analyses.roofline import ANALYSIS
-from traceview.facts.declared_work import text
+from traceview.analyses.roofline.analysis import ANALYSIS
+from traceview.facts.work.declared import text
 from traceview.hardware import given
 
 MS = 1_000_000

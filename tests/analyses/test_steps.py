@@ -2,11 +2,11 @@ import shlex
 
 import pytest
 
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.steps import ANALYSIS
-from traceview.trace.files import load
+from traceview.analyses.steps.analysis import ANALYSIS
+from traceview.trace.load import load
 
 MS = 1_000_000
 

@@ -1,11 +1,11 @@
 import pytest
 
-from tests.analyses.ask import ask, rows
+from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.trace_health import ANALYSIS
+from traceview.analyses.trace_health.analysis import ANALYSIS
 from traceview.report import analyze
-from traceview.trace.files import load
+from traceview.trace.load import load
 
 
 def status(result, check):

@@ -12,10 +12,10 @@ from traceview.bench import Asked, Version, bandwidth, describe, measure, profil
 from traceview.bench.correctness import compare, expected  # noqa: E402
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
 from traceview.errors import InputError  # noqa: E402
-from traceview.render.bench_json import as_document  # noqa: E402
-from traceview.render.bench_text import render_bench  # noqa: E402
-from traceview.render.flame import render_flame  # noqa: E402
-from traceview.render.speedscope import render_speedscope  # noqa: E402
+from traceview.render.bench.flame_graph import render_flame  # noqa: E402
+from traceview.render.bench.json import as_document  # noqa: E402
+from traceview.render.bench.speedscope import render_speedscope  # noqa: E402
+from traceview.render.bench.text import render_bench  # noqa: E402
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what is without a GPU")
 H200 = Machine("NVIDIA H200", "9.0", 132, 1, 1, "570", "12.8", "2.11", "3.6", "3.12", False)

@@ -167,12 +167,12 @@ def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
 
 def test_a_declared_range_reaches_the_text(monkeypatch):
     from kernels.gelu import OPERATION
-    from traceview.facts import declared_work
+    from traceview.facts.work import declared
 
     said = []
     push = torch.cuda.nvtx.range_push
     monkeypatch.setattr(torch.cuda.nvtx, "range_push", lambda text: (said.append(text), push(text)))
     asked = Asked(sizes=[MIB], versions=["torch"], trials=2, widths=False)
     measure(OPERATION, asked)
-    found = declared_work.declared(said[0])
+    found = declared.declared(said[0])
     assert (found.name, found.bytes, found.flop) == ("gelu torch", 8 * MIB, 9 * MIB)

@@ -1,18 +1,17 @@
 """`traceview ptx`: what goes where, and one clear line for what cannot be read."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.ptx.made import a_report, ptx_kernel
+from tests.places import PTX_FILES
+from tests.ptx.compiled_kernels import a_report, ptx_kernel
 from traceview.cli import run
 from traceview.errors import InputError
-from traceview.ptx.report import PtxReport
+from traceview.inspect.target_report import PtxReport
 
-DATA = Path(__file__).parents[1] / "ptx" / "data"
-GELU = DATA / "gelu-3.7.1-sm90.ptx"
+GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_the_twins_in_python_take_values(monkeypatch):
         asked.append(options)
         return PtxReport(target, (a_report(),))
 
-    monkeypatch.setattr("traceview.ptx.report.inspect_target", inspect_target)
+    monkeypatch.setattr("traceview.inspect.target_report.inspect_target", inspect_target)
     traceview.inspect_ptx("gelu.py", constexprs={"BLOCK": 512, "EVEN": True}, arguments="--fast")
     traceview.diff_ptx("gelu.py", constexprs={"BLOCK": [256, "1024"]})
     assert [options.constexprs for options in asked] == [
@@ -283,7 +282,7 @@ def test_a_version_that_cannot_be_had_is_named(tmp_path, capsys):
 
 
 def test_two_files_of_real_ptx_side_by_side(capsys):
-    files = [str(DATA / f"gelu-{triton}-sm90.ptx") for triton in ("3.6.0", "3.7.1")]
+    files = [str(PTX_FILES / f"gelu-{triton}-sm90.ptx") for triton in ("3.6.0", "3.7.1")]
     assert run(["ptx", "--diff", *files]) == 0
     shown = capsys.readouterr().out
     assert "gelu-3.6.0-sm90.ptx → gelu-3.7.1-sm90.ptx" in shown
@@ -294,7 +293,7 @@ def test_two_signatures_of_a_triton_kernel(capsys, monkeypatch):
     pytest.importorskip("triton")
     pytest.importorskip("torch")
     monkeypatch.setenv("COLUMNS", "160")
-    target = str(DATA.parent / "kernels" / "gelu.py") + ":gelu_kernel"
+    target = str(PTX_FILES.parent / "kernels" / "gelu.py") + ":gelu_kernel"
     signatures = [f"*fp32:16, *fp32:16, {n}, 1024" for n in ("i32", "i32:16")]
     assert run(["ptx", target, "--signature", *signatures]) == 0
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import traceview
-from tests.render.example import a_long_report, a_report
+from tests.render.example_report import a_long_report, a_report
 from traceview.cli import run
 from traceview.cli.report import print_summary
 

@@ -5,7 +5,7 @@ import lzma
 
 import pytest
 
-from tests.export_file import DATA
+from tests.places import DATA
 from traceview.cli import run
 
 

@@ -92,7 +92,7 @@ def on_the_gpu(script: Path, kind: str, folder: Path) -> Codes:
 def main(script: Path) -> int:
     """Compare and print; 1 if anything differs."""
     sys.path.insert(0, str(ROOT))
-    from traceview.ptx.python_target import compile_python
+    from traceview.inspect.targets.python import compile_python
 
     if not has_gpu():
         print("no NVIDIA GPU here: there is nothing to compare with", file=sys.stderr)

@@ -4,7 +4,7 @@ import pytest
 
 import kernels
 from tests.gpu.launched_ptx import has_gpu
-from tests.kernels.asked import python
+from tests.kernels.requests import python
 
 
 @pytest.mark.gpu

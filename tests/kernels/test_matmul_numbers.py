@@ -3,7 +3,7 @@
 import pytest
 
 from tests.gpu.launched_ptx import has_gpu
-from tests.kernels.asked import python
+from tests.kernels.requests import python
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

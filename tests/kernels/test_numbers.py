@@ -3,8 +3,8 @@
 import pytest
 
 import kernels
-from tests.kernels.asked import python
 from tests.kernels.numbers import SHAPES
+from tests.kernels.requests import python
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

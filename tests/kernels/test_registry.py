@@ -8,7 +8,7 @@ import pytest
 
 import kernels
 from tests.conftest import REPOSITORY
-from tests.kernels.asked import python
+from tests.kernels.requests import python
 from traceview.errors import InputError
 
 pytest.importorskip("torch")
@@ -40,7 +40,7 @@ WORK = {
 
 @pytest.fixture(scope="module")
 def facts():
-    return {each["name"]: each for each in python("-m", "tests.kernels.facts")}
+    return {each["name"]: each for each in python("-m", "tests.kernels.measured_figures")}
 
 
 def test_a_file_is_an_entry_under_its_name(facts):

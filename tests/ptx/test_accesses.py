@@ -5,7 +5,7 @@ import pytest
 from traceview.ptx.accesses import FAMILIES, TensorOp, accesses, instruction_mix, tensor_ops
 from traceview.ptx.model import SourceLine
 from traceview.ptx.opcodes import family
-from traceview.ptx.parse import parse_ptx
+from traceview.ptx.parser import parse_ptx
 
 
 def function(body):

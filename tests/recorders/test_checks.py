@@ -5,10 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tests.recorders import fake
+from tests.recorders import fake_nsys
 from traceview.cli.doctor import command
-from traceview.recorders import check_machine, nsys_tool
-from traceview.trace import sqlite_compiled
+from traceview.recorders import check_machine
+from traceview.recorders import nsys as nsys_tool
+from traceview.trace.sqlite import c_decoder as sqlite_compiled
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
 
@@ -26,7 +27,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_without_nsys_and_gpu(machine, tmp_path):
-    fake.script(tmp_path / "bin/nvidia-smi", "exit 9")
+    fake_nsys.script(tmp_path / "bin/nvidia-smi", "exit 9")
     found = machine()
     assert (found["nsys"].status, found["GPU"].status) == ("missing", "missing")
     assert "developer.nvidia.com" in found["nsys"].remedy
@@ -35,8 +36,8 @@ def test_without_nsys_and_gpu(machine, tmp_path):
 
 
 def test_all_is_well(machine, tmp_path):
-    fake.script(tmp_path / "bin/nvidia-smi", "echo 'NVIDIA H200, 580.159.04'")
-    fake.nsys(tmp_path / "usr/local/cuda/bin/nsys", **WORKS)
+    fake_nsys.script(tmp_path / "bin/nvidia-smi", "echo 'NVIDIA H200, 580.159.04'")
+    fake_nsys.nsys(tmp_path / "usr/local/cuda/bin/nsys", **WORKS)
     found = machine()
     names = ("GPU", "driver", "nsys", "nsys profile", "nsys export", "call chains")
     assert [found[name].status for name in names] == ["ok"] * 6
@@ -67,7 +68,7 @@ def test_the_page_decoder(machine, monkeypatch):
     ],
 )
 def test_what_fails_is_named_with_its_evidence(machine, tmp_path, how, name, status, said):
-    fake.nsys(tmp_path / "usr/local/cuda/bin/nsys", **how)
+    fake_nsys.nsys(tmp_path / "usr/local/cuda/bin/nsys", **how)
     check = machine()[name]
     assert check.status == status
     assert said in check.detail
@@ -76,7 +77,7 @@ def test_what_fails_is_named_with_its_evidence(machine, tmp_path, how, name, sta
 
 def test_the_copy_inside_nsight_compute(machine, tmp_path):
     host = tmp_path / "opt/nvidia/nsight-compute/2025.3.1/host"
-    fake.nsys(host / "target-linux-x64/nsys", profile=": > ${out%-rep}.qdstrm")
+    fake_nsys.nsys(host / "target-linux-x64/nsys", profile=": > ${out%-rep}.qdstrm")
     (host / "linux-desktop-glibc_2_11_3-x64").mkdir()
     found = machine()
     assert found["nsys"].status == found["nsys profile"].status == "broken"
@@ -85,7 +86,7 @@ def test_the_copy_inside_nsight_compute(machine, tmp_path):
 
 def test_nvtx_too_new_for_the_nsys_here(machine, tmp_path, monkeypatch):
     version = "NVIDIA Nsight Systems version 2023.4.4.54"
-    fake.nsys(tmp_path / "usr/local/cuda/bin/nsys", version=version, **WORKS)
+    fake_nsys.nsys(tmp_path / "usr/local/cuda/bin/nsys", version=version, **WORKS)
     described = tmp_path / "site" / "nvtx-0.2.17.dist-info"
     described.mkdir(parents=True)
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: nvtx\nVersion: 0.2.17\n")
@@ -98,7 +99,7 @@ def test_nvtx_too_new_for_the_nsys_here(machine, tmp_path, monkeypatch):
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    monkeypatch.setenv(nsys_tool.NAMED_BY, str(fake.nsys(tmp_path / "nsys", profile="exit 1")))
+    monkeypatch.setenv(nsys_tool.NAMED_BY, str(fake_nsys.nsys(tmp_path / "nsys", profile="exit 1")))
     return lambda *words: CliRunner().invoke(command, words)
 
 

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import traceview
-from tests.recorders import fake
+from tests.recorders import fake_nsys
 from traceview.errors import ToolNotFoundError, TraceFormatError
 from traceview.recorders import export, export_report
-from traceview.recorders.nsys_tool import ATTEMPTS
+from traceview.recorders.nsys import ATTEMPTS
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,7 @@ def real(nsys, monkeypatch):
 def counting(tmp_path, monkeypatch):
     """An nsys that exports 1,000 bytes and notes each time that it does."""
     exported = f"echo once >> {tmp_path}/log; head -c 1000 /dev/zero > $out"
-    tool = fake.nsys(tmp_path / "tools" / "nsys", export=exported)
+    tool = fake_nsys.nsys(tmp_path / "tools" / "nsys", export=exported)
     monkeypatch.setenv("TRACEVIEW_NSYS", str(tool))
     return lambda: (tmp_path / "log").read_text().count("once")
 

@@ -6,15 +6,15 @@ import sys
 import pytest
 
 import traceview as package
-from tests.recorders import fake
-from tests.recorders.fake import leftovers, traceview
-from tests.recorders.programs import KERNEL, LINE_OF_DEF
-from traceview.ptx import cubin as cubin_file
-from traceview.ptx.sass import disassemble
+from tests.recorders import fake_nsys
+from tests.recorders.fake_nsys import leftovers, traceview
+from tests.recorders.recorded_programs import KERNEL, LINE_OF_DEF
+from traceview.ptx.sass import cubin as cubin_file
 from traceview.recorders import gathering
 from traceview.recorders.options import Choices
-from traceview.trace.files import load
+from traceview.toolchain.nvdisasm import disassemble
 from traceview.trace.kernel_code import STORED_AS, unpacked
+from traceview.trace.load import load
 
 pytest.importorskip("triton")
 
@@ -57,7 +57,7 @@ def test_every_variant_is_there_once(recorded):
     assert table.cells("name") == ["scale"] * 3
     assert sorted(table.cells("num_warps")) == [4, 4, 8]
     assert set(table.cells("source_line")) == {LINE_OF_DEF}
-    assert fake.warnings(recorded[1].stderr) == []
+    assert fake_nsys.warnings(recorded[1].stderr) == []
 
 
 def test_nothing_tells_of_the_user_and_the_code_is_sound(recorded, home):
@@ -121,7 +121,7 @@ def test_the_environment_kept_keeps_the_code_as_it_was(environment, home):
 def test_without_gathering_there_is_no_table(environment, tmp_path, words, said):
     (tmp_path / "train.py").write_text(KERNEL + "compiled()")
     line = ("record", "--backtrace", "none", "-o", "t.sqlite", *words)
-    done = fake.recording(*line, cwd=tmp_path, environment=environment)
+    done = fake_nsys.recording(*line, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert "kernel_code" not in load(tmp_path / "t.sqlite").tables
     assert ("kernels were not gathered" in done.stderr) == said

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 import traceview as package
-from tests.recorders.fake import traceview
-from traceview.facts.gathered_code import gathered_code
-from traceview.trace.files import load
+from tests.recorders.fake_nsys import traceview
+from traceview.facts.code.gathered import gathered_code
+from traceview.trace.load import load
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -2,16 +2,16 @@
 
 import pytest
 
-from tests.recorders import fake
+from tests.recorders import fake_nsys
 from traceview.errors import RecordingError
-from traceview.recorders.nsys_tool import Nsys
-from traceview.recorders.nvtx_clash import clash
+from traceview.recorders.nsys import Nsys
+from traceview.recorders.nvtx_compatibility import clash
 from traceview.recorders.options import Abilities, Choices, abilities, blind_spots, profile_command
 
 
 @pytest.fixture
 def tool(tmp_path):
-    return Nsys(fake.nsys(tmp_path / "nsys"), "2025.3.1.0", (2025, 3))
+    return Nsys(fake_nsys.nsys(tmp_path / "nsys"), "2025.3.1.0", (2025, 3))
 
 
 def line(tool, tmp_path, choices=None, able=None):
@@ -92,7 +92,7 @@ def test_a_percent_sign_in_the_output_is_no_pattern(tool, tmp_path):
 
 def test_without_the_right_to_sample_call_chains_are_left_out_and_that_is_said(tmp_path):
     status = "CPU Profiling Environment (process-tree): Fail"
-    tool = Nsys(fake.nsys(tmp_path / "nsys", status=status), "2025.3.1.0", (2025, 3))
+    tool = Nsys(fake_nsys.nsys(tmp_path / "nsys", status=status), "2025.3.1.0", (2025, 3))
     able = abilities(tool)
     assert "--sample=none" in line(tool, tmp_path, able=able)
     assert "perf_event_paranoid" in blind_spots(Choices(), able)[0]
@@ -100,7 +100,7 @@ def test_without_the_right_to_sample_call_chains_are_left_out_and_that_is_said(t
 
 
 def test_a_tool_without_options(tmp_path):
-    tool = Nsys(fake.script(tmp_path / "nsys", "echo Killed; exit 9"), "2025.3", (2025, 3))
+    tool = Nsys(fake_nsys.script(tmp_path / "nsys", "echo Killed; exit 9"), "2025.3", (2025, 3))
     with pytest.raises(RecordingError, match="does not list its options \\(Killed\\)"):
         abilities(tool)
 

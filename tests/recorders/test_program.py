@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorders import fake
+from tests.recorders import fake_nsys
 from traceview.errors import InputError
 from traceview.recorders.program import command_of, python_of, script_of
 
@@ -27,7 +27,7 @@ def test_a_python_file_is_run_by_this_python(folder):
 
 
 def test_a_program_is_run_as_it_is(folder):
-    tool = fake.script(folder / "a.out", "true")
+    tool = fake_nsys.script(folder / "a.out", "true")
     assert command_of([str(tool), "x"]) == [str(tool), "x"]
     assert command_of(["sh", "-c", "true"])[1:] == ["-c", "true"]
 
@@ -52,12 +52,12 @@ def test_the_script_within_a_command():
 
 
 def test_the_python_of_a_command(folder):
-    named = fake.script(folder / "torchrun", "true")
+    named = fake_nsys.script(folder / "torchrun", "true")
     named.write_text(f"#!{sys.executable} -sE\nprint()\n")
-    by_env = fake.script(folder / "tool", "true")
+    by_env = fake_nsys.script(folder / "tool", "true")
     by_env.write_text("#!/usr/bin/env python3\nprint()\n")
     assert python_of([sys.executable, "x.py"]) == Path(sys.executable)
     assert python_of([str(named)]) == Path(sys.executable)
     assert python_of([str(by_env)]).name == "python3"
-    assert python_of([str(fake.script(folder / "a.out", "true"))]) is None
+    assert python_of([str(fake_nsys.script(folder / "a.out", "true"))]) is None
     assert python_of(["no-such-program"]) is None

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorders import fake
-from tests.recorders.fake import leftovers, traceview
-from traceview.recorders.nsys_tool import inspect
-from traceview.recorders.nvtx_clash import clash
+from tests.recorders import fake_nsys
+from tests.recorders.fake_nsys import leftovers, traceview
+from traceview.recorders.nsys import inspect
+from traceview.recorders.nvtx_compatibility import clash
 from traceview.version import __version__
 
 SCRIPT = """
@@ -148,7 +148,7 @@ def test_nothing_else_is_left(recorded):
 
 def test_the_environment_stays_if_asked_for(environment, tmp_path):
     words = ("--keep-env", "--backtrace", "none", "-o", "x.sqlite", "sh", "-c", "exit 0")
-    done = fake.recording("record", *words, cwd=tmp_path, environment=environment)
+    done = fake_nsys.recording("record", *words, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert SECRET.encode() in (tmp_path / "x.sqlite").read_bytes()
 
@@ -259,7 +259,7 @@ def failing(tmp_path):
     (tmp_path / "train.py").write_text("print()")
 
     def run(**how):
-        tool = fake.nsys(tmp_path / "tools" / "nsys", **how)
+        tool = fake_nsys.nsys(tmp_path / "tools" / "nsys", **how)
         environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
         done = traceview("record", "train.py", cwd=tmp_path, environment=environment)
         assert not (tmp_path / "train.sqlite").exists()
@@ -294,7 +294,7 @@ STUMBLES = "echo once >> runs; {started}[ $(wc -l < runs) -lt 3 ] && exit 1; : >
 def runs_of_a_stumbling_nsys(tmp_path, words, started=""):
     (tmp_path / "train.py").touch()
     profile = STUMBLES.format(started=started)
-    tool = fake.nsys(tmp_path / "tools" / "nsys", profile=profile, export="exit 1")
+    tool = fake_nsys.nsys(tmp_path / "tools" / "nsys", profile=profile, export="exit 1")
     environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
     done = traceview("record", *words, cwd=tmp_path, environment=environment)
     assert done.returncode == 1
@@ -334,7 +334,7 @@ def test_without_nsys(tmp_path):
 
 
 def test_a_tool_that_cannot_import_is_refused_before_the_run(tmp_path):
-    tool = fake.nsys(tmp_path / "host/target-linux-x64/nsys", profile="touch ran")
+    tool = fake_nsys.nsys(tmp_path / "host/target-linux-x64/nsys", profile="touch ran")
     (tmp_path / "host/linux-desktop-glibc_2_11_3-x64").mkdir()
     environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
     done = traceview("record", "sh", cwd=tmp_path, environment=environment)

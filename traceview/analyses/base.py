@@ -6,27 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from traceview.facts.names import named as named
+from traceview.findings import Finding
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
-
-Severity = Literal["high", "medium", "low", "info"]
-SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something a reader can act on.
-
-    `message` holds its number; `action` is an imperative; `time_at_stake_ns` is an upper bound
-    of what acting on it can save, by which the report ranks.
-    """
-
-    severity: Severity
-    message: str
-    action: str
-    time_at_stake_ns: int
 
 
 @dataclass(frozen=True)
@@ -142,14 +125,3 @@ class Analysis:
                 remedy=f"record with: {'; and '.join(how)}",
             )
         return self.compute(trace)
-
-
-HIGH, MEDIUM, LOW = 0.20, 0.05, 0.01
-
-
-def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
-    """Severity of a loss within a span of device time: by its share; None where it is under 1 %."""
-    share = at_stake_ns / span_ns if span_ns else 0.0
-    if share < LOW:
-        return None
-    return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from traceview import groups, intervals, units
-from traceview.analyses.base import Analysis, Chart, Finding, Result, TableSpec, severity_of
-from traceview.facts.cuda_api import Does, what_calls_do
-from traceview.facts.idle import LAUNCH_LATE, gaps, steady_span_ns
-from traceview.facts.operations import first_launches, operations
-from traceview.facts.queue_full import queue_full
-from traceview.facts.selection import selected_calls
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.facts.idle.gaps import LAUNCH_LATE, gaps, steady_span_ns
+from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.launch_queue import queue_full
+from traceview.facts.operations.operations import first_launches, operations
+from traceview.facts.ranges.selection import selected_calls
+from traceview.findings import Finding, severity_of
 from traceview.tables import Column, Integers, Mask, Table, picked
 from traceview.trace import Trace
 

@@ -7,21 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import (
-    Analysis,
-    Chart,
-    Finding,
-    Result,
-    Severity,
-    TableSpec,
-    severity_of,
-)
-from traceview.facts.idle import steady_span_ns
-from traceview.facts.operations import Kind, migrations, operations
-from traceview.facts.peaks import GIVEN, peaks
-from traceview.facts.selection import selected, selected_operations
-from traceview.facts.set_up import in_warm_up, warm_up_operations
-from traceview.facts.steps import set_up_end_ns
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.operations.operations import Kind, migrations, operations
+from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.steps.steps import set_up_end_ns
+from traceview.facts.steps.warm_up import in_warm_up, warm_up_operations
+from traceview.facts.work.peaks import GIVEN, peaks
+from traceview.findings import Finding, Severity, severity_of
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Finding, Keep, Result, TableSpec
-from traceview.facts.identity import HOST, device_hosts, on_host, process_hosts
-from traceview.facts.idle import (
+from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
+from traceview.facts.idle.gaps import (
     CAUSES,
     DEPENDENCY,
     LAUNCH_LATE,
@@ -24,13 +23,15 @@ from traceview.facts.idle import (
     every_gap,
     gaps,
 )
-from traceview.facts.late_places import late_places
-from traceview.facts.operations import operations
-from traceview.facts.queue import depth_of, rows_by_stream, stream_depth, wait_of
-from traceview.facts.queue_full import queue_full
-from traceview.facts.selection import selected, selected_calls, selected_operations
-from traceview.facts.step_names import step_names
-from traceview.facts.steps import Steps, steps, steps_ahead
+from traceview.facts.idle.late_launches import late_places
+from traceview.facts.operations.hosts import HOST, device_hosts, on_host, process_hosts
+from traceview.facts.operations.launch_queue import queue_full
+from traceview.facts.operations.operations import operations
+from traceview.facts.operations.queue import depth_of, rows_by_stream, stream_depth, wait_of
+from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
+from traceview.facts.steps.names import step_names
+from traceview.facts.steps.steps import Steps, steps, steps_ahead
+from traceview.findings import Finding
 from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 

@@ -11,13 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.correctness import (
-    copies,
-    expected,
-    is_changed,
-    restore,
-    spoil_free_memory,
-)
+from traceview.bench.correctness import copies, expected, is_changed, restore, spoil_free_memory
 from traceview.bench.loading import in_words
 from traceview.bench.operation import Operation
 from traceview.errors import InputError, TraceviewError

@@ -8,16 +8,16 @@ from itertools import product
 from typing import Any, Literal
 
 from traceview.bench.case import Case, released, users
-from traceview.bench.correctness import compare as compared
-from traceview.bench.fit import Fit, fitted
+from traceview.bench.correctness import compare
 from traceview.bench.loading import broke_cuda, in_words
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine
 from traceview.bench.operation import Operation, Version
 from traceview.bench.plan import Asked, planned
-from traceview.bench.sweep import SIZE, one_of
-from traceview.bench.timing import Timing, benchmark
+from traceview.bench.timing.growth import Fit, fitted
+from traceview.bench.timing.measurement import Timing, benchmark
+from traceview.bench.timing.sweep import SIZE, one_of
 from traceview.bench.widths import Key, Width, widths_of
-from traceview.facts import declared_work
+from traceview.facts.work import declared as declared_work
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
 _FEWEST_TO_FIT, _FEWEST_ASKED_FOR = 4, 3
@@ -225,7 +225,7 @@ def _checked(operation: Operation, version: Version, case: Case, machine: Machin
         return replace(row, status="failed", why=case.unchecked)
     try:
         case.checked.spoil_free_memory()
-        found = compared(version.run(*case.checked.inputs), case.checked.wanted, row.tolerance or 0)
+        found = compare(version.run(*case.checked.inputs), case.checked.wanted, row.tolerance or 0)
         changed = case.checked.is_changed()
     except Exception as error:
         missing = _is_missing_tool(error)

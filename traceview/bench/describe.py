@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceview.bench.operation import Operation
-from traceview.bench.timing import Timing, benchmark
+from traceview.bench.timing.measurement import Timing, benchmark
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from numbers import Integral
 
 from traceview.bench.machine import Machine
 from traceview.bench.operation import Operation
-from traceview.bench.sweep import SIZE, Axis
-from traceview.bench.timing import check_counts
+from traceview.bench.timing.measurement import check_counts
+from traceview.bench.timing.sweep import SIZE, Axis
 from traceview.errors import InputError
-from traceview.ptx.target import check_arch
+from traceview.inspect.targets.target import check_arch
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.clock import CpuClock
-from traceview.bench.fit import fitted
 from traceview.bench.loading import failure
 from traceview.bench.machine import Machine, this_machine
-from traceview.bench.sweep import Axis, Sweep
-from traceview.bench.timing import Timing
+from traceview.bench.timing.clock import CpuClock
+from traceview.bench.timing.growth import fitted
+from traceview.bench.timing.measurement import Timing
+from traceview.bench.timing.sweep import Axis, Sweep
 from traceview.errors import InputError
 
 _FEWEST_ROUNDS = 3

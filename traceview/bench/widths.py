@@ -14,10 +14,10 @@ from pathlib import Path
 from traceview.bench import launch_version
 from traceview.bench.operation import Operation, Version
 from traceview.errors import TraceviewError
-from traceview.ptx.inspect import inspect
-from traceview.ptx.kernel_report import KernelReport
+from traceview.inspect.kernel import inspect
+from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.targets.target import Options, kernels_of
 from traceview.ptx.model import Access, Compiled
-from traceview.ptx.target import Options, kernels_of
 
 Key = tuple[int, str, str]
 """Size, data type, version."""

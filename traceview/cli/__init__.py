@@ -13,7 +13,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from traceview.cli import closed
+from traceview.cli import closed_stdout
 from traceview.errors import TraceviewError
 
 VERBS = {
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 could not be done, 2 misuse, 130 interrupted."""
-    with closed.openable():
+    with closed_stdout.openable():
         return _run(arguments, Settings())
 
 
@@ -106,7 +106,7 @@ def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
         status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
         # A reader that has gone away must be noticed here, not in Python's own last flush.
         sys.stdout.flush()
-        if closed.is_lost():
+        if closed_stdout.is_lost():
             raise TraceviewError("stdout is closed: what was printed is lost", "leave it open")
         return status if isinstance(status, int) else _DONE
     except click.ClickException as misuse:
@@ -129,7 +129,7 @@ def _failed(error: Exception, debug: bool) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    from traceview.render.names import visible
+    from traceview.render.base.safe_text import visible
 
     if isinstance(error, TraceviewError | OSError):
         return f"error: {visible(str(error), 2_000)}"

@@ -167,9 +167,9 @@ def _time_program(
 ) -> None:
     from traceview import __version__
     from traceview.bench.program import sweep_program
-    from traceview.bench.sweep import Axis
-    from traceview.render.bench_json import render_program_json
-    from traceview.render.program_text import render_program
+    from traceview.bench.timing.sweep import Axis
+    from traceview.render.bench.json import render_program_json
+    from traceview.render.bench.program_text import render_program
 
     axis = Axis.of(sweep)
     with progress(f"Running {program.name[:60]}") as next_step:
@@ -229,8 +229,8 @@ def _write_profile(
     report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
 ) -> None:
     from traceview import TraceviewError, __version__
-    from traceview.render.flame import render_flame
-    from traceview.render.speedscope import render_speedscope
+    from traceview.render.bench.flame_graph import render_flame
+    from traceview.render.bench.speedscope import render_speedscope
 
     if profiled is None:
         raise TraceviewError("there is nothing to profile", "no version was timed")
@@ -249,9 +249,9 @@ def _show(
     wanted: Wanted,
 ) -> None:
     from traceview import __version__
-    from traceview.render.bench_json import render_bench_json
-    from traceview.render.bench_text import render_bench
-    from traceview.render.profile_text import render_profile
+    from traceview.render.bench.json import render_bench_json
+    from traceview.render.bench.profile_text import render_profile
+    from traceview.render.bench.text import render_bench
 
     def drawn(width: int, color: bool) -> str:
         text = render_bench(report, description=description, width=width, color=color)

@@ -41,7 +41,7 @@ def _table(checks: Sequence[Check], width: int, color: bool) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    from traceview.render.names import visible
+    from traceview.render.base.safe_text import visible
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("what", "state", "found, and how to mend it"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import debug_option
+from traceview.cli.multi_value_options import one_or_list, parted, spread
 from traceview.cli.output import (
     STDOUT,
     Wanted,
@@ -20,11 +21,10 @@ from traceview.cli.output import (
     unpacked_name,
     write_file,
 )
-from traceview.cli.several import one_or_list, parted, spread
 
 if TYPE_CHECKING:
-    from traceview.ptx.compare import Diff
-    from traceview.ptx.report import PtxReport
+    from traceview.inspect.compare.comparison import Diff
+    from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ptx", "sass")
 _ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
@@ -215,7 +215,7 @@ def _stem(targets: Sequence[str]) -> str:
 
 def _made(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
     import traceview
-    from traceview.render.names import visible
+    from traceview.render.base.safe_text import visible
 
     notes: list[str] = []
     make = traceview.diff_ptx if _is_diff(targets, options) else traceview.inspect_ptx
@@ -230,7 +230,7 @@ def _made(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
 
 def _show(made: PtxReport | Diff, views: list[str], wanted: Wanted) -> None:
     from traceview import __version__
-    from traceview.render import ptx
+    from traceview.render.kernels import formats as ptx
 
     if not wanted.json_to_stdout:
         print_text(lambda width, color: ptx.text(made, views, width=width, color=color))

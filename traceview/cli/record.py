@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import closed, debug_option
+from traceview.cli import closed_stdout, debug_option
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _tell(done: Recording) -> None:
 def _summarise(path: Path) -> None:
     from traceview.cli.report import print_summary
 
-    if closed.stdout_is_closed():
+    if closed_stdout.stdout_is_closed():
         # No error: the trace is what was asked for, and the exit status is the script's.
         _note("no summary: stdout is closed")
         return

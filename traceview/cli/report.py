@@ -118,7 +118,7 @@ def command(
 
 def print_summary(path: Path) -> None:
     """Print what a trace is and what to do first. Raises TraceviewError if it cannot be read."""
-    from traceview.render.text import render_summary
+    from traceview.render.report.text import render_summary
 
     report = _made(path)
     print_text(lambda width, color: render_summary(report, width=width, color=color))
@@ -168,7 +168,7 @@ def _made(
 
 
 def _show(report: Report, wanted: Wanted, all_rows: bool) -> None:
-    from traceview.render import text
+    from traceview.render.report import text
 
     if not wanted.json_to_stdout:
         draw = text.render_summary if wanted.files else text.render_text
@@ -181,8 +181,8 @@ def _show(report: Report, wanted: Wanted, all_rows: bool) -> None:
 
 def _page(report: Report, all_rows: bool) -> str:
     from traceview import __version__
-    from traceview.render.html import render_html
-    from traceview.render.page import MOST_ROWS
+    from traceview.render.base.page import MOST_ROWS
+    from traceview.render.report.html import render_html
 
     with progress("Drawing the page"):
         return render_html(report, __version__, None if all_rows else MOST_ROWS)
@@ -190,7 +190,7 @@ def _page(report: Report, all_rows: bool) -> str:
 
 def _document(report: Report, all_rows: bool) -> Iterator[str]:
     from traceview import __version__
-    from traceview.render.json_report import json_pieces
-    from traceview.render.leading import MOST_ROWS
+    from traceview.render.base.row_limit import MOST_ROWS
+    from traceview.render.report.json import json_pieces
 
     return json_pieces(report, __version__, None if all_rows else MOST_ROWS)

@@ -20,7 +20,7 @@ def command(trace: Path, output: Path, force: bool) -> None:
 
     Names of kernels, ranges and calls stay as they are; TRACE is not changed.
     """
-    from traceview.trace.scrub import scrub
+    from traceview.trace.scrub.scrubber import scrub
 
     _check_output(output, force)
     report = scrub(_exported(trace), output)
@@ -42,11 +42,11 @@ def _check_output(output: Path, force: bool) -> None:
 
 
 def _exported(trace: Path) -> Path:
-    from traceview.trace import files
+    from traceview.trace import load
 
-    if not files.is_report(trace):
+    if not load.is_report(trace):
         return trace
     from traceview.recorders import export_report
 
-    with files.unpacked_report(trace) as report:
+    with load.unpacked_report(trace) as report:
         return export_report(report)

@@ -1,9 +1,9 @@
 """Limits and rates of GPUs by compute capability and product, each with its source."""
 
-from traceview.hardware.given import FIGURES, given
 from traceview.hardware.limits import KNOWN_CAPABILITIES, SmLimits, limits_of
 from traceview.hardware.occupancy import Limiter, Occupancy, occupancy
-from traceview.hardware.parts import Part, part_of
+from traceview.hardware.overrides import FIGURES, given
+from traceview.hardware.products import Part, part_of
 from traceview.hardware.rates import FLOP_KINDS, Rates, lanes_of, rates_of
 
 __all__ = [

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from traceview.errors import TraceviewError
-from traceview.recorders import nvtx_clash, surroundings
+from traceview.recorders import environment as surroundings
+from traceview.recorders import nvtx_compatibility
 from traceview.recorders.ask import ask
 from traceview.recorders.export import export
-from traceview.recorders.nsys_tool import ATTEMPTS, GET_IT, Broken, Nsys, look
+from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, look
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
-from traceview.trace import sqlite_compiled
+from traceview.trace.sqlite import c_decoder
 from traceview.version import __version__
 
 Status = Literal["ok", "missing", "broken"]
@@ -58,10 +59,10 @@ def check_machine(root: Path = Path("/")) -> list[Check]:
 
 
 def _page_decoder() -> Check:
-    if sqlite_compiled.there():
+    if c_decoder.there():
         return Check("page decoder", "ok", "compiled")
-    if os.environ.get(sqlite_compiled.SWITCH):
-        why, remedy = f"{sqlite_compiled.SWITCH} is set", f"unset {sqlite_compiled.SWITCH}"
+    if os.environ.get(c_decoder.SWITCH):
+        why, remedy = f"{c_decoder.SWITCH} is set", f"unset {c_decoder.SWITCH}"
     else:
         why, remedy = "no C compiler at install", "get a C compiler and install traceview again"
     detail = f"numpy ({why}); reading a trace takes about 2.5 times as long"
@@ -133,7 +134,11 @@ def _packages(working: list[Nsys]) -> Iterator[Check]:
         if name not in there:
             yield Check(name, "missing", f"needed only {purpose}", remedy)
             continue
-        problem = nvtx_clash.clash(there[name], working[0]) if name == "nvtx" and working else None
+        problem = (
+            nvtx_compatibility.clash(there[name], working[0])
+            if name == "nvtx" and working
+            else None
+        )
         detail, _, mend = (problem or there[name]).partition(": ")
         yield Check(name, "broken" if problem else "ok", detail, mend)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError
 from traceview.recorders.ask import ask
-from traceview.recorders.nsys_tool import Nsys, find
+from traceview.recorders.nsys import Nsys, find
 
 CACHE_BYTES = 2 * 10**9
 _HOUR_S = 3600.0

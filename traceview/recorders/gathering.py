@@ -1,6 +1,6 @@
 """What the recorded program is given so that it writes down its own kernels and calls.
 
-A folder of ours comes first on its PYTHONPATH; see traceview.recorders.inside. Children inherit
+A folder of ours comes first on its PYTHONPATH; see traceview.recorders.injected. Children inherit
 it: the ranks of torchrun, Inductor's compile workers, the workers of a DataLoader.
 """
 
@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from traceview.recorders.inside.traceview_inside.notes import NOTES, STARTED
-from traceview.recorders.inside.traceview_inside.start import GATHER, SYNC_SITES
+from traceview.recorders.injected.traceview_injected.notes import NOTES, STARTED
+from traceview.recorders.injected.traceview_injected.start import GATHER, SYNC_SITES
 from traceview.recorders.options import Choices
 from traceview.recorders.program import python_of
 
-_INSIDE = Path(__file__).parent / "inside"
+_INJECTED = Path(__file__).parent / "injected"
 _MOST_NOTES = 3
 _BLIND = (
     "the program's Triton kernels were not gathered: its Python ran nothing of ours, as with "
@@ -35,7 +35,7 @@ def environment(choices: Choices, folder: Path) -> Mapping[str, str]:
     if not wanted:
         return {}
     # An empty entry would be the current folder.
-    entries = [str(_INSIDE), os.environ.get("PYTHONPATH", "")]
+    entries = [str(_INJECTED), os.environ.get("PYTHONPATH", "")]
     return {**wanted, "PYTHONPATH": os.pathsep.join(filter(None, entries))}
 
 

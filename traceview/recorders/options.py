@@ -11,7 +11,7 @@ from typing import Literal
 
 from traceview.errors import RecordingError
 from traceview.recorders.ask import ask
-from traceview.recorders.nsys_tool import Nsys
+from traceview.recorders.nsys import Nsys
 
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
 _PERIODS = re.compile(r"--sampling-period=\s+Possible values are integers between (\d+) and (\d+)")

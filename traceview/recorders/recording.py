@@ -13,22 +13,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from traceview.errors import (
-    InputError,
-    OutputExistsError,
-    RecordingError,
-    ToolNotFoundError,
-)
-from traceview.recorders import gathering, interrupts, surroundings
+from traceview.errors import InputError, OutputExistsError, RecordingError, ToolNotFoundError
+from traceview.recorders import environment as surroundings
+from traceview.recorders import gathering, interrupts
 from traceview.recorders.export import export
 from traceview.recorders.kernel_table import write_kernels
-from traceview.recorders.nsys_tool import ATTEMPTS, Nsys, find
-from traceview.recorders.nvtx_clash import clash
+from traceview.recorders.nsys import ATTEMPTS, Nsys, find
+from traceview.recorders.nvtx_compatibility import clash
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.run_table import write_run
-from traceview.trace.nsys_sites import NOTED
-from traceview.trace.scrub import scrub
+from traceview.trace.nsys.sync_sites import NOTED
+from traceview.trace.scrub.scrubber import scrub
 from traceview.version import __version__
 
 Note = Callable[[str], None]

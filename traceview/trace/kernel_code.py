@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from traceview.tables import Array, Column, Texts, null_of, object_array
-from traceview.trace.nsys_rows import INT32, Staged
+from traceview.trace.nsys.rows import INT32, Staged
 from traceview.trace.schema import KERNEL_CODE
-from traceview.trace.sqlite_file import Database
+from traceview.trace.sqlite.file import Database
 
 STORED_AS = "TRACEVIEW_KERNELS"
 BLOBS = ("ptx", "cubin")

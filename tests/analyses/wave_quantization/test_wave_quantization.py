@@ -1,0 +1,475 @@
+"""Waves of blocks, what their last leaves empty, and who is not to blame for it."""
+
+import pytest
+
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from tests.conftest import SHIPPED
+from traceview.analyses.base import Result, Skipped
+from traceview.analyses.wave_quantization.analysis import ANALYSIS
+from traceview.trace import Selection
+from traceview.trace.load import load
+
+MS = 1_000_000
+# On the H200 that `Export` describes: 132 SMs of 64 warps and 65,536 registers.
+BIG = {"blockX": 1024, "registersPerThread": 32}  # two blocks an SM, 264 at once
+ALONE = {"blockX": 1024, "registersPerThread": 64}  # one block an SM, 132 at once
+
+
+def kernel(export: Export, took: int, blocks: int, *, at: int = 0, **columns: object) -> Export:
+    return export.kernel_without_launch((at, at + took), gridX=blocks, **columns)
+
+
+def only(result: Result) -> dict[str, object]:
+    [row] = result.tables["kernels"].rows()
+    return row
+
+
+def test_a_last_wave_of_one_block(tmp_path):
+    export = Export()
+    for at in (0, 200_000):
+        kernel(export, 100_000, 265, at=at, name="void gemm<float>(int)", **BIG)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert only(result) == {
+        "short_name": "void gemm",
+        "label": "void gemm",
+        "grid": "265x1x1",
+        "block": "1024x1x1",
+        "registers_per_thread": 32,
+        "shared_memory_bytes": 0,
+        "calls": 2,
+        "total_ns": 200_000,
+        "median_ns": 100_000,
+        "blocks": 265,
+        "blocks_per_sm": 2,
+        "limiter": "warps",
+        "theoretical_occupancy_pct": 100.0,
+        "waves": pytest.approx(265 / 264),
+        "tail_idle_pct": pytest.approx(100 * 263 / 528),
+        "tail_loss_ns": round(200_000 * 263 / 528),
+        "blocks_to_fill": "264 or 528",
+        "note": "2.0 blocks an SM, fewer than 4",
+        "name": "void gemm<float>(int)",
+        "device_id": 0,
+        "host_id": None,
+    }
+    [finding] = result.findings
+    assert finding.time_at_stake_ns == round(200_000 * 263 / 528)
+    assert finding.severity == "high"
+    assert finding.message == (
+        "void gemm launches 265 blocks where the GPU holds 264 at once: the last of 2 waves has "
+        "1 block, 49.8 % of all places stay empty: up to 99.6 µs of 200 µs is lost"
+    )
+    assert finding.action.startswith("Use 264 or 528 blocks instead of 265")
+
+
+def test_full_waves_lose_nothing(tmp_path):
+    result = ask(ANALYSIS, kernel(Export(), 100, 1056, **BIG), tmp_path)
+
+    assert rows(result, "kernels", "waves", "tail_idle_pct", "tail_loss_ns", "blocks_to_fill") == [
+        (4.0, 0.0, 0, "1056")
+    ]
+    assert not result.findings
+
+
+def test_a_grid_smaller_than_the_gpu(tmp_path):
+    """33 of 132 SMs work; what the shortest kernel takes, no larger grid would save."""
+    export = kernel(kernel(Export(), 101_000, 33, **ALONE), 1000, 1056, at=200_000, **BIG)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    row = next(result.tables["kernels"].rows())
+    assert row["note"] == "smaller than the GPU: 99 of 132 SMs empty"
+    assert (row["waves"], row["tail_idle_pct"]) == (0.25, 75.0)
+    assert row["blocks_to_fill"] == "132"
+    [finding] = result.findings
+    assert finding.time_at_stake_ns == 75_000
+    assert finding.action.startswith("Make the blocks smaller")
+    assert row["tail_loss_ns"] == 75_000
+    assert result.summary == {"tail_loss_ns": 75_000, "in_grids_smaller_than_the_gpu_ns": 101_000}
+
+
+def test_a_grid_of_less_than_a_wave_without_an_empty_sm_is_not_blamed(tmp_path):
+    """The 68 blocks that have a neighbour share its SM with it: no place is empty for long."""
+    result = ask(ANALYSIS, kernel(Export(), 100_000, 200, **BIG), tmp_path)
+
+    row = only(result)
+    assert row["tail_idle_pct"] == pytest.approx(100 * 64 / 264)
+    assert row["tail_loss_ns"] is None
+    assert row["note"] == "one wave, 1.5 blocks an SM: no SM is empty"
+    assert result.summary == {"tail_loss_ns": 0, "in_grids_smaller_than_the_gpu_ns": 0}
+    assert not result.findings
+
+
+def test_half_a_wave_on_nearly_every_sm_loses_little(tmp_path):
+    """Two blocks would fit an SM, but one uses all of it: 4 empty SMs of 132 are lost, no half."""
+    export = kernel(kernel(Export(), 101_000, 128, **BIG), 1000, 1056, at=200_000, **BIG)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    row = next(result.tables["kernels"].rows())
+    assert row["tail_idle_pct"] == pytest.approx(100 * 136 / 264)
+    assert row["tail_loss_ns"] == round(100_000 * 4 / 132)
+    assert result.summary["tail_loss_ns"] == row["tail_loss_ns"]
+    assert [each.time_at_stake_ns for each in result.findings] == [row["tail_loss_ns"]]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_table_summary_and_findings_tell_one_loss(unpack, name):
+    """What findings put at stake is part of what the rows claim; the summary is their sum."""
+    result = ANALYSIS.run(load(unpack(name)))
+    if isinstance(result, Skipped) or not len(result.tables["kernels"]):
+        return
+    table, tiles = (list(result.tables[name].rows()) for name in ("kernels", "tiles"))
+    claimed = sum(row["tail_loss_ns"] or 0 for row in (*table, *tiles))
+    assert result.summary["tail_loss_ns"] == claimed
+    # Findings round once a kernel where rows round once each.
+    rows = len(table) + len(tiles)
+    assert sum(each.time_at_stake_ns for each in result.findings) <= claimed + rows
+    for row in table:
+        if (row["waves"] or 2) < 1:
+            empty = max(132 - row["blocks"], 0) / 132
+            assert (row["tail_loss_ns"] or 0) <= row["total_ns"] * empty + 1
+
+
+def test_a_persistent_kernel_is_not_blamed(tmp_path):
+    """One block on each SM where two would fit: it loops over its tiles."""
+    result = ask(ANALYSIS, kernel(Export(), 100_000, 132, **BIG), tmp_path)
+
+    row = only(result)
+    assert (row["tail_idle_pct"], row["tail_loss_ns"]) == (50.0, None)
+    assert row["note"] == "persistent: 1 a SM, in one wave"
+    assert not result.findings
+
+
+def test_a_kernel_that_others_run_beside_is_not_blamed(tmp_path):
+    export = kernel(Export(), 100_000, 133, name="tail", **ALONE)
+    kernel(export, 60_000, 1056, at=40_000, name="other", stream=8, **BIG)
+
+    found = {row["name"]: row for row in ask(ANALYSIS, export, tmp_path).tables["kernels"].rows()}
+
+    assert found["tail"]["tail_loss_ns"] is None
+    assert found["tail"]["note"].startswith(
+        "concurrent: other kernels ran beside it for 60.0 % of its time"
+    )
+
+
+def test_little_company_does_not_excuse(tmp_path):
+    export = kernel(Export(), 100_000, 133, name="tail", **ALONE)
+    kernel(export, 60_000, 1056, at=60_000, name="other", stream=8, **BIG)
+
+    found = {row["name"]: row for row in ask(ANALYSIS, export, tmp_path).tables["kernels"].rows()}
+
+    assert found["tail"]["tail_loss_ns"] == round(100_000 * 131 / 264)
+
+
+def test_copies_take_no_sm(tmp_path):
+    export = kernel(Export(), 100_000, 133, **ALONE).copy((0, 1), (0, 100_000))
+
+    assert only(ask(ANALYSIS, export, tmp_path))["tail_loss_ns"] == round(100_000 * 131 / 264)
+
+
+SWEEP = (131, 132, 133, 264, 265)
+
+
+def sweep(times: dict[int, int], **columns: object) -> Export:
+    export, at = Export(), 0
+    for blocks, took in times.items():
+        kernel(export, took, blocks, at=at, **columns)
+        at += took
+    return export
+
+
+def test_times_that_rise_in_steps(tmp_path):
+    times = dict(zip(SWEEP, (20_000, 20_100, 40_000, 40_200, 60_000), strict=True))
+
+    result = ask(ANALYSIS, sweep(times, **ALONE), tmp_path)
+
+    assert rows(result, "grids", "blocks", "predicted_ratio", "measured") == [
+        (131, None, None),
+        (132, 1.0, None),
+        (133, 2.0, "step"),
+        (264, 1.0, "level"),
+        (265, 1.5, "step"),
+    ]
+    ratios = [r for (r,) in rows(result, "grids", "measured_ratio")]
+    assert ratios[2:] == [40_000 / 20_100, 40_200 / 40_000, 60_000 / 40_200]
+    assert {n.rpartition("; ")[2] for (n,) in rows(result, "kernels", "note") if n} == {
+        "measured: step"
+    }
+    assert "its times rise in such steps" in result.findings[0].message
+
+
+def test_times_that_rise_steadily_claim_nothing(tmp_path):
+    times = {blocks: blocks * 150 for blocks in SWEEP}
+
+    result = ask(ANALYSIS, sweep(times, **ALONE), tmp_path)
+
+    assert [s for (s,) in rows(result, "grids", "measured")] == [
+        *(None, None, "no step", "rises", "no step")
+    ]
+    found = {row["blocks"]: row for row in result.tables["kernels"].rows()}
+    assert found[133]["tail_loss_ns"] is None
+    assert found[133]["note"].endswith("measured: no step")
+    assert found[133]["tail_idle_pct"] == pytest.approx(100 * 131 / 264)
+    assert not result.findings
+
+
+def test_grids_that_did_other_work_tell_nothing(tmp_path):
+    """Four times the time at one block more: no wave and no block count explains that."""
+    result = ask(ANALYSIS, sweep({132: 10_000, 133: 40_000}, **ALONE), tmp_path)
+
+    assert rows(result, "grids", "measured") == [(None,), (None,)]
+    assert rows(result, "kernels", "tail_loss_ns")[0] == (round(40_000 * 131 / 264),)
+
+
+def test_grids_far_apart_cannot_tell_steps_from_a_steady_rise(tmp_path):
+    result = ask(ANALYSIS, sweep({132: 10_000, 1320: 100_000}, **ALONE), tmp_path)
+
+    assert rows(result, "grids", "measured") == [(None,), (None,)]
+
+
+def test_kernels_of_another_block_or_name_are_not_compared(tmp_path):
+    export = kernel(Export(), 100, 132, **ALONE)
+    kernel(export, 100, 133, at=MS, blockX=512, registersPerThread=64)
+    kernel(export, 100, 133, at=2 * MS, name="other", **ALONE)
+
+    assert not len(ask(ANALYSIS, export, tmp_path).tables["grids"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "blocks", "limiter"),
+    [
+        ({"blockX": 32, "registersPerThread": 16}, 32, "blocks"),
+        ({"blockX": 256, "registersPerThread": 16}, 8, "warps"),
+        ({"blockX": 256, "registersPerThread": 64}, 4, "registers"),
+        (
+            {"blockX": 256, "registersPerThread": 16, "dynamicSharedMemory": 65536},
+            3,
+            "shared memory",
+        ),
+        (
+            {
+                "blockX": 256,
+                "registersPerThread": 16,
+                "dynamicSharedMemory": 31_744,
+                "sharedMemoryExecuted": 65_536,
+            },
+            2,
+            "shared memory config",
+        ),
+    ],
+)
+def test_what_limits_an_sm(tmp_path, columns, blocks, limiter):
+    result = ask(ANALYSIS, kernel(Export(), 100, 5000, **columns), tmp_path)
+
+    assert rows(result, "kernels", "blocks_per_sm", "limiter") == [(blocks, limiter)]
+
+
+def test_a_config_that_would_hold_no_block_is_no_config(tmp_path):
+    columns = {"dynamicSharedMemory": 65_536, "sharedMemoryExecuted": 8192}
+    result = ask(ANALYSIS, kernel(Export(), 100, 500, **ALONE | columns), tmp_path)
+
+    assert rows(result, "kernels", "blocks_per_sm", "limiter") == [(1, "registers")]
+
+
+def test_clusters_bound_what_the_gpu_holds(tmp_path):
+    """30 clusters of 4: 120 blocks at once, where 132 SMs have room for one each."""
+    clusters = {"clusterX": 2, "clusterY": 2, "clusterZ": 1, "maxActiveClusters": 30}
+    export = kernel(Export("3.24.0"), 100_000, 132, **ALONE, **clusters)
+
+    row = only(ask(ANALYSIS, export, tmp_path))
+
+    assert (row["blocks_per_sm"], row["limiter"], row["waves"]) == (1, "clusters", 1.1)
+    assert row["blocks_to_fill"] == "120 or 240"
+
+
+def test_without_clusters_an_export_that_knows_them_is_as_any(tmp_path):
+    none = {"clusterX": 0, "clusterY": 0, "clusterZ": 0, "maxActiveClusters": 0}
+    row = only(ask(ANALYSIS, kernel(Export("3.24.0"), 100, 264, **ALONE, **none), tmp_path))
+
+    assert (row["limiter"], row["waves"]) == ("registers", 2.0)
+
+
+def test_the_traces_own_limits_come_first(tmp_path):
+    export = kernel(Export(), 100, 100, blockX=32, registersPerThread=16).gpu(
+        0, smCount=10, maxBlocksPerSm=5, maxWarpsPerSm=64
+    )
+
+    row = only(ask(ANALYSIS, export, tmp_path))
+
+    assert (row["blocks_per_sm"], row["limiter"], row["waves"]) == (5, "blocks", 2.0)
+
+
+def test_an_unknown_gpu_is_said_and_can_be_told(tmp_path):
+    trace = kernel(Export(), 100, 133, **ALONE).gpu_unknown(0).load(tmp_path)
+
+    skipped = ANALYSIS.run(trace)
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason == (
+        "the trace does not tell the compute capability and number of SMs of GPU 0"
+    )
+    assert skipped.remedy == "give its figures: --peak capability=9.0 --peak sms=132"
+
+    told = ANALYSIS.run(trace.with_peaks({"capability": 9.0, "sms": 132}))
+    assert isinstance(told, Result)
+    assert only(told)["waves"] == pytest.approx(133 / 132)
+
+
+def test_a_capability_that_nobody_knows_is_said(tmp_path):
+    skipped = ANALYSIS.run(kernel(Export(), 100, 133).gpu(0, computeMajor=13).load(tmp_path))
+
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason == "the SM limits of '13.0' are not known (GPU 0)"
+    assert skipped.remedy == "give its figures: --peak capability=9.0"
+
+
+def test_one_unknown_gpu_of_two_is_a_note(tmp_path):
+    export = kernel(Export(), 100, 133, **ALONE).gpu(1, smCount=0)
+    kernel(export, 100, 133, device=1, **ALONE)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert sorted(rows(result, "kernels", "device_id", "blocks_per_sm")) == [(0, 1), (1, None)]
+    assert "the trace does not tell the number of SMs of GPU 1" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"blockX": 0},
+        {"gridX": 0},
+        {"gridX": -7},
+        {"registersPerThread": -1},
+        {"registersPerThread": 4096},
+        {"dynamicSharedMemory": 1 << 40},
+        {"blockX": 1 << 31, "blockY": 1 << 31, "blockZ": 1 << 31},
+    ],
+)
+def test_damaged_figures_have_no_waves(tmp_path, damaged):
+    export = Export().kernel_without_launch((0, 100), **{"gridX": 5, **ALONE, **damaged})
+
+    row = only(ask(ANALYSIS, export, tmp_path))
+
+    assert (row["waves"], row["blocks_per_sm"], row["tail_loss_ns"]) == (None, None, None)
+    assert row["note"] == "not known how many blocks an SM holds"
+
+
+def test_an_absurd_grid_stays_a_number(tmp_path):
+    most = 2**31 - 1
+    export = Export().kernel_without_launch((0, 100), gridX=most, gridY=most, gridZ=most, **ALONE)
+
+    assert only(ask(ANALYSIS, export, tmp_path))["blocks"] == 1 << 60
+
+
+def test_a_range_selects_launches(tmp_path):
+    export = Export().range("a", 0, 50).range("b", 60, 100)
+    export.launch((10, 12), (20, 1020), gridX=133, **ALONE)
+    export.launch((70, 72), (1020, 2020), gridX=134, **ALONE)
+    trace = export.load(tmp_path)
+
+    chosen = ANALYSIS.run(trace.restricted(Selection(("b",))))
+
+    assert rows(chosen, "kernels", "blocks", "calls") == [(134, 1)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "once"), [(265, round(MS * 263 / 528)), (33, round((MS - 10_000) * 99 / 132))]
+)
+def test_launches_of_set_up_are_in_the_table_and_not_at_stake(tmp_path, blocks, once):
+    export = kernel(Export().range("warm_up", 0, 40), 10_000, 1056, **BIG)
+    for place, asked in enumerate((10, 20, 30, 50)):
+        start = (place + 1) * MS
+        export.launch((asked, asked + 5), (start, start + MS), gridX=blocks, name="gemm", **BIG)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert (blocks, 4) in rows(result, "kernels", "blocks", "calls")
+    [finding] = result.findings
+    assert finding.time_at_stake_ns == once
+    assert " of 1.00 ms " in finding.message
+    assert "3 calls of set-up (before the first step after warm-up, " in result.notes[-1]
+
+
+def test_graphs_recorded_whole_hide_their_kernels(tmp_path):
+    export = kernel(Export(), 100, 264, **ALONE).graph_whole((0, 1), (200, 300))
+
+    assert "1 CUDA graph launch recorded whole" in ask(ANALYSIS, export, tmp_path).notes[0]
+
+
+def test_at_most_five_findings(tmp_path):
+    export = Export()
+    for place in range(8):
+        kernel(export, 100_000, 133, at=place * 100_000, name=f"k{place}", **ALONE)
+
+    assert len(ask(ANALYSIS, export, tmp_path).findings) == 5
+
+
+def test_the_grids_of_a_kernel_are_one_finding(tmp_path):
+    """Thirty grids that lose little each: together they are worth a word."""
+    export = kernel(Export(), 3_000_000, 13_200, name="long", **ALONE)
+    for place in range(30):
+        kernel(export, 20_000, 140 + place, at=3_000_000 + 20_000 * place, name="moe", **ALONE)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    lost = sum(r["tail_loss_ns"] for r in result.tables["kernels"].rows() if r["name"] == "moe")
+    [finding] = result.findings
+    assert finding.time_at_stake_ns == lost
+    assert "moe launches 140 blocks where the GPU holds 132 at once" in finding.message
+    assert "and 29 other grids of it too" in finding.message
+
+
+def test_grids_of_another_shape_and_as_many_blocks_are_one_size(tmp_path):
+    export = kernel(Export(), 20_000, 132, **ALONE)
+    export.kernel_without_launch((MS, MS + 21_000), gridX=66, gridY=2, **ALONE)
+    kernel(export, 40_000, 133, at=2 * MS, **ALONE)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert len(result.tables["kernels"]) == 3
+    assert [blocks for (blocks,) in rows(result, "grids", "blocks")] == [132, 133]
+
+
+SWEEPS = {
+    "waves_competing": {"spin_alone": "step", "spin": "no step"},
+    "waves": {"spin_alone": "step", "spin": "step", "compete": "no step"},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SWEEPS if name in SHIPPED])
+def test_a_spinning_kernel_steps_where_we_say(unpack, name):
+    """Recorded on an H200: around each multiple of what the GPU holds, times rise as predicted."""
+    result = ANALYSIS.run(load(unpack(name)))
+    assert isinstance(result, Result)
+    grids = list(result.tables["grids"].rows())
+    for kernel_name, verdict in SWEEPS[name].items():
+        mine = [row for row in grids if row["kernel"].startswith(f"{kernel_name},")]
+        at_once = mine[0]["wave_blocks"]
+        crossing = [row for row in mine if row["blocks"] in (at_once + 1, 2 * at_once + 1)]
+        assert len(crossing) == 2
+        for row in crossing:
+            off = abs(row["measured_ratio"] / row["predicted_ratio"] - 1)
+            assert (off <= 0.10) == (verdict == "step"), row
+            assert row["measured"] == verdict
+        told = [r for r in result.tables["kernels"].rows() if r["short_name"] == kernel_name]
+        assert told
+        for row in told:
+            assert f"measured: {verdict}" in row["note"]
+            assert verdict == "step" or not row["tail_loss_ns"]
+        blamed = [f for f in result.findings if f.message.startswith(f"{kernel_name} ")]
+        assert bool(blamed) == (verdict == "step")
+
+
+def test_findings_of_two_kernels_of_one_wrapper_read_differently(unpack):
+    result = ANALYSIS.run(load(unpack("cuda_graphs_nodes")))
+    assert isinstance(result, Result)
+    said = [finding.message for finding in result.findings]
+    assert [text.partition(" launches")[0] for text in said] == [
+        "vectorized_elementwise_kernel CUDAFunctorOnSelf_add",
+        "vectorized_elementwise_kernel MulFunctor",
+    ]
+    told = rows(result, "kernels", "label", "grid", "block")
+    assert len(set(told)) == len(told)

@@ -1,0 +1,313 @@
+"""The programs in workloads/: they run without a GPU and leave the ranges they promise."""
+
+import ast
+import importlib.util
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.places import REPOSITORY
+from tests.recorders.fake_nsys import traceview
+from traceview.analyses.steps import analysis
+from traceview.trace.load import load
+
+WORKLOADS = REPOSITORY / "workloads"
+SMALL = ("--device", "cpu", "--dim", "16", "--layers", "2", "--batch", "4", "--steps", "2")
+STEP = ["forward", "layer_0", "layer_1", "backward", "optimizer"]
+
+
+@pytest.fixture
+def torch_and_nvtx():
+    missing = [name for name in ("torch", "nvtx") if not importlib.util.find_spec(name)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}; pip install 'traceview[workloads]'")
+
+
+# What they take from their command line is in a file of its own; all others are programs.
+PROGRAMS = sorted(set(WORKLOADS.glob("*.py")) - {WORKLOADS / "arguments.py"})
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_each_names_the_finding_to_expect(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    expected = [line for line in docstring.splitlines() if line.startswith("Expect: ")]
+    assert len(expected) == 1
+
+
+@pytest.mark.usefixtures("torch_and_nvtx")
+def test_mlp_prints_a_loss_that_falls_and_repeats():
+    command = [sys.executable, WORKLOADS / "mlp.py", *SMALL, "--print-loss"]
+    runs = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    losses = [float(line.rpartition(" ")[2]) for line in runs[0].splitlines()]
+    assert runs[0] == runs[1]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.usefixtures("torch_and_nvtx")
+def test_mlp_recorded_on_the_cpu(nsys, tmp_path):
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(nsys)}
+    words = ("record", WORKLOADS / "mlp.py", *SMALL)
+    done = traceview(*words, cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    named = "SELECT coalesce(n.text, s.value) FROM NVTX_EVENTS n LEFT JOIN StringIds s"
+    with closing(sqlite3.connect(tmp_path / "mlp.sqlite")) as connection:
+        rows = connection.execute(
+            f"{named} ON s.id = n.textId WHERE n.eventType = 59 ORDER BY n.start"
+        ).fetchall()
+        facts = dict(connection.execute("SELECT name, value FROM TRACEVIEW_RUN").fetchall())
+    assert [name for (name,) in rows] == ["define_model", "step_0", *STEP, "step_1", *STEP]
+    assert {"torch", "nvtx", "python"} <= set(facts)
+
+
+# Of the ranges that each leaves on a CPU in two steps, some of every kind, in order of appearance;
+# and what it says where a CPU cannot do all of it.
+RANGES = {
+    "sleep": "step_0 step_0/work step_0/sleep step_1 step_1/work step_1/sleep",
+    "add": "step_0 step_0/add_256 step_1 step_1/add_256 step_0/add_4096 step_1/add_4096",
+    "matmul": "step_0 step_0/float32_16 step_1/float32_16 step_0/bfloat16_33 step_1/bfloat16_33",
+    "cdist": "step_0 step_0/cdist step_1 step_1/cdist",
+    "gelu": "warm_up warm_up/manual warm_up/torch step_0 step_0/manual step_1/torch",
+    "softmax": "warm_up warm_up/manual warm_up/torch step_0 step_0/manual step_1/torch",
+    "coalescing": "warm_up warm_up/torch step_0 step_0/torch step_1/torch",
+    "divergence": "warm_up step_0 step_1",
+    "mlp_sweep": "warm_up warm_up/step_0 layers_1/step_1 layers_2/step_0 dim_32/step_1 batch_8",
+    "fusion": "warm_up step_0 step_0/eager step_1/eager",
+    "low_precision": "warm_up step_0/float32 step_0/bfloat16 step_1/float16",
+    "recomputation": "warm_up/keep/forward warm_up/recompute/forward "
+    "step_0/keep/forward step_0/keep/backward step_1/recompute",
+    "attention": "warm_up step_0/naive_32 step_0/flash_32 step_1/naive_64 step_1/flash_64",
+    "transformer": "step_0/forward/embed step_0/forward/layer_1/attention "
+    "step_0/forward/layer_1/mlp step_0/forward/head step_1/backward step_1/optimizer",
+    "data_loader": "pageable/batch_0/load pageable/batch_1/upload pinned/batch_1/compute",
+    "unified_memory": "",
+}
+SAYS = {
+    "divergence": "divergence cuda-parity: needs a GPU",
+    "coalescing": "strided_copy triton-stride-32: needs a GPU",
+    "gelu": "gelu torch.compile: left out on a CPU",
+    "unified_memory": "this workload needs a GPU",
+    "low_precision": "tf32, float8: products of these need a GPU's tensor cores",
+}
+# All in one process, as importing torch takes longer than all of them. The ranges are written down
+# instead of being handed to NVTX, which a torch without CUDA does not have.
+RUN_ALL = """
+import contextlib, io, json, runpy, sys
+import torch
+
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+torch.version.cuda = "none"
+open_ranges, seen = [], []
+
+@contextlib.contextmanager
+def written_down(text, *arguments):
+    # As torch does: what is meant literally must not be the format.
+    open_ranges.append(text.format(*arguments).partition(" {")[0])
+    seen.append("/".join(open_ranges))
+    yield
+    open_ranges.pop()
+
+torch.cuda.nvtx.range = written_down
+for name in sys.argv[2:]:
+    for _ in range(2):
+        seen.clear()
+        sys.argv = [name, "--steps", "2"]
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            runpy.run_path(f"{folder}/{name}.py", run_name="__main__")
+        print(json.dumps([name, seen, said.getvalue()]))
+"""
+
+
+def run_all_on_the_cpu() -> dict[str, list[tuple[list[str], str]]]:
+    """For each workload in RANGES, the ranges and the output of two runs."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN_ALL, WORKLOADS, *RANGES]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    runs = {name: [] for name in RANGES}
+    for line in done.stdout.splitlines():
+        name, ranges, said = json.loads(line)
+        runs[name].append((ranges, said))
+    return runs
+
+
+@pytest.mark.slow
+def test_the_rest_run_on_the_cpu_leave_the_ranges_they_promise_and_repeat():
+    missing = [name for name in ("torch", "triton") if not importlib.util.find_spec(name)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}; pip install 'traceview[workloads,ptx]'")
+    promised = {name: text.split() for name, text in RANGES.items()}
+
+    runs = run_all_on_the_cpu()
+
+    assert {name: first for name, (first, _) in runs.items()} == {
+        name: second for name, (_, second) in runs.items()
+    }
+    assert {
+        name: [path for path in dict.fromkeys(ranges) if path in promised[name]]
+        for name, ((ranges, _), _) in runs.items()
+    } == promised
+    silent = [name for name, ((_, said), _) in runs.items() if SAYS.get(name, "\n") not in said]
+    assert not silent
+
+
+@pytest.mark.usefixtures("torch_and_nvtx")
+@pytest.mark.parametrize("name", ["queue_full", "streams", "cuda_graphs"])
+def test_the_others_run_on_the_cpu_and_repeat(name):
+    command = [sys.executable, WORKLOADS / f"{name}.py", "--device", "cpu", "--steps", "2"]
+    runs = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert runs[0] == runs[1] != ""
+
+
+def recorded(nsys, folder, script, *words):
+    """A recording of a workload on the CPU, as a trace."""
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(nsys), "OMP_NUM_THREADS": "1"}
+    command = ("record", WORKLOADS / script, "--device", "cpu", *words)
+    done = traceview(*command, cwd=folder, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return load(folder / Path(script).with_suffix(".sqlite"))
+
+
+@pytest.mark.usefixtures("torch_and_nvtx")
+def test_batches_of_training_are_its_steps(nsys, tmp_path):
+    words = ("--workers", "0", "--batches", "6", "--slow", "4")
+    trace = recorded(nsys, tmp_path, "training.py", *words)
+    tables = analysis.compute(trace).tables
+    # On a busy machine the epochs may differ so much that each is a row.
+    found = {row["series"]: row["steps"] for row in tables["series"].rows()}
+    assert found in ({"epoch_#/batch_#": 12}, {"epoch_0/batch_#": 6, "epoch_1/batch_#": 6})
+    took = {row["step"]: row["duration_ns"] for row in tables["steps"].rows()}
+    assert min(took["epoch_0/batch_4"], took["epoch_1/batch_4"]) >= 50_000_000
+
+
+@pytest.mark.usefixtures("torch_and_nvtx")
+@pytest.mark.parametrize(
+    ("words", "series"), [((), [("thread_#_step_#", 4)] * 3), (("--main-ranges",), [("step_#", 4)])]
+)
+def test_threads_have_the_ranges_they_promise(nsys, tmp_path, words, series):
+    trace = recorded(nsys, tmp_path, "threads.py", "--steps", "4", "--dim", "16", *words)
+    found = analysis.compute(trace).tables["series"]
+    assert [(row["series"], row["steps"]) for row in found.rows()] == series
+
+
+# As each is called on its command line, all in one process; its status and what it said.
+RUN_WITH = """
+import contextlib, io, json, runpy, sys
+
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+for name, *words in json.loads(sys.stdin.read()):
+    sys.argv = [name, *words]
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_path(f"{folder}/{name}", run_name="__main__")
+        except SystemExit as left:
+            code = left.code
+        except Exception as error:
+            code = 1
+            sys.excepthook(type(error), error, error.__traceback__)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def run_with(calls: list[tuple[str, ...]]) -> list[tuple[int, str, str]]:
+    """Status, output and errors of each call (a program and its words), where no GPU is seen."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_WITH, WORKLOADS],
+        input=json.dumps(calls),
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def operation_named():
+    """What `versions.py` needs to be a program like the others."""
+    for name in ("torch", "triton"):
+        pytest.importorskip(name)
+    return lambda path: ["add"] if path.stem == "versions" else []
+
+
+def test_help_of_each_tells_what_to_expect_and_its_options(operation_named):
+    answers = run_with([(path.name, *operation_named(path), "--help") for path in PROGRAMS])
+    for path, (code, said, _) in zip(PROGRAMS, answers, strict=True):
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        [expected] = [line for line in docstring.splitlines() if line.startswith("Expect: ")]
+        assert code == 0
+        assert " ".join(expected.split()) in " ".join(said.split()), path.name
+        assert "--steps" in said
+        assert f"traceview report {path.stem}.sqlite --html" in " ".join(said.split())
+        assert "--device {auto,cuda,cpu}" in said
+
+
+# In a complaint the option has all its names.
+STEPS_OF = {"training.py": "--steps/--batches"}
+REFUSED_BY_ALL = {
+    ("--steps", "0"): "argument --steps: give a whole number, 1 or more, not 0",
+    ("--steps", "-1"): "argument --steps: give a whole number, 1 or more, not -1",
+    ("--steps", "many"): "argument --steps: give a whole number, 1 or more, not many",
+    ("--device", "cuda"): "argument --device: torch sees no GPU here that CUDA can use",
+    ("--device", "tpu"): "argument --device: invalid choice: 'tpu'",
+}
+
+
+def test_each_refuses_what_cannot_be_in_one_line(operation_named):
+    calls = [
+        (path.name, *operation_named(path), *words) for path in PROGRAMS for words in REFUSED_BY_ALL
+    ]
+    for call, (code, said, error) in zip(calls, run_with(calls), strict=True):
+        complaint = REFUSED_BY_ALL[call[-2:]].replace("--steps", STEPS_OF.get(call[0], "--steps"))
+        assert (code, said) == (2, ""), call
+        assert complaint in error.splitlines()[-1]
+        assert error.count("error:") == 1
+
+
+REFUSED = {
+    ("add.py", "--sizes", "8", "0"): (2, "argument --sizes: give a whole number, 1 or more, not 0"),
+    ("sleep.py", "--milliseconds", "-1"): (2, "give milliseconds, such as 20 or 0.5, not -1"),
+    ("sleep.py", "--milliseconds", "nan"): (2, "give milliseconds, such as 20 or 0.5, not nan"),
+    ("low_precision.py", "--size", "17"): (2, "float8 needs 16 to divide it"),
+    ("training.py", "--slow", "8"): (2, "of 8 batches, the last is 7"),
+    ("training.py", "--workers", "-1"): (2, "give a whole number, 0 or more, not -1"),
+    ("cdist.py", "--size", "100000000"): (1, "cdist.py: error: too large for this machine: "),
+    # Three threads wait for each other: one that fails may not leave the others waiting.
+    ("threads.py", "--dim", "100000000"): (1, "threads.py: error: too large for this machine: "),
+}
+
+
+def test_sizes_that_cannot_be_are_told_in_one_line():
+    pytest.importorskip("torch")
+    told = zip(REFUSED.items(), run_with(list(REFUSED)), strict=True)
+    for (call, (code, complaint)), (status, _, error) in told:
+        assert status == code, call
+        assert complaint in error.splitlines()[-1]
+        assert "Traceback" not in error
+
+
+def test_a_type_that_an_operation_does_not_take_is_refused():
+    """It would run all the same, and be wrong: of float16 the steps are rounded away."""
+    for name in ("torch", "triton"):
+        pytest.importorskip(name)
+    command = [sys.executable, WORKLOADS / "versions.py", "divergence", "--dtype", "float16"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.endswith("error: divergence does not take float16: float32\n")

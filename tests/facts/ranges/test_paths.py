@@ -1,0 +1,51 @@
+"""Paths that are numbers until somebody asks for their text."""
+
+import numpy as np
+
+from tests.build import Export
+from traceview.facts.ranges.paths import PATH_CHARACTERS, UNATTRIBUTED
+from traceview.facts.ranges.ranges import range_tree
+
+
+def test_one_path_and_all_paths_have_the_same_texts(tmp_path):
+    export = Export()
+    for step in range(3):
+        export.range(f"step_{step}", 100 * step, 100 * step + 90)
+        export.range("forward", 100 * step + 1, 100 * step + 40)
+        export.range("layer/7", 100 * step + 2, 100 * step + 9)
+    tree = range_tree(export.load(tmp_path))
+    one_by_one = [tree.paths[number] for number in range(len(tree.paths))]
+    assert list(tree.paths) == one_by_one
+    assert sorted(one_by_one)[:3] == ["step_0", "step_0/forward", "step_0/forward/layer/7"]
+    assert list(tree.patterns) == ["step_#", "step_#/forward", "step_#/forward/layer/#"]
+    outside = tree.paths.texts(tree.path[:1] * 0 - 1)
+    assert outside[0] == UNATTRIBUTED
+
+
+def test_deep_and_long_paths_are_cut_alike(tmp_path):
+    export = Export()
+    for depth in range(60):
+        export.range(f"{depth}" + "x" * 300, depth, 1000 - depth)
+    export.range("y" * 9000, 100, 200)
+    tree = range_tree(export.load(tmp_path))
+    one_by_one = [tree.paths[number] for number in range(len(tree.paths))]
+    assert list(tree.paths) == one_by_one
+    assert max(map(len, one_by_one)) == PATH_CHARACTERS + 1
+
+
+def test_of_a_few_rows_only_their_own_texts_are_made(tmp_path):
+    export = Export()
+    for step in range(100):
+        export.range(f"step_{step}", 100 * step, 100 * step + 90)
+        export.range("forward", 100 * step + 1, 100 * step + 40)
+    tree = range_tree(export.load(tmp_path))
+    column = tree.paths.texts(np.append(tree.path, -1))
+    last = len(column) - 1
+    rows = np.array([last, 3, 7, 3, last])
+    few = column.take(rows)
+    assert "every" not in vars(tree.paths)
+    made = few.decode().tolist()
+    assert set(few.values) == {made[1], made[2], UNATTRIBUTED}
+    assert "every" not in vars(tree.paths)
+    assert made == column.decode()[rows].tolist()
+    assert column.take(np.ones(len(column), bool)).decode().tolist() == column.decode().tolist()

@@ -1,0 +1,65 @@
+"""Warm-up and outliers of many loops at once are those of each loop by itself."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from traceview import groups
+from traceview.facts.steps.outliers import judge
+
+
+def limit_of(took):
+    median = float(np.median(took))
+    deviation = 1.4826 * float(np.median([abs(each - median) for each in took]))
+    return round(median), round(median + max(5 * deviation, 0.1 * median))
+
+
+def plainly(took):
+    """Warm-up steps, outliers, median and limit of one loop."""
+    early = 0
+    if len(took) >= 3:
+        half = len(took) // 2
+        _, limit = limit_of(took[half:])
+        while early < half and took[early] > limit:
+            early += 1
+    median, limit = limit_of(took[early:])
+    comparable = len(took) - early >= 5
+    outliers = [comparable and at >= early and each > limit for at, each in enumerate(took)]
+    return [at < early for at in range(len(took))], outliers, median, limit
+
+
+LOOPS = st.lists(
+    st.lists(st.sampled_from([0, 1, 9, 10, 11, 12, 15, 100, 2**40]), min_size=1, max_size=14),
+    max_size=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LOOPS)
+def test_each_loop_is_judged_by_itself(loops):
+    loop = np.repeat(np.arange(len(loops)), [len(took) for took in loops])
+    judged = judge(np.array([each for took in loops for each in took], np.int64), loop)
+
+    for number, took in enumerate(loops):
+        mine = loop == number
+        warm_up, outliers, median, limit = plainly(took)
+        assert judged.warm_up[mine].tolist() == warm_up
+        assert judged.outlier[mine].tolist() == outliers
+        assert (judged.median_ns[number], judged.limit_ns[number]) == (median, limit)
+
+
+@settings(max_examples=200, deadline=None)
+@given(LOOPS, st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]))
+def test_medians_and_quantiles_of_groups_are_those_of_numpy(loops, share):
+    """Of groups in any order, some of them empty."""
+    ids = np.repeat(np.arange(len(loops)) * 2, [len(took) for took in loops])[::-1].copy()
+    values = np.array([each for took in loops for each in took], np.int64)[::-1].copy()
+    count = 2 * len(loops)
+
+    median = groups.medians(ids, count, values)
+    quantile = groups.quantile(ids, count, values, share)
+
+    for number, took in enumerate(loops):
+        assert median[2 * number] == np.median(took)
+        assert quantile[2 * number] == np.quantile(took, share)
+        assert (median[2 * number + 1], quantile[2 * number + 1]) == (0, 0)

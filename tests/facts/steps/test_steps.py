@@ -1,0 +1,426 @@
+"""Which ranges are steps, how long each lasts, and which are unlike the others."""
+
+import numpy as np
+import pytest
+
+from tests.build import Export
+from traceview.analyses.steps.parts import step_parts
+from traceview.facts.ranges.lanes import Lanes
+from traceview.facts.steps.loops import numbers
+from traceview.facts.steps.names import loop_names
+from traceview.facts.steps.steps import pace, set_up_end_ns, steps
+from traceview.tables import Texts
+
+
+def names(export, folder):
+    return steps(export.load(folder)).names.decode().tolist()
+
+
+def looped(*levels, start=0, length=10_000):
+    """Nested ranges: each level is a name (numbers are put for {}) and how often it repeats."""
+    spans = []
+
+    def fill(rest, first, last, numbers):
+        if not rest:
+            return
+        (name, times), width = rest[0], (last - first) // rest[0][1]
+        for number in range(times):
+            begin = first + number * width
+            spans.append((name.format(number, number), begin, begin + width - 1))
+            fill(rest[1:], begin, begin + width - 1, number)
+
+    fill(levels, start, start + length, 0)
+    return spans
+
+
+def worked(spans, *, thread=0, more=()):
+    """These ranges, with a kernel launched at the start of each of the innermost."""
+    export = Export()
+    for name, start, end in (*spans, *more):
+        export.range(name, start, end, thread=thread)
+    least = min(end - start for _, start, end in spans)
+    for _, start, end in spans:
+        if end - start == least:
+            export.launch((start, start + 1), (start + 1, start + 3), thread=thread)
+    return export
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([("step_{}", 3), ("layer_{}", 4)], "step_"),
+        ([("step_{}", 3), ("forward", 1), ("layer_{}", 4)], "step_"),
+        ([("train", 1), ("iter{}", 3)], "iter"),
+        ([("epoch_{}", 3), ("batch_{}", 4)], "batch_"),
+        ([("Epoch {}", 2), ("batch {}", 4), ("layer_{}", 2)], "batch "),
+        ([("Epoch {}/batch {}", 6)], "Epoch "),
+        ([("train_step#{}", 5)], "train_step#"),
+        ([("epoch {}", 3), ("sample", 4)], "sample"),
+        ([("epoch {}", 3), ("forward", 1)], "epoch "),
+        ([("fold {}", 2), ("epoch {}", 2), ("minibatch {}", 4)], "minibatch "),
+        ([("request_{}", 4), ("layer_{}", 3)], "request_"),
+        ([("work", 5)], "work"),
+        ([("optimizer_step", 1), ("part", 5)], "part"),
+        ([("request", 4), ("optimizer_step", 2)], "request"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "/".join(name for name, _ in value),
+)
+def test_the_outermost_repeated_range_is_the_step(tmp_path, levels, expected):
+    found = names(worked(looped(*levels)), tmp_path)
+
+    assert {name.startswith(expected) for name in found} == {True}
+    place = next(i for i, (name, _) in enumerate(levels) if name.startswith(expected))
+    assert len(found) == np.prod([times for _, times in levels[: place + 1]])
+
+
+def test_a_range_beside_the_steps_is_a_series_of_its_own(tmp_path):
+    export = worked(looped(("step_{}", 4), length=4000))
+    export.range("validate", 4000, 4100).range("validate", 4200, 4300)
+    export.launch((4010, 4011), (4020, 4030)).launch((4210, 4211), (4220, 4230))
+
+    found = steps(export.load(tmp_path))
+    assert sorted(found.names.decode()) == [
+        "step_0",
+        "step_1",
+        "step_2",
+        "step_3",
+        "validate",
+        "validate",
+    ]
+    assert sorted(np.bincount(found.series).tolist()) == [2, 4]
+
+
+def test_what_repeats_outside_the_loop_of_the_steps_does_not_hide_it(tmp_path):
+    spans = looped(("train", 1), ("step_{}", 4), length=4000)
+    export = worked(spans, more=[("log", 4100, 4110), ("log", 4200, 4210)])
+
+    assert set(names(export, tmp_path)) == {f"step_{i}" for i in range(4)}
+
+
+def test_loops_of_one_name_in_different_places_are_two_series(tmp_path):
+    spans = looped(("train", 1), ("step_{}", 3), length=3000)
+    spans += looped(("eval", 1), ("step_{}", 2), start=5000, length=2000)
+    found = steps(worked(spans).load(tmp_path))
+
+    assert sorted(np.bincount(found.series).tolist()) == [2, 3]
+
+
+def test_a_thread_that_only_loads_data_has_no_steps(tmp_path):
+    export = worked(looped(("step_{}", 3), length=3000))
+    for number in range(6):
+        export.range("load", number * 500, number * 500 + 400, thread=2)
+
+    assert set(names(export, tmp_path)) == {"step_0", "step_1", "step_2"}
+
+
+def test_autograds_own_ranges_are_parts_of_the_steps(tmp_path):
+    export = Export().named_thread(4, "pt_autograd_0")
+    for step in range(3):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900).range(
+            "AddmmBackward0", at + 100, at + 200, thread=4
+        )
+        export.launch((at + 110, at + 111), (at + 120, at + 150), thread=4)
+    found = steps(export.load(tmp_path))
+
+    assert list(found.names.decode()) == ["step_0", "step_1", "step_2"]
+    assert found.operations.tolist() == [1, 1, 1]
+
+
+def test_strictly_a_threads_launches_without_a_range_are_in_no_step(tmp_path):
+    export = Export()
+    for step in range(3):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900)
+        export.launch((at + 10, at + 11), (at + 20, at + 30))
+        export.launch((at + 110, at + 111), (at + 120, at + 150), thread=4)
+    trace = export.load(tmp_path)
+
+    assert steps(trace).operations.tolist() == [2, 2, 2]
+    assert steps(trace.strictly()).operations.tolist() == [1, 1, 1]
+
+
+def paced(works, *, run_ahead=True, gap=0, **where):
+    """Steps whose kernels take these times; a CPU that runs ahead issues a step in 10 ns."""
+    export, clock = Export(), 1000
+    for number, work in enumerate(works):
+        cpu = 10 * number if run_ahead else clock
+        export.range(f"step_{number}", cpu, cpu + (8 if run_ahead else work + gap), **where)
+        begin = clock + gap
+        export.launch((cpu + 1, cpu + 2), (begin, begin + work), **where)
+        clock = begin + work
+    return export
+
+
+def test_a_step_lasts_from_the_end_of_the_gpu_work_before_it_to_its_own(tmp_path):
+    trace = paced([500, 100, 100, 140], gap=7).load(tmp_path)
+
+    assert pace(trace).took_ns.tolist() == [1507, 107, 107, 147]
+
+
+def test_steps_of_several_epochs_do_not_count_the_time_between_these(tmp_path):
+    export = Export()
+    for epoch in range(2):
+        at = epoch * 10_000
+        export.range(f"epoch_{epoch}", at, at + 400)
+        for batch in range(4):
+            start = at + 100 * batch
+            export.range(f"batch_{batch}", start, start + 90)
+            export.launch((start + 1, start + 2), (start + 5, start + 95))
+    trace = export.load(tmp_path)
+
+    assert pace(trace).took_ns.tolist() == [95, 100, 100, 100] * 2
+
+
+@pytest.mark.parametrize(
+    ("works", "warm_up", "outliers"),
+    [
+        ([900, 100, 101, 99, 100, 100, 100, 100], [0], []),
+        ([900, 700, 101, 99, 100, 100, 100, 100], [0, 1], []),
+        ([100, 101, 99, 100, 100, 900, 100, 100], [], [5]),
+        ([900, 100, 101, 99, 100, 100, 130, 100], [0], [6]),
+        ([100, 101, 99, 100, 100, 105, 100, 100], [], []),
+        ([80, 140, 90, 130, 85, 120, 95, 150], [], []),
+        ([900, 100, 100], [0], []),
+        ([900, 100], [], []),
+        # Four that are alike are too few to blame a fifth.
+        ([900, 100, 100, 200, 100], [0], []),
+        ([900, 100, 100, 200, 100, 100], [0], [3]),
+        # A slow step behind a fast one is not warm-up, wherever it is.
+        ([100, 900, 100, 100, 100, 100, 100, 100], [], [1]),
+        # Faster than the others is no warm-up either.
+        ([50, 100, 100, 100, 100, 100, 100, 100], [], []),
+    ],
+)
+def test_warm_up_and_outliers_are_told_by_their_own_time(tmp_path, works, warm_up, outliers):
+    found = pace(paced(works, run_ahead=False).load(tmp_path))
+
+    assert np.flatnonzero(found.warm_up).tolist() == warm_up
+    assert np.flatnonzero(found.outlier).tolist() == outliers
+
+
+def test_set_up_ends_with_warm_up(tmp_path):
+    works = [900, 700, 100, 100, 100, 100, 100, 100]
+    trace = paced(works, run_ahead=False).load(tmp_path)
+
+    assert set_up_end_ns(trace) == steps(trace).cpu_start_ns[2]
+
+
+def test_a_step_without_gpu_work_among_others_is_not_judged(tmp_path):
+    export = (
+        paced([100] * 6, run_ahead=False)
+        .range("step_6", 2000, 9000)
+        .launch((9500, 9501), (9502, 9503))
+    )
+    found = pace(export.load(tmp_path))
+
+    assert found.timed.tolist() == [True] * 6 + [False]
+    assert not found.outlier.any()
+
+
+def test_no_ranges_no_steps(tmp_path):
+    trace = Export().launch((0, 1), (2, 3)).load(tmp_path)
+
+    assert len(steps(trace)) == 0
+    assert set_up_end_ns(trace) == np.iinfo(np.int64).min
+
+
+def test_launches_beside_the_steps_of_a_thread(tmp_path):
+    export = Export()
+    for step in range(3):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900)
+        export.range(f"step_{step}", at + 100, at + 200, thread=4)
+        export.launch((at + 10, at + 11), (at + 20, at + 30))
+        export.launch((at + 110, at + 111), (at + 120, at + 150), thread=4)
+    export.range("flush", 300, 350, thread=4).range("copy", 1500, 1600, thread=5)
+    export.launch((310, 311), (320, 350), thread=4)  # in a range beside its thread's steps
+    export.launch((1510, 1511), (1520, 1550), thread=5)  # on a thread without steps
+    export.launch((2310, 2311), (2320, 2350), thread=4)  # in no range of its thread
+    found = steps(export.load(tmp_path))
+
+    by_thread = [found.operations[found.thread == thread].tolist() for thread in (0, 1)]
+    assert by_thread == [[1, 2, 2], [1, 1, 1]]
+
+
+def swept(*loops, name="step_{}", around=None, pause=50):
+    """Loops of steps that take these times, one after the other; `around` names their ranges."""
+    export, clock = Export(), 1000
+    for number, works in enumerate(loops):
+        begun, clock = clock, clock + pause
+        for step, work in enumerate(works):
+            export.range(name.format(step), clock, clock + work)
+            export.launch((clock + 1, clock + 2), (clock + 3, clock + work))
+            clock += work
+        if around:
+            export.range(around.format(number), begun, clock)
+    return export
+
+
+def loops(trace):
+    return np.bincount(pace(trace).loop).tolist()
+
+
+def test_loops_of_other_sizes_are_judged_each_by_itself(tmp_path):
+    small, large = [30, 10, 10, 10, 10, 10, 10, 40], [3000, 1000, 1010, 990, 1000, 1000]
+    trace = swept(small, large, [5, 5, 5]).load(tmp_path)
+    found = pace(trace)
+
+    assert loops(trace) == [8, 6, 3]
+    assert sorted(set(found.median_ns.tolist())) == [5, 10, 1000]
+    assert np.flatnonzero(found.warm_up).tolist() == [0, 8]
+    assert np.flatnonzero(found.outlier).tolist() == [7]
+    # What the CPU did between two loops is in no step.
+    assert found.took_ns.tolist() == [*small, *large, 5, 5, 5]
+    assert list(dict.fromkeys(loop_names(trace).decode())) == [
+        "step_# (1)",
+        "step_# (2)",
+        "step_# (3)",
+    ]
+
+
+def test_epochs_that_number_their_batches_anew_are_one_loop(tmp_path):
+    trace = swept([30, 10, 10], [10, 11, 10], [10, 10, 40], pause=5).load(tmp_path)
+    found = pace(trace)
+
+    assert loops(trace) == [9]
+    assert np.flatnonzero(found.outlier).tolist() == [3, 6, 8]
+    # The first of an epoch bears the time since the last one.
+    assert found.took_ns.tolist() == [30, 10, 10, 15, 11, 10, 15, 10, 40]
+    assert set(loop_names(trace).decode()) == {"step_#"}
+
+
+@pytest.mark.parametrize(
+    ("second", "sizes", "named"),
+    [([10] * 4, [8], {"size_#/step_#"}), ([90] * 4, [4, 4], {"size_0/step_#", "size_1/step_#"})],
+)
+def test_a_range_around_tells_loops_apart_where_they_differ(tmp_path, second, sizes, named):
+    trace = swept([10] * 4, second, around="size_{}").load(tmp_path)
+
+    assert loops(trace) == sizes
+    assert set(loop_names(trace).decode()) == named
+
+
+@pytest.mark.parametrize(
+    ("works", "sizes"),
+    [
+        # Medians 30 and 50: the steps of one loop differ among themselves by as much, or do not.
+        ([[10, 90, 30, 20, 60], [15, 95, 50, 30, 80]], [10]),
+        ([[30, 30, 30, 29, 31], [50, 50, 50, 49, 51]], [5, 5]),
+        # One slow epoch of ten is an epoch of these; two are not.
+        ([*[[10] * 3] * 9, [40] * 3], [30]),
+        ([*[[10] * 3] * 8, *[[40] * 3] * 2], [3] * 10),
+        # Loops of one step are none.
+        ([[10], [40], [70], [10]], [4]),
+    ],
+)
+def test_loops_are_alike_by_their_medians(tmp_path, works, sizes):
+    assert loops(swept(*works, around="epoch_{}").load(tmp_path)) == sizes
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["step_0"] * 6,
+        [f"left_{5 - number}" for number in range(6)],
+        ["part"] * 6,
+        [f"step_{number}" for number in range(8, 14)],
+    ],
+    ids=lambda names: names[1],
+)
+def test_numbers_that_do_not_start_again_tell_of_no_loop(tmp_path, names):
+    export = Export()
+    for place, name in enumerate(names):
+        work = 10 if place < 3 else 500
+        export.range(name, place * 1000, place * 1000 + work)
+        export.launch((place * 1000 + 1, place * 1000 + 2), (place * 1000 + 3, place * 1000 + work))
+
+    assert loops(export.load(tmp_path)) == [6]
+
+
+def test_numbers_of_names_are_alike_whatever_zeros_lead_them_and_however_long():
+    long = "9" * 5000
+    names = ["step_2", "step_20", "step_002", f"step_{long}", f"step_0{long}", "step_0", "step_00"]
+
+    alike = numbers(Texts.of(names)).tolist()
+
+    assert alike == [alike[place] for place in (0, 1, 0, 3, 3, 5, 5)]
+    assert len(set(alike)) == 4
+    assert len(set(numbers(Texts.of(["step_2", "step_20", "step_200"])).tolist())) == 3
+
+
+def test_a_loop_whose_numbers_are_padded_starts_again(tmp_path):
+    export, clock = Export(), 0
+    names = ["step_00", "step_01", "step_02", "step_000", "step_001", "step_002"]
+    for name, took in zip(names, [10, 10, 10, 900, 900, 900], strict=True):
+        export.range(name, clock, clock + took)
+        export.launch((clock + 1, clock + 2), (clock + 3, clock + took))
+        clock += took
+
+    assert loops(export.load(tmp_path)) == [3, 3]
+
+
+def overtaken(number=4):
+    """Pairs of steps, of which the second works on a stream of its own and is done first."""
+    export = Export()
+    for pair in range(number):
+        at = pair * 1_000_000
+        export.range(f"step_{2 * pair}", at, at + 20_000)
+        export.launch((at + 1_000, at + 5_000), (at + 10_000, at + 900_000), stream=7)
+        export.range(f"step_{2 * pair + 1}", at + 30_000, at + 100_000)
+        export.launch((at + 31_000, at + 35_000), (at + 40_000, at + 80_000), stream=8)
+        export.sync("cudaStreamSynchronize_v3020", at + 40_000, at + 82_000, stream=8)
+    return export
+
+
+def test_a_step_whose_work_is_done_before_that_of_the_step_before_has_no_parts(tmp_path):
+    trace = overtaken().load(tmp_path)
+    timed, parts = pace(trace), step_parts(trace)
+
+    assert timed.took_ns.tolist() == [900_000, 0, *[1_000_000, 0] * 3]
+    assert parts.part_ns.sum(axis=1).tolist() == timed.took_ns.tolist()
+    assert not parts.part_ns[1::2].any()
+    assert (parts.part_ns >= 0).all()
+
+
+def looked_at(monkeypatch, folder, series):
+    """How many intervals are laid out and looked up to part the steps of so many series."""
+    export, clock, count = Export(), 0, 0
+    for number in range(4):
+        for each in range(series):
+            name = f"op_{chr(97 + each // 26)}{chr(97 + each % 26)}_{number}"
+            export.range(name, clock, clock + 50)
+            export.launch((clock + 1, clock + 2), (clock + 10, clock + 40))
+            clock += 100
+    folder = folder / str(series)
+    folder.mkdir()
+    trace = export.load(folder)
+
+    def counting(function):
+        def count_and_call(lanes, lane, *times):
+            nonlocal count
+            count += len(lane) + len(getattr(lanes, "start", ()))
+            return function(lanes, lane, *times)
+
+        return count_and_call
+
+    place, union = Lanes.place, Lanes.union.__func__
+    monkeypatch.setattr(Lanes, "place", counting(place))
+    monkeypatch.setattr(Lanes, "union", classmethod(counting(union)))
+    assert len(set(steps(trace).series.tolist())) == series
+    assert (step_parts(trace).part_ns.sum(axis=1) == pace(trace).took_ns).all()
+    monkeypatch.undo()
+    return count
+
+
+def test_many_series_take_no_more_than_in_proportion(tmp_path, monkeypatch):
+    few, many = [looked_at(monkeypatch, tmp_path, series) for series in (20, 200)]
+
+    assert 0 < many <= 11 * few
+
+
+def test_set_up_is_that_of_the_first_loop(tmp_path):
+    # By the pace of the later loop all steps of the first one would be warm-up.
+    trace = swept([900, 500, 500, 500], [10] * 6).load(tmp_path)
+
+    assert set_up_end_ns(trace) == steps(trace).cpu_start_ns[1]

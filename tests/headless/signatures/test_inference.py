@@ -1,0 +1,190 @@
+"""Arguments guessed from source alone: no Triton needed."""
+
+import ast
+
+import pytest
+
+from tests.places import TRITON_KERNELS
+from tests.ptx.compiled_kernels import a_compiled, ptx_kernel
+from traceview.headless.signatures.dataflow import Usage
+from traceview.headless.signatures.inference import guess, in_words, kernels_among, parsed
+from traceview.headless.signatures.notation import Parameter, notation
+from traceview.inspect.kernel import inspect
+
+
+def functions_of(source: str) -> dict[str, ast.FunctionDef]:
+    nodes = ast.parse(source).body
+    return {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+
+
+def parameters_of(function: ast.FunctionDef) -> list[Parameter]:
+    """As the decorator @triton.jit would see them."""
+    arguments = function.args.args
+    defaults = [None] * (len(arguments) - len(function.args.defaults)) + function.args.defaults
+    return [
+        Parameter(
+            a.arg,
+            a.annotation is not None and "constexpr" in ast.unparse(a.annotation),
+            default is not None,
+            ast.literal_eval(default) if default is not None else None,
+        )
+        for a, default in zip(arguments, defaults, strict=True)
+    ]
+
+
+def guessed(source: str, name: str, **given: object) -> str:
+    functions = functions_of(source)
+    usage = Usage(functions[name], functions)
+    return notation(guess(parameters_of(functions[name]), usage, given))
+
+
+def of_body(parameters: str, *body: str, **given: object) -> str:
+    source = f"def kernel({parameters}):\n" + "".join(f"    {line}\n" for line in body)
+    return guessed(source, "kernel", **given)
+
+
+@pytest.mark.parametrize(
+    ("file", "kernel", "expected"),
+    [
+        ("gelu", "gelu_kernel", "*fp32:16, *fp32:16, i32:16, 1024"),
+        ("softmax", "softmax_kernel", "*fp32:16, *fp32:16, i32:16, i32:16, i32:16, 1024"),
+        ("copies", "strided_copy", "*fp32:16, *fp32:16, i32:16, i32:16, 1024"),
+        ("copies", "gather", "*fp32:16, *i64:16, *fp32:16, i32:16, 1024"),
+        ("copies", "row_sum", "*fp32:16, *fp32:16, i32:16, fp32, 512"),
+        ("copies", "histogram", "*i64:16, *i32:16, i32:16, 1024"),
+        (
+            "matmul",
+            "matmul_kernel",
+            "*fp16:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16, "
+            "i32:16, 1, i32:16, 1, i32:16, 1, 64, 64, 32, ''",
+        ),
+    ],
+)
+def test_kernels_of_the_examples(file, kernel, expected):
+    assert guessed((TRITON_KERNELS / f"{file}.py").read_text(), kernel) == expected
+
+
+def test_a_pointer_is_what_an_address_begins_with_whatever_its_name():
+    found = of_body(
+        "data, base, n",
+        "where = data + base",
+        "where += tl.arange(0, 64)",
+        "tl.store(where, tl.load(where) + n)",
+    )
+    assert found == "*fp32:16, i32:16, i32:16"
+
+
+def test_a_name_decides_where_the_pointer_does_not_come_first():
+    assert of_body("n, x_ptr", "tl.load(n + x_ptr)") == "i32:16, *fp32:16"
+
+
+def test_block_pointers_and_descriptors():
+    found = of_body(
+        "q, k, n",
+        "block = tl.make_block_ptr(base=q, shape=(n,))",
+        "tl.load(tl.advance(block, (64,)))",
+        "desc = tl.make_tensor_descriptor(k, [n], [1], [64])",
+        "desc.load([0])",
+    )
+    assert found == "*fp32:16, *fp32:16, i32:16"
+
+
+def test_the_type_of_what_is_stored_follows_its_cast():
+    found = of_body("x, n", "y = n.to(tl.float32)", "y = y.to(tl.bfloat16)", "tl.store(x, y)")
+    assert found == "*bf16:16, i32:16"
+
+
+def test_a_helper_that_calls_itself_does_not_go_round_for_ever():
+    source = "def f(x):\n    f(x)\n    tl.load(x)\n"
+    assert guessed(source, "f") == "*fp32:16"
+
+
+def test_a_name_assigned_from_itself_does_not_go_round_for_ever():
+    assert of_body("x", "p = x", "p = p + 1", "tl.load(p)") == "*fp32:16"
+
+
+def test_constexprs_by_use_and_by_name():
+    found = of_body(
+        "x, BLOCK: tl.constexpr, KIND: tl.constexpr, T: tl.constexpr, CAUSAL: tl.constexpr, "
+        "MASKED: tl.constexpr, GROUP_M: tl.constexpr, HEAD_DIM: tl.constexpr",
+        "if KIND == 'a' and MASKED:",
+        "    pass",
+        "if MASKED:",
+        "    tl.store(x, tl.load(x).to(T))",
+    )
+    assert found == "*fp32:16, 1024, '', tl.float32, False, False, 8, 64"
+
+
+def test_what_is_given_is_not_guessed():
+    assert of_body("x, B: tl.constexpr", "tl.load(x)", B=32) == "*fp32:16, 32"
+
+
+def test_an_annotated_type_is_taken():
+    function = parsed("def kernel(n, p):\n    pass\n")
+    parameters = [Parameter("n", type="i64"), Parameter("p", type="*fp16")]
+    assert notation(guess(parameters, Usage(function))) == "i64:16, *fp16:16"
+
+
+def test_floats_and_seeds():
+    assert of_body("eps, sm_scale, seed, p", "pass") == "fp32, fp32, i32, fp32"
+
+
+def test_helpers_are_no_kernels():
+    functions = functions_of((TRITON_KERNELS / "copies.py").read_text())
+    assert kernels_among(functions) == ["strided_copy", "gather", "row_sum", "histogram"]
+
+
+def test_a_guess_is_called_a_guess_and_can_be_corrected():
+    function = parsed("def kernel(x_ptr, B: tl.constexpr):\n    tl.load(x_ptr)\n")
+    said = in_words(guess(parameters_of(function), Usage(function)))
+    assert said == (
+        'arguments are guessed: x_ptr *fp32:16, B = 64; correct with --signature "*fp32:16, 64"'
+    )
+
+
+@pytest.mark.parametrize(("how", "told"), [("guessed", True), ("declared", False)])
+def test_what_is_found_in_a_guess_says_so(how, told):
+    narrow = a_compiled(ptx_kernel(".loc 1 31 0\n ld.global.b32 %r4, [%rd3];"), how=how)
+    (finding,) = inspect(narrow, sass=False).findings
+    assert finding.evidence.endswith("; for arguments that are a guess") == told
+
+
+def test_a_product_in_a_helper_makes_small_blocks():
+    source = """
+def product(a, b, total, PRECISION: tl.constexpr):
+    return tl.dot(a, b, total, input_precision=PRECISION)
+
+def kernel(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = product(tl.load(a_ptr + at), tl.load(b_ptr + at), 0.0, PRECISION)
+    tl.store(c_ptr + at, total)
+"""
+    assert guessed(source, "kernel") == "*fp16:16, *fp16:16, *fp32:16, 32, None"
+
+
+def test_descriptors_are_what_has_a_method_to_load():
+    source = """
+def kernel(a, b, c_ptr, n):
+    x = a.load([0, 0]) + tl.load(c_ptr)
+    b.store([0, 0], x)
+"""
+    assert Usage(functions_of(source)["kernel"]).descriptors == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("strides", "found"),
+    [
+        # One tensor each, by their names.
+        ("stride_xm, stride_xk", "i32:16, 1"),
+        ("x_ptr, stride_m, stride_n", "*fp32:16, i32:16, 1"),
+        ("x_ptr, stride_0, stride_1", "*fp32:16, i32:16, 1"),
+        ("Q, stride_b, stride_h, stride_d", "*fp32:16, i32:16, i32:16, 1"),
+        # The rows of two tensors: a 1 would be no kernel that anybody runs.
+        ("x, stride_x, stride_y", "*fp32:16, i32:16, i32:16"),
+        ("Q, K, stride_q, stride_k", "*fp32:16, *fp32:16, i32:16, i32:16"),
+        ("x_ptr, stride_a, stride_b", "*fp32:16, i32:16, i32:16"),
+    ],
+)
+def test_which_stride_is_one(strides, found):
+    loads = [f"tl.load({name})" for name in strides.split(", ") if "stride" not in name]
+    assert of_body(strides, *(loads or ["pass"])) == found

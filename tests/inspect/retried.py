@@ -1,0 +1,100 @@
+"""Reports on Triton kernels that are compiled, and recompiled, in the test's own process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.inspect.rules.written_ptx import need
+from traceview.errors import TraceviewError
+from traceview.hardware import limits_of
+from traceview.headless.change import Change
+from traceview.headless.recompile import changed_arguments
+from traceview.headless.signatures.notation import argument
+from traceview.inspect.kernel import inspect
+from traceview.inspect.kernel_report import Finding, KernelReport
+from traceview.ptx.model import Argument, Compiled
+
+
+def allow(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let Triton compile here, with its cache in a folder; skip where something is missing."""
+    pytest.importorskip("triton", reason="compiles with Triton", exc_type=ImportError)
+    need("ptxas", "nvdisasm")
+    patch.setenv("TRITON_CACHE_DIR", str(folder))
+    patch.delenv("TRITON_INTERPRET", raising=False)
+    # What is the default anyway, and what Triton 3.9 warns of unless it is said.
+    patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+
+
+@dataclass
+class Retried:
+    """A kernel as declared, and the changes that were asked for while it was inspected."""
+
+    kernel: Any
+    signature: str
+    arch: str = "sm_90"
+    num_warps: int = 4
+    num_stages: int = 3
+    changes: list[Change] = field(default_factory=list)
+
+    def report(self, grid: tuple[int, int, int] | None = None, **options: Any) -> KernelReport:
+        names = list(self.kernel.arg_names)
+        entries = zip(names, self.signature.split(", "), strict=True)
+        compiled = self._compiled(tuple(argument(*entry) for entry in entries), Change(), grid)
+        return inspect(compiled, recompile=self._again(compiled), **options)
+
+    def findings(self, **options: Any) -> tuple[Finding, ...]:
+        return self.report(**options).findings
+
+    def only(self, words: str, **options: Any) -> Finding:
+        """The one finding whose message holds these words."""
+        (finding,) = (f for f in self.findings(**options) if words in f.message)
+        return finding
+
+    def _again(self, compiled: Compiled) -> Callable[[Change], Compiled]:
+        def recompile(change: Change) -> Compiled:
+            self.changes.append(change)
+            arguments = changed_arguments(compiled.arguments, change)
+            try:
+                return self._compiled(arguments, change, compiled.grid)
+            except Exception as error:
+                raise TraceviewError(str(error)) from None
+
+        return recompile
+
+    def _compiled(
+        self, arguments: tuple[Argument, ...], change: Change, grid: tuple[int, int, int] | None
+    ) -> Compiled:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        numbered = list(enumerate(arguments))
+        source = ASTSource(
+            self.kernel,
+            {a.name: a.type for a in arguments},
+            {(at,): a.value for at, a in numbered if a.type == "constexpr"},
+            {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
+        )
+        number = int(limits_of(self.arch).compute_capability.replace(".", ""))
+        options: dict[str, Any] = {
+            "num_warps": change.num_warps or self.num_warps,
+            "num_stages": change.num_stages or self.num_stages,
+        }
+        if change.max_registers:
+            options["maxnreg"] = change.max_registers
+        made = triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)
+        return Compiled(
+            name=self.kernel.__name__,
+            arch=self.arch,
+            how="declared",
+            ptx=made.asm["ptx"],
+            cubin=made.asm["cubin"],
+            arguments=arguments,
+            num_warps=options["num_warps"],
+            num_stages=options["num_stages"],
+            dynamic_shared_bytes=made.metadata.shared,
+            grid=grid,
+        )

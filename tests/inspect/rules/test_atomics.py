@@ -1,0 +1,155 @@
+"""Atomics: their width, their order, their scope, and the blocks that queue for one address."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.inspect.retried import Retried, allow
+from tests.inspect.rules.written_ptx import need
+from tests.ptx.compiled_kernels import a_compiled, an_access, ptx_kernel
+from traceview.inspect.kernel import inspect
+from traceview.inspect.rules.atomics import has_wider_form
+from traceview.toolchain.ptxas import assemble
+
+POINTERS = "*fp32:16, *fp32:16"
+HALVES = "*fp16:16, *fp16:16"
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    allow(tmp_path, monkeypatch)
+    from tests.inspect.rules import kernels_under_pressure
+
+    return kernels_under_pressure
+
+
+def about_atomics(findings):
+    return [f.message for f in findings if "atomic" in f.message]
+
+
+@pytest.mark.parametrize(("pointers", "width"), [(POINTERS, 32), (HALVES, 16)])
+def test_narrow_atomics_are_widened_by_a_recompilation(kernels, pointers, width):
+    finding = Retried(kernels.scatter_add, f"{pointers}, i32, 1024").only("Global atomics")
+    assert finding.severity == "high"
+    assert f"move {width} of 128 bits" in finding.message
+    assert "n is not known to be divisible by 16" in finding.message
+    assert f"n divisible by 16: 128 bits instead of {width}" in finding.evidence
+    assert finding.evidence.endswith("from PTX ISA 8.1 on, on sm_90 and newer")
+
+
+def test_before_sm_90_there_is_nothing_to_widen(kernels):
+    findings = Retried(kernels.relaxed_add, f"{POINTERS}, i32:16, 1024", arch="sm_80").findings()
+    assert about_atomics(findings) == []
+
+
+def test_a_sum_that_orders_all_memory(kernels):
+    finding = Retried(kernels.scatter_add, f"{POINTERS}, i32:16, 1024").only("order all memory")
+    assert finding.severity == "medium"
+    assert "sem='relaxed'" in finding.action
+    assert "4 fences and cache invalidations (MEMBAR, CCTL) in SASS, 0 of them" in finding.evidence
+    relaxed = Retried(kernels.relaxed_add, f"{POINTERS}, i32:16, 1024").report()
+    assert about_atomics(relaxed.findings) == []
+    assert not any(i.opcode.startswith("MEMBAR") for i in relaxed.sass.instructions)
+
+
+def test_a_lock_is_no_sum_and_every_line_of_a_sum_is_named(kernels):
+    tried = Retried(kernels.locked_total, "*fp32:16, *fp32:16, *i32:16, i32:16, 1024")
+    report = tried.report(grid=(300, 1, 1))
+    finding, *same_address = (f for f in report.findings if "atomic" in f.message)
+    text = Path(kernels.__file__).read_text().splitlines()
+    added, most = (
+        next(number for number, line in enumerate(text, 1) if f"tl.atomic_{call}" in line)
+        for call in ("add(y_ptr + 1", "max(y_ptr + 2")
+    )
+    assert (
+        f"at kernels_under_pressure.py:{added} and kernels_under_pressure.py:{most} whose"
+        in finding.message
+    )
+    assert "exch" not in finding.evidence
+    assert {f.source.line for f in same_address} <= set(range(added, most + 1))
+    assert len(same_address) >= 2
+
+
+def test_the_fences_of_a_lock_stay_where_sums_are_relaxed(kernels):
+    tried = Retried(kernels.locked_total, "*fp32:16, *fp32:16, *i32:16, i32:16, 1024")
+    (before, after) = re.search(
+        r"; (\d+) fences .*, (\d+) of them", tried.only("order all").evidence
+    ).groups()
+    assert 0 < int(after) < int(before)
+
+
+def test_a_flag_that_others_wait_for_is_no_sum(kernels):
+    report = Retried(kernels.waited_for, "*fp32:16, *i32:16, i32:16, 1024").report(grid=(99, 1, 1))
+    assert about_atomics(report.findings) == []
+
+
+def test_an_emulated_atomic(kernels):
+    finding = Retried(kernels.relaxed_add, f"{HALVES}, i32, 1024").only("compare-and-swap")
+    assert ".global.gpu.relaxed.add.noftz.f16: at kernels_under_pressure.py" in finding.message
+    assert finding.evidence == "8 × ATOMG.E.CAS.STRONG.GPU in SASS"
+    wide = Retried(kernels.relaxed_add, f"{HALVES}, i32:16, 1024").findings()
+    assert about_atomics(wide) == []
+
+
+def test_all_blocks_at_one_address(kernels):
+    tried = Retried(kernels.total, f"{POINTERS}, i32:16, 1024")
+    (finding,) = (f for f in tried.report(grid=(300, 1, 1)).findings if "address" in f.message)
+    assert "of all 300 blocks go to the same address" in finding.message
+    alone = tried.report(grid=(1, 1, 1)).findings
+    assert about_atomics(alone) == []
+
+
+def test_a_ticket_is_ordered_on_purpose_and_cannot_be_split(kernels):
+    findings = Retried(kernels.ticket, "*i32:16, *i32:16, i32:16, 1024").findings()
+    (message,) = about_atomics(findings)
+    assert "hold for the CPU and other GPUs, too (scope sys)" in message
+
+
+def reduction(operation: str, address: str = "%rd3") -> str:
+    return ptx_kernel(f".loc 1 31 0\n red.global.{operation} [{address}], %r4;")
+
+
+def test_what_depends_on_the_block_or_on_data_does_not_queue():
+    per_block = "mov.u32 %r3, %ctaid.x; mad.wide.u32 %rd5, %r3, 4, %rd1;"
+    by_data = "ld.global.b32 %r3, [%rd3]; mad.wide.u32 %rd5, %r3, 4, %rd1;"
+    for made in (per_block, by_data):
+        text = ptx_kernel(f"{made} red.global.add.u32 [%rd5], %r4;")
+        assert about_atomics(inspect(a_compiled(text), sass=False).findings) == []
+    alike = inspect(a_compiled(reduction("add.u32", "%rd1")), sass=False).findings
+    assert len(about_atomics(alike)) == 1
+
+
+@pytest.mark.parametrize(
+    ("type_", "operation", "wide"),
+    [
+        ("f32", "add", True),
+        ("f16", "add.noftz", True),
+        ("bf16x2", "max.noftz", True),
+        ("u32", "add", False),
+        ("f64", "add", False),
+        ("b32", "exch", False),
+    ],
+)
+def test_which_atomics_have_a_vector(type_, operation, wide):
+    access = an_access(32, kind="atomic", opcode=f"atom.global.gpu.relaxed.{operation}.{type_}")
+    assert has_wider_form(access, "sm_90") == wide
+    assert has_wider_form(access, "sm_100a") == wide
+    assert not has_wider_form(access, "sm_89")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "red.global.v4.f32.add [%rd3], {%f1, %f2, %f3, %f4};",
+        "red.global.v2.f32.add [%rd3], {%f1, %f2};",
+        "red.global.v4.bf16x2.add.noftz [%rd3], {%r4, %r5, %r6, %r7};",
+    ],
+)
+def test_ptxas_takes_these_vectors_on_sm_90_from_ptx_8_1_on(text):
+    need("ptxas")
+    body = ptx_kernel(".reg .f32 %f<9>;\n" + text).replace(".version 8.0", ".version 8.1")
+    assert assemble(body, "sm_90").cubin
+    for refused in (body.replace(".version 8.1", ".version 8.0"), body.replace("sm_90", "sm_89")):
+        with pytest.raises(Exception, match="ptxas does not accept"):
+            assemble(refused)

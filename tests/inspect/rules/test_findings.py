@@ -1,0 +1,217 @@
+"""Why an access is narrow and what to do: shown by recompiling, or called likely."""
+
+import pytest
+
+from tests.inspect.retried import Retried, allow
+from tests.ptx.compiled_kernels import a_compiled, a_line, ptx_kernel
+from traceview.errors import TraceviewError
+from traceview.headless.change import Change
+from traceview.headless.recompile import changed_arguments
+from traceview.inspect.kernel import inspect
+from traceview.inspect.kernel_report import Finding
+from traceview.inspect.rules.findings import ranked
+from traceview.inspect.trials import MOST_TRIALS, Trials
+from traceview.ptx.model import Argument
+
+POINTERS = "*fp32:16, *fp32:16"
+
+
+@pytest.fixture
+def findings(tmp_path, monkeypatch):
+    """The findings on a kernel of why_narrow.py with these arguments."""
+    allow(tmp_path, monkeypatch)
+    from tests.inspect.rules import narrow_kernels as why_narrow
+
+    def found(kernel, signature):
+        return Retried(getattr(why_narrow, kernel), signature).findings()
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "cause", "action", "evidence"),
+    [
+        (
+            "gelu",
+            f"{POINTERS}, i32, 1024",
+            "n is not known to be divisible by 16",
+            "Pad n to a multiple of 16",
+            "recompiled with n divisible by 16: 128 bits instead of 32",
+        ),
+        (
+            "gelu",
+            "*fp32, *fp32:16, i32:16, 1024",
+            "x_ptr is not known to be aligned to 16 bytes",
+            "Let x_ptr start at a multiple of 16 bytes",
+            "recompiled with x_ptr divisible by 16: 128 bits instead of 32",
+        ),
+        (
+            "gelu",
+            f"{POINTERS}, i32:16, 128",
+            "each thread has too few neighbouring elements",
+            "Use num_warps=1 or use BLOCK=512",
+            "recompiled with num_warps=1 or BLOCK=512: 128 bits instead of 32",
+        ),
+        (
+            "gelu",
+            "*fp16:16, *fp16:16, i32:16, 128",
+            "each thread has too few neighbouring elements",
+            "Use BLOCK=1024",
+            "recompiled with BLOCK=1024: 128 bits instead of 16",
+        ),
+        (
+            "gelu",
+            f"{POINTERS}, i32, 128",
+            "too few neighbouring elements, and n may not be divisible by 16",
+            "Pad or align n to a multiple of 16, and use num_warps=1",
+            "recompiled with n divisible by 16, num_warps=1: 128 bits instead of 32",
+        ),
+        (
+            "gelu",
+            "*fp16:16, *fp16:16, i32, 1024",
+            "n is not known to be divisible by 16",
+            "Pad n to a multiple of 16",
+            "recompiled with n divisible by 16: 128 bits instead of 16",
+        ),
+        (
+            "row_sums",
+            f"{POINTERS}, i32, i32, 1024",
+            "neither of stride and columns is known to be divisible by 16",
+            "Make stride and columns multiples of 16",
+            "recompiled with stride and columns divisible by 16: 128 bits instead of 32",
+        ),
+        (
+            "strided",
+            f"{POINTERS}, i32:16, 1024",
+            "the elements of a thread lie stride apart, which only the run tells",
+            "Pass stride=1",
+            "recompiled with stride=1: 128 bits instead of 32",
+        ),
+        (
+            "every_second",
+            f"{POINTERS}, 2, 1024",
+            "the elements of a thread lie STEP=2 apart",
+            "Lay the data out so that STEP is 1",
+            "recompiled with STEP=1: 128 bits instead of 32",
+        ),
+        (
+            "gather",
+            "*fp32:16, *i32:16, *fp32:16, 1024",
+            "likely a gather",
+            "tl.max_contiguous(tl.multiple_of(index, 4), 4)",
+            "the address is computed from values that are loaded",
+        ),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_each_cause_is_found(findings, kernel, signature, cause, action, evidence):
+    (finding,) = findings(kernel, signature)
+    assert cause in finding.message
+    assert action in finding.action
+    assert evidence in finding.evidence
+    assert ("likely" in finding.message) == ("recompiled with" not in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature"),
+    [
+        ("gelu", f"{POINTERS}, i32:16, 1024"),
+        # Its store has one value for the whole block: there is nothing to widen.
+        ("row_sums", f"{POINTERS}, i32:16, i32:16, 1024"),
+    ],
+)
+def test_a_wide_kernel_has_no_findings(findings, kernel, signature):
+    assert findings(kernel, signature) == ()
+
+
+def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):
+    found = findings("products", "*fp16:16, *fp16:16, *fp32:16, i32:16, i32, 64")
+    (finding,) = (f for f in found if "Global loads" in f.message)
+    assert "stride is not known to be divisible by 16" in finding.message
+    assert "recompiled with stride divisible by 16: 128 bits" in finding.evidence
+
+
+def test_loads_and_stores_with_one_cause_are_one_finding(findings):
+    (finding,) = findings("gelu", f"{POINTERS}, i32, 1024")
+    assert "loads at why_narrow.py:12 and stores at why_narrow.py:13" in finding.message
+    assert "(16 × 32 bits)" in finding.message
+
+
+def test_lanes_that_nobody_reads_are_not_loaded(tmp_path, monkeypatch):
+    """Of four neighbours two are kept: v4.b32 in PTX is LDG.E.64 in SASS."""
+    allow(tmp_path, monkeypatch)
+    from tests.inspect.rules.kernels_under_pressure import front_half
+
+    report = Retried(front_half, f"{POINTERS}, i32:16, 1024").report()
+    loads = {(a.level, a.opcode, a.predicated) for a in report.accesses if a.kind == "load"}
+    assert {("ptx", "ld.global.v4.b32", True), ("sass", "LDG.E.64", True)} <= loads
+    (finding,) = (f for f in report.findings if "narrower in SASS" in f.message)
+    assert "2 × 128 bits become 2 × 64 bits (4 loaded values are never read)" in finding.message
+    assert finding.source.line == 34
+
+
+def test_without_recompiling_a_cause_is_only_likely():
+    narrow = ptx_kernel("ld.global.b32 %r4, [%rd3]; st.global.b32 [%rd4], %r4;")
+    arguments = (Argument("x", "*fp32", True), Argument("y", "*fp32", True), Argument("n", "i32"))
+    (finding,) = inspect(a_compiled(narrow, arguments=arguments)).findings
+    assert "likely because each thread moves only 32 bits there" in finding.message
+
+
+def test_a_cause_that_no_trial_shows_is_not_claimed():
+    loads = " ".join(f"ld.global.b32 %r{at + 4}, [%rd3+{4 * at}];" for at in range(4))
+    narrow = ptx_kernel(loads)
+    compiled = a_compiled(narrow, arguments=(Argument("x", "*fp32"),))
+    (finding,) = inspect(compiled, recompile=lambda _: compiled).findings
+    assert "the cause was not found" in finding.message
+    assert "no recompilation with one assumption changed widened it" in finding.evidence
+
+
+def test_what_widens_one_array_of_a_line_is_no_remedy_for_another(findings):
+    padded, strided = findings("two_arrays", f"{POINTERS}, *fp32:16, i32, 3, 1024")
+    assert "(16 × 32 bits): n is not known to be divisible by 16" in padded.message
+    assert "(8 × 32 bits): the elements of a thread lie 3 apart" in strided.message
+
+
+def test_each_array_of_a_line_has_its_own_cause(findings):
+    both = findings("two_arrays", "*fp32, *fp32, *fp32:16, i32:16, 1, 1024")
+    assert [finding.action for finding in both] == [
+        "Let x_ptr start at a multiple of 16 bytes",
+        "Let y_ptr start at a multiple of 16 bytes",
+    ]
+
+
+def test_an_operand_that_wgmma_cannot_transpose(findings):
+    (finding,) = (
+        f for f in findings("tf32", f"{POINTERS}, *fp32:16, i32:16, 64") if f.severity == "high"
+    )
+    assert "asynchronous copies" in finding.message
+    assert finding.action.startswith("Lay b_ptr out so that the axis that tl.dot sums over (K)")
+
+
+def test_a_trial_is_made_once_and_not_too_many_of_them():
+    made = []
+
+    def recompile(change):
+        made.append(change)
+        raise TraceviewError("does not compile")
+
+    trials = Trials(recompile)
+    stream = ((a_line(), "load", "global"), frozenset({"x"}), 1.0)
+    for warps in [*range(1, 40), *range(1, 40)]:
+        assert trials.width(Change(num_warps=warps), *stream) is None
+    assert len(made) == len(set(made)) == MOST_TRIALS
+
+
+def test_a_change_is_put_into_the_arguments():
+    arguments = (Argument("x", "*fp32"), Argument("n", "i32", value=3), Argument("B", "constexpr"))
+    change = Change(divisible=("x",), constexprs=(("n", 1),))
+    assert changed_arguments(arguments, change) == (
+        Argument("x", "*fp32", True),
+        Argument("n", "constexpr", value=1),
+        Argument("B", "constexpr"),
+    )
+
+
+def test_the_worst_comes_first():
+    low, high = Finding("low", "a", "b", "c"), Finding("high", "d", "e", "f")
+    assert ranked([low, high]) == (high, low)

@@ -1,0 +1,236 @@
+"""Spills, serialised wgmma, low occupancy and narrow shared loads, on kernels of Triton's.
+
+Every remedy that is not called likely was recompiled, and its numbers are those of the cubin.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.inspect.retried import Retried, allow
+from tests.ptx.compiled_kernels import a_compiled, a_line, an_access
+from traceview.errors import TraceviewError
+from traceview.hardware import limits_of, occupancy
+from traceview.headless.change import Change
+from traceview.inspect.rules.pressure import occupancy_findings, serialised_findings, spill_findings
+from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
+from traceview.inspect.rules.shared_width import narrow_shared_findings
+from traceview.inspect.trials import MOST_TRIALS, Trials
+from traceview.ptx.model import Argument, Function, Instruction
+
+POINTERS = "*fp32:16, *fp32:16"
+HALVES = "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16"
+FLOATS = "*fp32:16, *fp32:16, *fp32:16, i32:16, i32:16"
+SERIALISED = "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due "
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    allow(tmp_path, monkeypatch)
+    from tests.inspect.rules import kernels_under_pressure
+
+    return kernels_under_pressure
+
+
+def does_not_compile(change):
+    raise TraceviewError("does not compile")
+
+
+def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
+    tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=2)
+    report = tried.report()
+    (finding,) = (f for f in report.findings if "spilled" in f.message)
+    assert report.spill_bytes > 0
+    assert finding.action == "Use num_warps=4"
+    assert finding.evidence.endswith(
+        f"recompiled with num_warps=4: {report.spill_bytes:,} → 0 bytes spilled"
+    )
+    assert Retried(kernels.softmax, tried.signature, num_warps=4).report().spill_bytes == 0
+
+
+def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
+    tried = Retried(kernels.matmul, f"{HALVES}, 128, 256, 64")
+    finding = tried.only("serialised")
+    assert (finding.severity, finding.action) == ("high", "Use num_warps=8")
+    assert "insufficient register resources" in finding.evidence
+    assert finding.evidence.endswith("recompiled with num_warps=8: ptxas no longer says so")
+    assert Retried(kernels.matmul, tried.signature, num_warps=8).report().compiled.notes == ()
+
+
+@pytest.mark.slow
+def test_two_changes_together_where_none_alone_does(kernels):
+    finding = Retried(kernels.matmul, f"{HALVES}, 256, 256, 64").only("serialised")
+    assert finding.action.startswith("Use num_warps=8 and a smaller tile (BM=128)")
+    assert "recompiled with BM=128, num_warps=8: ptxas no longer says so" in finding.evidence
+
+
+def test_low_occupancy_by_shared_memory(kernels):
+    tried = Retried(kernels.matmul, f"{HALVES}, 128, 128, 64", num_stages=3)
+    report = tried.report()
+    (finding,) = (f for f in report.findings if "occupancy" in f.message)
+    assert f"limited by {' and '.join(report.occupancy.limiters)}" in finding.message
+    pct = report.occupancy.theoretical_occupancy_pct
+    assert f"{pct:.1f} → " in finding.evidence
+    assert finding.action.endswith("and time it")
+    assert len(tried.changes) == len(set(tried.changes)) <= MOST_TRIALS
+
+
+def test_low_occupancy_by_registers_is_tried_with_fewer_of_them(kernels):
+    tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=4)
+    report = tried.report()
+    asked = [change.max_registers for change in tried.changes if change.max_registers]
+    (limit,) = asked
+    before = report.occupancy.blocks_per_sm
+    assert report.occupancy.limiters == ("registers",)
+    assert occupancy(limits_of("9.0"), 128, limit).blocks_per_sm == before + 1
+    assert occupancy(limits_of("9.0"), 128, limit + 8).blocks_per_sm == before
+
+
+def test_a_remedy_that_brings_spills_is_not_recommended():
+    low = occupancy(limits_of("sm_90"), 128, 255)
+    lean = a_compiled(num_warps=4)
+
+    class Spilling:
+        occupancy = occupancy(limits_of("sm_90"), 128, 64)
+        spill_bytes = 96
+
+    trials = Trials(does_not_compile)
+    trials._done = {Change(max_registers=168): Spilling()}
+    (finding,) = occupancy_findings(lean, low, 0, trials, registers_for_more=168)
+    assert "likely" in finding.action
+    assert "12.5 → 50.0 % occupancy, 0 → 96 bytes spilled" in finding.evidence
+
+
+def test_shared_loads_that_more_warps_make_unnecessary(kernels):
+    tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 64", num_warps=2, num_stages=2)
+    finding = tried.only("shared-memory accesses")
+    assert finding.message.startswith("64 shared-memory accesses in loops move 32 bits or less")
+    assert finding.action == "Use num_warps=4"
+    assert "recompiled with num_warps=4, those in loops are none at all" in finding.evidence
+
+
+def test_shared_loads_that_no_trial_widens_have_a_likely_remedy(kernels):
+    tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 32", arch="sm_80", num_stages=2)
+    finding = tried.only("shared-memory accesses")
+    assert "likely" in finding.action
+    assert finding.evidence.endswith("no recompilation with one thing changed helped")
+    assert {Change(num_warps=8), Change(num_warps=2)} <= set(tried.changes)
+
+
+def test_a_kernel_without_recompiling_is_told_what_is_likely():
+    (spilled,) = spill_findings(a_compiled(), 512, 512, None)
+    assert (spilled.severity, "512 bytes" in spilled.message) == ("high", True)
+    assert "likely" in spilled.action
+    assert "recompil" not in spilled.evidence
+    (mild,) = spill_findings(a_compiled(), 8, 8, None)
+    assert mild.severity == "medium"
+    (array,) = spill_findings(a_compiled(), 0, 64, None)
+    assert "likely an array" in array.message
+    assert list(spill_findings(a_compiled(), 0, 0, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "line", "holds", "remedy", "shown"),
+    [
+        ("waves", "sin(x)", "a sine, cosine or tangent", "fast_tanf in fp32", "trig_reduction"),
+        ("told", "device_print", "what tl.device_print", "Leave tl.device_print out", "vprintf"),
+    ],
+)
+def test_what_lies_in_local_memory(kernels, kernel, line, holds, remedy, shown):
+    tried = Retried(getattr(kernels, kernel), "*fp64:16, *fp64:16, 1024")
+    finding = tried.only("without a spill")
+    text = Path(kernels.__file__).read_text().splitlines()
+    assert line in text[finding.source.line - 1]
+    assert holds in finding.message
+    assert f"under_pressure.py:{finding.source.line}" in finding.message
+    assert remedy in finding.action
+    assert shown in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("file", "holds", "remedy"),
+    [
+        ("a.py", "likely an array of a library function at a.py:2", "Use a function of fewer"),
+        ("a.cu", "likely an array indexed at run time at a.cu:2", "Unroll the loop"),
+    ],
+)
+def test_only_cuda_has_arrays_of_its_own(file, holds, remedy):
+    store = Instruction("st.local.b32", "[%r1], %r2", None, 1, a_line(2, f"/x/{file}"))
+    (finding,) = spill_findings(a_compiled(), 0, 64, None, Function("k", "ptx", True, (store,)))
+    assert holds in finding.message
+    assert finding.action.startswith(remedy)
+
+
+def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
+    exact, fast = (
+        Retried(kernel, f"{POINTERS}, 1024").report()
+        for kernel in (kernels.waves, kernels.fast_waves)
+    )
+    # Triton 3.9 unrolls the loop of the sine, so that ptxas keeps all in registers.
+    told = [f for f in exact.findings if "reduces large angles there" in f.message]
+    assert len(told) == bool(exact.stack_bytes)
+    assert all("use libdevice.fast_sinf, fast_cosf or fast_tanf, with" in f.action for f in told)
+    assert all("__cudart_i2opi_f in its PTX" in f.evidence for f in told)
+    assert fast.stack_bytes == 0
+
+
+def test_trials_that_do_not_compile_prove_nothing():
+    (spilled,) = spill_findings(a_compiled(), 512, 512, Trials(does_not_compile))
+    assert "likely" in spilled.action
+    assert "recompil" not in spilled.evidence
+
+
+@pytest.mark.parametrize(
+    ("reason", "action"),
+    [
+        ("to insufficient register resources for the function 'k'", "Try a smaller tile"),
+        ("to non wgmma instructions defining accumulator registers", "Leave the accumulator"),
+        ("to the presence of Extern calls in the function 'k'", "Remove the call"),
+        ("to wgmma pipeline crossing function boundary", "Inline the function"),
+    ],
+)
+def test_serialised_wgmma_is_told_with_the_words_of_ptxas(reason, action):
+    notes = ("something else", SERIALISED + reason)
+    (finding,) = serialised_findings(a_compiled(notes=notes), None)
+    assert (finding.severity, finding.evidence) == ("high", SERIALISED + reason)
+    assert finding.action.startswith(action)
+    assert "likely" in finding.action
+
+
+def low_occupancy(known, tensor=None):
+    return list(occupancy_findings(a_compiled(), known, 0, None, tensor_cores=tensor))
+
+
+def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
+    low = occupancy(limits_of("sm_90"), 128, 255)
+    (finding,) = low_occupancy(low)
+    assert finding.severity == "medium"
+    assert f"{low.theoretical_occupancy_pct:.1f} %, limited by registers" in finding.message
+    assert low_occupancy(low, "mma")[0].severity == "low"
+    assert low_occupancy(low, "wgmma.mma_async")[0].severity == "info"
+    assert low_occupancy(occupancy(limits_of("sm_90"), 128, 32)) == low_occupancy(None) == []
+
+
+def test_a_block_that_fits_nowhere_fails_to_launch():
+    (finding,) = low_occupancy(occupancy(limits_of("sm_90"), 128, 32, 300_000))
+    assert (finding.severity, "its launch fails" in finding.message) == ("high", True)
+
+
+@pytest.mark.parametrize(("count", "depth", "found"), [(8, 1, 1), (7, 1, 0), (8, 0, 0)])
+def test_many_narrow_shared_accesses_in_a_loop(count, depth, found):
+    access = an_access(32, count, space="shared", opcode="ld.shared.b32", loop_depth=depth)
+    assert len(list(narrow_shared_findings(a_compiled(), [access], None))) == found
+
+
+def test_what_is_tried():
+    arguments = tuple(
+        Argument(name, "constexpr", value=value)
+        for name, value in (("BM", 128), ("HEAD_DIM", 128), ("BLOCK_N", 48), ("TILE", 16))
+    )
+    compiled = a_compiled(num_warps=4, num_stages=4, arguments=arguments)
+    assert [r.change for r in more_warps(compiled)] == [Change(num_warps=8), Change(num_warps=16)]
+    assert [r.change.num_stages for r in fewer_stages(compiled)] == [3, 2]
+    # What is no tile by its name, no power of two, or small already stays as it is.
+    assert [r.change.constexprs for r in smaller_tiles(compiled)] == [(("BM", 64),)]
+    assert list(more_warps(a_compiled(num_warps=None))) == []
+    assert list(fewer_stages(a_compiled(num_stages=2))) == []

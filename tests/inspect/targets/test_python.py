@@ -1,0 +1,440 @@
+"""Python targets run in a process of their own, with a driver that launches nothing."""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.places import TRITON_KERNELS
+from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.inspect.targets.python import compile_python, parse_target
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="compiles with Triton"
+)
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="runs scripts that use PyTorch"
+)
+
+HEADER = "import triton\nimport triton.language as tl\n\n"
+KERNEL = """\
+@triton.jit
+def fill(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 1.0, mask=offsets < n)
+
+"""
+TENSOR = 'import torch\nx = torch.empty(4096, device="cuda")\n'
+LAUNCH = TENSOR + "fill[(4,)](x, 4096, BLOCK=1024)\n"
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a script that defines the kernel `fill`, then goes on as given."""
+
+    def write(rest: str = "", name: str = "script.py") -> str:
+        (tmp_path / name).write_text(HEADER + KERNEL + rest)
+        return str(tmp_path / name)
+
+    return write
+
+
+def accesses(ptx: str) -> Counter:
+    return Counter(re.findall(r"\b(?:ld|st)\.global[\w.:]*", ptx))
+
+
+def error_of(target: str, kind=InputError, **options) -> str:
+    with pytest.raises(kind) as caught:
+        compile_python(target, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@needs_triton
+@needs_torch
+def test_a_script_compiles_as_it_launches():
+    even, odd = compile_python(str(TRITON_KERNELS / "gelu.py"))
+    assert (even.name, even.how, even.arch) == ("gelu_kernel", "launched", "sm_90")
+    assert accesses(even.ptx) == {"ld.global.v4.b32": 2, "st.global.v4.b32": 2}
+    assert accesses(odd.ptx) == {"ld.global.b32": 8, "st.global.b32": 8}
+    assert [(c.grid, c.launches) for c in (even, odd)] == [((4, 1, 1), 2), ((5, 1, 1), 1)]
+    assert [(a.name, a.type, a.divisible_by_16, a.value) for a in odd.arguments] == [
+        ("x_ptr", "*fp32", True, None),
+        ("y_ptr", "*fp32", True, None),
+        ("n_elements", "i32", False, 4097),
+        ("BLOCK_SIZE", "constexpr", False, 1024),
+    ]
+    assert even.cubin.startswith(b"\x7fELF")
+    assert (even.num_warps, even.dynamic_shared_bytes) == (4, 0)
+    assert (even.source_file, even.source_line) == (str(TRITON_KERNELS / "gelu.py"), 9)
+
+
+@needs_triton
+@needs_torch
+def test_a_script_written_for_a_gpu_runs_unchanged(capfd):
+    notes = []
+    (compiled,) = compile_python(str(TRITON_KERNELS / "softmax.py"), note=notes.append)
+    # do_bench launches too, and is not the program.
+    assert (compiled.num_warps, compiled.grid, compiled.launches) == (8, (64, 1, 1), 1)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "1.0 ms; 1.0 ms" in err
+    assert any("torch.testing.assert_close was taken to hold" in note for note in notes)
+    assert notes[-1] == "softmax.py: 1 kernel compiled as launched"
+
+
+@needs_triton
+@needs_torch
+def test_the_breadth_of_what_scripts_do():
+    compiled = compile_python(str(TRITON_KERNELS / "breadth.py"))
+    said = [
+        (c.name, c.launches, [a.value for a in c.arguments if a.type == "constexpr"])
+        for c in compiled
+    ]
+    assert said == [
+        ("tma_copy", 1, [64]),
+        ("cast", 1, ["tl.float16", 128, True]),
+        ("cast", 0, ["tl.float16", 256, True]),
+        ("of_tuple", 1, [128]),
+        ("of_tuple", 0, [64]),
+    ]
+    assert compiled[0].arguments[0].type == "tensordesc<fp32[64, 64]>"
+    assert compiled[4].notes == ("compiled by warmup and not launched",)
+    # The second tuple holds a view that begins one element into its tensor.
+    tuples = [c.arguments[:2] for c in compiled[3:]]
+    assert {a.type for each in tuples for a in each} == {"*fp32"}
+    assert [[(a.name, a.divisible_by_16) for a in each] for each in tuples] == [
+        [("pointers[0]", True), ("pointers[1]", True)],
+        [("pointers[0]", False), ("pointers[1]", True)],
+    ]
+
+
+@needs_triton
+@needs_torch
+def test_heuristics_and_configurations_in_a_guess(tmp_path):
+    """The kernels of breadth.py without the part that launches them."""
+    text = (TRITON_KERNELS / "breadth.py").read_text().partition("if __name__")[0]
+    (tmp_path / "script.py").write_text(text)
+    small, large = compile_python(str(tmp_path / "script.py") + ":cast")
+    assert [a.value for a in small.arguments[3:]] == ["tl.float32", 128, True]
+    assert [a.value for a in large.arguments[3:]] == ["tl.float32", 256, True]
+
+
+@needs_triton
+@needs_torch
+def test_every_configuration_of_an_autotuned_kernel():
+    won, tried = compile_python(str(TRITON_KERNELS / "matmul.py"))
+    assert [(c.num_warps, c.num_stages, c.grid) for c in (won, tried)] == [
+        (4, 2, (4, 4, 1)),
+        (8, 3, (2, 4, 1)),
+    ]
+    assert (won.launches, won.notes) == (3, ())
+    assert tried.launches == 0
+    assert "only to be timed" in tried.notes[0]
+    values = {a.name: a.value for a in won.arguments}
+    assert (values["ACTIVATION"], values["stride_ak"], values["K"]) == ("leaky_relu", 1, 128)
+
+
+@needs_triton
+@needs_torch
+def test_the_first_configuration_alone():
+    (compiled,) = compile_python(str(TRITON_KERNELS / "matmul.py"), first_config=True)
+    assert (compiled.num_warps, compiled.launches) == (4, 3)
+
+
+@needs_triton
+@needs_torch
+def test_options_replace_what_the_script_passes():
+    options = {"num_warps": 8, "constexprs": {"BLOCK_SIZE": "256"}, "arch": "sm_80"}
+    compiled = compile_python(str(TRITON_KERNELS / "gelu.py"), **options)[0]
+    assert (compiled.num_warps, compiled.arguments[3].value) == (8, 256)
+    assert accesses(compiled.ptx) == {"ld.global.b32": 1, "st.global.b32": 1}
+    assert ".target sm_80" in compiled.ptx
+
+
+@needs_triton
+@needs_torch
+def test_a_replaced_constexpr_that_no_kernel_has():
+    said = error_of(str(TRITON_KERNELS / "gelu.py"), constexprs={"BLOK": "1"})
+    assert said == "no kernel that is launched has a parameter 'BLOK'"
+
+
+def loops_break_the_interpreter() -> bool:
+    """Whether this is Triton 3.6, whose interpreter turns a bound of a loop into a Python number
+    in a way that numpy 2.4 no longer allows."""
+    versions = [importlib.metadata.version(name).split(".")[:2] for name in ("triton", "numpy")]
+    triton, numpy = ([int(part) for part in version] for version in versions)
+    return triton < [3, 7] and numpy >= [2, 4]
+
+
+@needs_triton
+@needs_torch
+@pytest.mark.parametrize("name", ["gelu", "softmax", "matmul"])
+def test_emulation_gives_values(name, capfd):
+    if name == "matmul" and loops_break_the_interpreter():
+        pytest.skip("Triton 3.6 emulates no loops with numpy 2.4")
+    notes = []
+    compile_python(str(TRITON_KERNELS / f"{name}.py"), emulate=True, note=notes.append)
+    assert len(notes) == 1
+    assert "GELU agrees: False" not in capfd.readouterr().err
+
+
+@needs_triton
+@needs_torch
+def test_emulated_values_are_compared(script):
+    said = error_of(
+        script(TENSOR + "fill[(2,)](x, 4096, BLOCK=1024)\nassert x.sum() == 4096\n"),
+        emulate=True,
+        kernel="none",
+    )
+    assert said == (
+        "script.py has no Triton kernel 'none' (it raised AssertionError at line 12); it has: fill"
+    )
+
+
+@needs_triton
+@needs_torch
+def test_arguments_of_the_script(script):
+    rest = "import sys\n" + TENSOR + "fill[(int(sys.argv[1]),)](x, 7, BLOCK=64)\n"
+    (compiled,) = compile_python(script(rest), script_args=["3"])
+    assert compiled.grid == (3, 1, 1)
+
+
+@needs_triton
+def test_as_declared():
+    (compiled,) = compile_python(
+        f"{TRITON_KERNELS / 'copies.py'}:strided_copy",
+        signature="*fp16:16, *fp16:16, i32:16, i32:1, 1024",
+        num_warps=4,
+        num_stages=2,
+    )
+    assert (compiled.how, compiled.grid, compiled.launches) == ("declared", None, 0)
+    assert (compiled.num_warps, compiled.num_stages) == (4, 2)
+    assert accesses(compiled.ptx) == {"ld.global.v4.b32": 1, "st.global.v4.b32": 1}
+
+
+@needs_triton
+@needs_torch
+def test_declaring_does_not_run_the_script():
+    """Neither does the part under `if __name__ == "__main__"` run, nor is a launch reported."""
+    (compiled,) = compile_python(
+        str(TRITON_KERNELS / "gelu.py"),
+        signature="*fp32, *fp32, i32",
+        constexprs={"BLOCK_SIZE": "128"},
+    )
+    assert (compiled.how, compiled.arguments[3].value) == ("declared", 128)
+
+
+@needs_triton
+@needs_torch
+def test_declaring_what_an_autotuner_chooses_the_rest_of():
+    sizes = "*fp16:16, *fp16:16, *fp16:16, i32, i32, i32, i32, i32:1, i32, i32:1, i32, i32:1"
+    compiled = compile_python(
+        str(TRITON_KERNELS / "matmul.py") + ":matmul_kernel",
+        signature=sizes,
+        constexprs={"ACTIVATION": ""},
+    )
+    assert [c.num_warps for c in compiled] == [4, 8]
+    assert "BLOCK_M: 64" in compiled[0].notes[0]
+
+
+@needs_triton
+def test_kernels_that_nobody_launches_are_guessed():
+    notes = []
+    compiled = compile_python(str(TRITON_KERNELS / "copies.py"), note=notes.append)
+    assert [c.name for c in compiled] == ["strided_copy", "gather", "row_sum", "histogram"]
+    assert {c.how for c in compiled} == {"guessed"}
+    assert all("arguments are guessed: " in c.notes[0] for c in compiled)
+    assert notes[0].endswith("no launch was seen, so the arguments are guessed")
+
+
+@needs_triton
+@needs_torch
+def test_what_is_launched_leaves_the_rest_unguessed(script):
+    other = KERNEL.replace("fill", "other")
+    notes = []
+    (compiled,) = compile_python(script(other + LAUNCH), note=notes.append)
+    assert compiled.name == "fill"
+    assert "never launched, so not shown: other" in notes[0]
+
+
+@needs_triton
+@needs_torch
+def test_a_named_kernel_is_guessed_where_another_is_launched(script):
+    other = KERNEL.replace("fill", "other")
+    (compiled,) = compile_python(script(other + LAUNCH) + ":other")
+    assert (compiled.name, compiled.how) == ("other", "guessed")
+
+
+@needs_triton
+def test_a_module_in_the_current_folder(script, tmp_path, monkeypatch):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "sizes.py").write_text("SIZE = 128\n")
+    script("from .sizes import SIZE\n", name="package/ops.py")
+    monkeypatch.chdir(tmp_path)
+    (compiled,) = compile_python("package.ops:fill", constexprs={"BLOCK": "128"})
+    assert (compiled.name, compiled.arguments[2].value) == ("fill", 128)
+
+
+@needs_triton
+@needs_torch
+def test_what_was_compiled_before_a_script_raised_is_kept(script):
+    notes = []
+    (compiled,) = compile_python(
+        script(LAUNCH + "raise ValueError('no\\ndata')\n"), note=notes.append
+    )
+    assert compiled.launches == 1
+    assert notes[0] == "script.py raised ValueError at line 12: no data; what came before is kept"
+
+
+@needs_triton
+@needs_torch
+def test_what_was_compiled_before_the_time_ran_out_is_kept(script):
+    notes = []
+    looping = script(LAUNCH + "while True:\n    fill[(4,)](x, 4096, BLOCK=1024)\n")
+    (compiled,) = compile_python(looping, timeout_s=8.0, note=notes.append)
+    assert compiled.launches >= 2
+    assert notes[0].startswith("script.py did not end within 8 s and was stopped")
+
+
+@needs_triton
+@needs_torch
+def test_what_was_compiled_before_the_process_was_left_is_kept(script):
+    (compiled,) = compile_python(script(LAUNCH + "import os\nos._exit(0)\n"))
+    assert (compiled.launches, compiled.grid) == (1, (4, 1, 1))
+
+
+@needs_triton
+@needs_torch
+def test_a_normal_exit_is_no_remark(script):
+    notes = []
+    compile_python(script(LAUNCH + "import sys\nsys.exit(0)\n"), note=notes.append)
+    assert notes == ["script.py: 1 kernel compiled as launched"]
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import no_such_package_here\n", "script.py needs the package no_such_package_here"),
+        ("raise ValueError('no data')\n", "script.py raised ValueError at line 1: no data"),
+        ("import sys\nsys.exit('bad')\n", "script.py exited with 'bad'"),
+        ("import os\nos._exit(0)\n", "script.py ended the process before any kernel"),
+        ("x = 1\n", "script.py neither launches nor defines a Triton kernel"),
+        ("def f(:\n", "script.py, line 1: this is not Python: "),
+        ("\0", "this is not Python: "),
+        ("", "neither launches nor defines"),
+    ],
+)
+def test_scripts_that_give_nothing(tmp_path, text, words):
+    (tmp_path / "script.py").write_text(text)
+    assert words in error_of(str(tmp_path / "script.py"))
+
+
+@needs_triton
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "script.py").write_bytes(b"\xff\xfe\x00" * 100)
+    assert "this is not Python" in error_of(str(tmp_path / "script.py"))
+
+
+@needs_triton
+def test_a_script_that_loops_for_ever(tmp_path):
+    (tmp_path / "script.py").write_text("while True: pass\n")
+    said = error_of(str(tmp_path / "script.py"), TraceviewError, timeout_s=4.0)
+    assert said == (
+        "script.py did not end within 4 s and was stopped before any kernel was compiled; "
+        "give it longer with --timeout"
+    )
+
+
+@needs_triton
+def test_a_script_that_is_killed(tmp_path):
+    (tmp_path / "script.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    said = error_of(str(tmp_path / "script.py"), TraceviewError)
+    assert "was killed by SIGKILL, perhaps for want of memory" in said
+
+
+@needs_triton
+def test_a_kernel_that_is_not_there(script):
+    assert "has no Triton kernel 'fil'; it has: fill" in error_of(script() + ":fil")
+
+
+@needs_triton
+def test_a_signature_for_one_of_several():
+    said = error_of(str(TRITON_KERNELS / "copies.py"), signature="*fp32")
+    assert "copies.py has 4 kernels; name one of: strided_copy, gather" in said
+
+
+@needs_triton
+def test_a_kernel_that_does_not_compile(tmp_path):
+    broken = KERNEL.replace("1.0", "no_such_name")
+    (tmp_path / "script.py").write_text(HEADER + broken)
+    said = error_of(str(tmp_path / "script.py"))
+    assert "fill does not compile: " in said
+    assert "no_such_name is not defined" in said
+    assert "declare its arguments with --signature" in said
+
+
+@needs_triton
+def test_a_module_that_is_not_there():
+    assert "there is no module no_such.module" in error_of("no_such.module:kernel")
+
+
+@needs_triton
+@needs_torch
+def test_the_users_cache_and_files_are_left_alone(script, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert compile_python(script(LAUNCH))[0].ptx
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("none.py", "none.py is not there"),
+        (".py:", "is not there"),
+        ("no-module:kernel", "is not a Python target; write FILE.py"),
+        ("", "is not a Python target"),
+        ("a.py:b:c", "is not a Python target"),
+    ],
+)
+def test_what_is_no_target(text, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        parse_target(text)
+
+
+def test_a_folder_named_like_a_script(tmp_path):
+    (tmp_path / "x.py").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        parse_target(str(tmp_path / "x.py"))
+
+
+def test_two_names_for_the_kernel():
+    with pytest.raises(InputError, match="name it once"):
+        parse_target("a.b:one", "two")
+    assert parse_target("a.b:one", "one").kernel == "one"
+
+
+def test_an_unknown_architecture():
+    with pytest.raises(InputError, match="sm_42"):
+        compile_python(str(TRITON_KERNELS / "gelu.py"), arch="sm_42")
+
+
+def test_a_python_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("TRACEVIEW_PYTHON", "/no/such/python")
+    said = error_of(str(TRITON_KERNELS / "gelu.py"), ToolNotFoundError)
+    assert (
+        said == "/no/such/python cannot run: No such file or directory; correct $TRACEVIEW_PYTHON"
+    )
+
+
+def test_a_python_without_triton(tmp_path, monkeypatch):
+    (tmp_path / "triton.py").write_text("raise ImportError('blocked')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    said = error_of(str(TRITON_KERNELS / "gelu.py"), ToolNotFoundError)
+    assert f"{sys.executable} has none (blocked); install it: pip install 'traceview[ptx]'" in said

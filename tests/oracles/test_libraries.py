@@ -1,0 +1,33 @@
+"""Kernels of widely used libraries, forward and backward: all of their PTX is understood."""
+
+import importlib.util
+
+import pytest
+
+from tests.places import TRITON_KERNELS
+from traceview.inspect.kernel import inspect
+from traceview.inspect.targets.python import compile_python
+
+LIBRARIES = {"liger_ops": ("liger_kernel", 15), "fla_ops": ("fla", 15)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", LIBRARIES)
+def test_all_kernels_of_a_library_are_understood(script):
+    package, at_least = LIBRARIES[script]
+    for needed in ("triton", "torch", package):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"runs kernels of {package}, and {needed} is not installed")
+    notes = []
+    compiled = compile_python(
+        str(TRITON_KERNELS / f"{script}.py"), first_config=True, note=notes.append
+    )
+    reports = [inspect(each) for each in compiled]
+    assert notes[-1].endswith("compiled as launched")
+    assert not [note for note in notes if "raised" in note]
+    assert len({report.name for report in reports}) >= at_least
+    assert [r.name for r in reports if not r.ptx or not r.sass or not r.accesses] == []
+    assert any(report.findings for report in reports)
+    for report in reports:
+        assert all(a.width_bits for a in report.accesses if a.kind in ("load", "store"))
+        assert f"{package}/" in (report.compiled.source_file or "")

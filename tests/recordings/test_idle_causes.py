@@ -1,0 +1,95 @@
+"""What workloads/ promise of idle gaps and full queues, asked of their recordings on a GPU.
+
+Each is a recording of the workload of that name. One that is not there yet skips.
+"""
+
+import pytest
+
+from tests.places import DATA
+from traceview.analyses import gpu_idle, launch_overhead, run_ahead
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.trace.load import load
+
+
+@pytest.fixture
+def recording(unpack):
+    def loaded(name):
+        if not (DATA / f"{name}.sqlite.xz").exists():
+            pytest.skip(f"{name}.sqlite.xz is not recorded yet: it needs a GPU")
+        return load(unpack(name))
+
+    return loaded
+
+
+def table(trace, analysis, name):
+    return list(analysis.ANALYSIS.compute(trace).tables[name].rows())
+
+
+def idle_by_cause(trace):
+    return {row["cause"]: row["idle_ns"] for row in table(trace, gpu_idle, "causes")}
+
+
+@pytest.mark.parametrize("name", ["queue_full", "streams", "cuda_graphs", "cuda_graphs_nodes"])
+def test_causes_add_up_to_the_idle_time(recording, name):
+    trace = recording(name)
+    idle = sum(row["idle_ns"] for row in table(trace, gpu_idle, "devices"))
+    causes = idle_by_cause(trace)
+    assert sum(causes.values()) == idle
+    late = sum(row["idle_ns"] for row in table(trace, gpu_idle, "late"))
+    assert late == causes.get("launch-late", 0)
+    assert causes.get("unknown", 0) == 0
+    assert all(row["evidence"] for row in table(trace, gpu_idle, "gaps"))
+
+
+def test_a_full_queue_is_no_launch_overhead(recording):
+    trace = recording("queue_full")
+    (device,) = table(trace, run_ahead, "devices")
+    assert device["verdict"] == "queue-full"
+    (call,) = [
+        row
+        for row in table(trace, launch_overhead, "calls")
+        if row["api"] == "cudaLaunchKernel" and row["calls"] > 4000
+    ]
+    # Some 6,000 launches of a few µs each cost tens of ms; before the full queue they stood longer.
+    assert call["queue_full_ns"] > 3 * (call["total_ns"] - call["first_launch_ns"])
+    assert call["queue_full_ns"] == device["queue_full_ns"]
+    steady = {row["cause"]: row["steady_idle_ns"] for row in table(trace, gpu_idle, "causes")}
+    assert steady.get("launch-late", 0) < 0.01 * device["queue_full_ns"]
+
+
+def test_work_behind_copies_and_other_streams(recording):
+    trace = recording("streams")
+    steps = [row for row in table(trace, gpu_idle, "gaps") if row["range_path"].startswith("step_")]
+    by_place = {}
+    for row in steps:
+        place = row["range_path"].partition("/")[2]
+        by_place.setdefault((place, row["cause"]), []).append(row["evidence"])
+    behind_copy = by_place["compute", "copy-wait"]
+    assert any("waited for an event" in text and "copy H2D" in text for text in behind_copy)
+    assert any("pageable memory" in text for text in by_place["pageable", "copy-wait"])
+    # The wait for the other stream is too short to be among the 100 longest gaps.
+    found, tree = gaps(trace), range_tree(trace)
+    path = attributed_operations(trace).path(tree)[found.after]
+    joins = [
+        row
+        for row, number in enumerate(path.tolist())
+        if number >= 0 and tree.paths[number].endswith("/join")
+    ]
+    behind_event = [row for row in joins if found.by_event[row]]
+    assert len(behind_event) >= 5
+    assert {list(CAUSES)[found.cause[row]] for row in behind_event} == {"dependency"}
+
+
+@pytest.mark.parametrize("name", ["cuda_graphs", "cuda_graphs_nodes"])
+def test_graphs(recording, name):
+    trace = recording(name)
+    late = table(trace, gpu_idle, "late")
+    assert any(row["range_pattern"] == "eager_#" and row["steady_idle_ns"] > 0 for row in late)
+    replays = [
+        row for row in table(trace, gpu_idle, "gaps") if row["range_path"].startswith("replay_")
+    ]
+    launching = [row for row in replays if row["cause"] == "graph-launch"]
+    assert launching
+    assert {row["call"] for row in launching} == {"cudaGraphLaunch"}

@@ -1,0 +1,157 @@
+"""Verdicts on real recordings, held against what their own rows say of the same time.
+
+The raw rows are read by the oracle; the figures named here are those of the recordings.
+"""
+
+import lzma
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.oracles import brute_force
+from tests.places import DATA
+from traceview.findings import Finding
+from traceview.report import Report
+from traceview.trace import Selection
+
+MS = 1_000_000
+
+
+def path_of(name: str) -> Path:
+    for folder in (DATA / "workloads", DATA):
+        if (packed := folder / f"{name}.sqlite.xz").exists():
+            return packed
+    pytest.skip(f"{name}.sqlite.xz is not recorded yet: it needs a GPU")
+
+
+@cache
+def report(name: str, *include: str) -> Report:
+    trace = traceview.load(path_of(name))
+    return traceview.analyze(trace.restricted(Selection(include=include)) if include else trace)
+
+
+def findings(found: Report, analysis: str, *words: str) -> list[Finding]:
+    return [
+        each.finding
+        for each in found.findings
+        if each.analysis == analysis and all(word in each.finding.message for word in words)
+    ]
+
+
+def rows(found: Report, analysis: str, table: str) -> list[dict]:
+    return list(found.outcomes[analysis].tables[table].rows())
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "idle_ns"),
+    [
+        ("sleep", "step_3", 19_030_931),
+        ("training", "epoch_0/batch_5", 58_294_370),
+        ("training", "epoch_1/batch_5", 47_624_254),
+        ("mlp_print_loss", "step_3", 825_405),
+    ],
+)
+def test_a_selected_step_has_the_idle_time_that_the_table_of_steps_gives_it(name, step, idle_ns):
+    found = report(name, step)
+
+    [row] = rows(found, "steps", "steps")
+    [device] = rows(found, "gpu-idle", "devices")
+    assert (row["step"], row["gpu_idle_ns"]) == (step, idle_ns)
+    assert (device["idle_ns"], device["busy_ns"]) == (idle_ns, row["gpu_busy_ns"])
+    assert device["span_ns"] == row["duration_ns"]
+
+
+def test_the_loading_that_makes_a_step_long_is_found_where_it_is_looked_for():
+    found = report("training", "batch_5")
+    [late] = findings(found, "gpu-idle", "launch-late")
+    assert "in epoch_#/batch_#/load" in late.message
+    assert late.time_at_stake_ns > 100 * MS
+    assert late.action.startswith("Take this CPU work out of the loop")
+    # Nothing was launched in the load itself.
+    [meanwhile] = findings(report("training", "epoch_0/batch_5/load"), "gpu-idle")
+    assert "No GPU work was launched in the selected ranges" in meanwhile.message
+    assert 57 * MS < meanwhile.time_at_stake_ns < 57.5 * MS
+
+
+@pytest.mark.parametrize("name", ["transformer", "two_processes", "cupy", "sync_sites", "cdist"])
+def test_short_gaps_of_a_loop_are_about_launches_whatever_set_up_took(name):
+    [late] = findings(report(name), "gpu-idle", "launch-late")
+
+    assert late.action.startswith("Give the GPU more work per launch")
+
+
+@pytest.mark.parametrize(
+    "name", ["training", "sleep", "data_loader", "first_checkpoint", "two_gpus"]
+)
+def test_a_cpu_that_is_away_is_not_told_to_launch_less(name):
+    for verdict in findings(report(name), "run-ahead"):
+        assert "is launch-bound" in verdict.message
+        assert verdict.action.startswith("Look under GPU idle")
+
+
+@pytest.mark.parametrize("name", ["transformer", "cuda_graphs", "add"])
+def test_a_cpu_that_launches_much_is_told_to_launch_less(name):
+    [verdict] = findings(report(name), "run-ahead")
+
+    assert verdict.action.startswith("Launch less often")
+
+
+def test_a_gpu_that_mostly_copies_is_told_so():
+    [verdict] = findings(report("streams"), "run-ahead")
+
+    assert "for 43.5 ms of 58.2 ms of its work it only copies" in verdict.message
+    assert verdict.action.startswith("Make the copies fewer")
+
+
+@pytest.mark.parametrize("name", ["cdist", "fusion", "add", "matmul", "first_checkpoint"])
+def test_the_one_allocation_of_pinned_memory_is_no_loss_of_the_loop(name, tmp_path):
+    (tmp_path / "raw.sqlite").write_bytes(lzma.decompress(path_of(name).read_bytes()))
+    allocations = [
+        call
+        for call in brute_force.read(tmp_path / "raw.sqlite").calls
+        if re.match("cudaHostAlloc|cudaMallocHost|cuMemHostAlloc", call.name)
+    ]
+    assert len(allocations) == 1
+
+    found = report(name)
+    assert not findings(found, "sync-stalls", "of cudaHostAlloc")
+    steady = {
+        row["place"]: row["steady_idle_after_ns"]
+        for row in rows(found, "sync-stalls", "sites")
+        if row["api"] == "cudaHostAlloc"
+    }
+    assert set(steady.values()) <= {0}
+
+
+def test_recording_node_by_node_makes_graph_launches_long():
+    """The same program, recorded whole: 475 µs before its replays, and here 2.14 ms."""
+    [nodes] = findings(report("cuda_graphs_nodes"), "gpu-idle", "of cause graph-launch")
+    [whole] = findings(report("cuda_graphs"), "gpu-idle", "of cause graph-launch")
+
+    assert nodes.time_at_stake_ns > 4 * whole.time_at_stake_ns
+    assert (nodes.severity, whole.severity) == ("info", "low")
+    assert "recorded node by node" in nodes.message
+    assert "recorded node by node" not in whole.message
+
+
+def test_one_gap_of_one_gpu_is_told_as_that():
+    [late] = findings(report("two_gpus"), "gpu-idle", "launch-late")
+    assert late.message.startswith("GPU 0 was idle for 3.12 s in 3 gaps")
+    assert "2.97 s of it is one gap, before work launched outside any range" in late.message
+    assert late.message.endswith("; 1 other GPU for 5.62 ms")
+    assert late.action.startswith("Look whether each step does it")
+    [once] = findings(report("first_checkpoint"), "gpu-idle", "launch-late")
+    assert "3.28 s of it is one gap, before work launched in step_0/recompute/forward" in (
+        once.message
+    )
+    assert once.action.startswith("Look whether each step does it")
+
+
+def test_a_gap_of_every_step_is_not_told_as_one():
+    for selected in ((), ("step_3",)):
+        [late] = findings(report("sleep", *selected), "gpu-idle", "launch-late")
+        assert "one gap" not in late.message
+        assert late.action.startswith("Take this CPU work out of the loop")

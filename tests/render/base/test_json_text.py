@@ -1,0 +1,45 @@
+"""The same text as that of json.dumps."""
+
+import json
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview.render.base.json_text import clean, written
+from traceview.tables import Column, Table
+
+COLUMNS = (
+    Column("name", "text", "its name", nullable=True),
+    Column("calls", "int64", "times", nullable=True),
+    Column("device", "int32", "GPU"),
+    Column("share_pct", "float64", "of all", nullable=True),
+    Column("whole", "bool", "or in part"),
+)
+TEXT = st.text(st.characters() | st.sampled_from('"\\%\n\x00\ud800é'), max_size=6)
+CELLS = (
+    st.none() | TEXT,
+    st.none() | st.integers(-(2**62), 2**62),
+    st.integers(-9, 9),
+    st.none() | st.floats(),
+    st.booleans(),
+)
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
+DOCUMENTS = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.tuples(*CELLS), max_size=5), DOCUMENTS)
+def test_documents_with_tables(cells, other):
+    rows = [dict(zip((c.name for c in COLUMNS), row, strict=True)) for row in cells]
+    table = Table.from_rows(COLUMNS, rows)
+    plain = clean({"rows": list(table.rows()), "other": other, "none": [], "nothing": {}})
+    text = written({"rows": table, "other": other, "none": [], "nothing": {}})
+    assert text == json.dumps(plain, indent=1, allow_nan=False)
+    for row, back in zip(rows, json.loads(text)["rows"], strict=True):
+        share = row["share_pct"]
+        assert back["share_pct"] == (share if share is not None and math.isfinite(share) else None)
+        assert back["calls"] == row["calls"]

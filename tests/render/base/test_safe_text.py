@@ -1,0 +1,86 @@
+"""Hostile text is shown harmless, on one line, and short."""
+
+import time
+
+import pytest
+from rich.cells import cell_len
+
+from traceview.render.base.safe_text import cells_of, shortened, shortened_apart, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain name", "plain name"),
+        ("two\nlines\ttab\r", r"two\nlines\ttab\r"),
+        ("\x1b[31mred\x07", r"\x1b[31mred\x07"),
+        ("\x9b31m", r"\x9b31m"),
+        ("abc\u202etxt.exe\u2066", r"abc\u202etxt.exe\u2066"),
+        ("a\u2028b\u200bc\x00", r"a\u2028b\u200bc\x00"),
+        ("lone \ud800 surrogate", "lone \ufffd surrogate"),
+        ("<b>&\"'", "<b>&\"'"),
+        ("µs – … 漢字 é", "µs – … 漢字 é"),
+    ],
+)
+def test_what_does_not_print_is_written_as_an_escape(text, shown):
+    assert visible(text) == shown
+
+
+def test_a_long_text_keeps_both_ends():
+    assert visible("abcdefghij", 5) == "ab…ij"
+    assert visible("begin" + "x" * 10_000 + "end", 21) == "beginxxxxx…xxxxxxxend"
+
+
+def test_ten_megabytes_cost_nothing():
+    began = time.perf_counter()
+    assert len(visible("\x1b" * 10_000_000, 100)) < 500
+    assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 10, 15])
+@pytest.mark.parametrize("text", ["a_long_kernel_name", "漢字漢字漢字漢字", "a漢b字c漢d字"])
+def test_shortened_fits_and_says_so(text, width):
+    short = shortened(text, width)
+    assert cell_len(short) <= width
+    assert ("…" in short) == (width >= 3 and cell_len(text) > width)
+
+
+def test_shortened_leaves_what_fits():
+    assert shortened("gemm", 4) == "gemm"
+    assert shortened("a_long_kernel_name", 11) == "a_lon…_name"
+
+
+def test_texts_that_part_in_the_middle_stay_apart():
+    names = [f"sm80_xmma_gemm_f32f32_f32_{kind}_n_tilesize128x128_cublas" for kind in ("tn", "nn")]
+    assert shortened_apart([*names, "reduce", names[0]], 21) == [
+        "…32_tn_n_t…128_cublas",
+        "…32_nn_n_t…128_cublas",
+        "reduce",
+        "…32_tn_n_t…128_cublas",
+    ]
+
+
+def test_texts_that_differ_at_an_end_are_cut_as_ever():
+    assert shortened_apart(["a_long_kernel_name", "b_long_kernel_name"], 11) == [
+        "a_lon…_name",
+        "b_lon…_name",
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "work was queued already and waited for another stream",
+        "cudaLaunchKernel called 12 µs after; in epoch_0/a_very_long_name_of_a_range/backward",
+        "on its stream behind void gemm<float, 4>(float const*), which ended 2 µs earlier",
+    ],
+)
+def test_prose_is_left_whole_in_a_table_and_a_name_is_not(said):
+    """Whatever words it holds: the column tells which of the two it is."""
+    assert cells_of([said], 11, prose=True) == [said]
+    assert cell_len(cells_of([said], 11, prose=False)[0]) == 11
+
+
+def test_texts_that_part_late_keep_their_beginning():
+    names = [f"gemm_kernel_with_a_long_name_that_goes_on_{i}_and_on_and_on" for i in range(3)]
+    assert shortened_apart(names, 24) == [f"gemm_…on_{i}_and_on_and_on" for i in range(3)]

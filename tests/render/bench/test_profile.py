@@ -1,0 +1,80 @@
+"""Profiles as text, flame graph and speedscope file, of trees that were made by hand."""
+
+import json
+
+import pytest
+
+from traceview.bench import Profile
+from traceview.bench.profiling import Frame, KernelOfOperator, OperatorTime
+from traceview.render.bench.flame_graph import render_flame
+from traceview.render.bench.profile_text import kernel_rows, operator_rows, render_profile
+from traceview.render.bench.speedscope import render_speedscope
+
+NAME = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluFunctor<float>>(int)"
+
+
+@pytest.fixture
+def on_gpu():
+    tree = Frame("all", "root")
+    outer = tree.child("aten::gelu", "operator")
+    outer.cpu_ns, outer.calls = 9_000, 3
+    for name, took_ns in ((NAME, 60_000), ("memset", 20_000)):
+        kernel = outer.child(name, "kernel")
+        kernel.gpu_ns, kernel.calls = took_ns, 3
+    return Profile(
+        (OperatorTime("aten::gelu", 3, 9_000, 80_000), OperatorTime("aten::empty", 3, 2_000, 0)),
+        (
+            KernelOfOperator("aten::gelu", ("aten::gelu",), NAME, 3, 60_000),
+            KernelOfOperator("aten::gelu", ("aten::gelu",), "memset", 3, 20_000),
+        ),
+        tree,
+        True,
+        3,
+    )
+
+
+def test_kernels_stand_beside_the_operator_that_launched_them(on_gpu):
+    assert [(row["mean_ns"], row["share_pct"]) for row in kernel_rows(on_gpu)] == [
+        (20_000, 75.0),
+        (pytest.approx(20_000 / 3), 25.0),
+    ]
+    assert [row["share_pct"] for row in operator_rows(on_gpu)] == [100.0, 0.0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_table_fits_its_width(on_gpu, width):
+    shown = render_profile(on_gpu, "gelu torch", width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "Operators  gelu torch: 3 calls profiled" in shown
+    assert "Kernels by operator" in shown
+    assert "60.0 µs" in shown
+
+
+def test_more_than_fits_a_screen_is_counted(on_gpu):
+    many = tuple(OperatorTime(f"op{i}", 1, i, 0) for i in range(30))
+    shown = render_profile(Profile(many, (), on_gpu.tree, False, 1), "x")
+    assert "and 10 more, in the JSON" in shown
+    assert "Kernels" not in shown
+
+
+def test_where_no_operator_ran_it_is_said():
+    nothing = Profile((), (), Frame("all", "root"), False, 3)
+    assert "no operator of torch ran" in render_profile(nothing, "x")
+    assert "no operator of torch ran" in render_flame(nothing, "x")
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_a_function_that_leaves_the_gpu_alone_is_shown_by_its_time_on_the_cpu(monkeypatch):
+    """On a machine with a GPU: a graph of the GPU's time would be empty."""
+    torch = pytest.importorskip("torch")
+    from traceview.bench import profile, profiling
+
+    monkeypatch.setattr(profiling, "_has_gpu", lambda: True)
+    monkeypatch.setattr(profiling, "_synchronize", lambda: None)
+    x = torch.ones(64)
+    found = profile(lambda: x + x)
+    assert not found.on_gpu
+    assert "CPU time by operator" in render_flame(found, "x")
+    (shown,) = json.loads(render_speedscope(found, "x", "1"))["profiles"]
+    assert shown["name"] == "CPU time by operator"
+    assert shown["samples"]

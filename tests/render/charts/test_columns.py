@@ -1,0 +1,85 @@
+"""Upright columns: a towering one is cut off and says its height, and all names are harmless."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from tests.render.example_report import CONTROLS, HOSTILE
+from traceview.analyses.base import Chart
+from traceview.render.charts.columns_svg import MOST_LABELS
+from traceview.render.charts.layout import worked_out
+from traceview.render.charts.svg import draw
+from traceview.tables import Column, Table
+
+CHART = Chart("columns", "parts", "Time", "step", "part_ns", stack="part", most=400)
+COLUMNS = (
+    Column("step", "text", "step"),
+    Column("part", "text", "part"),
+    Column("part_ns", "int64", "its time"),
+)
+
+
+def drawn(*columns: tuple[str, dict[str, int]], chart=CHART) -> str:
+    rows = [
+        {"step": step, "part": part, "part_ns": time}
+        for step, parts in columns
+        for part, time in parts.items()
+    ]
+    drawing = worked_out(chart, Table.from_rows(COLUMNS, rows))
+    assert drawing is not None
+    return draw(drawing, "Time", "key")
+
+
+def heights(svg: str) -> list[float]:
+    """Heights of the columns' parts; lines of the grid have none."""
+    paths = re.findall(r'<path d="([^"]*)" clip-path=', svg)
+    found = []
+    for path in paths:
+        levels = [float(y) for y in re.findall(r"[ML] [\d.-]+ ([\d.-]+)", path)]
+        found.append(round(max(levels) - min(levels), 3))
+    return [height for height in found if height]
+
+
+def test_parts_of_a_step_stand_on_each_other():
+    svg = drawn(("a", {"busy": 30, "idle": 10}), ("b", {"busy": 30, "idle": 20}))
+
+    assert heights(svg) == pytest.approx(
+        [h * heights(svg)[0] / 30 for h in (30, 10, 30, 20)], rel=1e-3
+    )
+    assert "busy" in svg
+    assert "idle" in svg
+
+
+def test_one_that_towers_over_the_others_is_cut_off_and_says_its_height():
+    svg = drawn(("a", {"busy": 90_000}), *((f"b{n}", {"busy": 30}) for n in range(6)))
+
+    assert "↑ 90.0 µs" in svg
+    # The others keep most of the height.
+    assert heights(svg)[1] == heights(svg)[-1] > 100
+
+
+def test_two_of_equal_height_are_not_cut():
+    assert "↑" not in drawn(("a", {"busy": 900}), ("b", {"busy": 900}), ("c", {"busy": 800}))
+
+
+def test_of_many_steps_some_are_named():
+    svg = drawn(*((f"step_{n}", {"busy": 30}) for n in range(100)))
+
+    named = re.findall(r">(step_\d+)<", svg)
+    assert named[0] == "step_0"
+    assert len(named) <= MOST_LABELS
+
+
+def test_hostile_names_stay_names():
+    svg = drawn((HOSTILE, {HOSTILE: 3}), (CONTROLS, {"$\\frac$": 4}), ("漢字", {"_": 5}))
+
+    ElementTree.fromstring(svg)
+    assert "<script" not in svg
+
+
+def test_without_parts_all_columns_are_of_one_colour():
+    plain = Chart("columns", "parts", "Time", "step", "part_ns")
+    svg = drawn(("a", {"busy": 3}), ("b", {"busy": 4}), chart=plain)
+
+    assert set(re.findall(r"var\(--series-\d+\)", svg)) == {"var(--series-1)"}

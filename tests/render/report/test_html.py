@@ -1,0 +1,167 @@
+"""The page: whole in one file, escaped, and drawn the same every time."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_report
+from traceview.render.base.page import MOST_ROWS
+from traceview.render.report.html import render_html
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """What a browser would make of the page: elements, their attributes, texts, open elements."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.texts, self.open, self.misnested = [], [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.misnested.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def named(self, *tags):
+        return [attrs for tag, attrs in self.elements if tag in tags]
+
+
+@pytest.fixture(scope="module")
+def html():
+    names = [HOSTILE, CONTROLS, 'url(#x) id="text_1" xmlns="urn:x" #010101', "gemm"]
+    return render_html(a_report(names), "1.2.3")
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_every_element_is_closed_in_its_place(page):
+    assert page.misnested == []
+    assert page.open == []
+
+
+def test_nothing_is_fetched(html, page):
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "@import" not in html
+    assert page.named("script", "img", "iframe", "object", "embed", "base") == []
+    assert [link["href"] for link in page.named("link")] == ["data:,"]
+    targets = [a[key] for _, a in page.elements for key in ("href", "src") if key in a]
+    assert all(target.startswith("#") or target == "data:," for target in targets)
+    assert set(re.findall(r"url\((.)", html.replace("url(#x)", ""))) == {"#"}
+
+
+def test_names_are_text_and_nothing_else(html, page):
+    said = "".join(page.texts)
+    assert HOSTILE in said
+    assert "<img src" not in html
+    assert "</script>" not in html
+    assert not any(key.startswith("on") for _, attrs in page.elements for key in attrs)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", html)
+
+
+def test_a_name_that_looks_like_an_attribute_stays_whole_in_a_chart(html):
+    drawn = html[html.index("<svg") : html.index("</svg>")]
+    assert "url(#x) id=" in drawn
+    assert "#010101" in drawn
+
+
+def test_ids_are_there_once_and_links_lead_somewhere(page):
+    ids = [attrs["id"] for _, attrs in page.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = {attrs["href"][1:] for _, attrs in page.elements if attrs.get("href", "")[:1] == "#"}
+    assert links <= set(ids)
+
+
+def test_findings_stand_before_the_answers(html):
+    assert html.index("What to do first") < html.index("Which kernels take the time?")
+    assert '<li class="high">' in html
+    assert html.index('<li class="high">') < html.index('<li class="medium">')
+
+
+def test_tables_can_be_read_out(page):
+    assert all(attrs.get("scope") == "col" for attrs in page.named("th"))
+    assert "how often it ran" in {attrs["title"] for attrs in page.named("th")}
+    regions = [attrs for attrs in page.named("div") if attrs.get("role") == "region"]
+    assert len(regions) == len(page.named("table"))
+    assert all(attrs["aria-label"] for attrs in regions)
+
+
+def test_charts_can_be_read_out(page):
+    charts = page.named("svg")
+    assert [chart["aria-label"] for chart in charts] == [
+        "Kernel time",
+        "Idle time by cause",
+        "Steps on the CPU and on the GPU",
+    ]
+    assert all(chart["role"] == "img" for chart in charts)
+
+
+def test_values_absences_notes_and_skipped_are_there(html):
+    for text in (
+        "12.3 ms",
+        "97.2 %",
+        "–",
+        "Launches were recorded whole",
+        "<strong>Not answered:</strong> the trace has no copies table",
+        "record with: traceview record SCRIPT",
+        '<p class="rest">none</p>',
+        "traceview 1.2.3",
+    ):
+        assert text in html
+
+
+def test_both_color_schemes_and_print_are_provided_for(html):
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html
+    defined = set(re.findall(r"(--[\w-]+):", html))
+    assert set(re.findall(r"var\((--[\w-]+)\)", html)) <= defined
+
+
+def test_the_same_report_gives_the_same_bytes():
+    assert render_html(a_report(), "1") == render_html(a_report(), "1")
+
+
+def test_a_long_table_is_cut_and_says_so():
+    page = Page(render_html(a_report([f"kernel_{i}" for i in range(MOST_ROWS + 7)]), "1"))
+    rows = len(page.named("tr"))
+    assert MOST_ROWS < rows < MOST_ROWS + 100
+    told = " ".join(page.texts)
+    assert "… and 7 more rows; here are the first: " in told
+    assert "traceview report --html --all-rows" in told
+
+
+def test_what_a_long_table_leaves_out_is_added_up():
+    page = Page(render_html(a_long_report(1_003), "1"))
+    told = " ".join(page.texts)
+    assert "… and 3 more rows (calls 9 · idle 3.00 µs); here are the first: " in told
+
+
+def test_all_rows_are_there_where_they_are_asked_for():
+    page = Page(render_html(a_long_report(MOST_ROWS + 7), "1", None))
+    assert len(page.named("tr")) == MOST_ROWS + 7 + 1
+    assert not any("more rows" in text for text in page.texts)
+
+
+def test_a_name_of_ten_megabytes_leaves_the_page_small():
+    assert len(render_html(a_report(["x" * 10_000_000]), "1")) < 200_000
+
+
+def test_the_page_names_the_file_and_not_its_folder(html):
+    assert "run 1.sqlite.xz" in html
+    assert "/data" not in html

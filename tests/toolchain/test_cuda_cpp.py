@@ -1,0 +1,99 @@
+"""CUDA C++ to PTX and a cubin, and the one line that a compiler's errors become."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.inspect.rules.written_ptx import need, need_compiler
+from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.ptx.model import SourceLine
+from traceview.ptx.sass.accesses import accesses
+from traceview.ptx.sass.cubin import arch_of, resources
+from traceview.toolchain import cuda_cpp as cuda_source
+from traceview.toolchain import nvrtc
+from traceview.toolchain.cuda_cpp import compile_cuda
+from traceview.toolchain.nvdisasm import disassemble
+
+pytest.importorskip("elftools", reason="pyelftools is not installed")
+
+PROGRAM = """\
+#include "step.h"
+extern "C" __global__ void copy(const float4* from, float4* to) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = step(from, i);
+}
+"""
+HEADER = """\
+__device__ __forceinline__ float4 step(const float4* from, int i) {
+  float4 value = from[i];
+  value.x *= 3.0f;
+  return value;
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "step.h").write_text(HEADER)
+    (tmp_path / "copy.cu").write_text(PROGRAM)
+    return tmp_path / "copy.cu"
+
+
+@pytest.fixture(params=["nvcc", "nvrtc"])
+def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each compiler in turn; NVRTC is only asked where there is no nvcc."""
+    need("ptxas")
+    if request.param == "nvcc":
+        need_compiler()
+    elif nvrtc.find() is None:
+        pytest.skip("no NVRTC here: it comes with a CUDA build of torch")
+    else:
+        monkeypatch.setattr(cuda_source, "_nvcc", lambda: None)
+    return request.param
+
+
+@pytest.mark.usefixtures("compiler")
+class TestCompile:
+    def test_ptx_and_cubin(self, program):
+        ptx, cubin = compile_cuda(program, "sm_90a")
+        assert "ld.global" in ptx
+        assert ".v4." in ptx
+        assert (arch_of(cubin), list(resources(cubin))) == ("sm_90a", ["copy"])
+
+    def test_the_outermost_line_of_an_inlined_load(self, program):
+        need("nvdisasm")
+        (function,) = disassemble(compile_cuda(program)[1]).functions
+        (load,) = (access for access in accesses(function) if access.kind == "load")
+        (scaled,) = (i for i in function.instructions if i.opcode == "FMUL")
+        assert load.width_bits == 128
+        assert load.source == scaled.source == SourceLine(str(program), 4)
+        assert scaled.inlined == (SourceLine(str(program.with_name("step.h")), 3),)
+
+    def test_the_first_error(self, program):
+        program.write_text(PROGRAM.replace("= step(", "= stop("))
+        with pytest.raises(TraceviewError, match=r"copy\.cu: copy\.cu\(4\): .*\"stop\"") as caught:
+            compile_cuda(program)
+        assert "\n" not in str(caught.value)
+
+    def test_a_missing_header(self, program):
+        program.with_name("step.h").unlink()
+        with pytest.raises(TraceviewError, match=r"copy\.cu[:(]1\)?: .*step\.h"):
+            compile_cuda(program)
+
+    def test_an_unknown_gpu(self, program):
+        with pytest.raises(TraceviewError, match=r"does not compile .*copy\.cu: .*arch"):
+            compile_cuda(program, "sm_33")
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.cu cannot be read: No such file"):
+        compile_cuda(tmp_path / "gone.cu")
+
+
+def test_no_compiler_at_all(program, monkeypatch):
+    monkeypatch.setattr(cuda_source, "_nvcc", lambda: None)
+    monkeypatch.setattr(nvrtc, "find", lambda: None)
+    with pytest.raises(
+        ToolNotFoundError, match=r"needs nvcc or NVRTC, and neither .*; install the"
+    ):
+        compile_cuda(program)

@@ -1,0 +1,175 @@
+"""Finding NVIDIA's tools, and assembling PTX with what ptxas remarks and refuses."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.inspect.rules.written_ptx import ARRAY, COPY, SERIALISED, SPILLING, kernel, need
+from traceview.errors import ToolNotFoundError, TraceviewError
+from traceview.ptx.sass.cubin import arch_of
+from traceview.toolchain import tools as programs
+from traceview.toolchain.ptxas import arch_for, assemble
+
+
+@pytest.fixture
+def ptxas() -> None:
+    need("ptxas")
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine on which no tool is installed, with an empty folder on PATH."""
+    monkeypatch.setattr(programs.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(programs, "TOOLKITS", tmp_path / "toolkits")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for tool in ("PTXAS", "NVDISASM", "NVCC"):
+        monkeypatch.delenv(f"TRACEVIEW_{tool}", raising=False)
+    return tmp_path
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_missing_tool_says_how_to_get_it(bare):
+    with pytest.raises(
+        ToolNotFoundError, match=r"ptxas is not on .*pip install triton.*TRACEVIEW_P"
+    ):
+        programs.find("ptxas")
+
+
+def test_places_in_order(bare):
+    on_path = script(bare / "bin" / "nvcc", "")
+    old = script(bare / "toolkits" / "cuda-12.9" / "bin" / "nvcc", "")
+    new = script(bare / "toolkits" / "cuda-12.10" / "bin" / "nvcc", "")
+    wheel = script(bare / "packages" / "nvidia" / "cu13" / "bin" / "nvcc", "")
+    assert programs.find("nvcc") == [on_path, new, old, wheel]
+
+
+def test_the_users_word_is_final(bare, monkeypatch):
+    script(bare / "bin" / "ptxas", "")
+    mine = script(bare / "mine", "")
+    monkeypatch.setenv("TRACEVIEW_PTXAS", str(mine))
+    assert programs.find("ptxas") == [mine]
+    monkeypatch.setenv("TRACEVIEW_PTXAS", str(bare / "gone"))
+    with pytest.raises(ToolNotFoundError, match=r"\$TRACEVIEW_PTXAS names .*gone, which is no"):
+        programs.find("ptxas")
+
+
+def test_the_newest_release_comes_first(bare):
+    old = script(bare / "bin" / "nvdisasm", "echo release 12.9, V12.9.1")
+    new = script(bare / "packages" / "nvidia" / "cu13" / "bin" / "nvdisasm", "echo release 13.1,")
+    mute = script(bare / "packages" / "nvidia" / "x" / "bin" / "nvdisasm", "exit 1")
+    assert programs.newest("nvdisasm") == [new, old, mute]
+
+
+def test_triton_is_not_imported_to_find_its_tools():
+    pytest.importorskip("triton")
+    loaded = "triton" in sys.modules
+    found = programs.find("ptxas", "sm_90")
+    assert found[0].parts[-4:] == ("backends", "nvidia", "bin", "ptxas")
+    assert programs.find("ptxas", "sm_100a")[0].name == "ptxas-blackwell"
+    assert ("triton" in sys.modules) == loaded
+
+
+@pytest.mark.parametrize(
+    ("target", "arch", "chosen"),
+    [
+        ("sm_90a", None, "sm_90a"),
+        ("sm_90a", "sm_90", "sm_90a"),
+        ("sm_90", "sm_90a", "sm_90a"),
+        ("sm_80", "sm_90", "sm_90"),
+        ("sm_100f", "sm_103", "sm_103"),
+    ],
+)
+def test_the_ptx_decides_on_the_suffix(target, arch, chosen):
+    assert arch_for(kernel("", target=target), arch) == chosen
+
+
+@pytest.mark.parametrize(("target", "arch"), [("sm_90", "sm_80"), ("sm_90a", "sm_100")])
+def test_code_that_cannot_run_there_is_an_error(target, arch):
+    with pytest.raises(TraceviewError, match=f"is for {target}, which does not run on {arch}"):
+        arch_for(kernel("", target=target), arch)
+
+
+def test_neither_target_nor_arch():
+    with pytest.raises(TraceviewError, match="names no target; pass --arch"):
+        arch_for("")
+
+
+@pytest.mark.usefixtures("ptxas")
+class TestAssemble:
+    def test_a_cubin_for_the_asked_architecture(self):
+        done = assemble(COPY, "sm_90")
+        assert (done.arch, arch_of(done.cubin)) == ("sm_90", "sm_90")
+        assert (done.notes, done.spill_store_bytes) == ((), {"k": 0})
+
+    def test_spills_are_told_apart_from_arrays(self):
+        assert assemble(ARRAY).spill_store_bytes == {"k": 0}
+        spilled = assemble(SPILLING)
+        assert spilled.spill_store_bytes["k"] == spilled.spill_load_bytes["k"] > 100
+
+    def test_the_remark_on_serialised_wgmma(self):
+        (note,) = assemble(SERIALISED).notes
+        assert "wgmma.mma_async instructions are serialized" in note
+        assert "'serial'" in note
+
+    def test_the_first_error_with_its_line(self):
+        wrong = COPY.replace("ld.global.v4", "ld.globe.v4")
+        line = wrong[: wrong.index("ld.globe")].count("\n") + 1
+        with pytest.raises(
+            TraceviewError, match=rf"PTX for sm_80: line {line}: .*'\.globe'"
+        ) as caught:
+            assemble(wrong)
+        assert "\n" not in str(caught.value)
+        assert "/tmp" not in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["", "hello", "\0" * 100, COPY[:300]])
+    def test_what_is_no_ptx(self, text):
+        with pytest.raises(TraceviewError, match="ptxas does not accept the PTX for sm_90: line"):
+            assemble(text, "sm_90")
+
+    def test_a_ptx_that_no_tool_here_knows(self):
+        newer = COPY.replace(".version 8.0", ".version 99.0")
+        with pytest.raises(TraceviewError, match=r"Unsupported \.version 99\.0"):
+            assemble(newer)
+
+
+def test_a_tool_that_is_too_old_gives_way_to_the_next(bare):
+    refusing = 'echo "ptxas in.ptx, line 1; fatal   : Unsupported .version 8.0" >&2; exit 255'
+    script(bare / "bin" / "ptxas", refusing)
+    writing = 'while [ "$1" != -o ]; do shift; done; echo -n cubin > "$2"'
+    script(bare / "toolkits" / "cuda" / "bin" / "ptxas", writing)
+    assert assemble(COPY).cubin == b"cubin"
+
+
+def test_a_tool_that_refuses_the_code_is_believed(bare):
+    script(bare / "bin" / "ptxas", 'echo "ptxas in.ptx, line 7; error   : No." >&2; exit 255')
+    script(bare / "toolkits" / "cuda" / "bin" / "ptxas", "touch called; exit 0")
+    with pytest.raises(TraceviewError, match=r"line 7: No\.$"):
+        assemble(COPY)
+
+
+def test_a_tool_that_crashes(bare):
+    script(bare / "bin" / "ptxas", "kill -SEGV $$")
+    with pytest.raises(TraceviewError, match=r"it crashed \(signal 11\)"):
+        assemble(COPY)
+
+
+def test_a_tool_that_does_not_end(bare):
+    sleeper = script(bare / "bin" / "ptxas", "exec /bin/sleep 60")
+    with pytest.raises(TraceviewError, match=r"ptxas did not end within 0\.2 s"):
+        programs.run(sleeper, lambda source, target: (), b"", ".ptx", patience_s=0.2)
+
+
+def test_a_tool_that_cannot_run(bare):
+    broken = bare / "ptxas"
+    broken.write_bytes(b"\x7fELF nonsense")
+    broken.chmod(0o755)
+    with pytest.raises(ToolNotFoundError, match="cannot run"):
+        programs.run(broken, lambda source, target: (), b"", ".ptx")

@@ -1,0 +1,3 @@
+"""The analysis `roofline`."""
+
+from traceview.analyses.roofline.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,3 @@
+"""The analysis `steps`."""
+
+from traceview.analyses.steps.analysis import ANALYSIS as ANALYSIS

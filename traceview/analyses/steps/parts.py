@@ -1,0 +1,271 @@
+"""What the time of each step consists of: work of the GPU, and idle time by cause.
+
+On one GPU the parts of a step add up to its time exactly. Where a series uses several GPUs, each
+part is the mean over these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.facts.idle.gaps import CAUSES, gaps
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.lanes import Covering, Lanes, Place, in_order
+from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
+from traceview.tables import Integers, thrifty
+from traceview.trace import Trace, fact
+
+OWN_WORK = "GPU work"
+OTHER_WORK, FOREIGN_WORK = "other GPU work", "foreign GPU work"
+IDLE = "idle: "
+BEFORE_WORK = f"{IDLE}at-start"
+WAITING, COMPUTING = "CPU in waits", "CPU"
+PARTS = (
+    OWN_WORK,
+    OTHER_WORK,
+    FOREIGN_WORK,
+    *(f"{IDLE}{cause}" for cause in CAUSES),
+    BEFORE_WORK,
+    WAITING,
+    COMPUTING,
+)
+"""Other work is that of the program outside the steps, foreign work that of other processes; at the
+start no GPU work has run yet. The last two are those of steps without GPU work. A step whose GPU
+work ends before that of the step before it has no time of its own, and no parts."""
+_PLACE = {name: number for number, name in enumerate(PARTS)}
+_FIRST_CAUSE = _PLACE[FOREIGN_WORK] + 1
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One row a step. `part_ns` has one column for each of PARTS.
+
+    `between_ns` is the idle time while the CPU was between this step and the one before it,
+    `once_ns` that which a longer run does not repeat (set-up, first uses), `sync_wait_ns` the time
+    that the thread of the step stood in synchronizing calls and blocking copies, `launches` the
+    launch calls made for the step, by whatever thread.
+    """
+
+    part_ns: npt.NDArray[np.int64]
+    between_ns: Integers
+    once_ns: Integers
+    sync_wait_ns: Integers
+    launches: Integers
+
+    @property
+    def busy_ns(self) -> Integers:
+        return self._sum(_PLACE[OWN_WORK], _FIRST_CAUSE)
+
+    @property
+    def idle_ns(self) -> Integers:
+        return self._sum(_FIRST_CAUSE, _PLACE[WAITING])
+
+    def _sum(self, first: int, end: int) -> Integers:
+        total: Integers = self.part_ns[:, first:end].sum(axis=1)
+        return total
+
+
+_AT_ONCE = 1 << 16
+"""So many steps are looked at together: their numbers stay in the caches of a CPU."""
+
+
+@dataclass(frozen=True)
+class _Gpus:
+    """What the GPUs did, and which of them each series of steps uses.
+
+    `pairs` of a series and one of its GPUs are numbered, those of a series in a row.
+    """
+
+    own: Lanes
+    """Work launched in the steps of each pair."""
+    program: Lanes
+    """All work of each process on each GPU."""
+    any: Lanes
+    """All work of each GPU."""
+    idle: Lanes
+    causes: Mapping[int, Covering]
+    """Idle time of each of the causes that occur."""
+    once: Covering
+    first_pair: Integers
+    """By series."""
+    gpus: Integers
+    """By series."""
+    device: Integers
+    """By pair."""
+    devices: int
+
+
+@dataclass(frozen=True)
+class _Visits:
+    """One row for each step with GPU work and each GPU that its series uses, step by step."""
+
+    steps: Integers
+    first: Integers
+    """The first row of each of the steps."""
+    gpus: Integers
+    """How many rows each of the steps has."""
+    pair: Integers
+    process: Integers
+    device: Integers
+    begin_ns: Integers
+    end_ns: Integers
+
+    @classmethod
+    def of(cls, trace: Trace, gpus: _Gpus, rows: Integers) -> _Visits:
+        found, timed = steps(trace), pace(trace)
+        series = found.series[rows]
+        count = gpus.gpus[series]
+        first = np.cumsum(count) - count
+        every = np.repeat(rows, count)
+        pair = np.repeat(gpus.first_pair[series] - first, count) + np.arange(len(every))
+        return cls(
+            rows,
+            first,
+            count,
+            pair,
+            found.process[every].astype(np.int64),
+            gpus.device[pair],
+            timed.begin_ns[every],
+            timed.end_ns[every],
+        )
+
+    def mean(self, values: Integers) -> Integers:
+        """Of each step the mean over its GPUs, rounded down."""
+        if len(self.steps) == len(values):
+            return values
+        result: Integers = np.add.reduceat(values, self.first) // self.gpus
+        return result
+
+
+@fact
+def step_parts(trace: Trace) -> Parts:
+    """The parts of each step; one row a row of steps."""
+    found, timed = steps(trace), pace(trace)
+    waited = _sync_wait(trace, found)
+    # Column by column, so that those of causes that do not occur take no memory.
+    part = np.zeros((len(found), len(PARTS)), np.int64, order="F")
+    between, once = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+    working = np.flatnonzero(found.operations > 0)
+    if len(working):
+        gpus = _gpus(trace)
+        for first in range(0, len(working), _AT_ONCE):
+            visits = _Visits.of(trace, gpus, working[first : first + _AT_ONCE])
+            _fill_in(part, gpus, visits)
+            between[visits.steps], once[visits.steps] = _aside(trace, gpus, visits)
+    alone = np.flatnonzero(found.operations == 0)
+    part[alone, _PLACE[WAITING]] = waited[alone]
+    part[alone, _PLACE[COMPUTING]] = (timed.took_ns - waited)[alone]
+    aside = map(thrifty, (between, once, waited, _launches(trace, found)))
+    return Parts(part, *aside)
+
+
+def _gpus(trace: Trace) -> _Gpus:
+    found, done, gap = steps(trace), operations(trace), gaps(trace)
+    step, devices = step_of_operations(trace), len(trace.devices)
+    rows = np.flatnonzero(step >= 0)
+    series = found.series[step[rows]]
+    pairs = groups.group(series, done.device[rows])
+    count = np.bincount(series[pairs.first])
+    order = in_order(gap.device, gap.start_ns)
+    idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
+    process = done.process * np.int64(devices) + done.device
+    return _Gpus(
+        own=Lanes.union(pairs.ids, done.start_ns[rows], done.end_ns[rows]),
+        program=Lanes.union(process, done.start_ns, done.end_ns),
+        any=Lanes.union(done.device, done.start_ns, done.end_ns),
+        idle=idle,
+        causes={each: idle.covering(cause == each) for each in groups.different(cause).tolist()},
+        once=idle.covering(gap.one_time[order]),
+        first_pair=np.cumsum(count) - count,
+        gpus=count,
+        device=done.device[rows[pairs.first]].astype(np.int64),
+        devices=devices,
+    )
+
+
+def _fill_in(part: npt.NDArray[np.int64], gpus: _Gpus, visits: _Visits) -> None:
+    """The parts of some steps that have GPU work."""
+    took = visits.end_ns - visits.begin_ns
+    rest, whole = took.copy(), took[visits.first]
+    for place, spent in _spent(gpus, visits):
+        if not spent.any():
+            continue
+        rest -= spent
+        mean = visits.mean(spent)
+        part[visits.steps, place] = mean
+        whole -= mean
+    at_start = visits.mean(rest)
+    if at_start.any():
+        part[visits.steps, _PLACE[BEFORE_WORK]] = at_start
+    # What the means leave over by rounding.
+    part[visits.steps, _PLACE[OWN_WORK]] += whole - at_start
+
+
+def _spent(gpus: _Gpus, visits: _Visits) -> Iterator[tuple[int, Integers]]:
+    """How much of each visit the GPU worked, and for whom, and was idle, by cause."""
+    before = np.zeros(len(visits.pair), np.int64)
+    for name, lanes, lane in (
+        (OWN_WORK, gpus.own, visits.pair),
+        (OTHER_WORK, gpus.program, visits.process * gpus.devices + visits.device),
+        (FOREIGN_WORK, gpus.any, visits.device),
+    ):
+        within = lanes.overlap(lane, visits.begin_ns, visits.end_ns)
+        yield _PLACE[name], within - before
+        before = within
+    ends = _ends(gpus.idle, visits)
+    for cause, covering in gpus.causes.items():
+        yield _FIRST_CAUSE + cause, covering.between(*ends)
+
+
+def _ends(lanes: Lanes, visits: _Visits) -> tuple[Place, Place]:
+    begin, end = (lanes.place(visits.device, at) for at in (visits.begin_ns, visits.end_ns))
+    return begin, end
+
+
+def _aside(trace: Trace, gpus: _Gpus, visits: _Visits) -> tuple[Integers, Integers]:
+    """Idle time of each step while the CPU was between it and the one before, and that of once."""
+    found = steps(trace)
+    left = _left(trace)[visits.steps]
+    entered = np.maximum(found.cpu_start_ns[visits.steps], left)
+    first, last = (
+        np.clip(np.repeat(time, visits.gpus), visits.begin_ns, visits.end_ns)
+        for time in (left, entered)
+    )
+    between = gpus.idle.overlap(visits.device, first, last)
+    once = gpus.once.between(*_ends(gpus.idle, visits))
+    return visits.mean(between), visits.mean(once)
+
+
+@fact
+def _left(trace: Trace) -> Integers:
+    """When the CPU left the step with GPU work before each of these in its series.
+
+    For the first one of a series, when it begins.
+    """
+    found = steps(trace)
+    working = np.flatnonzero(found.operations > 0)
+    result = pace(trace).begin_ns.copy()
+    again = np.flatnonzero(~groups.opens(found.series[working]))
+    result[working[again]] = found.cpu_end_ns[working[again - 1]]
+    return result
+
+
+def _sync_wait(trace: Trace, found: Steps) -> Integers:
+    """Time that the thread of each step stood in waits for the GPU during the step."""
+    stood = waits(trace)
+    drains = np.isin(stood.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
+    covered = Lanes.union(stood.thread[drains], stood.start_ns[drains], stood.end_ns[drains])
+    return covered.overlap(found.thread.astype(np.int64), found.cpu_start_ns, found.cpu_end_ns)
+
+
+def _launches(trace: Trace, found: Steps) -> Integers:
+    made = np.flatnonzero(what_calls_do(trace) == Does.LAUNCH)
+    step = step_of_calls(trace, made)
+    return np.bincount(step[step >= 0], minlength=len(found)).astype(np.int64)

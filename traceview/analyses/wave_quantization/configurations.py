@@ -1,0 +1,162 @@
+"""Launches of a kernel that agree in grid, block, registers and shared memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from traceview import groups
+from traceview.errors import TraceviewError
+from traceview.facts.code.gathered import gathered_code
+from traceview.facts.operations.concurrency import shared_ns
+from traceview.facts.operations.kernel_labels import kernel_labels
+from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.warm_up import set_up_kernels
+from traceview.tables import Array, Integers, constant, null_of, picked
+from traceview.trace import Trace, fact
+
+Sides = tuple[int, int, int]
+Key = tuple[str | int, ...]
+# Far beyond any grid, and safe to multiply with a time.
+_MOST_BLOCKS = 1 << 60
+_NAMES = ("name", "short_name")
+KEYS = (
+    "device",
+    *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
+    "registers_per_thread",
+    "static_shared_memory_bytes",
+    "dynamic_shared_memory_bytes",
+)
+"""Columns of kernels in which the launches of a configuration agree, beside the name."""
+_MAYBE_ABSENT = ("shared_memory_config_bytes", "cluster_blocks", "max_active_clusters")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Launches alike, of the selected work. Times are of all `calls`, `median_ns` of one.
+
+    `device` is a row in devices, `label` as in kernel_labels. `shared_config_bytes` is the shared
+    memory of an SM that the driver set aside, `clusters_at_once` the blocks that clusters let the
+    GPU hold at once; None where the trace does not tell. `barriers` are those of a block, 0 where
+    no code tells. `beside_ns` is the time in which another kernel ran on the GPU, too;
+    `steady_calls` and `steady_ns` are without the launches of set-up.
+    """
+
+    device: int
+    name: str
+    short_name: str
+    label: str
+    grid: Sides
+    block: Sides
+    registers: int
+    static_bytes: int
+    dynamic_bytes: int
+    shared_config_bytes: int | None
+    clusters_at_once: int | None
+    barriers: int
+    calls: int
+    total_ns: int
+    median_ns: int
+    beside_ns: int
+    steady_calls: int
+    steady_ns: int
+
+    @property
+    def key(self) -> Key:
+        """Name and values of KEYS."""
+        numbers = (self.registers, self.static_bytes, self.dynamic_bytes)
+        return (self.name, self.device, *self.grid, *self.block, *numbers)
+
+    @property
+    def blocks(self) -> int:
+        return min(math.prod(self.grid), _MOST_BLOCKS)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What launches that differ in the grid alone have in common."""
+        shared = (self.static_bytes, self.dynamic_bytes)
+        return (self.device, self.name, self.block, self.registers, *shared)
+
+
+@fact
+def configurations(trace: Trace) -> tuple[Configuration, ...]:
+    """One of each; those with most time first."""
+    chosen = selected_operations(trace)[kernel_operations(trace)]
+    kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
+    barriers = picked(_barriers(trace), chosen)
+    keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
+    found = groups.group(kernels.texts("name").codes, *keys, barriers)
+    took = kernels["end_ns"] - kernels["start_ns"]
+    figures = groups.stats(found, took)
+    beside = groups.sums(found, shared_ns(trace)[chosen])
+    early = np.flatnonzero(picked(set_up_kernels(trace), chosen))
+    of_set_up = groups.Groups(found.ids[early], found.first)
+    later = (
+        figures.calls - groups.count(of_set_up),
+        figures.total - groups.sums(of_set_up, took[early]),
+    )
+    rows = found.first[order := np.argsort(-figures.total, kind="stable")]
+    texts = [each.take(rows).decode() for each in (*map(kernels.texts, _NAMES), labels)]
+    numbers = [kernels[key][rows].tolist() for key in KEYS]
+    numbers += [_known(kernels[key][rows]) for key in _MAYBE_ABSENT]
+    sums = (figures.calls, figures.total, figures.median, beside, *later)
+    columns = (*texts, *numbers, barriers[rows].tolist(), *(each[order].tolist() for each in sums))
+    return tuple(_configuration(*each) for each in zip(*columns, strict=True))
+
+
+def _known(values: Array) -> list[int | None]:
+    """With None for what is absent."""
+    null = null_of(values.dtype)
+    return [None if value == null else value for value in values.tolist()]
+
+
+def _configuration(name: Any, short: Any, label: Any, *numbers: Any) -> Configuration:
+    device, gx, gy, gz, bx, by, bz, registers, static, dynamic, config, *others = numbers
+    cluster, clusters, barriers, *figures = others
+    return Configuration(
+        device,
+        str(name),
+        str(short),
+        str(label),
+        (gx, gy, gz),
+        (bx, by, bz),
+        registers,
+        static,
+        dynamic,
+        config,
+        cluster * clusters if cluster and clusters and cluster > 1 else None,
+        barriers,
+        *figures,
+    )
+
+
+def _barriers(trace: Trace) -> Integers:
+    """Named barriers of a block, for each row of kernels: the most that its gathered code says.
+
+    No table of a recording holds them: a kernel without code here counts as without barriers.
+    """
+    total = len(trace.recorded("kernels"))
+    if "kernel_code" not in trace.tables:
+        return constant(0, total, np.int64)
+    result = np.zeros(total, np.int64)
+    from traceview.ptx.sass import cubin as cubin_file
+
+    for each in gathered_code(trace).launched:
+        try:
+            told = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}
+        except TraceviewError:
+            continue
+        if each.compiled.name in told:
+            for run in each.runs:
+                most = np.maximum(result[run.rows], told[each.compiled.name].barriers)
+                result[run.rows] = most
+    return result

@@ -1,0 +1,244 @@
+"""Gathered code joined to what ran: which launches of the trace are those of which code.
+
+A trace names its kernels; several variants of one kernel share a name. A launch is that of a
+variant if name, GPU, block size, shared memory and registers agree, as nsys records them. The
+name of code is the linker's, which is the demangled one as well where nothing is mangled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from traceview.facts.code.variants import Grid, Launches, Variant
+from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.groups import group, sums
+from traceview.hardware.limits import WARP_THREADS
+from traceview.ptx.model import Argument, Compiled
+from traceview.tables import Integers, Mask, Table
+from traceview.trace import Trace, fact
+from traceview.trace.kernel_code import unpacked
+
+# All code of a trace together: beyond it, a trace is not what a program compiled.
+MOST_BYTES = 1 << 30
+_MOST_LINES = 1_000_000
+
+
+@dataclass(frozen=True)
+class LaunchedCode:
+    """One variant of a kernel, and its launches.
+
+    `compiled.grid` is the most frequent of `grids` different ones. `device` is the row in devices
+    where it ran most. `alike` is how many other variants the same launches could be of; each of
+    them has all these launches, which are in `runs`.
+    """
+
+    compiled: Compiled
+    launches: int
+    total_ns: int
+    device: int
+    grids: int
+    alike: int = 0
+    runs: tuple[Launches, ...] = ()
+
+
+@dataclass(frozen=True)
+class GatheredCode:
+    """The code in a trace: `launched`, the longest first, and what was compiled and not launched.
+
+    Launches are those of the selected work. `unfit` counts, by name, launches that fit no variant
+    of that name. `other_ns` is the time in kernels of other names, `total_ns` that in all kernels.
+    """
+
+    launched: tuple[LaunchedCode, ...]
+    named_idle: tuple[Compiled, ...]
+    unfit: Mapping[str, int]
+    other_ns: int
+    total_ns: int
+    unnamed: Table = field(repr=False)
+
+    @cached_property
+    def idle(self) -> tuple[Compiled, ...]:
+        """What was compiled and not launched: unpacked only when somebody asks for it."""
+        return (*self.named_idle, *_variants(self.unnamed))
+
+
+@fact
+def gathered_code(trace: Trace) -> GatheredCode:
+    """Join code and launches. Raises MissingTableError where no code was gathered."""
+    table = trace.table("kernel_code")
+    kernels = trace.recorded("kernels")
+    chosen = np.flatnonzero(selected_operations(trace)[kernel_operations(trace)])
+    names, ours = _ours(table, kernels.take(chosen))
+    variants = list(_variants(table.take(names)))
+    spent = (kernels["end_ns"] - kernels["start_ns"])[chosen]
+    # Only these rows are looked at one by one; a trace has millions of others.
+    joined, unfit = _joined(variants, list(_launches(kernels, chosen[ours])), trace.devices)
+    launched = [_launched(variants[at], found, joined) for at, found in joined.items()]
+    return GatheredCode(
+        tuple(sorted(launched, key=lambda code: (-code.total_ns, code.compiled.name))),
+        tuple(variant for at, variant in enumerate(variants) if at not in joined),
+        unfit,
+        int(spent[~ours].sum()),
+        int(spent.sum()),
+        table.take(~names),
+    )
+
+
+def _ours(table: Table, kernels: Table) -> tuple[Mask, Mask]:
+    """The rows of code whose kernels ran, and the rows of kernels that there is code for."""
+    code = {name for name in table.cells("name") if isinstance(name, str)}
+    texts = [kernels.texts(column) for column in ("name", "mangled_name")]
+    ours = texts[0].isin(code) | texts[1].isin(code)
+    ran = {each for column in texts for each in column.take(ours).decode() if each is not None}
+    return table.texts("name").isin(ran), ours
+
+
+def _variants(table: Table) -> Iterator[Compiled]:
+    left = MOST_BYTES
+    for row in table.rows():
+        ptx, cubin = unpacked(row["ptx"]), unpacked(row["cubin"])
+        left -= len(ptx or b"") + len(cubin or b"")
+        if (ptx or cubin) and left >= 0:
+            yield _compiled(row, ptx, cubin)
+
+
+def _compiled(row: Mapping[str, Any], ptx: bytes | None, cubin: bytes | None) -> Compiled:
+    return Compiled(
+        name=row["name"],
+        arch=row["arch"] or "",
+        how="launched",
+        ptx=ptx.decode("utf-8", "surrogateescape") if ptx else None,
+        cubin=cubin,
+        arguments=tuple(_arguments(_json(row["signature"], list), _json(row["constexprs"], dict))),
+        num_warps=row["num_warps"],
+        num_stages=row["num_stages"],
+        dynamic_shared_bytes=row["shared_memory_bytes"],
+        source_file=row["source_file"],
+        source_line=row["source_line"],
+        source_text=_in_its_file(row["source_text"], row["source_line"]),
+    )
+
+
+def _in_its_file(text: str | None, line: int | None) -> str | None:
+    """The text of a kernel with as many empty lines before it as its file has others."""
+    return "\n" * (line - 1) + text if text and line and line < _MOST_LINES else None
+
+
+def _json(text: str, kind: type) -> Any:
+    """What a text says, if it is of that kind; else an empty one."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return kind()
+    return found if isinstance(found, kind) else kind()
+
+
+def _arguments(signature: Sequence[Any], constexprs: Mapping[str, Any]) -> Iterator[Argument]:
+    for each in signature:
+        if isinstance(each, dict):
+            name, type_ = str(each.get("name")), str(each.get("type"))
+            value = constexprs.get(name)
+            plain = value if isinstance(value, (int, float, str)) else None
+            yield Argument(name, type_, each.get("divisible_by_16") is True, plain)
+
+
+def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
+    """The launches in these rows of the table of kernels."""
+    kernels = everything.take(rows)
+    threads = kernels["block_x"].astype(np.int64) * kernels["block_y"] * kernels["block_z"]
+    configuration = group(
+        kernels.texts("name").codes,
+        kernels.texts("mangled_name").codes,
+        kernels["device"],
+        threads,
+        kernels["registers_per_thread"],
+        kernels["dynamic_shared_memory_bytes"],
+        kernels["static_shared_memory_bytes"],
+    )
+    spent = sums(configuration, kernels["end_ns"] - kernels["start_ns"])
+    grids = _grids(kernels, configuration.ids)
+    order = np.argsort(configuration.ids, kind="stable")
+    each = np.split(rows[order], np.flatnonzero(np.diff(configuration.ids[order])) + 1)
+    for number, row in enumerate(configuration.first.tolist()):
+        yield Launches(
+            str(kernels.texts("name")[row]),
+            kernels.texts("mangled_name")[row],
+            str(kernels.texts("short_name")[row]),
+            int(kernels["device"][row]),
+            int(threads[row]),
+            int(kernels["registers_per_thread"][row]),
+            int(kernels["dynamic_shared_memory_bytes"][row]),
+            int(kernels["static_shared_memory_bytes"][row]),
+            int(spent[number]),
+            grids[number],
+            each[number],
+        )
+
+
+def _grids(kernels: Table, ids: Any) -> list[dict[Grid, int]]:
+    """For each configuration, how often it was launched with which grid."""
+    axes = [kernels[f"grid_{axis}"] for axis in "xyz"]
+    each = group(ids, *axes)
+    counts = np.bincount(each.ids, minlength=each.size).tolist()
+    found: list[dict[Grid, int]] = [{} for _ in range(int(ids.max()) + 1 if len(ids) else 0)]
+    for row, count in zip(each.first.tolist(), counts, strict=True):
+        x, y, z = (int(axis[row]) for axis in axes)
+        found[int(ids[row])][x, y, z] = count
+    return found
+
+
+def _joined(
+    variants: Sequence[Compiled], launches: Sequence[Launches], devices: Table
+) -> tuple[dict[int, list[Launches]], dict[str, int]]:
+    """The launches of each variant, by its number; and those, by name, that fit none."""
+    capabilities = devices.texts("compute_capability")
+    known = [Variant.of(variant) for variant in variants]
+    joined: dict[int, list[Launches]] = {}
+    unfit: dict[str, int] = {}
+    for each in launches:
+        capability = capabilities[each.device]
+        fitting = [at for at, variant in enumerate(known) if variant.fits(each, capability)]
+        # Of code for several architectures, that of the GPU's own is the one that runs.
+        own = [at for at in fitting if known[at].capability == capability]
+        fitting = own or fitting
+        for at in fitting:
+            joined.setdefault(at, []).append(each)
+        if not fitting:
+            unfit[each.name] = unfit.get(each.name, 0) + each.count
+    return joined, unfit
+
+
+def _launched(
+    compiled: Compiled, launches: Sequence[Launches], joined: Mapping[int, Sequence[Launches]]
+) -> LaunchedCode:
+    longest = max(launches, key=lambda each: each.total_ns)
+    grids = Counter[Grid]()
+    for each in launches:
+        grids.update(each.grids)
+    others = sum(any(each in found for each in launches) for found in joined.values()) - 1
+    dynamic_bytes = compiled.dynamic_shared_bytes
+    as_launched = replace(
+        compiled,
+        grid=grids.most_common(1)[0][0],
+        launches=grids.total(),
+        # Of CUDA C++ the code does not tell them: the launch chose.
+        num_warps=compiled.num_warps or -(-longest.threads // WARP_THREADS),
+        dynamic_shared_bytes=longest.dynamic_bytes if dynamic_bytes is None else dynamic_bytes,
+    )
+    return LaunchedCode(
+        as_launched,
+        grids.total(),
+        sum(each.total_ns for each in launches),
+        longest.device,
+        len(grids),
+        others,
+        tuple(launches),
+    )

@@ -1,0 +1,38 @@
+"""For how long each kernel shared its GPU with another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.operations.operations import Kind, operations
+from traceview.intervals import Intervals
+from traceview.tables import Integers
+from traceview.trace import Trace, fact
+
+
+@fact
+def shared_ns(trace: Trace) -> Integers:
+    """For each row of kernels, its time during which another kernel, or a graph, ran there too."""
+    done, kernels = operations(trace), trace.recorded("kernels")
+    # A graph that was recorded whole is taken to run kernels. Copies take no SM.
+    computes = (done.kind == Kind.KERNEL) | (done.kind == Kind.GRAPH)
+    result = np.zeros(len(kernels), np.int64)
+    for device in groups.different(kernels["device"]).tolist():
+        there = computes & (done.device == device)
+        busy_twice = covered_twice(done.start_ns[there], done.end_ns[there])
+        mine = kernels["device"] == device
+        start, end = kernels["start_ns"][mine], kernels["end_ns"][mine]
+        result[mine] = intervals.overlap(busy_twice, start, end)
+    return result
+
+
+def covered_twice(start: Integers, end: Integers) -> Intervals:
+    """The time that at least two of the intervals cover, as a union."""
+    real = end > start
+    if real.sum() < 2:
+        return intervals.EMPTY
+    start, end = intervals.by_start(start[real], end[real])
+    # Of all that began before, the one that reaches furthest is open the longest.
+    reach = np.maximum.accumulate(end)[:-1]
+    return intervals.union(start[1:], np.minimum(end[1:], np.maximum(reach, start[1:])))

@@ -1,0 +1,112 @@
+"""What a kernel is called in answers: its base name, and the word that tells what it does.
+
+Libraries launch most of their work through a few wrappers: all that `Kernel2` says is that CUTLASS
+made it, and `vectorized_elementwise_kernel` adds or fills. What they do is in a template argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import zip_longest
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.ranges.paths import PATH_CHARACTERS
+from traceview.tables import Texts
+from traceview.trace import Trace, fact
+
+MOST = 80
+"""No more is added to a base name, whatever a name holds."""
+_WRAPPER = re.compile(
+    r"(?:.*::)?(?:Kernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
+    r"|multi_tensor_apply_kernel)"
+)
+# A word before :: is where something is, not what it is.
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
+_SAYS_NOTHING = re.compile(
+    r"void|bool|char|short|int|long|unsigned|float|double|const|signed|T\d+|lambda|instance|operator"
+    r"|unnamed|anonymous|array|Array|BFloat16|Half|Float8_\w+|complex|half_t|bfloat16_t|tfloat32_t"
+    r"|gpu_kernel_impl\w*|gpu_index_kernel|[AB]?UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t"
+    r"|\w*ListMetadata|OpaqueType|enable_\w+|type"
+)
+_TOKEN = re.compile(r"\b\w+\b(?!\s*::)")
+_LONG_WORD = re.compile(r"\b[A-Za-z_]\w{4,}\b(?!\s*::)")
+_MOST_TOKENS = 3
+
+
+@fact
+def kernel_labels(trace: Trace) -> Texts:
+    """One a row of kernels. Different kernels have different labels where their names can tell."""
+    kernels = trace.recorded("kernels")
+    names, shorts = kernels.texts("name"), kernels.texts("short_name")
+    first = groups.group(names.codes).first
+    first = first[names.codes[first] >= 0]
+    told = labels(
+        [str(text)[:PATH_CHARACTERS] for text in names.take(first).decode()],
+        [(text or "")[:PATH_CHARACTERS] for text in shorts.take(first).decode()],
+    )
+    # Coded as the names are: of the values, only those of kernels are looked at.
+    values = np.full(len(names.values), "", object)
+    values[names.codes[first]] = told
+    return Texts(names.codes, values)
+
+
+def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
+    """The labels of kernels by their whole names, of which no two are alike, and base names."""
+    plain = [_plain(name, short) for name, short in zip(names, shorts, strict=True)]
+    worded = _with_words(plain, names)
+    told = _with_tokens(worded, names)
+    return [_bounded(text, short) for text, short in zip(told, shorts, strict=True)]
+
+
+def _plain(name: str, short: str) -> str:
+    """The base name, that of a wrapper with the first word of its arguments that says something."""
+    if not _WRAPPER.fullmatch(short):
+        return short
+    start = name.find("<", name.find(short.rpartition("::")[2]))
+    words = _WORD.finditer(name, start) if start >= 0 else ()
+    telling = (word[0] for word in words if not _SAYS_NOTHING.fullmatch(word[0]))
+    return f"{short} {next(telling, '')}".rstrip()
+
+
+def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Labels that stand for several kernels, with the longest word that only one of them has."""
+    alike = Counter(plain)
+    words = [
+        _LONG_WORD.findall(name) if alike[text] > 1 else ()
+        for text, name in zip(plain, names, strict=True)
+    ]
+    shared = Counter(
+        (text, word) for text, of in zip(plain, words, strict=True) for word in set(of)
+    )
+    result = []
+    for text, own in zip(plain, words, strict=True):
+        telling = [word for word in own if shared[text, word] == 1 and word not in text]
+        result.append(f"{text} {max(telling, key=len)}" if telling else text)
+    return result
+
+
+def _with_tokens(said: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Labels still alike, with what their names first differ in, such as a number."""
+    result = list(said)
+    tokens: dict[int, list[str]] = {}
+    for _ in range(_MOST_TOKENS):
+        alike = defaultdict(list)
+        for at, text in enumerate(result):
+            alike[text].append(at)
+        for same in (same for same in alike.values() if len(same) > 1):
+            for at in same:
+                tokens.setdefault(at, _TOKEN.findall(names[at]))
+            columns = zip_longest(*(tokens[at] for at in same), fillvalue="")
+            parting = next((column for column in columns if len(set(column)) > 1), ())
+            for at, token in zip(same, parting, strict=False):
+                result[at] = f"{result[at]} {token}".rstrip()
+    return result
+
+
+def _bounded(text: str, short: str) -> str:
+    added, half = text[len(short) :], MOST // 2
+    return text if len(added) <= MOST else f"{short}{added[: half - 1]}…{added[-half:]}"

@@ -1,0 +1,148 @@
+"""Operations: kernels, copies, sets and whole-graph rows of all devices, joined to their calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.tables import Array, Integers, Mask, RowNumbers, Table, joined, picked, row_numbers
+from traceview.trace import Trace, fact
+from traceview.trace.schema import UNIFIED
+
+
+class Kind(IntEnum):
+    """What an operation is; the order is that of `TABLES`."""
+
+    KERNEL = 0
+    COPY = 1
+    SET = 2
+    GRAPH = 3
+
+
+TABLES = ("kernels", "copies", "sets", "graph_launches")
+
+
+@dataclass(frozen=True)
+class Operations:
+    """One row an operation, in order of start. All arrays have one entry a row.
+
+    Pages that unified memory moves are none: nobody launched them, and the GPU is not busy for it.
+
+    `row` is the row in the operation's own table, `stream` a row of `streams`, `call` the row in
+    api_calls of the call that enqueued it, −1 where the trace has none.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    row: RowNumbers
+    start_ns: Integers
+    end_ns: Integers
+    process: Array
+    device: Array
+    stream: RowNumbers
+    call: RowNumbers
+    streams: Integers
+    """Process, device, context_id, stream_id of each stream; shape (streams, 4)."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def launched(self) -> Mask:
+        """True where the call that enqueued the operation is known."""
+        return self.call >= 0
+
+
+@fact
+def operations(trace: Trace) -> Operations:
+    """All operations of the trace. Ids are told apart by process, device and context."""
+    rows = [_asked(trace, name) for name in TABLES]
+    parts = [_only(trace.recorded(name), kept) for name, kept in zip(TABLES, rows, strict=True)]
+    call = row_numbers(_calls(trace, parts))
+    start = _column(parts, "start_ns")
+    order = np.argsort(start, kind="stable")
+    process, device, context, stream_id = (
+        picked(_column(parts, name), order)
+        for name in ("process", "device", "context_id", "stream_id")
+    )
+    stream = groups.group(process, device, context, stream_id)
+    identity = [key[stream.first] for key in (process, device, context, stream_id)]
+    return Operations(
+        kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
+        row=np.concatenate(rows)[order],
+        start_ns=start[order],
+        end_ns=_column(parts, "end_ns")[order],
+        process=process,
+        device=device,
+        stream=row_numbers(stream.ids),
+        call=call[order],
+        streams=np.stack(identity, axis=1).astype(np.int64),
+    )
+
+
+@fact
+def migrations(trace: Trace) -> Mask:
+    """True for the rows of copies by which unified memory moved its pages."""
+    direction = trace.recorded("copies").texts("direction")
+    return direction.isin(name for name in direction.values if str(name).startswith(UNIFIED))
+
+
+def _asked(trace: Trace, name: str) -> RowNumbers:
+    """Rows of a table that are operations."""
+    if name == "copies":
+        return row_numbers(np.flatnonzero(~migrations(trace)))
+    return np.arange(len(trace.recorded(name)), dtype=np.int32)
+
+
+def _only(table: Table, rows: RowNumbers) -> Table:
+    return table if len(rows) == len(table) else table.take(rows)
+
+
+def _column(parts: list[Table], name: str) -> Array:
+    return joined([part[name] for part in parts])
+
+
+def _calls(trace: Trace, parts: list[Table]) -> Integers:
+    """Row in api_calls for each operation. Correlation ids are unique within a process only."""
+    calls = trace.recorded("api_calls")
+    absent = calls.is_null("correlation_id")
+    named = calls.take(~absent) if absent.any() else calls
+    found = groups.match(
+        named["process"],
+        named["correlation_id"],
+        _column(parts, "process"),
+        _column(parts, "correlation_id"),
+        ~np.concatenate([part.is_null("correlation_id") for part in parts]),
+    )
+    if named is calls or not len(named):
+        return found
+    return np.where(found >= 0, np.flatnonzero(~absent)[np.maximum(found, 0)], -1)
+
+
+@fact
+def kernel_operations(trace: Trace) -> RowNumbers:
+    """For each row of kernels, its row among the operations."""
+    done = operations(trace)
+    mine = np.flatnonzero(done.kind == Kind.KERNEL)
+    place = np.empty(len(mine), np.int32)
+    place[done.row[mine]] = mine
+    return place
+
+
+@fact
+def first_launches(trace: Trace) -> Mask:
+    """True for the operations that are the first run of their kernel in its context.
+
+    CUDA loads a kernel's code into a context when it is first launched there (lazy loading), so
+    that call is long.
+    """
+    kernels = trace.recorded("kernels")
+    first = np.zeros(len(operations(trace)), bool)
+    place = (kernels["process"], kernels["device"], kernels["context_id"])
+    # Both are in order of start.
+    found = groups.group(*place, kernels.texts("name").codes)
+    first[kernel_operations(trace)[found.first]] = True
+    return first

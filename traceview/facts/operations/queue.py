@@ -1,0 +1,80 @@
+"""How far the CPU runs ahead of each stream: queue wait and queue depth.
+
+Queue wait is max(0, operation start − launch call end); queue depth is the number of operations
+whose launch call has started and that have not ended. Both need the launch call, so operations
+without one count in neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.intervals import Depth
+from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.trace import Trace, fact
+
+
+@fact
+def queue_wait_ns(trace: Trace) -> Integers:
+    """Queue wait of each operation; −1 where its launch call is not known."""
+    done = operations(trace)
+    calls = trace.recorded("api_calls")
+    wait = np.full(len(done), -1, np.int64)
+    known = done.launched
+    if known.any():
+        returned = calls["end_ns"][done.call[known]]
+        wait[known] = np.maximum(done.start_ns[known] - returned, 0)
+    return wait
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Figures of queue waits; percentiles are interpolated and rounded. None without a call."""
+
+    median_ns: int | None
+    p90_ns: int | None
+    most_ns: int | None
+
+
+def wait_of(trace: Trace, rows: Array) -> Wait:
+    """Queue waits of these operations."""
+    wait = queue_wait_ns(trace)[rows]
+    wait = wait[wait >= 0]
+    if not len(wait):
+        return Wait(None, None, None)
+    median, p90 = np.rint(np.percentile(wait, [50, 90])).astype(np.int64).tolist()
+    return Wait(median, p90, int(wait.max()))
+
+
+def stream_depth(trace: Trace, stream: int) -> Depth:
+    """Depth that the selected operations of a stream saw."""
+    return _stream_depths(trace)[stream]
+
+
+@fact
+def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
+    chosen = selected_operations(trace)
+    return tuple(depth_of(trace, rows, chosen) for rows in rows_by_stream(trace))
+
+
+@fact
+def rows_by_stream(trace: Trace) -> tuple[RowNumbers, ...]:
+    """The operations of each stream, in order of start: one pass for all streams."""
+    done = operations(trace)
+    ends = np.cumsum(np.bincount(done.stream, minlength=len(done.streams)))
+    return tuple(np.split(row_numbers(groups.order_of(done.stream)), ends[:-1]))
+
+
+def depth_of(trace: Trace, rows: Array, chosen: Mask) -> Depth:
+    """Most and time-weighted mean depth that the chosen ones of these operations saw."""
+    done = operations(trace)
+    calls = trace.recorded("api_calls")
+    rows = rows[done.call[rows] >= 0]
+    if not len(rows):
+        return Depth(0, 0.0)
+    return intervals.depth(calls["start_ns"][done.call[rows]], done.end_ns[rows], chosen[rows])

@@ -1,0 +1,266 @@
+"""NVTX ranges as a tree, and the range that a call belongs to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.nesting import Nesting, depths, nest
+from traceview.facts.ranges.paths import (
+    PATH_CHARACTERS,
+    UNATTRIBUTED,
+    Paths,
+    by_pattern,
+    number_paths,
+)
+from traceview.tables import (
+    NULL,
+    Array,
+    Integers,
+    Mask,
+    RowNumbers,
+    Texts,
+    constant,
+    picked,
+    row_numbers,
+)
+from traceview.trace import Trace, fact
+
+__all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
+
+# aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [(3,0), …]
+_ARGUMENTS = re.compile(r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[[\[\](),\d -]*\])+")
+_NUMBER = re.compile(r"\d+")
+_AUTOGRAD = "pt_autograd"
+_LIBRARY = re.compile(r"(?i)(cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)|nccl|nvshmem|cccl)")
+NEVER_NS = np.iinfo(np.int64).max // 4
+
+
+@dataclass(frozen=True)
+class RangeTree:
+    """Ranges that last, sorted by (thread, start, −end). `row` is their row in ranges.
+
+    `nesting` is how the ranges of each thread nest, `parent` and `depth` are those of the tree:
+    what torch's autograd and NVIDIA's libraries open on threads of their own hangs, `lent`, under
+    the main thread's range.
+
+    `path` is the row of each in `paths`, equal for all instances of that place. `path_pattern` is
+    the row of each path in `patterns`: paths that differ in their numbers only, such as the steps
+    of a series, have one pattern.
+    """
+
+    nesting: Nesting
+    parent: RowNumbers
+    depth: RowNumbers
+    lent: Mask
+    row: RowNumbers
+    process: Array
+    path: RowNumbers
+    paths: Paths
+    path_pattern: RowNumbers
+    patterns: Paths
+
+    def up(self, value: RowNumbers) -> RowNumbers:
+        """For each range its own value, or where that is negative that of the nearest around it."""
+        result = value.copy()
+        for level in range(1, int(self.depth.max(initial=0)) + 1):
+            mine = np.flatnonzero((self.depth == level) & (result < 0))
+            result[mine] = result[self.parent[mine]]
+        return result
+
+    def around(self, mine: Mask) -> Mask:
+        """True for these ranges and all around them."""
+        result = mine.copy()
+        rows = np.flatnonzero(mine)
+        while len(rows):
+            above = groups.different(self.parent[rows])
+            above = above[above >= 0]
+            rows = above[~result[above]]
+            result[rows] = True
+        return result
+
+
+def pattern_of(text: str) -> str:
+    """A range's name or path with its numbers as #, the same for all steps of a series.
+
+    An operator of torch is its name alone, whatever emit_nvtx wrote behind it.
+    """
+    return _NUMBER.sub("#", _ARGUMENTS.sub("", text))
+
+
+@fact
+def range_tree(trace: Trace) -> RangeTree:
+    """The tree of all push/pop and start/end ranges. A range that never ended lasts for ever."""
+    ranges = trace.recorded("ranges")
+    end = np.where(ranges["end_ns"] == NULL, NEVER_NS, ranges["end_ns"])
+    lasting = (end > ranges["start_ns"]) & ~ranges.texts("kind").isin(["mark"])
+    rows = row_numbers(np.flatnonzero(lasting))
+    keys = (ranges["thread"][rows], ranges["start_ns"][rows], -end[rows])
+    if not groups.in_order(*keys):
+        rows = rows[np.lexsort(keys[::-1])]
+    del keys
+    last = _last_time(trace)
+    nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
+    process = ranges["process"][rows]
+    parent = _lent(trace, nesting, rows, process)
+    depth = nesting.depth if parent is nesting.parent else depths(parent)
+    names = ranges.texts("name").take(rows)
+    path, paths = number_paths(parent, depth, names)
+    named = Texts.of(map(pattern_of, names.values))
+    path_pattern, patterns = by_pattern(paths, named)
+    tree = RangeTree(
+        nesting,
+        parent,
+        depth,
+        constant(False, len(rows), bool),
+        rows,
+        process,
+        path,
+        paths,
+        path_pattern,
+        patterns,
+    )
+    if parent is nesting.parent:
+        return tree
+    lent = np.where(parent != nesting.parent, 1, np.where(parent < 0, 0, -1)).astype(np.int32)
+    return replace(tree, lent=tree.up(lent) == 1)
+
+
+def _lent(trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array) -> RowNumbers:
+    """Parents, with those of ranges that other code than the program's own opened elsewhere."""
+    if trace.strict or not len(rows):
+        return nesting.parent
+    main = _main_thread(trace)[process]
+    guests = (nesting.parent < 0) & (nesting.track != main)
+    if not guests.any():
+        return nesting.parent
+    parent = nesting.parent.copy()
+    asked = np.flatnonzero(guests & _not_the_programs(trace, nesting, rows))
+    found = nesting.innermost(main[asked], nesting.start[asked])
+    while (over := (found >= 0) & (nesting.end[np.maximum(found, 0)] < nesting.end[asked])).any():
+        found[over] = nesting.parent[found[over]]
+    parent[asked] = found
+    return parent
+
+
+def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers) -> Mask:
+    """True for ranges of NVIDIA's libraries, and for those on threads of torch's autograd."""
+    domains = trace.recorded("ranges").texts("domain").take(rows)
+    threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
+    libraries = domains.isin([name for name in domains.values if _LIBRARY.match(str(name or ""))])
+    result: Mask = libraries | np.array(threads, bool)[nesting.track]
+    return result
+
+
+def _main_thread(trace: Trace) -> Array:
+    """For each process, the row of its main thread, −1 where the trace does not have it."""
+    threads = trace.threads
+    main = np.full(len(trace.processes), -1, np.int64)
+    rows = np.flatnonzero(threads["thread_id"] == trace.processes["process_id"][threads["process"]])
+    main[threads["process"][rows]] = rows
+    return main
+
+
+def _last_time(trace: Trace) -> int:
+    """A time after everything, near enough to keep (thread, time) keys within 64 bits."""
+    last = 0
+    for name in ("ranges", "api_calls", "kernels", "copies", "sets", "graph_launches"):
+        table = trace.recorded(name)
+        for column in ("start_ns", "end_ns"):
+            if len(table):
+                last = max(last, int(table[column].max()))
+    return last + 1
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """For each asked place, its row in the range tree (−1: none) and how it was found.
+
+    `inferred` is True where the thread itself had no range of the program open: the range, or the
+    part of it that is the program's, is the one open on another thread of the process. Autograd
+    and worker threads launch for the main thread.
+    """
+
+    range: RowNumbers
+    inferred: Mask
+
+    def path(self, tree: RangeTree) -> RowNumbers:
+        """Path of each place, −1 where there is none."""
+        if not len(tree.path):
+            return np.full(len(self.range), -1, np.int32)
+        return np.where(self.range >= 0, tree.path[self.range], -1)
+
+
+def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> Attribution:
+    """The innermost range at each (thread, time).
+
+    A thread without an open range gets that of the process's main thread, or, if the main thread
+    has none either, of the only other thread that has one; where several have, it gets none.
+    In a strict trace it gets none in any case.
+    """
+    tree = range_tree(trace)
+    found = tree.nesting.innermost(thread, time)
+    if not len(tree.row):
+        return Attribution(found, constant(False, len(found), bool))
+    asked = np.flatnonzero(found < 0)
+    if len(asked):
+        every = row_numbers(np.arange(len(tree.row)))
+        found[asked] = borrowed(trace, every, process[asked], time[asked])
+    inferred = picked(tree.lent, found) & (found >= 0)
+    inferred[asked] = found[asked] >= 0
+    return Attribution(found, inferred)
+
+
+def borrowed(trace: Trace, value: RowNumbers, process: Array, time: Integers) -> RowNumbers:
+    """What a process has open at a time on its main thread, else on the only other that has any.
+
+    `value` says of each range in the tree what it stands for, negative for nothing. The answer is
+    −1 where nothing is open, where several threads have something, and in a strict trace.
+    """
+    result = np.full(len(time), -1, np.int32)
+    tree = range_tree(trace)
+    lenders = tree.nesting.track[value >= 0]
+    for number in groups.different(process) if not trace.strict else ():
+        asked = np.flatnonzero(process == number)
+        threads = groups.different(lenders[tree.process[value >= 0] == number])
+        result[asked] = _borrowed(tree, value, threads, _main_thread(trace)[number], time[asked])
+    return result
+
+
+def _borrowed(
+    tree: RangeTree, value: RowNumbers, threads: Array, main: int, time: Integers
+) -> RowNumbers:
+    only = np.full(len(time), -1, np.int32)
+    first = only.copy()
+    having = np.zeros(len(time), np.int64)
+    for thread in threads.tolist():
+        found = tree.nesting.innermost(np.full(len(time), thread), time)
+        here = np.where(found >= 0, value[found], -1)
+        having += here >= 0
+        only = np.where(here >= 0, here, only)
+        if thread == main:
+            first = here
+    return np.where(first >= 0, first, np.where(having == 1, only, -1))
+
+
+@fact
+def attributed_calls(trace: Trace) -> Attribution:
+    """The range of each API call: the one open when it was made."""
+    calls = trace.recorded("api_calls")
+    return attribute(trace, calls["thread"], calls["process"], calls["start_ns"])
+
+
+@fact
+def attributed_operations(trace: Trace) -> Attribution:
+    """The range of each operation: the one its launch call was made in."""
+    done = operations(trace)
+    made, launched = attributed_calls(trace), done.launched
+    if not len(made.range):
+        return Attribution(np.full(len(done), -1, np.int32), np.zeros(len(done), bool))
+    return Attribution(
+        np.where(launched, made.range[done.call], -1), made.inferred[done.call] & launched
+    )

@@ -1,0 +1,106 @@
+"""What a report restricted with --range and --exclude-range speaks of.
+
+Work belongs to a range by its launch call, whichever thread made it: launched while an instance of
+the range is open anywhere in the process. Waits and depths are still computed over everything
+that ran, since work outside the selection fills the queue in front of work inside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups
+from traceview.errors import InputError
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.patterns import meant
+from traceview.facts.ranges.ranges import RangeTree, range_tree
+from traceview.intervals import Intervals, complement, inside, intersection, union
+from traceview.tables import Array, Integers, Mask, constant
+from traceview.trace import Trace, fact
+
+
+def check(trace: Trace) -> None:
+    """Raise InputError if a text of the selection means no range of the trace."""
+    tree = range_tree(trace)
+    for glob in (*trace.selection.include, *trace.selection.exclude):
+        if not meant(trace, glob).any():
+            known = list(dict.fromkeys(text[:60] for text in tree.patterns))
+            some = ", ".join(repr(text) for text in known[:8])
+            more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+            there = f"ranges there, numbers as #: {some}{more}"
+            remedy = there if known else "the trace has no NVTX ranges"
+            raise InputError(f"no range matches {glob!r}", remedy)
+
+
+def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
+    """Time in which an instance of a named range is open, by process."""
+    tree = range_tree(trace)
+    hit = np.zeros(len(tree.row), bool)
+    for glob in globs:
+        hit |= meant(trace, glob)
+    return windows_of(tree, hit)
+
+
+def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
+    """Time in which one of these ranges is open, by process."""
+    windows = {}
+    for process in groups.different(tree.process[hit]).tolist():
+        mine = hit & (tree.process == process)
+        windows[process] = union(tree.nesting.start[mine], tree.nesting.end[mine])
+    return windows
+
+
+def selected_windows(trace: Trace) -> dict[int, Intervals]:
+    """Time that the selection holds, by process; of a selection that names what it includes."""
+    found = _windows(trace, trace.selection.include)
+    without = _windows(trace, trace.selection.exclude)
+    for process, window in found.items():
+        if process in without and len(window.start):
+            edges = int(window.start[0]), int(window.end[-1])
+            found[process] = intersection(window, complement(without[process], *edges))
+    return found
+
+
+def selected(trace: Trace, process: Array, time: Integers) -> Mask:
+    """True for the (process, time) pairs that the selection holds; all without a selection."""
+    if not trace.selection:
+        return constant(True, len(time), bool)
+    chosen = np.ones(len(time), bool)
+    if trace.selection.include:
+        chosen = within(_windows(trace, trace.selection.include), process, time)
+    if trace.selection.exclude:
+        chosen &= ~within(_windows(trace, trace.selection.exclude), process, time)
+    return chosen
+
+
+def within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mask:
+    """True for the (process, time) pairs that lie in the windows of their process."""
+    result = np.zeros(len(time), bool)
+    for number, window in windows.items():
+        mine = process == number
+        result[mine] = inside(window, time[mine])
+    return result
+
+
+@fact
+def selected_calls(trace: Trace) -> Mask:
+    """True for the rows of api_calls that are selected."""
+    calls = trace.recorded("api_calls")
+    return selected(trace, calls["process"], calls["start_ns"])
+
+
+@fact
+def selected_operations(trace: Trace) -> Mask:
+    """True for the operations that are selected: by their call, else by their own start."""
+    done = operations(trace)
+    if not trace.selection:
+        return constant(True, len(done), bool)
+    return selected(trace, done.process, asked_ns(trace))
+
+
+def asked_ns(trace: Trace) -> Integers:
+    """When each operation was asked for: the start of its call, else its own."""
+    done, calls = operations(trace), trace.recorded("api_calls")
+    asked = done.start_ns.copy()
+    asked[done.launched] = calls["start_ns"][done.call[done.launched]]
+    return asked

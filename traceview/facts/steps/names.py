@@ -1,0 +1,67 @@
+"""What the report calls each step, and each loop of steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.ranges.patterns import RangeNames, meant, names_of
+from traceview.facts.ranges.ranges import pattern_of, range_tree
+from traceview.facts.steps.steps import pace, steps
+from traceview.tables import MadeTexts, Texts, object_array
+from traceview.trace import Trace, fact
+
+
+@fact
+def step_names(trace: Trace) -> Texts:
+    """A name for each step that no other range has, and by which --range selects it alone."""
+    made = _names(trace)
+    return MadeTexts(np.arange(len(made), dtype=np.int32), made)
+
+
+@fact
+def _names(trace: Trace) -> RangeNames:
+    return names_of(trace, steps(trace).range)
+
+
+def selects_alone(trace: Trace, step: int, name: str) -> bool:
+    """Whether --range with the name of a step selects it and no other range."""
+    # Only a name with a / can be the path of another range, too.
+    if _names(trace).alone[step] and "/" not in name:
+        return True
+    return np.flatnonzero(meant(trace, name)).tolist() == [steps(trace).range[step]]
+
+
+@fact
+def loop_names(trace: Trace) -> Texts:
+    """For each step the loop that it is judged in: the pattern of its path, numbers as #.
+
+    Of a series whose loops are judged apart, the range around the loop is named with its numbers;
+    where that tells no loops apart, a count does, as in `step_# (2)`.
+    """
+    loop = pace(trace).loop
+    first = np.flatnonzero(groups.opens(loop))
+    series = steps(trace).series[first].tolist()
+    loops = Counter(series)
+    names = [
+        _loop_name(trace, row, apart=loops[each] > 1)
+        for row, each in zip(first.tolist(), series, strict=True)
+    ]
+    often = Counter(zip(series, names, strict=True))
+    seen = Counter[tuple[int, str]]()
+    told: list[str] = []
+    for key in zip(series, names, strict=True):
+        seen[key] += 1
+        told.append(key[1] + (f" ({seen[key]})" if often[key] > 1 else ""))
+    return Texts(loop.astype(np.int32), object_array(told))
+
+
+def _loop_name(trace: Trace, step: int, *, apart: bool) -> str:
+    found, tree = steps(trace), range_tree(trace)
+    row = int(found.range[step])
+    if not apart:
+        return tree.patterns[int(tree.path_pattern[tree.path[row]])]
+    around, name = int(tree.parent[row]), pattern_of(str(found.names[step]))
+    return f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name

@@ -1,0 +1,135 @@
+"""Which ranges are the steps of the program: the series that a reader counts time in.
+
+Of each thread, those ranges are looked at that repeat, numbers in their paths aside. The outermost
+level that repeats is that of the steps, with two exceptions, because loops nest:
+
+1. Where ranges are named and numbered like a step (`step_7`, `iter3`, `train_step#7`, `batch 7`),
+   the outermost of these are the steps, whatever repeats around them.
+2. Ranges named like an epoch that hold a range that repeats within one of them are not the steps:
+   what repeats inside is.
+
+So `epoch_3/batch_7` gives batches, `step_3/forward/layer_7` gives steps, and epochs that hold
+nothing that repeats are steps themselves. Ranges beside the steps, below the same parents, are
+series of their own (`validate` between steps). Where some series launched GPU work, those that did
+not are left out: a thread that loads data repeats ranges, too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
+from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.trace import Trace, fact
+
+_STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#")
+_EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """The ranges that repeat, alike ones together: one row for a path's pattern on a thread.
+
+    `of` is the row here of each range in the tree, −1 for those that are not asked about.
+    """
+
+    of: Integers
+    thread: Array
+    pattern: RowNumbers
+    depth: Array
+
+    def mask(self, kind: Mask) -> Mask:
+        """True for the ranges of the kinds that are."""
+        result: Mask = np.append(kind, False)[self.of]
+        return result
+
+
+@fact
+def step_ranges(trace: Trace) -> Integers:
+    """Rows of the range tree that are steps, in order of thread and start."""
+    tree = range_tree(trace)
+    found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
+    repeats = np.bincount(found.ids, minlength=found.size) > 1
+    # What another thread lent its range to is a part of that range.
+    own = repeats[found.ids] & ~tree.lent
+    working = np.zeros(found.size, bool)
+    working[found.ids[_worked(trace, tree) & own]] = True
+    if working.any():
+        own &= working[found.ids]
+    there = np.flatnonzero(np.bincount(found.ids[own], minlength=found.size))
+    number = np.full(found.size, -1, np.int64)
+    number[there] = np.arange(len(there))
+    first = found.first[there]
+    kinds = _Kinds(
+        np.where(own, number[found.ids], -1),
+        tree.nesting.track[first],
+        tree.path_pattern[tree.path[first]],
+        tree.depth[first],
+    )
+    return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
+
+
+def _worked(trace: Trace, tree: RangeTree) -> Mask:
+    """True for the ranges in which GPU work was launched, in them or in a range inside."""
+    worked = np.zeros(len(tree.row), bool)
+    found = attributed_operations(trace).range
+    worked[found[found >= 0]] = True
+    return tree.around(worked)
+
+
+def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
+    """True for the kinds that are at the level of the steps of their thread."""
+    thread, depth = kinds.thread, kinds.depth
+    threads = int(tree.nesting.track.max(initial=-1)) + 1
+    steps = _named(tree, kinds, _STEP)
+    least = _least(thread, depth, np.ones(len(depth), bool), threads)
+    telling = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
+    level = _least(thread, depth, telling, threads)
+    inside = _inside_epochs(tree, kinds) & (depth == least[thread] + 1) & ~steps
+    unnamed = _least(thread, depth, steps, threads) == NEVER
+    deeper = _least(thread, depth, inside & unnamed[thread], threads)
+    level = np.where(deeper < NEVER, deeper, level)
+    telling = np.where(deeper[thread] < NEVER, inside, telling) & (depth == level[thread])
+    return _beside(tree, kinds, telling)
+
+
+def _named(tree: RangeTree, kinds: _Kinds, rule: re.Pattern[str]) -> Mask:
+    """True for the kinds whose own name, numbers as #, fits."""
+    names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
+    return np.array([bool(rule.match(str(name))) for name in names], bool)
+
+
+def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
+    """The least depth of the counted kinds of each thread."""
+    least = np.full(threads, NEVER)
+    np.minimum.at(least, thread[counted], depth[counted])
+    return least
+
+
+def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
+    """True for the kinds that repeat within one range that is named like an epoch."""
+    result = np.zeros(len(kinds.depth), bool)
+    named = _named(tree, kinds, _EPOCH)
+    if not named.any():
+        return result
+    epoch = np.append(kinds.mask(named), False)
+    rows = np.flatnonzero((kinds.of >= 0) & epoch[tree.parent])
+    within = groups.group(tree.parent[rows], kinds.of[rows])
+    again = np.bincount(within.ids, minlength=within.size)[within.ids] > 1
+    result[kinds.of[rows[again]]] = True
+    return result
+
+
+def _beside(tree: RangeTree, kinds: _Kinds, telling: Mask) -> Mask:
+    """True for the telling kinds, and those of their depth below the same parents."""
+    around = tree.patterns.parent[kinds.pattern]
+    place = groups.group(kinds.thread, kinds.depth, around)
+    hit = np.zeros(place.size, bool)
+    hit[place.ids[telling]] = True
+    result: Mask = hit[place.ids]
+    return result

@@ -1,0 +1,267 @@
+"""Steps: the outermost ranges that repeat, when the GPU did their work, how long each took.
+
+A CPU that runs ahead of the GPU issues its steps in no time, so a step that has GPU work is timed
+where that work ends: it lasts from the end of the step before it to the end of its own work. So the
+steps of a loop follow each other without a gap, and idle time counts in the step that ends it.
+The first step of a loop begins where the CPU begins it; `loops` says where one does. A step without
+GPU work lasts as long as its range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.lanes import Key
+from traceview.facts.ranges.ranges import (
+    attributed_calls,
+    attributed_operations,
+    borrowed,
+    range_tree,
+)
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.loops import are_alike, enters, numbers, restarts
+from traceview.facts.steps.outliers import WARMED_UP_STEPS, judge
+from traceview.facts.steps.series import step_ranges
+from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, row_numbers, rows_of, thrifty
+from traceview.trace import Trace, fact
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One row an instance, sorted by series and start.
+
+    `range` is its row in the range tree. `series` numbers the instances of one pattern (`step_#`)
+    on one thread. `gpu_start_ns` and `gpu_end_ns` are those of the work
+    launched in the instance, 0 where `operations` is 0.
+    """
+
+    range: RowNumbers
+    series: Integers
+    process: Array
+    thread: Array
+    names: Texts
+    cpu_start_ns: Integers
+    cpu_end_ns: Integers
+    gpu_start_ns: Integers
+    gpu_end_ns: Integers
+    operations: Integers
+
+    def __len__(self) -> int:
+        return len(self.range)
+
+    def take(self, rows: Integers) -> Steps:
+        """Some of the steps."""
+        columns: dict[str, Any] = {
+            field.name: rows_of(getattr(self, field.name), rows) for field in fields(self)
+        }
+        return Steps(**columns)
+
+
+@fact
+def steps(trace: Trace) -> Steps:
+    """Instances of the ranges that are steps; see `series` for which these are."""
+    tree = range_tree(trace)
+    rows, series = _instances(trace)
+    first, last, number = _work(trace, rows)
+    return Steps(
+        range=rows,
+        series=series,
+        process=thrifty(tree.process[rows]),
+        thread=thrifty(tree.nesting.track[rows]),
+        names=trace.recorded("ranges").texts("name").take(tree.row[rows]),
+        cpu_start_ns=tree.nesting.start[rows],
+        cpu_end_ns=tree.nesting.end[rows],
+        gpu_start_ns=first,
+        gpu_end_ns=last,
+        operations=thrifty(number),
+    )
+
+
+@fact
+def _instances(trace: Trace) -> tuple[RowNumbers, Integers]:
+    """Rows of the range tree that are steps, sorted by series and start, and the series of each."""
+    tree, rows = range_tree(trace), step_ranges(trace)
+    series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
+    order = np.lexsort((tree.nesting.start[rows], series.ids))
+    return row_numbers(rows[order]), series.ids[order]
+
+
+def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]:
+    """First start, last end and number of the operations launched during each instance."""
+    done = operations(trace)
+    step = step_of_operations(trace)
+    work = np.flatnonzero(step >= 0)
+    first = np.full(len(rows), np.iinfo(np.int64).max)
+    last = np.full(len(rows), np.iinfo(np.int64).min)
+    np.minimum.at(first, step[work], done.start_ns[work])
+    np.maximum.at(last, step[work], done.end_ns[work])
+    number = np.bincount(step[work], minlength=len(rows)).astype(np.int64)
+    none = number == 0
+    first[none] = last[none] = 0
+    return first, last, number
+
+
+@fact
+def step_of_operations(trace: Trace) -> RowNumbers:
+    """For each operation the step it was launched in, as a row of steps, or −1."""
+    done = operations(trace)
+    return _step_at(trace, attributed_operations(trace).range, done.call)
+
+
+def step_of_calls(trace: Trace, call: Array) -> RowNumbers:
+    """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
+    return _step_at(trace, attributed_calls(trace).range[call], call)
+
+
+def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
+    """The step around the range that was found for each call, else the one open elsewhere.
+
+    The step around a range is the one around what was launched in it, inferred or not. What a
+    thread without steps launches in ranges of its own is for the step that the main thread is in;
+    what a thread with steps launches in ranges beside these is in none.
+    """
+    tree, calls = range_tree(trace), trace.recorded("api_calls")
+    rows, _ = _instances(trace)
+    if not len(rows):
+        return np.full(len(found), -1, np.int32)
+    number = np.full(len(tree.row), -1, np.int32)
+    number[rows] = np.arange(len(rows))
+    step = tree.up(number)
+    result = np.where(found >= 0, step[found], -1)
+    asked = np.flatnonzero((result < 0) & (call >= 0))
+    own = groups.different(tree.nesting.track[rows])
+    asked = asked[~np.isin(calls["thread"][call[asked]], own)]
+    made = call[asked]
+    result[asked] = borrowed(trace, step, calls["process"][made], calls["start_ns"][made])
+    return result
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long each step took; one entry a row of steps.
+
+    `begin_ns` to `end_ns` is its time. `loop` numbers the steps that are judged together, those
+    of a series or of one of its loops, ascending. `timed` is False for a step without GPU work
+    among others that have some. `warm_up` are the steps at the beginning of a loop that are unlike
+    the later ones, `outlier` those after it that are unlike the others; both only ever take longer.
+    `median_ns` is that of the steps of the loop after warm-up; an outlier exceeds `limit_ns`.
+    """
+
+    begin_ns: Integers
+    end_ns: Integers
+    loop: Integers
+    timed: Mask
+    warm_up: Mask
+    outlier: Mask
+    median_ns: Integers
+    limit_ns: Integers
+
+    @cached_property
+    def took_ns(self) -> Integers:
+        return self.end_ns - self.begin_ns
+
+
+@fact
+def pace(trace: Trace) -> Pace:
+    """The time of each step, and which steps are unlike the others of their loop."""
+    found = steps(trace)
+    working = found.operations > 0
+    timed = working | ~_with(found.series, working)[found.series]
+    rows = np.flatnonzero(timed)
+    begin, end = found.cpu_start_ns.copy(), found.cpu_end_ns.copy()
+    begin[rows], end[rows], own = _times(trace, found.take(rows))
+    judged = judge((end - begin)[rows], own)
+    warm_up, outlier = np.zeros(len(found), bool), np.zeros(len(found), bool)
+    warm_up[rows], outlier[rows] = judged.warm_up, judged.outlier
+    loop = _loop_of_all(found.series, timed, own)
+    return Pace(
+        begin, end, loop, timed, warm_up, outlier, judged.median_ns[loop], judged.limit_ns[loop]
+    )
+
+
+def _with(series: Integers, mine: Mask) -> Mask:
+    """True for the series that have one of these steps."""
+    result = np.zeros(int(series.max(initial=-1)) + 1, bool)
+    result[series[mine]] = True
+    return result
+
+
+def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
+    """The loop of each step, from those of the timed ones: that of the last one before it.
+
+    Before the first one of its series, a step is in the loop of that.
+    """
+    first = np.flatnonzero(groups.opens(series[timed]))
+    last = np.cumsum(timed) - 1
+    return own[np.maximum(last, first[series])] if len(series) else own
+
+
+def _times(trace: Trace, found: Steps) -> tuple[Integers, Integers, Integers]:
+    """Begin and end of the steps that are timed, and the number of the loop that each is in."""
+    entered = enters(found.series, range_tree(trace).parent[found.range])
+    first = entered | restarts(found.series, numbers(found.names))
+    begin, end = _between(found, first)
+    together = are_alike(end - begin, np.cumsum(first) - 1, found.series)
+    series = groups.opens(found.series)
+    begin, end = _between(found, np.where(together, entered, first))
+    return begin, end, np.cumsum(np.where(together, series, first)) - 1
+
+
+def _between(found: Steps, first: Mask) -> tuple[Integers, Integers]:
+    """Begin and end of the steps that are timed; `first` are those that begin a loop."""
+    none = found.operations == 0
+    end = np.where(none, found.cpu_end_ns, _reached(found.series, found.gpu_end_ns))
+    before = np.append(end[:1], end[:-1])
+    started = np.where(none, found.cpu_start_ns, np.minimum(found.cpu_start_ns, found.gpu_start_ns))
+    opens = groups.opens(found.series)
+    later = np.where(opens | none, started, np.maximum(before, started))
+    return np.minimum(np.where(first | none, later, before), end), end
+
+
+def _reached(series: Integers, end: Integers) -> Integers:
+    """The latest end so far in each series."""
+    if not len(end):
+        return end
+    key = Key(series, end)
+    return key.time(series, np.maximum.accumulate(key.of(series, end)))
+
+
+@fact
+def set_up_end_ns(trace: Trace) -> int:
+    """Start of the steady part; what comes before is set-up.
+
+    That is the start of the first step after warm-up, of the first loop of the series that launched
+    work first. Of three or more steps of the series the first is set-up in any case, since it loads
+    code and fills caches.
+    Without steps nothing counts as set-up; nor does it where nothing but set-up was selected.
+    """
+    found = steps(trace)
+    work = found.operations > 0
+    never = int(np.iinfo(np.int64).min)
+    if not work.any():
+        return never
+    series = found.series == found.series[work][np.argmin(found.cpu_start_ns[work])]
+    rows = np.flatnonzero(work & series)
+    timed = pace(trace)
+    warm = timed.warm_up[rows] & (timed.loop[rows] == timed.loop[rows[0]])
+    early = max(int(warm.sum()), int(len(rows) >= WARMED_UP_STEPS))
+    end = int(found.cpu_start_ns[rows[early]])
+    last = operations(trace).start_ns[selected_operations(trace)].max(initial=never)
+    return end if last >= end else never
+
+
+def steps_ahead(found: Steps) -> Integers:
+    """Steps of the same series that the CPU has begun beyond each when its GPU work starts."""
+    if not len(found):
+        return np.zeros(0, np.int64)
+    key = Key(found.series, found.cpu_start_ns)
+    starts = key.of(found.series, found.cpu_start_ns)
+    begun = np.searchsorted(starts, key.of(found.series, found.gpu_start_ns), side="right")
+    result: Integers = np.maximum(begun - 1 - np.arange(len(found)), 0)
+    return result

@@ -1,0 +1,153 @@
+"""Reading back what the process of a Python target wrote: from events to compiled kernels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from traceview import errors
+from traceview.errors import TraceviewError
+from traceview.headless.inductor_sources import Generated
+from traceview.ptx.model import Argument, Compiled
+
+_TRIED = (
+    "launched only to be timed, by the autotuner or a benchmark; as nothing is timed here, the "
+    "autotuner takes its first configuration"
+)
+_WARMED = "compiled by warmup and not launched"
+_HOW = {
+    "launched": "compiled as launched",
+    "declared": "compiled as declared",
+    "guessed": "compiled as guessed",
+}
+
+
+@dataclass(frozen=True)
+class Events:
+    """What happened in the process: kernels, remarks, and the error that it ended with, if any.
+
+    `is_whole` tells whether the launches are those of the whole script.
+    """
+
+    compiled: list[Compiled]
+    notes: tuple[str, ...]
+    failure: TraceviewError | None
+    is_whole: bool = True
+
+    @classmethod
+    def read(cls, path: Path, arch: str) -> Events:
+        """Read the events as far as they were written; the code of the kernels is read too."""
+        lines = list(_lines(path))
+        variants = _variants(lines)
+        notes = tuple(line["text"] for line in lines if line["kind"] == "note")
+        failures = [_failure(line) for line in lines if line["kind"] == "failed"]
+        failure = failures[0] if failures else None
+        whole = any(line["kind"] == "counts" and line["whole"] for line in lines)
+        return cls(_all_compiled(variants, arch, path.parent), notes, failure, whole)
+
+    @property
+    def summary(self) -> str:
+        """How many kernels there are, and what they stand on."""
+        kernels = len({(c.source_file, c.source_line, c.name) for c in self.compiled})
+        how = _HOW[self.compiled[0].how]
+        variants = len(self.compiled)
+        more = f" in {variants} variants" if variants > kernels else ""
+        return f"{kernels} kernel{'s' if kernels > 1 else ''}{more} {how}"
+
+
+@dataclass
+class _Variant:
+    """A line `compiled`, with what the later lines tell of its launches."""
+
+    line: Mapping[str, Any]
+    grids: list[tuple[int, int, int]]
+    launches: int = 0
+    timed: bool = False
+    values: Mapping[str, int] | None = None
+
+    def add(self, launch: Mapping[str, Any]) -> None:
+        grid = tuple(launch["grid"])
+        if not launch["timed"] and not self.launches:
+            # The grid and the values of a real launch count for more than those of a benchmark.
+            self.grids, self.values = [], None
+        if grid not in self.grids:
+            self.grids.append(grid)
+        self.values = launch["values"] if self.values is None else self.values
+        self.launches = max(self.launches, launch["count"])
+        self.timed |= launch["timed"]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The events; a last line that was cut off when the process was killed is left out."""
+    if not path.exists():
+        return
+    for text in path.read_text(errors="replace").splitlines():
+        try:
+            yield json.loads(text)
+        except ValueError:
+            return
+
+
+def _variants(lines: list[dict[str, Any]]) -> list[_Variant]:
+    variants: dict[str, _Variant] = {}
+    for line in lines:
+        if line["kind"] == "compiled":
+            variants[line["id"]] = _Variant(line, [])
+        elif line["kind"] == "launched":
+            variants[line["id"]].add(line)
+        elif line["kind"] == "counts":
+            for identity, count in line["counts"].items():
+                variants[identity].launches = count
+    return list(variants.values())
+
+
+def _failure(line: Mapping[str, Any]) -> TraceviewError:
+    kind = getattr(errors, line["error"], TraceviewError)
+    return kind(line["what"], line["remedy"])
+
+
+def _all_compiled(variants: list[_Variant], arch: str, folder: Path) -> list[Compiled]:
+    """`folder` goes with the process: the text of what lies in there is kept."""
+    generated = Generated.in_folder(folder)
+    return [generated.described(_compiled(variant, arch)) for variant in variants]
+
+
+def _compiled(variant: _Variant, arch: str) -> Compiled:
+    line, source = variant.line, variant.line["source"] or (None, None)
+    ptx, cubin = (Path(line[key]) if line[key] else None for key in ("ptx", "cubin"))
+    return Compiled(
+        name=line["name"],
+        arch=arch,
+        how=line["how"],
+        ptx=ptx.read_text() if ptx else None,
+        cubin=cubin.read_bytes() if cubin else None,
+        arguments=tuple(_arguments(variant)),
+        num_warps=line["num_warps"],
+        num_stages=line["num_stages"],
+        dynamic_shared_bytes=line["dynamic_shared_bytes"],
+        grid=variant.grids[0] if variant.grids else None,
+        launches=variant.launches,
+        source_file=source[0],
+        source_line=source[1],
+        notes=(*line["notes"], *_remarks(variant)),
+        variant=line["id"],
+    )
+
+
+def _arguments(variant: _Variant) -> Iterator[Argument]:
+    """The parameters, with the integers as launched."""
+    values = variant.values or {}
+    for fields in variant.line["arguments"]:
+        argument = Argument(**fields)
+        passed = argument.type != "constexpr" and argument.name in values
+        yield replace(argument, value=values[argument.name]) if passed else argument
+
+
+def _remarks(variant: _Variant) -> Iterator[str]:
+    if variant.line["how"] == "launched" and not variant.launches:
+        yield _TRIED if variant.timed else _WARMED
+    if len(variant.grids) > 1:
+        yield f"launched with {len(variant.grids)} grids or more; the first is shown"

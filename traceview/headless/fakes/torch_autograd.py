@@ -1,0 +1,121 @@
+"""torch.compile with a backward pass: autograd asks for a GPU, so it is followed on the CPU.
+
+Only the joint graph of both passes is made so. It is moved to the pretended GPU before Inductor's
+own passes see it, so that the kernels are those of the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from traceview.headless.fakes import torch_cuda
+
+Compiler = Callable[..., Any]
+
+
+def install(torch: Any) -> None:
+    """Put it where Inductor calls AOTAutograd."""
+    from torch._dynamo.backends import common
+    from torch._inductor import compile_fx
+
+    real = common.aot_autograd
+
+    def aot_autograd(**keywords: Any) -> Compiler:
+        def compiled(graph: Any, inputs: Sequence[Any]) -> Any:
+            if not (torch.is_grad_enabled() and any(map(_needs_gradient, inputs))):
+                return real(**keywords)(graph, inputs)
+            _move(graph, torch.device("cpu"))
+            values = _values(inputs, torch.device("cpu"))
+            with _on_cpu(True):
+                return real(**keywords | _moving_back(torch, keywords))(graph, values)
+
+        return compiled
+
+    # Inductor of 2.11 has imported it by its name; that of 2.13 calls it where it is defined.
+    for module in (common, compile_fx):
+        if vars(module)["aot_autograd"] is real:
+            vars(module)["aot_autograd"] = aot_autograd
+
+
+def _moving_back(torch: Any, keywords: dict[str, Any]) -> dict[str, Compiler]:
+    """The parts of Inductor that AOTAutograd calls, for the GPU."""
+    gpu = torch.device("cuda", 0)
+    partition = keywords["partition_fn"]
+
+    def partitioned(graph: Any, _: Sequence[Any], **options: Any) -> Any:
+        with _on_cpu(False):
+            _move(graph, gpu)
+            _propagate(graph, _values(_inputs_of(graph), gpu))
+            return partition(graph, _inputs_of(graph), **options)
+
+    def on_gpu(compile_: Compiler) -> Compiler:
+        def compiled(graph: Any, _: Any) -> Any:
+            with _on_cpu(False):
+                return compile_(graph, _inputs_of(graph))
+
+        return compiled
+
+    passes = {name: on_gpu(keywords[name]) for name in ("fw_compiler", "bw_compiler")}
+    return {"partition_fn": partitioned, **passes}
+
+
+@contextmanager
+def _on_cpu(yes: bool) -> Iterator[None]:
+    before = torch_cuda.tracing.on_cpu
+    torch_cuda.tracing.on_cpu = yes
+    try:
+        yield
+    finally:
+        torch_cuda.tracing.on_cpu = before
+
+
+def _needs_gradient(value: Any) -> bool:
+    return bool(getattr(value, "requires_grad", False))
+
+
+def _inputs_of(graph: Any) -> list[Any]:
+    return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _move(graph: Any, device: Any) -> None:
+    """Let the nodes of a graph make their tensors on a device."""
+    from torch.fx.node import map_aggregate
+
+    def moved(value: Any) -> Any:
+        named = isinstance(value, str) and value.partition(":")[0] == "cuda"
+        return device if named or isinstance(value, type(device)) else value
+
+    for node in graph.graph.nodes:
+        node.args, node.kwargs = map_aggregate(node.args, moved), map_aggregate(node.kwargs, moved)
+    graph.recompile()
+
+
+def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
+    """Tensors without values like these, on a device; numbers as they are."""
+    import torch
+    from torch._guards import detect_fake_mode
+
+    mode: Any = detect_fake_mode(inputs)
+
+    def alike(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        # Dynamo has made one of each tensor of the program: this finds it.
+        known = mode.from_tensor(value)
+        with mode:
+            made = torch.empty_strided(
+                known.shape, known.stride(), dtype=known.dtype, device=device
+            )
+        return made.requires_grad_(known.requires_grad)
+
+    return [alike(value) for value in inputs]
+
+
+def _propagate(graph: Any, inputs: Sequence[Any]) -> None:
+    """Work out anew what each node gives."""
+    from torch._guards import detect_fake_mode
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    FakeTensorProp(graph, detect_fake_mode(inputs)).propagate_dont_convert_inputs(*inputs)

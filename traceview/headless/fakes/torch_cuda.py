@@ -1,0 +1,309 @@
+"""PyTorch that believes in a GPU: tensors asked for on one are made on the CPU and say "cuda".
+
+Plain replacements, no TorchFunctionMode: a mode is taken off while a backward pass runs, so that
+a user's backward() would escape it. Installed in a process of its own and never taken out again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from traceview.hardware import limits_of
+from traceview.headless.fakes import torch_accelerator
+from traceview.headless.fakes.triton_driver import Event, Gpu
+
+_GIB = 1 << 30
+_LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like"
+_NEW = "new_empty new_zeros new_ones new_full new_tensor new_empty_strided"
+_NOTHING = (
+    "synchronize set_device empty_cache init _lazy_init manual_seed manual_seed_all ipc_collect "
+    "reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_stream "
+    "set_per_process_memory_fraction check_error"
+)
+_YES = "is_available is_initialized is_bf16_supported"
+_STREAM = "current_stream default_stream stream"
+_ZERO = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved current_device"
+
+
+def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
+    """Let PyTorch pretend.
+
+    With `unchecked`, comparisons of values pass, as no kernel has made any; it is told the name
+    of each that did.
+    """
+    torch = _torch()
+    for name, value in _cuda_answers(torch, gpu).items():
+        setattr(torch.cuda, name, value)
+        if name in vars(torch.cuda.memory):
+            setattr(torch.cuda.memory, name, value)
+    torch.cuda.nvtx._nvtx = _Ranges()
+    torch_accelerator.install(torch)
+    _replace_factories(torch)
+    _replace_defaults(torch)
+    _replace_tensor(torch)
+    torch.nn.Module.cuda = lambda self, *_, **__: self
+    if unchecked:
+        _let_comparisons_pass(torch, unchecked)
+
+
+class Stream:
+    """A CUDA stream on which nothing runs; also the context that makes one current."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, *_: Any) -> None: ...
+
+    def wait_event(self, *_: Any) -> None: ...
+
+    def query(self) -> bool:
+        """Whether the work is done: it always is."""
+        return True
+
+    def is_capturing(self) -> bool:
+        """Whether a CUDA graph is made of it: none is."""
+        return False
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """The event, which is over already."""
+        return event or Event()
+
+
+class _Context:
+    """Any context of torch.cuda, such as torch.cuda.device(0): it changes nothing."""
+
+    idx = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> _Context:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _Graph(_Context):
+    """A CUDA graph: its kernels compile while it is captured, and a replay does nothing."""
+
+    def capture_begin(self, *_: Any, **__: Any) -> None: ...
+
+    def capture_end(self) -> None: ...
+
+    def replay(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class _Ranges:
+    """NVTX, which a build without CUDA lacks: no one listens."""
+
+    def __getattr__(self, _: str) -> Callable[..., int]:
+        return _answer(0)
+
+
+class _Properties:
+    """What torch.cuda.get_device_properties answers, as torch names it; sizes in bytes."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        limits = limits_of(gpu.capability)
+        self.name = f"sm_{gpu.number} (pretended)"
+        self.major, self.minor = divmod(gpu.number, 10)
+        self.multi_processor_count = gpu.sm_count
+        self.total_memory = 80 * _GIB
+        self.warp_size = 32
+        self.L2_cache_size = 50 << 20
+        self.max_threads_per_multi_processor = limits.threads_per_sm
+        self.max_threads_per_block = limits.threads_per_block
+        self.regs_per_multiprocessor = limits.registers_per_sm
+        self.shared_memory_per_block = limits.shared_bytes_per_block
+        self.shared_memory_per_block_optin = limits.opt_in_shared_bytes_per_block
+        self.shared_memory_per_multiprocessor = limits.shared_bytes_per_sm
+        self.gcnArchName = ""
+
+
+def _torch() -> Any:
+    """PyTorch without its types, which forbid what is done to it here."""
+    import torch
+
+    return torch
+
+
+def _cuda_answers(torch: Any, gpu: Gpu) -> dict[str, Any]:
+    """Functions and classes of torch.cuda by name."""
+    properties = _Properties(gpu)
+    answers: dict[str, Any] = {"Event": Event, "Stream": Stream, "CUDAGraph": _Graph}
+    # Dynamo lists these by identity: each name needs a function or class of its own.
+    contexts = ["graph", "device", "device_of", "_DeviceGuard"]
+    answers |= {name: type(name, (_Context,), {}) for name in contexts}
+    stream = Stream()
+    for names, value in ((_NOTHING, None), (_ZERO, 0), (_YES, True), (_STREAM, stream)):
+        answers |= {name: _answer(value) for name in names.split()}
+    return answers | {
+        "device_count": _answer(1),
+        "is_current_stream_capturing": _answer(False),
+        "get_device_capability": _answer(divmod(gpu.number, 10)),
+        "get_device_name": _answer(properties.name),
+        "get_device_properties": _answer(properties),
+        "get_rng_state": _answer(torch.zeros(16, dtype=torch.uint8)),
+        "mem_get_info": _answer((80 * _GIB, 80 * _GIB)),
+        "memory_stats": _answer(defaultdict(int)),
+        "memory_summary": _answer(""),
+    }
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+@dataclass
+class _Tracing:
+    """What torch.compile is following: a program on the GPU, or at times one on the CPU."""
+
+    on_cpu: bool = False
+
+
+tracing = _Tracing()
+
+
+def _is_traced() -> bool:
+    """Whether torch.compile is following the program, on tensors without values.
+
+    Dynamo takes the first answer for a constant; the second is for what it calls.
+    """
+    import torch
+
+    if torch.compiler.is_dynamo_compiling():
+        return True
+    modes: Any = torch._C
+    kinds = modes._TorchDispatchModeKey
+    return any(map(modes._get_dispatch_mode, (kinds.FAKE, kinds.PROXY, kinds.FUNCTIONAL)))
+
+
+def _is_traced_on_gpu() -> bool:
+    return _is_traced() and not tracing.on_cpu
+
+
+def _on_cpu(device: Any) -> Any:
+    """Where a tensor really goes that is asked for on `device`."""
+    import torch
+
+    if _is_traced_on_gpu():
+        return _numbered(device)
+    if isinstance(device, torch.device):
+        return torch.device("cpu") if device.type == "cuda" else device
+    if isinstance(device, str):
+        return "cpu" if device.partition(":")[0] == "cuda" else device
+    return "cpu" if type(device) is int else device
+
+
+def _numbered(device: Any) -> Any:
+    """The GPU with its number, for which PyTorch would ask CUDA."""
+    import torch
+
+    if type(device) is int or device == "cuda":
+        return torch.device("cuda", device if type(device) is int else 0)
+    if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
+        return torch.device("cuda", 0)
+    return device
+
+
+def _replace_factories(torch: Any) -> None:
+    from torch.utils import _device
+
+    constructors: list[Any] = list(_device._device_constructors())
+    for function in constructors:
+        name = function.__name__
+        if getattr(torch, name, None) is function:
+            setattr(torch, name, _redirected(getattr(torch, name)))
+    for owner, names in ((torch, _LIKE), (torch.Tensor, _NEW)):
+        for name in names.split():
+            setattr(owner, name, _redirected(getattr(owner, name)))
+
+
+def _redirected(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A factory whose tensors are on the CPU, and zero where they would be uninitialised.
+
+    Zero, as a program may use what a kernel would have written there as an index.
+    """
+    empty = "empty" in make.__name__
+
+    @functools.wraps(make)
+    def made(*arguments: Any, **keywords: Any) -> Any:
+        if "device" in keywords:
+            keywords["device"] = _on_cpu(keywords["device"])
+        keywords.pop("pin_memory", None)
+        tensor = make(*arguments, **keywords)
+        if empty and not _is_traced():
+            tensor.detach().zero_()
+        return tensor
+
+    return made
+
+
+def _replace_defaults(torch: Any) -> None:
+    """torch.set_default_device("cuda"), `with torch.device("cuda")` and generators on a GPU."""
+    from torch.utils import _device
+
+    DeviceContext: Any = _device.DeviceContext  # noqa: N806 (a class)
+    real_init, real_generator = DeviceContext.__init__, torch.Generator
+
+    def init(self: Any, device: Any) -> None:
+        real_init(self, torch.device(_on_cpu(device)))
+
+    def new(cls: Any, device: Any = "cpu") -> Any:
+        return real_generator.__new__(cls, device=_on_cpu(device))
+
+    DeviceContext.__init__ = init
+    torch.Generator = type("Generator", (real_generator,), {"__new__": new})
+
+
+def _replace_tensor(torch: Any) -> None:
+    real_to, real_device, here = torch.Tensor.to, torch.Tensor.device, torch.device("cuda", 0)
+
+    def to(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        if "device" in keywords:
+            keywords["device"] = _on_cpu(keywords["device"])
+        return real_to(self, *map(_on_cpu, arguments), **keywords)
+
+    def cuda(self: Any, *_: Any, **__: Any) -> Any:
+        return real_to(self, here) if _is_traced_on_gpu() else self
+
+    def device(self: Any) -> Any:
+        # What has no values, and what torch.compile works with, is where it says.
+        really = real_device.__get__(self)
+        return here if really.type == "cpu" and not tracing.on_cpu else really
+
+    torch.Tensor.to, torch.Tensor.cuda = to, cuda
+    torch.Tensor.pin_memory = lambda self, *_, **__: self
+    torch.Tensor.is_cuda = property(lambda self: self.device.type == "cuda")
+    torch.Tensor.is_cpu = property(lambda self: self.device.type == "cpu")
+    torch.Tensor.device = property(device)
+    torch.Tensor.get_device = lambda self: self.device.index or 0
+    torch.Tensor.record_stream = lambda *_: None
+
+
+def _let_comparisons_pass(torch: Any, unchecked: Callable[[str], None]) -> None:
+    import triton.testing
+
+    def passing(name: str, answer: bool | None) -> Callable[..., bool | None]:
+        def passed(*_: Any, **__: Any) -> bool | None:
+            unchecked(name)
+            return answer
+
+        return passed
+
+    torch.allclose = passing("torch.allclose", True)
+    torch.testing.assert_close = passing("torch.testing.assert_close", None)
+    triton.testing.assert_close = passing("triton.testing.assert_close", None)

@@ -1,0 +1,296 @@
+"""A Triton driver for a machine without a GPU: kernels compile as ever, and nothing is launched.
+
+The one place that knows Triton's private names; it fits 3.6, 3.7 and 3.9. It is installed in a
+process of its own (traceview.headless.worker.main) and never taken out again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from traceview.hardware import limits_of, part_of
+
+_ONE_MS = 1.0
+
+Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPU that is pretended to be there; `capability` is such as 9.0."""
+
+    capability: str
+
+    @property
+    def number(self) -> int:
+        """The capability as Triton writes it: 90."""
+        return int(self.capability.replace(".", ""))
+
+    @property
+    def sm_count(self) -> int:
+        """How many SMs a program is told of: persistent kernels make their grid from it."""
+        return part_of(self.capability).sm_count
+
+    @property
+    def shared_bytes(self) -> int:
+        """The most shared memory of a block."""
+        return limits_of(self.capability).opt_in_shared_bytes_per_block
+
+    @property
+    def target(self) -> Any:
+        """Triton's word for it."""
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.number, 32)
+
+
+class Event:
+    """A CUDA event of a GPU on which everything takes a millisecond."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait(self, *_: Any) -> None: ...
+
+    def query(self) -> bool:
+        """Whether the work is done: it always is."""
+        return True
+
+    def elapsed_time(self, _: Any) -> float:
+        """Milliseconds."""
+        return _ONE_MS
+
+
+@dataclass
+class Trials:
+    """Whether a kernel is being timed: such launches are the benchmark's, not the program's."""
+
+    depth: int = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """What is launched in here is timed."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def bench(
+        self,
+        call: Callable[[], Any],
+        *_: Any,
+        quantiles: Sequence[float] | None = None,
+        return_mode: str = "mean",
+        **__: Any,
+    ) -> Any:
+        """Stand in for do_bench: run it once, so that it compiles. Times are in milliseconds."""
+        with self.one():
+            call()
+        if quantiles is None:
+            return [_ONE_MS] if return_mode == "all" else _ONE_MS
+        return [_ONE_MS] * len(quantiles) if len(quantiles) > 1 else _ONE_MS
+
+
+class _Utils:
+    """What Triton asks of libcuda."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+
+    def load_binary(self, name: str, *_: Any) -> tuple[int, str, int, int, int]:
+        """Module, function, registers, spills, most threads."""
+        return 1, name, 0, 0, 1024
+
+    def get_device_properties(self, *_: Any) -> dict[str, int]:
+        """Clocks in kHz, the bus in bits, as of an H100."""
+        return {
+            "max_shared_mem": self._gpu.shared_bytes,
+            "max_num_regs": 65_536,
+            "multiprocessor_count": self._gpu.sm_count,
+            "warpSize": 32,
+            "sm_clock_rate": 1_980_000,
+            "mem_clock_rate": 2_619_000,
+            "mem_bus_width": 5120,
+        }
+
+    def cuOccupancyMaxActiveClusters(self, *_: Any) -> int:  # noqa: N802 (libcuda's name)
+        """One cluster an SM."""
+        return self._gpu.sm_count
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """All else acts on the GPU and answers nothing."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_: None
+
+
+class NoLaunchDriver:
+    """What Triton calls in place of its CUDA driver; `launched` is told of every launch."""
+
+    def __init__(self, gpu: Gpu, launched: Launched, trials: Trials) -> None:
+        self._gpu, self._trials = gpu, trials
+        self.utils = _Utils(gpu)
+        self.launcher_cls = functools.partial(_Launcher, launched)
+
+    @staticmethod
+    def is_active() -> bool:
+        """Always: that is the point."""
+        return True
+
+    def get_current_target(self) -> Any:
+        """The pretended GPU."""
+        return self._gpu.target
+
+    def get_device_capability(self, *_: Any) -> tuple[int, int]:
+        """Such as (9, 0)."""
+        return divmod(self._gpu.number, 10)
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def set_current_device(self, *_: Any) -> None: ...
+
+    def get_current_stream(self, *_: Any) -> int:
+        """The default stream."""
+        return 0
+
+    def map_python_to_cpp_type(self, type_: str) -> str:
+        """C++'s name of a Triton type."""
+        from triton.backends.nvidia.driver import ty_to_cpp
+
+        return str(ty_to_cpp(type_))
+
+    def get_active_torch_device(self) -> Any:
+        """The device on which a program is to make its tensors."""
+        import torch
+
+        return torch.device("cuda", 0)
+
+    def get_device_interface(self) -> Any:
+        """torch.cuda, as pretended."""
+        import torch
+
+        return torch.cuda
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        """How the autotuner times a configuration."""
+        return self._trials.bench
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """A tensor to clear between the runs of a benchmark: there is no cache to clear."""
+        import torch
+
+        return torch.empty(1)
+
+    def clear_cache(self, *_: Any) -> None: ...
+
+    def assemble_tensormap_to_arg(self, _: Any, arguments: Any) -> Any:
+        """Tensor maps stay as they are."""
+        return arguments
+
+    def allocate_default_profile_scratch(self, *_: Any) -> None: ...
+
+
+class _Launcher:
+    """What Triton makes for each compiled kernel, to launch it."""
+
+    def __init__(self, launched: Launched, source: Any, metadata: Any) -> None:
+        self._launched, self._source, self._metadata = launched, source, metadata
+
+    def __call__(self, x: int, y: int, z: int, *rest: Any) -> None:
+        _stream, _function, _packed, launch_metadata, enter, leave, *arguments = rest
+        if enter is not None and launch_metadata is not None:
+            enter(launch_metadata)
+        self._launched(self._source, self._metadata, (int(x), int(y), int(z)), arguments)
+        if leave is not None and launch_metadata is not None:
+            leave(launch_metadata)
+
+
+@dataclass
+class Overrides:
+    """What is asked for in place of what the program passes. `used` are the names that fitted.
+
+    `values` are constexprs by name, `options` num_warps and num_stages; `kernel` restricts them
+    to one kernel.
+    """
+
+    values: Mapping[str, Any]
+    options: Mapping[str, int]
+    kernel: str | None = None
+    used: set[str] = field(default_factory=set)
+
+    def apply(
+        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a launch with these values in their places."""
+        if self.kernel not in (None, function.__name__):
+            return arguments, keywords
+        names = list(function.arg_names)
+        values = {name: value for name, value in self.values.items() if name in names}
+        self.used |= set(values)
+        placed = tuple(values.pop(n, a) for n, a in zip(names, arguments, strict=False))
+        return placed, keywords | values | dict(self.options)
+
+
+def install(
+    gpu: Gpu,
+    *,
+    compiled: Callable[..., None],
+    launched: Launched,
+    overrides: Overrides,
+    first_config: bool,
+) -> Trials:
+    """Put the driver in Triton's place, and tell `compiled` of every compilation."""
+    import triton.testing
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.driver import driver
+    from triton.runtime.jit import JITFunction
+
+    trials = Trials()
+    driver.set_active(NoLaunchDriver(gpu, launched, trials))
+    listen(compiled)
+    triton.testing.do_bench = triton.testing.do_bench_cudagraph = trials.bench
+    JITFunction.run = _overriding(JITFunction.run, overrides)
+    if first_config:
+        Autotuner.prune_configs = _first_of(Autotuner.prune_configs)
+    return trials
+
+
+def listen(compiled: Callable[..., None]) -> None:
+    """Tell `compiled` of every compilation from now on, and no one else."""
+    from triton import knobs
+
+    knobs.compilation.listener = compiled
+
+
+def options_of(target: Any) -> set[str]:
+    """The names of the options that Triton compiles with for a target."""
+    from triton.compiler import make_backend
+
+    return set(vars(make_backend(target).parse_options({})))
+
+
+def _overriding(run: Callable[..., Any], overrides: Overrides) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def changed(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+        arguments, keywords = overrides.apply(self, arguments, keywords)
+        return run(self, *arguments, grid=grid, warmup=warmup, **keywords)
+
+    return changed
+
+
+def _first_of(prune: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    @functools.wraps(prune)
+    def first(self: Any, *arguments: Any) -> list[Any]:
+        return prune(self, *arguments)[:1]
+
+    return first

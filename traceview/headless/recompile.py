@@ -1,0 +1,96 @@
+"""Compiling a kernel again with an assumption changed, in the process that compiled it first.
+
+The process is kept until the `with` block ends; a trial costs what Triton takes to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from traceview.errors import TraceviewError
+from traceview.headless.change import Change
+from traceview.headless.client import Process
+from traceview.ptx.model import Argument, Compiled
+
+
+class Recompiler:
+    """Compiles the kernels of one Python target with assumptions changed; used as a context.
+
+    `step` is told of every trial before it is made.
+    """
+
+    def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
+        self._step = step
+        self._process: Process | None = None
+        self.broken: TraceviewError | None = TraceviewError("no process holds the kernels")
+        """Why nothing can be recompiled, where that is so."""
+
+    def __enter__(self) -> Recompiler:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if self._process:
+            self._process.close()
+
+    def take(self, process: Process, broken: str | None) -> None:
+        """Keep a process that has run a script; `broken` says why it answers nothing any more."""
+        self._process = process
+        self.broken = TraceviewError(broken) if broken else None
+
+    def compile(self, compiled: Compiled, change: Change) -> Compiled:
+        """The same kernel with the change. Raises TraceviewError where that cannot be had."""
+        self._step(f"Compiling {compiled.name} again, with {change.said or 'no change'}")
+        arguments = changed_arguments(compiled.arguments, change)
+        options = {
+            "num_warps": change.num_warps,
+            "num_stages": change.num_stages,
+            "maxnreg": change.max_registers,
+        }
+        answer = self._asked(
+            {
+                "variant": compiled.variant,
+                "arguments": [asdict(argument) for argument in arguments],
+                "options": {name: value for name, value in options.items() if value is not None},
+            }
+        )
+        if "error" in answer:
+            raise TraceviewError(f"{compiled.name} does not compile so: {answer['error']}")
+        return replace(
+            compiled,
+            ptx=Path(answer["ptx"]).read_text(),
+            cubin=Path(answer["cubin"]).read_bytes(),
+            arguments=arguments,
+            num_warps=answer["num_warps"],
+            num_stages=answer["num_stages"],
+            dynamic_shared_bytes=answer["shared"],
+            notes=(),
+        )
+
+    def _asked(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        if self.broken or self._process is None:
+            raise self.broken or TraceviewError("no process holds the kernels")
+        try:
+            return self._process.ask(question)
+        except (OSError, ValueError):
+            self.broken = TraceviewError("the process that held the kernels has ended")
+            raise self.broken from None
+
+
+def changed_arguments(arguments: tuple[Argument, ...], change: Change) -> tuple[Argument, ...]:
+    """The arguments as the change would have them."""
+    values = dict(change.constexprs)
+    return tuple(
+        Argument(a.name, "constexpr", value=values[a.name])
+        if a.name in values
+        else replace(a, divisible_by_16=a.divisible_by_16 or a.name in change.divisible)
+        for a in arguments
+    )

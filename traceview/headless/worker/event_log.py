@@ -1,0 +1,197 @@
+"""The events of a process that compiles kernels, written line by line as they come.
+
+Line by line, so that what was compiled is kept if the process is killed. Each line is a JSON
+object with a `kind`: compiled, launched, note, ended, failed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from traceview.headless.signatures.notation import Value
+from traceview.ptx.model import Argument, How
+
+Place = tuple[int, ...]
+"""Where something is passed: the number of its parameter, then those within tuples."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel as it was compiled: Triton's source object, and the options in its metadata."""
+
+    source: Any
+    metadata: Mapping[str, Any]
+
+
+@dataclass
+class Recording:
+    """What compiles and launches while `how` is set; None means that nobody asked for it.
+
+    `kernel` restricts it to one kernel. `variants` are those written so far, by their ids, `seen`
+    the names of all kernels that came by. `places` tells remarks on where a kernel of this name
+    comes from, if it is generated. `remedy` says what to do if no kernel comes by at all.
+    """
+
+    stream: TextIO
+    kernel: str | None = None
+    how: How | None = None
+    remarks: tuple[str, ...] = ()
+    variants: dict[str, Variant] = field(default_factory=dict)
+    launches: Counter[str] = field(default_factory=Counter)
+    seen: set[str] = field(default_factory=set)
+    places: Callable[[str], Sequence[str]] = lambda _: ()
+    remedy: str = ""
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Add a line."""
+        self.stream.write(json.dumps({"kind": kind, **fields}) + "\n")
+        self.stream.flush()
+
+    def compiled(
+        self,
+        *,
+        src: Any,
+        metadata: Mapping[str, Any],
+        metadata_group: Mapping[str, str],
+        **_: Any,
+    ) -> None:
+        """Triton's compilation listener: called for every kernel compiled, or found compiled."""
+        identity = str(metadata["hash"])
+        if self.how is None or identity in self.variants:
+            return
+        self.seen.add(_function_name(src))
+        if self.kernel not in (None, metadata["name"], _function_name(src)):
+            return
+        self.variants[identity] = Variant(src, metadata)
+        files = {Path(path).suffix: str(path) for path in metadata_group.values()}
+        self.write(
+            "compiled",
+            id=identity,
+            name=metadata["name"],
+            kernel=_function_name(src),
+            how=self.how,
+            arguments=[asdict(argument) for argument in arguments_of(src)],
+            num_warps=metadata["num_warps"],
+            num_stages=metadata["num_stages"],
+            dynamic_shared_bytes=metadata["shared"],
+            ptx=files.get(".ptx"),
+            cubin=files.get(".cubin"),
+            source=source_of(getattr(src, "fn", None)),
+            notes=(*self.remarks, *self.places(str(metadata["name"]))),
+        )
+
+    def launched(
+        self,
+        src: Any,
+        identity: str,
+        grid: tuple[int, int, int],
+        arguments: Sequence[Any],
+        timed: bool,
+    ) -> None:
+        """Count a launch. Written at each power of two, so that a long loop writes little.
+
+        A `timed` launch is one of a benchmark: its grid is of use, but it is not counted.
+        """
+        if identity not in self.variants:
+            return
+        self.launches[identity] += not timed
+        count = self.launches[identity]
+        if count & (count - 1) == 0:
+            values = _integers(src, arguments)
+            self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
+
+    def finish(self, whole: bool) -> None:
+        """Write the counts as they are now; `whole` if the script came to its end."""
+        self.write("counts", counts=dict(self.launches), whole=whole)
+
+
+def arguments_of(src: Any) -> tuple[Argument, ...]:
+    """What a kernel is passed, as Triton was told to compile it: of a tuple each element."""
+    constants = getattr(src, "constants", None) or {}
+    attributes = getattr(src, "attrs", None) or {}
+    return tuple(
+        Argument(
+            name, str(type_), _is_divisible(attributes.get(path, ())), plain(constants.get(path))
+        )
+        for path, name, type_ in leaves_of(src.signature)
+    )
+
+
+def leaves_of(signature: Mapping[Any, Any]) -> Iterator[tuple[Place, str, Any]]:
+    """The places, names and types of what is passed: `x`, and `pair[0]` or `pair.key` of a tuple.
+
+    Each is one parameter of the compiled kernel, unless it is a constant.
+    """
+    for at, (name, type_) in enumerate(signature.items()):
+        yield from _leaves((at,), str(name), type_)
+
+
+def plain(value: Any) -> Value:
+    """A constexpr as a value that JSON can hold: types as tl.float16, functions by their name."""
+    import triton.language as tl
+
+    value = getattr(value, "value", value) if isinstance(value, tl.constexpr) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tl.dtype):
+        return _type_words().get(str(value), str(value))
+    return str(getattr(value, "__name__", None) or repr(value)[:80])
+
+
+def source_of(function: Any) -> tuple[str, int] | None:
+    """File and line of a kernel's `def`; None for a kernel that is not Python."""
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    if code is None:
+        return None
+    before = 0
+    for before, line in enumerate(function.raw_src):  # noqa: B007 (the index is what is wanted)
+        if line.lstrip().startswith("def "):
+            break
+    return code.co_filename, function.starting_line_number + before
+
+
+@functools.cache
+def _type_words() -> dict[str, str]:
+    import triton.language as tl
+
+    named = ((name, getattr(tl, name)) for name in dir(tl) if not name.startswith("_"))
+    return {str(value): f"tl.{name}" for name, value in named if isinstance(value, tl.dtype)}
+
+
+def _function_name(src: Any) -> str:
+    return str(getattr(getattr(src, "fn", None), "__name__", src.name))
+
+
+def _leaves(place: Place, name: str, type_: Any) -> Iterator[tuple[Place, str, Any]]:
+    if not isinstance(type_, (tuple, list)):
+        yield place, name, type_
+        return
+    fields = getattr(type_, "_fields", None)
+    for at, inner in enumerate(type_):
+        called = f"{name}.{fields[at]}" if fields else f"{name}[{at}]"
+        yield from _leaves((*place, at), called, inner)
+
+
+def _is_divisible(said: Iterable[Any]) -> bool:
+    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said)
+
+
+def _integers(src: Any, arguments: Sequence[Any]) -> dict[str, int]:
+    """The values of the integers that are passed at run time."""
+    named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
+    return {name: value for name, value in named if type(value) is int}
+
+
+def _at(arguments: Any, place: Place) -> Any:
+    """What is passed at a place; None where a launch passes less than is declared."""
+    for at in place:
+        if not isinstance(arguments, (tuple, list)) or at >= len(arguments):
+            return None
+        arguments = arguments[at]
+    return arguments

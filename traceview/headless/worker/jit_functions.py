@@ -1,0 +1,155 @@
+"""The jitted functions that a script defines, and compiling one without a launch."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from traceview.headless.signatures import notation
+from traceview.headless.signatures.dataflow import Usage
+from traceview.headless.signatures.inference import parsed
+from traceview.headless.signatures.notation import Parameter, Value
+from traceview.headless.worker.event_log import plain
+from traceview.ptx.model import Argument
+
+# What the functions of @triton.heuristics are asked about, as nobody knows the real values.
+_ANY_INTEGER = 4096
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One way to compile a kernel: constexprs, and options such as num_warps.
+
+    `said` names it where the program offers several.
+    """
+
+    constexprs: Mapping[str, Value] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Jitted:
+    """A function with @triton.jit, with what its other decorators choose for it."""
+
+    function: Any
+    configurations: tuple[Configuration, ...] = (Configuration(),)
+    heuristics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its name in the source."""
+        return str(self.function.__name__)
+
+    @property
+    def module(self) -> str:
+        """The module that it is defined in."""
+        return str(self.function.fn.__module__)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its parameters, in order."""
+        return tuple(map(_parameter, self.function.params))
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        """Its source, parsed."""
+        return parsed(textwrap.dedent("".join(self.function.raw_src)))
+
+    def usage(self, helpers: Mapping[str, ast.FunctionDef]) -> Usage:
+        """What it does with its parameters."""
+        return Usage(self.tree, helpers)
+
+    def chosen(self, arguments: Sequence[Argument]) -> dict[str, Value]:
+        """What @triton.heuristics makes of arguments; nothing where it needs to know more."""
+        integers = (a for a in arguments if a.type.startswith(("i", "u")))
+        values: dict[str, Any] = {a.name: _ANY_INTEGER for a in integers}
+        values |= {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
+        found: dict[str, Value] = {}
+        for name, choose in self.heuristics.items():
+            try:
+                found[name] = plain(choose(values | found))
+            except Exception:  # noqa: S112 (the user's code, asked about made-up values)
+                continue
+        return found
+
+
+def jitted_in(names: Mapping[str, Any]) -> Iterator[Jitted]:
+    """The jitted functions among a module's names, each once."""
+    seen: set[int] = set()
+    for value in list(names.values()):
+        found = _unwrapped(value)
+        if found and id(found.function) not in seen:
+            seen.add(id(found.function))
+            yield found
+
+
+def compile_for(
+    target: Any, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+) -> None:
+    """Compile for a GPU target of Triton's; the compilation listener gets the result.
+
+    Raises what Triton raises.
+    """
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as compile_
+
+    numbered = list(enumerate(arguments))
+    source = ASTSource(
+        jitted.function,
+        {a.name: a.type for a in arguments},
+        {(at,): resolved(a.value) for at, a in numbered if a.type == "constexpr"},
+        {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
+    )
+    compile_(source, target=target, options=dict(options))
+
+
+def resolved(value: Value) -> Any:
+    """The Python value of a constexpr: tl.float16 is Triton's type of that name."""
+    import triton.language as tl
+
+    name = notation.dtype_name(value)
+    return getattr(tl, name, value) if name else value
+
+
+def in_words(error: BaseException) -> str:
+    """A compiler's error in one line, without the listing of the source that Triton puts in."""
+    message = getattr(error, "error_message", None) or str(error)
+    line = getattr(getattr(error, "node", None), "lineno", None)
+    place = f" at its line {line}" if line else ""
+    return f"{type(error).__name__}{place}: {' '.join(str(message).split())[:300]}"
+
+
+def _unwrapped(value: Any) -> Jitted | None:
+    """What is inside @triton.autotune and @triton.heuristics, in whatever order they stand."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    configurations: tuple[Configuration, ...] = (Configuration(),)
+    heuristics: dict[str, Any] = {}
+    while isinstance(value, (Autotuner, Heuristics)):
+        if isinstance(value, Autotuner):
+            configurations = tuple(map(_configuration, value.configs))
+        else:
+            heuristics |= value.values
+        value = value.fn
+    return Jitted(value, configurations, heuristics) if isinstance(value, JITFunction) else None
+
+
+def _configuration(config: Any) -> Configuration:
+    constexprs = {name: plain(value) for name, value in config.kwargs.items()}
+    options = {n: v for n, v in config.all_kwargs().items() if n not in config.kwargs}
+    return Configuration(constexprs, options, f"configuration of @triton.autotune: {config}")
+
+
+def _parameter(parameter: Any) -> Parameter:
+    return Parameter(
+        parameter.name,
+        parameter.is_constexpr,
+        parameter.has_default,
+        plain(parameter.default) if parameter.has_default else None,
+        parameter.annotation_type if not parameter.is_constexpr else "",
+    )

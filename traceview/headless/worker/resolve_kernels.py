@@ -1,0 +1,177 @@
+"""After the script has run: what it launched, what was declared, or what has to be guessed."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traceview.errors import InputError, TraceviewError
+from traceview.headless.fakes.triton_driver import Gpu
+from traceview.headless.request import Request
+from traceview.headless.run_script import Ending, Script
+from traceview.headless.signatures import inference as guessed
+from traceview.headless.signatures import notation as declared
+from traceview.headless.worker.event_log import Recording
+from traceview.headless.worker.jit_functions import (
+    Configuration,
+    Jitted,
+    compile_for,
+    in_words,
+    jitted_in,
+)
+from traceview.ptx.model import Argument
+
+
+@dataclass(frozen=True)
+class After:
+    """What is left to do after the script has run."""
+
+    request: Request
+    recording: Recording
+    gpu: Gpu
+    script: Script
+    ending: Ending
+
+    def conclude(self) -> None:
+        """Compile what was declared, or what has to be guessed; say how the script ended."""
+        if self.ending.stopped and not self.recording.variants:
+            raise self._too_slow()
+        if self.ending.failure and (self.recording.variants or self._jitted):
+            self._note(f"{self.script.name} {self._failure}; what came before is kept")
+        if self.request.signature is not None:
+            self._declared(self._one(), self.request.signature)
+        elif self.recording.variants:
+            self._tell_of_unlaunched()
+        else:
+            self._guess_all()
+
+    @functools.cached_property
+    def _jitted(self) -> dict[str, Jitted]:
+        return {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
+
+    @functools.cached_property
+    def _kernels(self) -> list[str]:
+        """Names of those functions of the script's own that seem to be kernels."""
+        module = self.ending.names.get("__name__")
+        own = {name: j.tree for name, j in self._jitted.items() if j.module == module}
+        return guessed.kernels_among(own)
+
+    @property
+    def _failure(self) -> str | None:
+        if self.ending.stopped:
+            return f"did not end within {self.request.timeout_s:g} s and was stopped"
+        return self.ending.failure
+
+    def _too_slow(self) -> TraceviewError:
+        what = f"{self.script.name} {self._failure} before any kernel was compiled"
+        return TraceviewError(what, "give it longer with --timeout")
+
+    def _note(self, text: str) -> None:
+        self.recording.write("note", text=text)
+
+    def _tell_of_unlaunched(self) -> None:
+        rest = [name for name in self._kernels if name not in self.recording.seen]
+        if rest and self.request.kernel is None:
+            first = f"add :{rest[0]} to the target to see it, its arguments guessed"
+            self._note(f"never launched, so not shown: {', '.join(rest)} ({first})")
+
+    def _one(self) -> Jitted:
+        """The kernel that a signature is for. Raises InputError if that is not clear."""
+        names = self._named()
+        if len(names) > 1:
+            remedy = f"name one of: {', '.join(names)}"
+            raise InputError(f"{self.script.name} has {len(names)} kernels", remedy)
+        return self._jitted[names[0]]
+
+    def _named(self) -> list[str]:
+        """The kernels that are meant. Raises InputError if there are none."""
+        wanted = self.request.kernel
+        if wanted is None and self._kernels:
+            return self._kernels
+        if wanted in self._jitted:
+            return [str(wanted)]
+        raise self._none()
+
+    def _none(self) -> InputError:
+        """Why there is nothing to show."""
+        name, ending = self.script.name, self.ending
+        if ending.missing:
+            remedy = f"install it for {sys.executable}, or name another Python in $TRACEVIEW_PYTHON"
+            return InputError(f"{name} needs the package {ending.missing}, not found here", remedy)
+        there = sorted(set(self._kernels) | self.recording.seen)
+        if self.request.kernel and there:
+            early = f" (it {ending.failure})" if ending.failure else ""
+            what = f"{name} has no Triton kernel {self.request.kernel[:60]!r}{early}"
+            return InputError(what, f"it has: {', '.join(there)}")
+        if ending.failure:
+            return InputError(f"{name} {ending.failure}", "no kernel was compiled before that")
+        remedy = self.recording.remedy
+        return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
+
+    def _configurations(self, jitted: Jitted) -> Sequence[Configuration]:
+        return jitted.configurations[:1] if self.request.first_config else jitted.configurations
+
+    def _declared(self, jitted: Jitted, signature: str) -> None:
+        self.recording.how = "declared"
+        whole = declared.is_whole(signature, jitted.parameters)
+        for configuration in (Configuration(),) if whole else self._configurations(jitted):
+            given = dict(configuration.constexprs) | self.request.values
+            arguments = declared.bind(signature, jitted.parameters, given)
+            problem = self._compile(jitted, arguments, configuration, ())
+            if problem:
+                raise InputError(f"{jitted.name} does not compile as declared: {problem}")
+
+    def _guess_all(self) -> None:
+        names, problems = self._named(), []
+        self._note(f"{', '.join(names)}: no launch was seen, so the arguments are guessed")
+        for name in names:
+            problems += self._guess(self._jitted[name])
+        if not self.recording.variants:
+            raise InputError(problems[0], 'declare its arguments with --signature "…"')
+        for problem in problems:
+            self._note(problem)
+
+    def _guess(self, jitted: Jitted) -> list[str]:
+        self.recording.how = "guessed"
+        declared.check_names(self.request.constexprs, [p.name for p in jitted.parameters])
+        helpers = {name: j.tree for name, j in self._jitted.items()}
+        usage, problems = jitted.usage(helpers), []
+        if usage.descriptors:
+            return [f"{jitted.name} {_takes_descriptors(usage.descriptors)}"]
+        for configuration in self._configurations(jitted):
+            given = dict(configuration.constexprs) | self.request.values
+            arguments = guessed.guess(jitted.parameters, usage, given)
+            given = jitted.chosen(arguments) | given
+            arguments = guessed.guess(jitted.parameters, usage, given)
+            said = guessed.in_words(arguments)
+            problem = self._compile(jitted, arguments, configuration, (said,))
+            problems += [f"{jitted.name} does not compile: {problem}; {said}"] if problem else []
+        return problems
+
+    def _compile(
+        self,
+        jitted: Jitted,
+        arguments: Sequence[Argument],
+        configuration: Configuration,
+        remarks: tuple[str, ...],
+    ) -> str | None:
+        """Compile once; what went wrong, if anything."""
+        said = (configuration.said,) if configuration.said else ()
+        self.recording.remarks = (*remarks, *said)
+        options = dict(configuration.options) | dict(self.request.options)
+        try:
+            compile_for(self.gpu.target, jitted, arguments, options)
+        except Exception as error:
+            return in_words(error)
+        return None
+
+
+def _takes_descriptors(names: Sequence[str]) -> str:
+    many = "are tensor descriptors, whose blocks are" if len(names) > 1 else ""
+    one = "is a tensor descriptor, whose block is"
+    return (
+        f"is not guessed: {', '.join(names)} {many or one} chosen where it is launched; name a "
+        "script that launches it, or declare each as tensordesc<fp16[128, 64]>"
+    )

@@ -1,0 +1,231 @@
+"""Versions of kernels side by side: what is equal, what differs, which findings come and go.
+
+Pure: it looks at finished reports. How versions are requested: versions.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from traceview.errors import InputError
+from traceview.inspect.compare.findings import match_findings
+from traceview.inspect.compare.lines import Moves, compared_lines
+from traceview.inspect.compare.matching import match_kernels
+from traceview.inspect.compare.versions import named
+from traceview.inspect.kernel_report import Finding, KernelReport
+from traceview.inspect.target_report import PtxReport
+
+_MOST_NAMES = 6
+Value = int | float | str | None
+
+
+@dataclass(frozen=True)
+class Version:
+    """One side of a comparison. `label` tells it from the others: `--num-warps 4`, `old.ptx`."""
+
+    label: str
+    report: PtxReport
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing told of a kernel, with its value in each version; None if it is not known."""
+
+    topic: str
+    name: str
+    values: tuple[Value, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether any two versions have different values."""
+        return len(set(self.values)) > 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One kernel in all versions.
+
+    `findings` has a tuple for each finding, with None where a version does not have it.
+    """
+
+    kernels: tuple[KernelReport, ...]
+    quantities: tuple[Quantity, ...]
+    moves: tuple[Moves, ...]
+    findings: tuple[tuple[Finding | None, ...], ...]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name; all its names, if the versions call it differently."""
+        return " → ".join(dict.fromkeys(kernel.name for kernel in self.kernels))
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Versions and what became of each kernel.
+
+    `option` is what differs on purpose (`--num-warps`), None between targets. `left_out` are the
+    kernels without a counterpart in every version, each with the number of its version.
+    """
+
+    option: str | None
+    versions: tuple[Version, ...]
+    comparisons: tuple[Comparison, ...]
+    left_out: tuple[tuple[int, KernelReport], ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the versions are called in full: `--num-warps 4`."""
+        return tuple(named(self.option, version.label) for version in self.versions)
+
+
+def compare(
+    versions: Sequence[Version], option: str | None = None, varied: frozenset[str] = frozenset()
+) -> Diff:
+    """Put versions side by side. `varied` is as `match_kernels` takes it.
+
+    Raises InputError if no kernel has a counterpart in every version.
+    """
+    matched = match_kernels([version.report.kernels for version in versions], varied)
+    whole = [_whole(kernels) for kernels in matched]
+    if not any(whole):
+        raise InputError(*_nothing_in_common(versions))
+    return Diff(
+        option,
+        tuple(versions),
+        tuple(_compared(kernels) for kernels in whole if kernels),
+        tuple(
+            (version, kernel)
+            for kernels in matched
+            if not _whole(kernels)
+            for version, kernel in enumerate(kernels)
+            if kernel
+        ),
+    )
+
+
+def _whole(kernels: Sequence[KernelReport | None]) -> tuple[KernelReport, ...] | None:
+    """The kernels, if there is one of each version."""
+    there = tuple(kernel for kernel in kernels if kernel)
+    return there if len(there) == len(kernels) else None
+
+
+def _nothing_in_common(versions: Sequence[Version]) -> tuple[str, str]:
+    each = (
+        f"{version.label} has {_listed(k.name for k in version.report.kernels)}"
+        for version in versions
+    )
+    what = f"no kernel has a counterpart of its name and configuration: {'; '.join(each)}"
+    return what, "name one kernel of each: --diff A:kernel B:kernel"
+
+
+def _listed(names: Iterable[str]) -> str:
+    each = list(dict.fromkeys(name[:80] for name in names))
+    return ", ".join(each[:_MOST_NAMES]) + (" …" if len(each) > _MOST_NAMES else "")
+
+
+def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
+    return Comparison(
+        kernels,
+        tuple(_quantities(kernels)),
+        compared_lines(kernels),
+        match_findings([kernel.findings for kernel in kernels]),
+    )
+
+
+def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
+    """All that is told of a kernel in a word or number; what no version knows is left out.
+
+    Instructions of PTX are not those of SASS: they are counted where all versions have the same.
+    """
+    counted = len({kernel.ptx is None for kernel in kernels}) == 1
+    for topic, tell in _TOPICS.items():
+        if topic in _COUNTED and not counted:
+            continue
+        told = [tell(kernel) for kernel in kernels]
+        for name in _in_order(told):
+            absent = 0 if topic in _COUNTED else None
+            values = tuple(each.get(name, absent) for each in told)
+            if any(value is not None for value in values):
+                yield Quantity(topic, name, values)
+
+
+def _in_order(told: Sequence[Mapping[str, Value]]) -> list[str]:
+    return list(dict.fromkeys(name for values in told for name in values))
+
+
+def _launch(kernel: KernelReport) -> dict[str, Value]:
+    compiled = kernel.compiled
+    grid = " × ".join(f"{size:,}" for size in compiled.grid) if compiled.grid else None
+    return {
+        "arch": compiled.arch,
+        "how": compiled.how,
+        "grid": grid,
+        "num_warps": compiled.num_warps,
+        "num_stages": compiled.num_stages,
+    }
+
+
+def _constexprs(kernel: KernelReport) -> dict[str, Value]:
+    arguments = kernel.compiled.arguments
+    return {a.name: str(a.value) for a in arguments if a.type == "constexpr"}
+
+
+def _arguments(kernel: KernelReport) -> dict[str, Value]:
+    """The types, with a mark on those known to be divisible by 16."""
+    return {
+        a.name: f"{a.type}:16" if a.divisible_by_16 else a.type
+        for a in kernel.compiled.arguments
+        if a.type != "constexpr"
+    }
+
+
+def _resources(kernel: KernelReport) -> dict[str, Value]:
+    found = kernel.occupancy
+    return {
+        "registers": kernel.registers,
+        "spill_bytes": kernel.spill_bytes,
+        "stack_bytes": kernel.stack_bytes,
+        "shared_memory_bytes": kernel.shared_memory_bytes,
+        "theoretical_occupancy_pct": found.theoretical_occupancy_pct if found else None,
+        "blocks_per_sm": found.blocks_per_sm if found else None,
+        "limited_by": " and ".join(found.limiters) if found else None,
+        "waves": kernel.waves,
+        "elements_per_thread": kernel.elements_per_thread,
+    }
+
+
+def _instructions(kernel: KernelReport) -> dict[str, Value]:
+    mix = kernel.instruction_mix
+    return {"all": sum(mix.values()), **mix} if mix else {}
+
+
+def _between_threads(kernel: KernelReport) -> dict[str, Value]:
+    return {"barriers": kernel.barriers, "shuffles": kernel.shuffles}
+
+
+def _tensor_ops(kernel: KernelReport) -> dict[str, Value]:
+    counts: Counter[str] = Counter()
+    for op in kernel.tensor_ops:
+        counts[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
+    return dict(counts)
+
+
+_TOPICS: dict[str, Callable[[KernelReport], Mapping[str, Value]]] = {
+    "launch": _launch,
+    "constexprs": _constexprs,
+    "arguments": _arguments,
+    "resources": _resources,
+    "instructions": _instructions,
+    "tensor cores": _tensor_ops,
+    "between threads": _between_threads,
+}
+_COUNTED = ("instructions", "tensor cores", "between threads")
+"""Topics in which what is not named does not occur."""
+
+
+def same_code(comparison: Comparison) -> bool:
+    """Whether the PTX is the same in all versions, letter for letter."""
+    first, *others = (kernel.compiled.ptx for kernel in comparison.kernels)
+    return first is not None and all(other == first for other in others)

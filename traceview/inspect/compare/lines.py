@@ -1,0 +1,122 @@
+"""Memory accesses of several versions of a kernel, held side by side by source line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from traceview.inspect.compare.matching import Matched, Rule, match
+from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.sass_vs_ptx import Place, place_of, widths
+from traceview.inspect.source_text import excerpts
+from traceview.ptx.model import Access, Function, Kind, Level, SourceLine
+
+LEVELS: tuple[Level, ...] = ("ptx", "sass")
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The accesses of one place at one level: how many there are of each width in bits.
+
+    `unsized` counts those that do not tell their width. Both are empty if there are none.
+    """
+
+    widths: Mapping[int, int]
+    unsized: int = 0
+
+    @property
+    def count(self) -> int:
+        """All instructions there."""
+        return sum(self.widths.values()) + self.unsized
+
+
+@dataclass(frozen=True)
+class Moves:
+    """One place of the program in each version.
+
+    `levels` has what PTX and SASS say; None where a version's code is not known at that level. A
+    level at which no version has an access there is left out.
+    """
+
+    kind: Kind
+    space: str
+    sources: tuple[SourceLine | None, ...]
+    levels: Mapping[Level, tuple[Moved | None, ...]]
+
+    def differs(self, level: Level) -> bool:
+        """Whether the versions move something else there."""
+        first, *others = self.levels[level]
+        return any(other != first for other in others)
+
+
+def compared_lines(kernels: Sequence[KernelReport]) -> tuple[Moves, ...]:
+    """The places of all versions, those joined that are the same line of the program.
+
+    That is the same line of one file, else a line of the same text, else the same of the loads
+    (stores, …) of a space, if each version has as many of them.
+    """
+    places = [_places(kernel.accesses) for kernel in kernels]
+    known = [_levels(kernel) for kernel in kernels]
+    known_texts = {file: text for kernel in kernels for file, text in kernel.compiled.texts.items()}
+    texts = _texts((place for each in places for place in each), known_texts)
+
+    def by_text(place: Place) -> Hashable:
+        # Without its text a line is like no other.
+        text = texts.get(place[0]) if place[0] else None
+        return (text, *place[1:]) if text else place
+
+    rules = (
+        Rule[Place](lambda place: place, in_order=True),
+        Rule[Place](by_text, in_order=True),
+        Rule[Place](lambda place: place[1:], in_order=True),
+    )
+    joined = match([list(each) for each in places], rules)
+    return tuple(_moves(same, places, known) for same in joined)
+
+
+def _levels(kernel: KernelReport) -> set[Level]:
+    """The levels at which a kernel's code is known."""
+    functions: dict[Level, Function | None] = {"ptx": kernel.ptx, "sass": kernel.sass}
+    there = {level for level, function in functions.items() if function}
+    return there | {access.level for access in kernel.accesses}
+
+
+def _places(accesses: Sequence[Access]) -> dict[Place, list[Access]]:
+    places: dict[Place, list[Access]] = defaultdict(list)
+    for access in accesses:
+        places[place_of(access)].append(access)
+    return dict(places)
+
+
+def _texts(places: Iterable[Place], known: Mapping[str, str]) -> dict[SourceLine, str]:
+    """What stands in these lines, as far as their files are known or can be read."""
+    sources = [source for source, _, _ in places if source]
+    return {
+        SourceLine(excerpt.file, number): text.strip()
+        for excerpt in excerpts(sources, known)
+        for number, text in excerpt.lines
+    }
+
+
+def _moves(
+    same: Matched[Place],
+    versions: Sequence[Mapping[Place, Sequence[Access]]],
+    known: Sequence[set[Level]],
+) -> Moves:
+    _, kind, space = next(place for place in same if place)
+    each = [there[place] if place else () for place, there in zip(same, versions, strict=True)]
+    levels: dict[Level, tuple[Moved | None, ...]] = {
+        level: tuple(
+            _moved(accesses, level) if level in levels else None
+            for accesses, levels in zip(each, known, strict=True)
+        )
+        for level in LEVELS
+        if any(access.level == level for accesses in each for access in accesses)
+    }
+    return Moves(kind, space, tuple(place[0] if place else None for place in same), levels)
+
+
+def _moved(accesses: Sequence[Access], level: Level) -> Moved:
+    found = [access for access in accesses if access.level == level]
+    return Moved(widths(found), sum(a.count for a in found if not a.width_bits))

@@ -1,0 +1,120 @@
+"""What may relieve a kernel, each remedy with the change that tests it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from traceview.headless.change import Change
+from traceview.inspect.trials import Outcome, Trials
+from traceview.ptx.model import Compiled
+
+_MOST_WARPS = 16
+_LEAST_TILE = 32
+_MOST_TILES = 3
+_TILE = re.compile(r"block|tile|chunk|^b[a-z]?$", re.IGNORECASE)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """An imperative, and the change that shows whether it helps."""
+
+    action: str
+    change: Change
+
+
+@dataclass(frozen=True)
+class Tested(Generic[T]):
+    """A remedy, and what was measured after it."""
+
+    remedy: Remedy
+    after: T
+
+
+def more_warps(compiled: Compiled) -> Iterator[Remedy]:
+    """Twice and four times the warps: each thread gets less to hold."""
+    warps = compiled.num_warps
+    for more in (2 * warps, 4 * warps) if warps else ():
+        if more <= _MOST_WARPS:
+            yield Remedy(f"use num_warps={more}", Change(num_warps=more))
+
+
+def fewer_stages(compiled: Compiled) -> Iterator[Remedy]:
+    """One stage less, and half of them, but two: with one nothing is prefetched."""
+    stages = compiled.num_stages or 0
+    for fewer in dict.fromkeys((stages - 1, stages // 2)):
+        if 2 <= fewer < stages:
+            yield Remedy(f"use num_stages={fewer}", Change(num_stages=fewer))
+
+
+def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
+    """Half of each constexpr that is a tile by its name; the grid, or a loop, takes the rest."""
+    named = {
+        argument.name: argument.value
+        for argument in compiled.arguments
+        if argument.type == "constexpr" and named_as_tile(argument.name)
+    }
+    tiles = ((name, value) for name, value in named.items() if _is_tile(value))
+    for name, value in sorted(tiles, key=lambda tile: -int(tile[1] or 0))[:_MOST_TILES]:
+        half = int(value or 0) // 2
+        action = f"use a smaller tile ({name}={half}), the rest in more blocks or a loop"
+        yield Remedy(action, Change(constexprs=((name, half),)))
+
+
+def both(compiled: Compiled) -> Iterator[Remedy]:
+    """Twice the warps and half of the largest tile, where neither alone does."""
+    for warps, tile in zip(more_warps(compiled), smaller_tiles(compiled), strict=False):
+        change = replace(tile.change, num_warps=warps.change.num_warps)
+        yield Remedy(f"{warps.action} and {tile.action.removeprefix('use ')}", change)
+        return
+
+
+def fewer_registers(registers: int | None) -> Iterator[Remedy]:
+    """A limit on the registers of a thread."""
+    if registers:
+        yield Remedy(f"launch with maxnreg={registers}", Change(max_registers=registers))
+
+
+def tested(
+    remedies: Iterator[Remedy], trials: Trials | None, measure: Callable[[Outcome], T | None]
+) -> list[Tested[T]]:
+    """The remedies that could be tried and measured, in their order."""
+    found = []
+    for remedy in remedies if trials else ():
+        outcome = trials.outcome(remedy.change) if trials else None
+        after = measure(outcome) if outcome else None
+        if after is not None:
+            found.append(Tested(remedy, after))
+    return found
+
+
+def one_of_each(chosen: Sequence[Tested[T]], most: int) -> list[Tested[T]]:
+    """The first of each kind of change: who is told of 8 warps need not hear of 16."""
+    kinds: dict[tuple[bool, ...], Tested[T]] = {}
+    for each in chosen:
+        change = each.remedy.change
+        fields = (change.num_warps, change.num_stages, change.constexprs, change.max_registers)
+        kinds.setdefault(tuple(map(bool, fields)), each)
+    return list(kinds.values())[:most]
+
+
+def imperative(chosen: Sequence[Tested[T]]) -> str:
+    """The actions of remedies that do, as alternatives."""
+    actions = [each.remedy.action for each in chosen]
+    first, *others = [actions[0], *(action.removeprefix("use ") for action in actions[1:])]
+    return " or ".join((first[0].upper() + first[1:], *others))
+
+
+def named_as_tile(name: str) -> bool:
+    """Whether a constexpr is a size that may be chosen; one by another name may be the data's."""
+    return bool(_TILE.search(name))
+
+
+def _is_tile(value: object) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return value >= _LEAST_TILE and value & (value - 1) == 0

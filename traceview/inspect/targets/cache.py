@@ -1,0 +1,116 @@
+"""Kernels in a cache folder of Triton's or of Inductor's: what a real run has compiled.
+
+Each kernel has a folder with NAME.json beside NAME.ptx, NAME.cubin and NAME.ttir. The JSON knows
+the options and the dynamic shared memory; the types and alignment of the arguments are in the
+Triton IR, which drops constexprs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from traceview.errors import InputError
+from traceview.headless.inductor_sources import Generated
+from traceview.ptx.model import Argument, Compiled
+
+_FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<parameters>.*)\)\s*(?:attributes|\{|->)")
+_PARAMETER = re.compile(
+    r"%\w+: (?P<type>.+?)(?: \{(?P<attributes>[^}]*)\})?"
+    r' loc\("(?P<name>[^"]*)"\((?P<place>#loc\d*)\)\)'
+)
+_DIVISIBLE = re.compile(r"tt\.divisibility = (\d+)")
+_POINTER = re.compile(r"!tt\.ptr<(.+?)(?:, \d+)?>")
+_TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f8E5M2": "fp8e5"}
+
+
+def is_cache(folder: Path) -> bool:
+    """Whether a folder holds kernels that Triton compiled, at whatever depth."""
+    return any(_descriptions(folder))
+
+
+def read_cache(
+    folder: Path, *, kernel: str | None = None, note: Callable[[str], None] = lambda _: None
+) -> list[Compiled]:
+    """The kernels in a folder and below it, by name and path, or only those named `kernel`.
+
+    One that is damaged is left out, and `note` is told so. Raises InputError if there is none.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder")
+    generated = Generated.in_folder(folder)
+    each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
+    found = [generated.described(compiled) for compiled in each]
+    if not found:
+        remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
+        raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
+    named = [c for c in found if kernel in (None, c.name)]
+    if not named:
+        there = ", ".join(sorted({c.name for c in found}))
+        raise InputError(f"{folder} has no kernel {str(kernel)[:60]!r}", f"it has: {there}")
+    return sorted(named, key=lambda compiled: compiled.name)
+
+
+def _descriptions(folder: Path) -> Iterator[Path]:
+    """The JSON files that lie beside code."""
+    for path in folder.rglob("*.json"):
+        code = (path.with_suffix(suffix) for suffix in (".ptx", ".cubin"))
+        if not path.name.startswith("__grp__") and any(file.is_file() for file in code):
+            yield path
+
+
+def _entry(path: Path, note: Callable[[str], None]) -> Iterator[Compiled]:
+    try:
+        described = json.loads(path.read_text())
+        if described["target"]["backend"] == "cuda":
+            yield _compiled(path, described)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        note(f"{path} is left out: it is damaged ({type(error).__name__}: {error})")
+
+
+def _compiled(path: Path, described: Mapping[str, Any]) -> Compiled:
+    ptx, cubin = path.with_suffix(".ptx"), path.with_suffix(".cubin")
+    arguments, source = _from_ir(_read_if_there(path, ".ttir", ".source") or "")
+    return Compiled(
+        name=str(described["name"]),
+        arch=f"sm_{int(described['target']['arch'])}",
+        how="given",
+        ptx=ptx.read_text() if ptx.is_file() else None,
+        cubin=cubin.read_bytes() if cubin.is_file() else None,
+        arguments=arguments,
+        num_warps=int(described["num_warps"]),
+        num_stages=described.get("num_stages"),
+        dynamic_shared_bytes=described.get("shared"),
+        source_file=source[0] if source else None,
+        source_line=source[1] if source else None,
+    )
+
+
+def _read_if_there(path: Path, *suffixes: str) -> str | None:
+    files = (path.with_suffix(suffix) for suffix in suffixes)
+    return next((file.read_text() for file in files if file.is_file()), None)
+
+
+def _from_ir(text: str) -> tuple[tuple[Argument, ...], tuple[str, int] | None]:
+    """Arguments, and the file and line of the kernel's `def`, from Triton IR."""
+    function = _FUNCTION.search(text)
+    found = list(_PARAMETER.finditer(function["parameters"])) if function else []
+    place = found[0]["place"] if found else "#loc"
+    at = re.search(rf'^{place} = loc\("(.*)":(\d+):\d+\)', text, re.MULTILINE)
+    return tuple(map(_argument, found)), (at[1], int(at[2])) if at else None
+
+
+def _argument(found: re.Match[str]) -> Argument:
+    divisible = _DIVISIBLE.search(found["attributes"] or "")
+    return Argument(
+        found["name"], _type(found["type"]), bool(divisible and int(divisible[1]) % 16 == 0)
+    )
+
+
+def _type(written: str) -> str:
+    """Triton's name of a type of its IR: *fp32 for !tt.ptr<f32>."""
+    pointer = _POINTER.fullmatch(written)
+    return f"*{_type(pointer[1])}" if pointer else _TYPES.get(written, written)

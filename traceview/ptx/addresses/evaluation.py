@@ -1,0 +1,176 @@
+"""What the registers of a PTX function hold, reckoned for sample launches, all threads at once.
+
+Integers are computed as the GPU does. What is loaded, or computed in another way, is some value
+that is the same wherever it comes from the same operands. Of a register that a loop changes, the
+value before the first pass counts. So differences of addresses mean something, addresses do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from traceview.ptx.addresses.integers import Values, computed, mixed
+from traceview.ptx.addresses.slicing import Slices, address_text, registers_in, results
+from traceview.ptx.model import Argument, Instruction
+
+_BLOCKS = (0, 1, 37, 5, 301, 101, 515, 2)
+_THREADS, _MOST_THREADS = 128, 1024
+_LARGEST_LOADED = 4096
+_NUMBER = re.compile(r"([+-]?)\s*(0[xX][0-9a-fA-F]{1,16}|\d{1,20})[uU]?$")
+_OFFSET = re.compile(r"\+\s*(-?\d{1,18})\s*$")
+_OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Made-up arguments, a block of the grid, and how many threads that has."""
+
+    parameters: Mapping[str, int]
+    block: tuple[int, int, int]
+    threads: int
+    seed: int
+
+    def next_block(self, axis: int) -> Launch:
+        """The same launch, one block further along an axis of the grid."""
+        block = [place + (axis == at) for at, place in enumerate(self.block)]
+        return replace(self, block=(block[0], block[1], block[2]))
+
+
+def launches(
+    order: Sequence[str], known: Mapping[str, Argument], threads: int | None
+) -> list[Launch]:
+    """Launches that differ in everything but this: sizes and addresses are multiples of 16.
+
+    `order` names the kernel's parameters, `known` the arguments that some of them stand for.
+    """
+    made, count = [], min(threads or _THREADS, _MOST_THREADS)
+    for seed, block in enumerate(_BLOCKS):
+        values = {name: _sample(seed, at, known.get(name)) for at, name in enumerate(order)}
+        made.append(Launch(values, (block, seed % 3, seed % 2), count, seed))
+    return made
+
+
+def _sample(seed: int, at: int, argument: Argument | None) -> int:
+    small = 16 * (65 + (67 * seed + 131 * at) % 437)
+    if argument is None or argument.type.startswith("*"):
+        # As a pointer far from the others; in its lower half a multiple of 16.
+        return ((at + 1) << 40) + small
+    return small
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The registers of a function in one launch; each holds an integer for every thread."""
+
+    slices: Slices
+    launch: Launch
+    _known: dict[str, Values] = field(default_factory=dict, repr=False, compare=False)
+
+    def address(self, access: Instruction) -> Values:
+        """The address of an access, in bytes."""
+        text = address_text(access.operands)
+        offset = _OFFSET.search(text)
+        base = registers_in(text)
+        start = self._of(base[0]) if base else self._opaque([hash_of(text)])
+        return start + (int(offset[1]) if offset else 0)
+
+    def guard(self, access: Instruction) -> Values:
+        """1 for each thread that takes part in an access, else 0."""
+        if access.predicate is None:
+            return self._all(1)
+        held = self._of(access.predicate.lstrip("!")) & 1
+        return 1 - held if access.predicate.startswith("!") else held
+
+    def _of(self, register: str) -> Values:
+        waiting, entered = [register], set[str]()
+        while waiting:
+            top = waiting[-1]
+            writer = self.slices.writer(top)
+            inputs = _inputs(writer) if writer else []
+            missing = [r for r in inputs if r not in self._known and r not in entered]
+            if top in self._known or top in entered or not missing:
+                self._known.setdefault(top, self._computed(top, writer))
+                waiting.pop()
+            else:
+                waiting += missing
+            entered.add(top)
+        return self._known[register]
+
+    def _computed(self, register: str, writer: Instruction | None) -> Values:
+        if register in self._known:
+            return self._known[register]
+        if writer is None:
+            return self._special(register)
+        if writer.opcode.startswith("ld.param"):
+            name = next(iter(re.findall(r"[\w$]+", address_text(writer.operands))), "")
+            return self._all(self.launch.parameters.get(name, hash_of(name)))
+        inputs = [self._value(text) for text in _operands(writer)]
+        if writer.opcode.startswith(("ld.", "ldu.", "atom.", "ldmatrix")):
+            return self._some([*inputs, results(writer).index(register)])
+        parted = len(results(writer)) > 1
+        found = None if parted else computed(writer.opcode, inputs)
+        return self._some([*inputs, hash_of(register)]) if found is None else found
+
+    def _some(self, inputs: Sequence[Values | int]) -> Values:
+        """A value of any magnitude, as lengths, indices and flags are."""
+        bits = self._opaque([*inputs, self.launch.seed])
+        return (bits % _LARGEST_LOADED) >> ((bits >> 20) % 12)
+
+    def _value(self, text: str) -> Values:
+        number = _NUMBER.fullmatch(text)
+        if number:
+            return self._all(int(number[1] + number[2], 16 if "x" in text.lower() else 10))
+        inside = [self._held(register) for register in registers_in(text)]
+        if len(inside) != 1:
+            return self._opaque([*inside, hash_of(text)])
+        offset = _OFFSET.search(text.strip("[] "))
+        return inside[0] + (int(offset[1]) if offset and text.startswith("[") else 0)
+
+    def _held(self, register: str) -> Values:
+        known = self._known.get(register)
+        return self._special(register) if known is None else known
+
+    def _special(self, register: str) -> Values:
+        tid = np.arange(self.launch.threads, dtype=np.int64)
+        x, y, z = self.launch.block
+        named = {
+            "%tid.x": tid,
+            "%laneid": tid % 32,
+            "%warpid": tid // 32,
+            "%tid.y": 0 * tid,
+            "%tid.z": 0 * tid,
+            "%ntid.x": 0 * tid + self.launch.threads,
+            "%ctaid.x": 0 * tid + x,
+            "%ctaid.y": 0 * tid + y,
+            "%ctaid.z": 0 * tid + z,
+        }
+        found = named.get(register)
+        return self._opaque([hash_of(register)]) if found is None else found
+
+    def _all(self, value: int) -> Values:
+        return np.full(self.launch.threads, _wrapped(value), np.int64)
+
+    def _opaque(self, inputs: Iterable[Values | int]) -> Values:
+        return mixed(self._all(0) + 1, inputs)
+
+
+def hash_of(text: str) -> int:
+    """A number for a name: the same in every process, unlike that of Python."""
+    return int.from_bytes(text.encode()[-6:].rjust(6, b"\0"), "big")
+
+
+def _wrapped(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _inputs(writer: Instruction) -> list[str]:
+    return [name for text in _operands(writer) for name in registers_in(text)]
+
+
+def _operands(writer: Instruction) -> list[str]:
+    """What an instruction computes its result from, operand by operand."""
+    return [text.strip() for text in _OPERAND.findall(writer.operands) if text.strip()][1:]

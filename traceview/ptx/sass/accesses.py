@@ -1,0 +1,114 @@
+"""The memory accesses of SASS instructions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+from traceview.ptx.model import Access, Function, Instruction, Kind
+
+# By the first word of the opcode: what it does, and to which memory. Loads of constants and of
+# kernel parameters (LDC, ULDC), barriers in shared memory (SYNCS) and tensor memory are none.
+_MEANING: dict[str, tuple[Kind, str]] = {
+    "LDG": ("load", "global"),
+    "STG": ("store", "global"),
+    "LDS": ("load", "shared"),
+    "STS": ("store", "shared"),
+    "STAS": ("store", "shared"),
+    "LDSM": ("load", "shared"),
+    "STSM": ("store", "shared"),
+    "LDL": ("load", "local"),
+    "STL": ("store", "local"),
+    "LD": ("load", "generic"),
+    "ST": ("store", "generic"),
+    "LDGSTS": ("async-copy", "global"),
+    "UTMALDG": ("async-copy", "global"),
+    "UTMASTG": ("async-copy", "global"),
+    "UBLKCP": ("async-copy", "global"),
+    "UTMAREDG": ("reduction", "global"),
+    "UBLKRED": ("reduction", "global"),
+    "UTMAPF": ("prefetch", "global"),
+    "UBLKPF": ("prefetch", "global"),
+    "ATOMG": ("atomic", "global"),
+    "ATOMS": ("atomic", "shared"),
+    "ATOM": ("atomic", "generic"),
+    "REDG": ("reduction", "global"),
+    "REDAS": ("reduction", "shared"),
+    "RED": ("reduction", "global"),
+    "TEX": ("load", "texture"),
+    "TXD": ("load", "texture"),
+    "TLD": ("load", "texture"),
+    "TLD4": ("load", "texture"),
+    "SULD": ("load", "surface"),
+    "SUST": ("store", "surface"),
+    "SURED": ("reduction", "surface"),
+}
+# The bits of a texel are in its descriptor.
+_TEXTURES = frozenset(name for name, (_, space) in _MEANING.items() if space == "texture")
+_PREFETCH = re.compile(r"CCTL\..*\bPF[12]?\b")
+# A matrix of 8 x 8 elements of 16 bits gives each of the 32 threads this much.
+_MATRIX_BITS = 32
+_WIDTH = re.compile(r"(?:U|S|F|BF)?(?P<bits>8|16|32|64|128|256)(?:(?:x|_V)(?P<count>\d+))?")
+_HINT = re.compile(r"E[FLNU](?:L2)?|NA|LU|LTC\d+B|CONSTANT|BYPASS")
+_SCOPES = {"CTA": "cta", "SM": "cta", "CLUSTER": "cluster", "GPU": "gpu", "SYS": "sys"}
+_NEVER = ("!PT", "!UPT")
+_CONDITION_LAST = re.compile(r".*, *!?U?P\d+")
+
+
+def accesses(function: Function) -> tuple[Access, ...]:
+    """The memory accesses of a function, equal ones of a line counted, in the code's order.
+
+    A copy from or to shared memory has the space global. What never executes (@!PT, which ptxas
+    puts where the hardware needs a pause) is left out. Functions that the kernel calls are
+    functions of their own.
+    """
+    found = map(access_of, function.instructions)
+    counts = Counter(access for access in found if access is not None)
+    return tuple(replace(access, count=count) for access, count in counts.items())
+
+
+def access_of(instruction: Instruction) -> Access | None:
+    """The access that one instruction makes, counted once; None if it makes none."""
+    name, *modifiers = instruction.opcode.split(".")
+    meaning = _MEANING.get(name)
+    if _PREFETCH.match(instruction.opcode):
+        meaning = ("prefetch", "global")
+    if meaning is None or instruction.predicate in _NEVER:
+        return None
+    kind, space = meaning
+    conditional = instruction.predicate or _CONDITION_LAST.fullmatch(instruction.operands)
+    return Access(
+        level="sass",
+        kind=kind,
+        space=space,
+        opcode=instruction.opcode,
+        width_bits=_width_bits(name, modifiers),
+        count=1,
+        predicated=bool(conditional),
+        loop_depth=instruction.loop_depth,
+        source=instruction.source,
+        scope=_scope(kind, space, modifiers),
+        hints=tuple(modifier for modifier in modifiers if _HINT.fullmatch(modifier)),
+    )
+
+
+def _width_bits(name: str, modifiers: list[str]) -> int | None:
+    """What one thread moves: 32 bits where the opcode names no width."""
+    if name.startswith("U") or name == "CCTL":
+        # The size of a bulk copy is in a descriptor or a register.
+        return None
+    if name in _TEXTURES or (name == "SUST" and modifiers[:1] == ["P"]):
+        return None
+    if name in ("LDSM", "STSM"):
+        return _MATRIX_BITS * int(modifiers[-1] if modifiers[-1] in ("2", "4") else 1)
+    found = (_WIDTH.fullmatch(modifier) for modifier in modifiers)
+    widths = [int(m["bits"]) * int(m["count"] or 1) for m in found if m]
+    return widths[-1] if widths else 32
+
+
+def _scope(kind: Kind, space: str, modifiers: list[str]) -> str | None:
+    if kind not in ("atomic", "reduction"):
+        return None
+    told = (_SCOPES[modifier] for modifier in modifiers if modifier in _SCOPES)
+    return next(told, "cta" if space == "shared" else None)

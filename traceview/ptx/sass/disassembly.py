@@ -1,0 +1,199 @@
+"""The text of nvdisasm into instructions.
+
+The text is read and not nvdisasm's JSON, as only the text has source lines. A comment before an
+instruction names the line that it was made from, until the next such comment:
+
+    //## File "gelu.py", line 3 inlined at "gelu.py", line 9
+    //## File "gelu.py", line 9
+    //## File ".nv_debug_ptx_txt", line 55
+            /*00e0*/              @!P1 LDG.E.128 R8, desc[UR4][R14.64] ;
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from traceview.errors import TraceFormatError
+from traceview.ptx.loops import Jump, loop_depths
+from traceview.ptx.model import Function, Instruction, Listing, SourceLine
+
+PTX_FILE = ".nv_debug_ptx_txt"
+# Of a home that was overwritten in its length; PTX, which needs not keep it, says `~/`.
+_OVERWRITTEN = re.compile(r"^~/+")
+_INSTRUCTION = re.compile(
+    r"\s*/\*(?P<offset>[0-9a-f]+)\*/\s+(?:@(?P<guard>!?U?P[T\d]+)\s+)?"
+    r"(?P<opcode>[A-Z][\w.]*)\s*(?P<operands>.*?)\s*;\s*$"
+)
+_FROM = re.compile(
+    r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)(?P<inlined> inlined at ".*", line \d+)?\s*$'
+)
+_LABEL = re.compile(r"(?P<label>\S.*):$")
+_FUNCTION = re.compile(r"\s+\.type\s+(?P<name>.+),@function$")
+_KERNEL = re.compile(r'\s+\.other\s+(?P<name>.+),@"STO_CUDA_ENTRY\b.*"$')
+_TARGET = re.compile(r"^\s+\.target\s+(sm_\w+)", re.MULTILINE)
+# How nvdisasm writes the target of a cubin that a ptxas before 13.0 made.
+_FLAGS = re.compile(
+    r'^\s+\.headerflags\s+@"(?P<flags>.*?\bEF_CUDA_SM(?P<number>\d+)\b.*)"', re.MULTILINE
+)
+_JUMP_TARGET = re.compile(r"`\((?P<label>[^)]*)\)")
+_JUMPS = ("BRA", "JMP")
+# Closes what ptxas puts around one instruction, to run it for each value that the warp's threads
+# hold where it wants a single one: no loop of the program.
+_UNIFORM_RETRY = "BRA.U.ANY"
+_ENDS = ("EXIT", "RET", "BRX", "JMX", "KILL")
+
+
+def parse(text: str) -> Listing:
+    """Read what nvdisasm printed. Raises TraceFormatError if there is no code in it."""
+    functions = tuple(_Reader().read(text))
+    if not functions:
+        raise TraceFormatError("there is no SASS in the cubin")
+    return Listing("sass", _target(text), None, functions)
+
+
+def _target(text: str) -> str:
+    plain, flags = _TARGET.search(text), _FLAGS.search(text)
+    if plain:
+        return plain[1]
+    if not flags:
+        return ""
+    return f"sm_{flags['number']}{'a' if 'EF_CUDA_ACCELERATORS' in flags['flags'] else ''}"
+
+
+@dataclass
+class _Open:
+    """The function that is being read; `labels` are those of its instructions, by index."""
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+class _Reader:
+    """Goes through the lines once; what a comment says of the source holds until the next."""
+
+    def __init__(self) -> None:
+        self._declared: set[str] = set()
+        self._kernels: set[str] = set()
+        self._open: _Open | None = None
+        self._chain: tuple[SourceLine, ...] = ()
+        self._ptx_line: int | None = None
+        self._in_chain = False
+
+    def read(self, text: str) -> Iterator[Function]:
+        for number, line in enumerate(text.splitlines(), 1):
+            if found := _INSTRUCTION.match(line):
+                self._instruction(found, number)
+            elif found := _FROM.match(line):
+                self._made_from(found)
+            elif found := _LABEL.match(line):
+                yield from self._label(found["label"])
+            elif found := _FUNCTION.match(line):
+                self._declared.add(found["name"])
+            elif found := _KERNEL.match(line):
+                self._kernels.add(found["name"])
+        yield from self._close()
+
+    def _instruction(self, found: re.Match[str], number: int) -> None:
+        self._in_chain = False
+        if self._open is None:
+            return
+        *helpers, source = self._chain or (None,)
+        self._open.instructions.append(
+            Instruction(
+                opcode=found["opcode"],
+                operands=found["operands"],
+                predicate=found["guard"],
+                line=number,
+                source=source,
+                inlined=tuple(line for line in helpers if line),
+                ptx_line=self._ptx_line,
+            )
+        )
+
+    def _made_from(self, found: re.Match[str]) -> None:
+        place = SourceLine(_OVERWRITTEN.sub("~/", found["file"]), int(found["line"]))
+        if place.file == PTX_FILE:
+            self._ptx_line = place.line
+            return
+        self._chain = (*self._chain, place) if self._in_chain else (place,)
+        self._in_chain = bool(found["inlined"])
+
+    def _label(self, label: str) -> Iterator[Function]:
+        if label in self._declared:
+            yield from self._close()
+            self._open = _Open(label)
+            self._chain, self._ptx_line = (), None
+        elif self._open:
+            self._open.labels[label] = len(self._open.instructions)
+
+    def _close(self) -> Iterator[Function]:
+        if self._open:
+            code = _without_padding(self._open)
+            jumps = tuple(_jumps(code, self._open.labels))
+            is_kernel = self._open.name in self._kernels
+            instructions = tuple(_with_loops(code, jumps))
+            yield Function(self._open.name, "sass", is_kernel, instructions, jumps=jumps)
+        self._open = None
+
+
+def _with_loops(code: list[Instruction], jumps: Iterable[Jump]) -> Iterator[Instruction]:
+    depths = loop_depths(len(code), jumps)
+    for instruction, depth in zip(code, depths, strict=True):
+        yield replace(instruction, loop_depth=depth) if depth else instruction
+
+
+def _without_padding(function: _Open) -> list[Instruction]:
+    """The code up to the branch to itself, and the NOPs, that fill a function's last line."""
+    code = function.instructions
+    end = len(code)
+    while end and code[end - 1].opcode == "NOP":
+        end -= 1
+    if end and code[end - 1].opcode == "BRA":
+        aim = _aim(code[end - 1], function.labels)
+        end -= aim == end - 1
+    return code[:end]
+
+
+def _jumps(code: list[Instruction], labels: dict[str, int]) -> Iterator[Jump]:
+    for at, instruction in enumerate(code):
+        opcode = instruction.opcode.partition(".")[0]
+        if opcode in _ENDS:
+            yield Jump(at, (), instruction.predicate is not None)
+        elif opcode in _JUMPS and not instruction.opcode.startswith(_UNIFORM_RETRY):
+            aim = _aim(instruction, labels)
+            # A branch may also have its condition among the operands: BRA.U UP0, `(.L_x_3).
+            certain = instruction.predicate is None and instruction.operands.startswith("`")
+            known = aim is not None and aim <= len(code)
+            yield Jump(at, (aim,) if known and aim is not None else (), not certain)
+
+
+def _aim(jump: Instruction, labels: dict[str, int]) -> int | None:
+    found = _JUMP_TARGET.search(jump.operands)
+    return labels.get(found["label"]) if found else None
+
+
+def with_sources_of(sass: Listing, ptx: Listing) -> Listing:
+    """The SASS with the source lines that its PTX tells.
+
+    For Triton they are better than those of the cubin, which knows nothing of inlined helpers.
+    What has no PTX line keeps what it has.
+    """
+    by_line: dict[int, Instruction] = {}
+    for function in ptx.functions:
+        for instruction in function.instructions:
+            by_line.setdefault(instruction.line, instruction)
+    functions = (
+        replace(f, instructions=tuple(_told_by(i, by_line) for i in f.instructions))
+        for f in sass.functions
+    )
+    return replace(sass, functions=tuple(functions))
+
+
+def _told_by(instruction: Instruction, by_line: dict[int, Instruction]) -> Instruction:
+    made_from = by_line.get(instruction.ptx_line or 0)
+    if made_from is None or made_from.source is None:
+        return instruction
+    return replace(instruction, source=made_from.source, inlined=made_from.inlined)

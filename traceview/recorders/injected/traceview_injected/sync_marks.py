@@ -1,0 +1,94 @@
+"""Mark a call on the timeline as an NVTX range that names its line."""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+
+from .sync_call_sites import place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Carrier = tuple[Callable[[str], Any], Callable[[], Any]]
+
+# Readers know our ranges by the domain or, in the default domain, by this prefix.
+DOMAIN = "traceview"
+PREFIX = "traceview:sync:"
+
+_marking: set[int] = set()
+_carrier: Carrier | None = None
+
+
+def mark(hint: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+    """`call(*args, **kwargs)` within a range; within another marked call just the call.
+
+    To be called by the wrapper itself: the line is looked for from the caller of the caller on.
+    """
+    thread = get_ident()
+    if thread in _marking:
+        return call(*args, **kwargs)
+    pop = _opened(hint)
+    if pop is None:
+        return call(*args, **kwargs)
+    _marking.add(thread)
+    try:
+        return call(*args, **kwargs)
+    finally:
+        _marking.discard(thread)
+        pop()
+
+
+def _opened(hint: str) -> Callable[[], Any] | None:
+    """Open a range; what closes it, or None where that failed."""
+    try:
+        push, pop = _carrier or chosen()
+        push(place(hint, sys._getframe(3)))
+    except Exception:  # The program must not break, whatever is wrong with the marks.
+        return None
+    return pop
+
+
+def chosen() -> Carrier:
+    """How ranges get into the recording, settled when the first one is needed.
+
+    torch's own functions come first: they are compiled into every torch that can use a GPU, while
+    newer versions of the nvtx package record nothing under older recorders.
+    """
+    global _carrier
+    _carrier = _torch() or _cupy() or _nvtx_package() or _nothing()
+    return _carrier
+
+
+def _torch() -> Carrier | None:
+    # A torch built without CUDA has no such module.
+    nvtx = getattr(getattr(sys.modules.get("torch"), "_C", None), "_nvtx", None)
+    return None if nvtx is None else _prefixed(nvtx.rangePushA, nvtx.rangePop)
+
+
+def _cupy() -> Carrier | None:
+    nvtx = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "nvtx", None)
+    if nvtx is None or not getattr(nvtx, "available", True):
+        return None
+    return _prefixed(nvtx.RangePush, nvtx.RangePop)
+
+
+def _nvtx_package() -> Carrier | None:
+    try:
+        nvtx: Any = __import__("nvtx")
+    except Exception:
+        return None
+    return (
+        lambda text: nvtx.push_range(text, domain=DOMAIN),
+        lambda: nvtx.pop_range(domain=DOMAIN),
+    )
+
+
+def _nothing() -> Carrier:
+    return (lambda _: None, lambda: None)
+
+
+def _prefixed(push: Callable[[str], Any], pop: Callable[[], Any]) -> Carrier:
+    return (lambda text: push(PREFIX + text), pop)

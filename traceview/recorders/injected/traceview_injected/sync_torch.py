@@ -1,0 +1,176 @@
+"""The calls of torch that can wait for the GPU, each put behind a wrapper that marks it.
+
+A wrapper takes the place of the method of torch.Tensor or the function of torch, under the same
+name, so that whoever tells calls apart by identity (handlers of __torch_function__, the tracer of
+torch.compile) finds one and the same object everywhere. Tensors on the CPU pass straight through.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+
+from . import sync_call_sites, sync_marks, sync_rules
+from .import_hooks import after
+from .sync_marks import mark
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, ModuleType
+    from typing import Any
+
+    from .sync_rules import Rule
+
+    Maker = Callable[[str, str, Any], Any]
+
+# Calls that wait whatever they are given.
+ALWAYS = (
+    "cuda.synchronize",
+    "cuda.empty_cache",
+    "cuda.Stream.synchronize",
+    "cuda.Event.synchronize",
+    "accelerator.synchronize",
+    "save",
+    "load",
+)
+
+
+def wrap(torch: ModuleType) -> None:
+    """Put the wrappers in place. A name that this torch lacks is passed over."""
+    wrappers: list[Any] = []
+    for name, rule in sync_rules.METHODS.items():
+        wrappers.append(_replace(torch.Tensor, name, f"Tensor.{name}", _method(torch, rule)))
+    for path, rule in sync_rules.FUNCTIONS.items():
+        holder, name = _found(torch, path)
+        hint = f"torch.{sync_rules.CALLED.get(name, name)}"
+        wrappers.append(_replace(holder, name, hint, _function(torch, rule)))
+    for path in ALWAYS:
+        holder, name = _found(torch, path)
+        wrappers.append(_replace(holder, name, f"torch.{path}", _always))
+    placed = [wrapper for wrapper in wrappers if wrapper is not None]
+    after("torch.jit._builtins", lambda builtins: _tell_jit(builtins, placed))
+    after("torch._dynamo", lambda _: _hide_from_dynamo(placed))
+    after("torch._dynamo", lambda _: _tell_dynamo(placed))
+
+
+def _found(torch: ModuleType, path: str) -> tuple[Any, str]:
+    """The object that holds the last name of a dotted path, None if it is not there."""
+    *folders, name = path.split(".")
+    holder: Any = torch
+    for folder in folders:
+        holder = getattr(holder, folder, None)
+    return holder, name
+
+
+def _replace(holder: Any, name: str, hint: str, make: Maker) -> Any:
+    original = getattr(holder, name, None)
+    if original is None:
+        return None
+    wrapper = wraps(original)(make(name, hint, original))
+    # Pickle and the printers of graphs write a function by its name, which must lead to it.
+    of_class = isinstance(holder, type)
+    wrapper.__module__ = holder.__module__ if of_class else holder.__name__
+    wrapper.__qualname__ = f"{holder.__qualname__}.{name}" if of_class else name
+    try:
+        setattr(holder, name, wrapper)
+    except (AttributeError, TypeError):
+        return None  # A class written in C: it stays as it is.
+    return wrapper
+
+
+def _tracing(torch: ModuleType) -> Callable[[], bool]:
+    """Whether the frame is not run but traced by torch.compile, which takes it for a constant."""
+    found: Callable[[], bool] | None = getattr(torch.compiler, "is_dynamo_compiling", None)
+    return found or (lambda: False)
+
+
+def _method(torch: ModuleType, may_wait: Rule) -> Maker:
+    overridden, tracing = torch.overrides.has_torch_function_unary, _tracing(torch)
+
+    def make(name: str, hint: str, original: Any) -> Any:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # A tracer that has come in here knows the method by its name only.
+            if tracing():
+                return getattr(self, name)(*args, **kwargs)
+            if overridden(self) or not may_wait(self, args, kwargs):
+                return original(self, *args, **kwargs)
+            return mark(hint, original, (self, *args), kwargs)
+
+        def always(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if tracing():
+                return getattr(self, name)(*args, **kwargs)
+            if overridden(self) or not self.is_cuda:
+                return original(self, *args, **kwargs)
+            return mark(hint, original, (self, *args), kwargs)
+
+        return always if may_wait is sync_rules.on_gpu else method
+
+    return make
+
+
+def _function(torch: ModuleType, may_wait: Rule) -> Maker:
+    overridden, handle = torch.overrides.has_torch_function, torch.overrides.handle_torch_function
+    tracing = _tracing(torch)
+
+    def make(_: str, hint: str, original: Any) -> Any:
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if tracing():
+                return original(*args, **kwargs)
+            given = (*args, *kwargs.values()) if kwargs else args
+            # As the original would do it, but with the function that the program knows.
+            if overridden(given):
+                return handle(function, given, *args, **kwargs)
+            first = args[0] if args else kwargs.get("input")
+            if not may_wait(first, args[1:], kwargs):
+                return original(*args, **kwargs)
+            return mark(hint, original, args, kwargs)
+
+        return function
+
+    return make
+
+
+def _always(_: str, hint: str, original: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return mark(hint, original, args, kwargs)
+
+    return call
+
+
+def _tell_jit(builtins: ModuleType, wrappers: list[Any]) -> None:
+    """torch.jit.script knows the operators by the identity of the functions."""
+    table = builtins._get_builtin_table()
+    for wrapper in wrappers:
+        operator = table.get(id(wrapper.__wrapped__))
+        if operator is not None:
+            table[id(wrapper)] = operator
+
+
+def _hide_from_dynamo(wrappers: list[Any]) -> None:
+    """Let torch.compile run our frames as they are, as if they were written in C."""
+    skip = sys.modules["torch._dynamo.decorators"].skip_code
+    modules = (sync_marks, sync_call_sites, sync_rules)
+    functions = [*wrappers, *(value for module in modules for value in vars(module).values())]
+    codes = {getattr(function, "__code__", None) for function in functions} - {None}
+    for code in _nested(codes):
+        skip(code)
+
+
+def _nested(codes: Any) -> Iterator[CodeType]:
+    for code in codes:
+        yield code
+        yield from _nested({each for each in code.co_consts if isinstance(each, type(code))})
+
+
+def _tell_dynamo(wrappers: list[Any]) -> None:
+    """What is safe to cache is told apart by type: functions in C, and those listed by name."""
+    rules = sys.modules["torch._dynamo.trace_rules"]
+    in_c, listed = (
+        rules.torch_c_binding_in_graph_functions,
+        rules.torch_non_c_binding_in_graph_functions,
+    )
+    for wrapper in wrappers:
+        name = f"{wrapper.__module__}.{wrapper.__qualname__}"
+        if name in in_c:
+            listed.setdefault(name, in_c[name])

@@ -1,0 +1,135 @@
+"""Write down every kernel that this process compiles or loads: code and how it was made.
+
+Kernels of Triton, of Inductor, and of CUDA C++ that torch compiles at run time.
+
+Hooked is what happens once for each specialisation, also where a cache has the code already;
+nothing is hooked that happens at every launch. Inductor's compile workers are hooked by
+themselves; what it takes whole from its own cache passes through its launchers.
+"""
+
+from __future__ import annotations
+
+from _thread import _local
+from functools import wraps
+
+from . import import_hooks, notes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from .gathered_folder import Folder
+
+_COMPILER = "triton.compiler.compiler"
+_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
+_TORCH_CUDA = "torch.cuda._utils"
+# What launches without Triton's own launcher; the newer name, then the older one.
+_LAUNCHERS = (
+    "torch._inductor.runtime.static_triton_launcher",
+    "torch._inductor.runtime.static_cuda_launcher",
+)
+
+
+def install(folder: str) -> None:
+    """Hook Triton and Inductor as soon as they are imported, which is left to the program."""
+    hooks = _Hooks(folder)
+    for module, hook in hooks.by_module().items():
+        import_hooks.after(module, hooks.guarded(hook))
+
+
+class _Hooks:
+    """The hooks of one process, and what the launcher being made is known by."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._opened: Folder | None = None
+        self._now: Any = _local()
+
+    @property
+    def _folder(self) -> Folder:
+        # Imported late: most processes never see a kernel.
+        if self._opened is None:
+            from .gathered_folder import Folder
+
+            self._opened = Folder(self._path)
+        return self._opened
+
+    def by_module(self) -> dict[str, Callable[[ModuleType], None]]:
+        """What to do with which module."""
+        launchers = dict.fromkeys(_LAUNCHERS, self._hook_launchers)
+        others = {_HEURISTICS: self._hook_heuristics, _TORCH_CUDA: self._hook_nvrtc}
+        return {_COMPILER: self._hook_compiler, **others, **launchers}
+
+    def guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """The same, which turns what fails into a note."""
+
+        def safe(*arguments: Any) -> None:
+            with notes.kept(self._path, "kernels"):
+                hook(*arguments)
+
+        return safe
+
+    def _hook_compiler(self, module: ModuleType) -> None:
+        kernel = module.CompiledKernel
+        kernel.__init__ = _followed(kernel.__init__, self.guarded(self._compiled))
+
+    def _hook_heuristics(self, module: ModuleType) -> None:
+        for result in vars(module).values():
+            # Static and dynamic launchers, whatever they are called in this version.
+            if isinstance(result, type) and "make_launcher" in vars(result):
+                made = self._around(result.make_launcher, self._result_begins)  # type: ignore[attr-defined]
+                result.make_launcher = made  # type: ignore[attr-defined]
+        tuner = module.CachingAutotuner
+        tuner._make_launchers = self._around(tuner._make_launchers, self._tuner_begins)
+
+    def _hook_nvrtc(self, module: ModuleType) -> None:
+        from . import nvrtc_kernels
+
+        nvrtc_kernels.hook(module, lambda kernel: self._folder.add_known(kernel), self.guarded)
+
+    def _hook_launchers(self, module: ModuleType) -> None:
+        for kernel in vars(module).values():
+            if isinstance(kernel, type) and "load_kernel" in vars(kernel):
+                loaded = self._around(kernel.load_kernel, self._loading)  # type: ignore[attr-defined]
+                kernel.load_kernel = loaded  # type: ignore[attr-defined]
+
+    def _around(
+        self, method: Callable[..., Any], before: Callable[[Any], None]
+    ) -> Callable[..., Any]:
+        ready = self.guarded(before)
+
+        @wraps(method)
+        def hooked(self: Any, *arguments: Any, **named: Any) -> Any:
+            ready(self)
+            return method(self, *arguments, **named)
+
+        return hooked
+
+    def _compiled(self, kernel: Any) -> None:
+        self._folder.add_compiled(kernel)
+
+    def _tuner_begins(self, tuner: Any) -> None:
+        self._now.tuner = tuner
+
+    def _result_begins(self, result: Any) -> None:
+        self._now.result = result
+        if hasattr(result.kernel, "asm"):
+            # Unpickled from a worker: it was made without its constructor.
+            self._folder.add_compiled(result.kernel)
+
+    def _loading(self, kernel: Any) -> None:
+        if getattr(kernel, "cubin_path", None):
+            result, tuner = (getattr(self._now, name, None) for name in ("result", "tuner"))
+            known = result if getattr(result, "kernel", None) is kernel else None
+            self._folder.add_loaded(kernel, known, tuner if known is not None else None)
+
+
+def _followed(method: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:
+    @wraps(method)
+    def hooked(self: Any, *arguments: Any, **named: Any) -> None:
+        method(self, *arguments, **named)
+        then(self)
+
+    return hooked

@@ -1,0 +1,92 @@
+"""Which columns of a table fit into a terminal, how wide each is, and what its cells say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+
+from traceview import units
+from traceview.analyses.base import TableSpec
+from traceview.render.base.safe_text import cells_of, visible
+from traceview.tables import Column, Table
+
+GAP = 2
+_LEAST_TEXT = 22
+_READABLE_TEXT = 40
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One column as text, cells not yet cut to `width`."""
+
+    heading: str
+    is_text: bool
+    cells: tuple[str, ...]
+    width: int
+    prose: bool = False
+
+    @property
+    def is_absent(self) -> bool:
+        """True if no row has a value: nothing would be learnt from the column."""
+        return all(cell == units.ABSENT for cell in self.cells)
+
+    def with_width(self, width: int) -> Shown:
+        return replace(self, width=width)
+
+    def cut(self) -> list[str]:
+        """The cells as they are shown: names in one line, prose to be wrapped."""
+        return cells_of(self.cells, self.width, self.prose)
+
+
+def fitting(
+    spec: TableSpec, table: Table, width: int, least_text: int = _LEAST_TEXT
+) -> list[Shown]:
+    """The columns to show in `width` cells: the brief ones first, then as many as there is room.
+
+    A number is never cut. Texts give way, down to a width that still tells them apart, to the
+    brief columns only; the first column stays whatever the width. A column without a value in
+    any of the rows is left out.
+    """
+    chosen: list[Shown] = []
+    for column in _in_order(spec):
+        shown = _shown(column, table)
+        if chosen and shown.is_absent:
+            continue
+        least = least_text if column.name in spec.brief else _READABLE_TEXT
+        needed = sum(_least(c, least) + GAP for c in (*chosen, shown)) - GAP
+        if needed <= width or not chosen:
+            chosen.append(shown)
+    return _grown(chosen, width, least_text)
+
+
+def _in_order(spec: TableSpec) -> list[Column]:
+    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
+    return brief + [column for column in spec.columns if column.name not in spec.brief]
+
+
+def _shown(column: Column, table: Table) -> Shown:
+    texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
+    heading = units.label(column.name)
+    natural = max(map(cell_len, (heading, *texts)))
+    return Shown(heading, column.dtype == "text", texts, natural, column.prose)
+
+
+def _least(shown: Shown, text: int) -> int:
+    if not shown.is_text:
+        return shown.width
+    return min(shown.width, max(text, cell_len(shown.heading)))
+
+
+def _grown(columns: Sequence[Shown], width: int, least_text: int) -> list[Shown]:
+    """The columns with the spare room shared among the texts that are cut, the least cut first."""
+    widths = [min(_least(column, least_text), width) for column in columns]
+    spare = max(width - sum(widths) - GAP * (len(widths) - 1), 0)
+    lacking = {i: column.width - widths[i] for i, column in enumerate(columns)}
+    waiting = sorted((i for i in lacking if lacking[i]), key=lambda i: lacking[i])
+    for position, i in enumerate(waiting):
+        more = min(lacking[i], spare // (len(waiting) - position))
+        widths[i] += more
+        spare -= more
+    return [c.with_width(w) for c, w in zip(columns, widths, strict=True)]

@@ -1,0 +1,127 @@
+"""What every page is made of: the frame that `page.html` is, its style, and tables.
+
+The templates escape every text; what is drawn in Python is the only markup taken as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from traceview import units
+from traceview.analyses.base import TableSpec
+from traceview.render.base.row_limit import leading
+from traceview.render.base.safe_text import cells_of, visible
+from traceview.tables import Column, Table
+
+MOST_ROWS = 1_000
+"""Rows of a table on the page, where not all are asked for. JSON has more."""
+
+_HERE = Path(__file__).parent
+_SHORT = 64
+_WHOLE = 4_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`whole` is there when `text` leaves out the middle of a long name.
+
+    `link` is the id of an element of the page.
+    """
+
+    text: str
+    whole: str | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Heading:
+    name: str
+    label: str
+    meaning: str
+    is_text: bool
+
+
+@dataclass(frozen=True)
+class TableView:
+    name: str
+    meaning: str
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: int
+    kept: str
+    sums: tuple[tuple[str, str], ...]
+    detail: bool
+
+
+def rendered(template: str, styles: tuple[str, ...], **content: object) -> str:
+    """The page that a template makes of its content; `styles` are files beside this one."""
+    style = "".join((_HERE / name).read_text("utf-8") for name in styles)
+    own = Markup(style)  # noqa: S704 - our own files
+    return _environment().get_template(template).render(style=own, **content)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = lambda text: visible(text, _WHOLE)
+    environment.filters["count"] = units.count
+    return environment
+
+
+def key(name: str) -> str:
+    """A name as the id of an element."""
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower())
+
+
+def table_view(spec: TableSpec, table: Table, most: int | None = MOST_ROWS) -> TableView:
+    """A table for the page: its brief columns first, at most so many rows; all if it is None."""
+    part = leading(spec, table, most)
+    head = part.table
+    columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
+    cells = [_cells(column, head) for column in columns]
+    return TableView(
+        name=units.stem(spec.name),
+        meaning=spec.meaning,
+        headings=tuple(_heading(column) for column in columns),
+        rows=tuple(zip(*cells, strict=True)),
+        left_out=part.left_out,
+        kept=part.kept,
+        sums=tuple((units.stem(name), units.quantity(name, v)) for name, v in part.sums.items()),
+        detail=spec.detail,
+    )
+
+
+def _is_absent(column: Column, table: Table) -> bool:
+    """True if no row has a value: nothing would be learnt from the column."""
+    return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
+
+
+def _in_reading_order(spec: TableSpec) -> list[Column]:
+    """The brief columns first: on a small screen the others are a scroll away."""
+    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
+    return brief + [column for column in spec.columns if column.name not in spec.brief]
+
+
+def _heading(column: Column) -> Heading:
+    return Heading(column.name, units.label(column.name), column.meaning, column.dtype == "text")
+
+
+def _cells(column: Column, table: Table) -> list[Cell]:
+    said = [visible(units.quantity(column.name, v), _WHOLE) for v in table.cells(column.name)]
+    short = cells_of(said, _SHORT, column.prose)
+    return [
+        Cell(text, None if text == whole else whole)
+        for text, whole in zip(short, said, strict=True)
+    ]

@@ -1,0 +1,197 @@
+"""The code of a kernel on a page: source, PTX and SASS, each line leading to the others of it.
+
+Without scripts: links jump, and style rules light up all that comes from the line under the
+pointer or jumped to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.source_text import Excerpt, excerpts
+from traceview.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.render.base.safe_text import visible
+from traceview.render.kernels.listing import (
+    access_finder,
+    accesses_by_line,
+    instruction_row,
+    is_narrow,
+    margin,
+)
+from traceview.render.kernels.source_names import SourceNames
+
+MOST_LINES = 4_000
+"""Lines of a listing on the page; the terminal shows all."""
+
+_MOST_RULES = 250
+_LINE = 1_000
+
+
+@dataclass(frozen=True)
+class Link:
+    """`target` is the id of an element of the page; empty if there is none."""
+
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of code. `mark` is a class that it shares with all that comes from the same line."""
+
+    text: str
+    margin: str
+    narrow: bool
+    id: str | None = None
+    mark: str | None = None
+    links: tuple[Link, ...] = ()
+    number: int | None = None
+    after_gap: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """One source file or listing; `missing` says why there are no lines."""
+
+    title: str
+    lines: tuple[Line, ...] = ()
+    missing: str = ""
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Code:
+    """All code of a kernel. `lines` are the ids of the source lines that are on the page."""
+
+    sources: tuple[Block, ...]
+    listings: tuple[Block, ...]
+    lines: Mapping[SourceLine, str]
+    marks: tuple[str, ...]
+
+
+def code_of(kernel: KernelReport, key: str, names: SourceNames) -> Code:
+    """The code of a kernel; ids begin with `key`, which no other kernel of the page has."""
+    return _Drawing(kernel, key, names).code()
+
+
+def rules(key: str, code: Code) -> Iterator[str]:
+    """Style rules by which a line lights up with all that comes from it."""
+    for mark in code.marks:
+        yield (
+            f"#{key}:has(.{mark}:hover) .{mark},#{key}:has(.{mark}:target) .{mark}"
+            "{background:var(--lit)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    kernel: KernelReport
+    key: str
+    names: SourceNames
+
+    def code(self) -> Code:
+        return Code(
+            sources=tuple(self._source(excerpt) for excerpt in self._excerpts),
+            listings=tuple(self._listing(level, f) for level, f in self._functions.items()),
+            lines=self._ids,
+            marks=tuple(self._marks.values())[:_MOST_RULES],
+        )
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        listings = {"PTX": self.kernel.ptx, "SASS": self.kernel.sass}
+        return {level: function for level, function in listings.items() if function}
+
+    @cached_property
+    def _accesses(self) -> dict[SourceLine, list[Access]]:
+        return accesses_by_line(self.kernel)
+
+    @cached_property
+    def _excerpts(self) -> list[Excerpt]:
+        return excerpts(self._marks, self.kernel.compiled.texts)
+
+    @cached_property
+    def _marks(self) -> dict[SourceLine, str]:
+        """A name for each source line that code or accesses come from."""
+        listed = (f.instructions[:MOST_LINES] for f in self._functions.values())
+        sources = dict.fromkeys([*self._accesses, *(i.source for each in listed for i in each)])
+        return {source: f"s{number}" for number, source in enumerate(filter(None, sources))}
+
+    @cached_property
+    def _ids(self) -> dict[SourceLine, str]:
+        shown = (SourceLine(e.file, number) for e in self._excerpts for number, _ in e.lines)
+        return {line: f"{self.key}-{self._marks[line]}" for line in shown if line in self._marks}
+
+    @cached_property
+    def _jumps(self) -> dict[str, dict[SourceLine, int]]:
+        """For each source line the place in each listing to jump to: its first access, if any."""
+        return {level: _first(function) for level, function in self._functions.items()}
+
+    def _place(self, level: str, place: int) -> str:
+        return f"{self.key}-{level.lower()}{place}"
+
+    def _source(self, excerpt: Excerpt) -> Block:
+        title = self.names.of_line(SourceLine(excerpt.file, 1)).rpartition(":")[0]
+        numbers = [number for number, _ in excerpt.lines]
+        gaps = {second for before, second in pairwise(numbers) if second > before + 1}
+        lines = (
+            self._source_line(SourceLine(excerpt.file, number), text, number in gaps)
+            for number, text in excerpt.lines
+        )
+        return Block(title, tuple(lines), excerpt.missing or "")
+
+    def _source_line(self, source: SourceLine, text: str, after_gap: bool) -> Line:
+        accesses = self._accesses.get(source, [])
+        links = (
+            Link(level, self._place(level, places[source]))
+            for level, places in self._jumps.items()
+            if source in places
+        )
+        return Line(
+            text=visible(text.expandtabs(4), _LINE),
+            margin=margin(accesses),
+            narrow=is_narrow(accesses),
+            id=self._ids.get(source),
+            mark=self._marks.get(source),
+            links=tuple(links),
+            number=source.line,
+            after_gap=after_gap,
+        )
+
+    def _listing(self, level: str, function: Function) -> Block:
+        shown = function.instructions[:MOST_LINES]
+        find, jumped_to = access_finder(function), set(self._jumps[level].values())
+        lines = (
+            self._instruction(each, find(each), self._place(level, at) if at in jumped_to else None)
+            for at, each in enumerate(shown)
+        )
+        return Block(level, tuple(lines), left_out=len(function.instructions) - len(shown))
+
+    def _instruction(
+        self, instruction: Instruction, access: Access | None, id_: str | None
+    ) -> Line:
+        text, said, wide = instruction_row(instruction, access, self.names)
+        source = instruction.source
+        where = self.names.of_line(source) if source else ""
+        return Line(
+            text=text,
+            margin=said.removeprefix(where).strip(),
+            narrow=not wide,
+            id=id_,
+            mark=self._marks.get(source) if source else None,
+            links=(Link(where, self._ids.get(source, "")),) if source else (),
+        )
+
+
+def _first(function: Function) -> dict[SourceLine, int]:
+    find = access_finder(function)
+    places = list(enumerate(function.instructions[:MOST_LINES]))
+    found: dict[SourceLine, int] = {}
+    for place, each in [*((at, i) for at, i in places if find(i)), *places]:
+        if each.source:
+            found.setdefault(each.source, place)
+    return found

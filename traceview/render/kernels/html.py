@@ -1,0 +1,235 @@
+"""Kernels as one HTML page that needs nothing else, and versions of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from markupsafe import Markup
+
+from traceview import units
+from traceview.inspect.compare.comparison import Comparison, Diff
+from traceview.inspect.kernel_report import SEVERITIES, Finding, KernelReport, Severity
+from traceview.inspect.target_report import PtxReport
+from traceview.render.base.page import TableView, rendered, table_view
+from traceview.render.kernels.code import Code, code_of, rules
+from traceview.render.kernels.diff_rows import (
+    Row,
+    circumstances,
+    equal,
+    findings,
+    left_out,
+    names_of,
+    notes,
+    presence,
+    rows,
+)
+from traceview.render.kernels.rows import ACCESSES, access_rows
+from traceview.render.kernels.source_names import SourceNames
+from traceview.render.kernels.summary import circumstances as said_of
+from traceview.render.kernels.summary import figures, limited, made_of
+from traceview.tables import Table
+
+_STYLES = ("report.css", "ptx.css")
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """`presence` says in which versions it is. `section` and `line` are ids; None for no line."""
+
+    severity: Severity
+    presence: str
+    messages: tuple[tuple[str, str], ...]
+    action: str
+    evidence: str
+    section: str
+    title: str
+    line: str | None
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """One kernel on the page. `number` tells several of one name apart, else it is empty."""
+
+    key: str
+    name: str
+    number: str
+    arch: str
+    circumstances: str
+    figures: tuple[tuple[str, str], ...]
+    limits: str
+    made_of: tuple[tuple[str, str], ...]
+    accesses: TableView
+    differences: tuple[str, ...]
+    notes: tuple[str, ...]
+    code: Code
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """One kernel in several versions. `kernels` are the label and the code of each."""
+
+    key: str
+    name: str
+    circumstances: str
+    heads: tuple[str, ...]
+    rows: tuple[Row, ...]
+    equal: str
+    notes: tuple[str, ...]
+    kernels: tuple[tuple[str, KernelView], ...]
+
+
+def render_ptx_html(report: PtxReport, version: str) -> str:
+    """The page of one target. `version` is traceview's own."""
+    names = SourceNames.of(report.kernels)
+    kernels = [
+        replace(
+            _kernel(kernel, f"k{n}", names),
+            circumstances=said_of(kernel, report.kernels),
+            number=str(n) if _has_namesake(kernel, report.kernels) else "",
+        )
+        for n, kernel in enumerate(report.kernels, 1)
+    ]
+    found = [
+        _finding(finding, view, "")
+        for view, kernel in zip(kernels, report.kernels, strict=True)
+        for finding in kernel.findings
+    ]
+    return rendered(
+        "ptx.html",
+        _STYLES,
+        title=_title([report.target]),
+        facts=[("GPU", report.arch or "several"), ("kernels", units.count(len(kernels)))],
+        findings=_ranked(found),
+        kernels=kernels,
+        rules=_rules(kernels),
+        version=version,
+    )
+
+
+def render_diff_html(diff: Diff, version: str) -> str:
+    """The page of a comparison. `version` is traceview's own."""
+    names = names_of(diff)
+    views = [_comparison(c, diff, f"c{n}", names) for n, c in enumerate(diff.comparisons, 1)]
+    found = [
+        finding
+        for view, comparison in zip(views, diff.comparisons, strict=True)
+        for finding in _compared_findings(view, comparison, diff)
+    ]
+    return rendered(
+        "ptx_diff.html",
+        _STYLES,
+        title=_title([version.report.target for version in diff.versions]),
+        facts=[("versions", " → ".join(diff.labels))],
+        findings=_ranked(found),
+        comparisons=views,
+        left_out=left_out(diff),
+        rules=_rules([kernel for view in views for _, kernel in view.kernels]),
+        version=version,
+    )
+
+
+def _title(targets: Sequence[str]) -> str:
+    """What is looked at, without the folders it is in."""
+    return " → ".join(dict.fromkeys(PurePath(target).name or target for target in targets))
+
+
+def _rules(kernels: Iterable[KernelView]) -> Markup:
+    """Made of ids that are numbered here: there is nothing of the user's in them."""
+    lines = (rule for kernel in kernels for rule in rules(kernel.key, kernel.code))
+    return Markup("\n").join(map(Markup, lines))
+
+
+def _ranked(found: Iterable[FindingView]) -> list[FindingView]:
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool:
+    return sum(other.name == kernel.name for other in kernels) > 1
+
+
+def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
+    code = code_of(kernel, key, names)
+    return KernelView(
+        key=key,
+        name=kernel.name,
+        number="",
+        arch=kernel.compiled.arch,
+        circumstances=said_of(kernel),
+        figures=tuple(figures(kernel)),
+        limits=limited(kernel),
+        made_of=tuple(made_of(kernel)),
+        accesses=_accesses(kernel, code, names),
+        differences=tuple(
+            f"{names.of_line(d.source)}: {d.kind} {d.change}, PTX {d.ptx}, SASS {d.sass}"
+            for d in kernel.differences
+        ),
+        notes=(*kernel.compiled.notes, *kernel.notes),
+        code=code,
+    )
+
+
+def _accesses(kernel: KernelReport, code: Code, names: SourceNames) -> TableView:
+    """The table of accesses, each source line leading to itself."""
+    table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
+    view = table_view(ACCESSES, table)
+    ids = {names.of_line(source): id_ for source, id_ in code.lines.items()}
+    linked = (
+        (replace(row[0], link=ids.get(str(source))), *row[1:])
+        for source, row in zip(table.cells("source"), view.rows, strict=False)
+    )
+    return replace(view, rows=tuple(linked))
+
+
+def _finding(finding: Finding, view: KernelView, presence: str) -> FindingView:
+    return FindingView(
+        severity=finding.severity,
+        presence=presence,
+        messages=(("", finding.message),),
+        action=finding.action,
+        evidence=finding.evidence,
+        section=view.key,
+        title=f"{view.name} {view.number}".strip(),
+        line=view.code.lines.get(finding.source) if finding.source else None,
+    )
+
+
+def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames) -> ComparisonView:
+    labels = [version.label for version in diff.versions]
+    change = ("change",) if len(labels) == 2 else ()
+    return ComparisonView(
+        key=key,
+        name=comparison.name,
+        circumstances=" · ".join(circumstances(comparison)),
+        heads=((diff.option or "").removeprefix("--"), *labels, *change),
+        rows=tuple(rows(comparison, names)),
+        equal=" · ".join(equal(comparison, names)),
+        notes=tuple(notes(comparison, diff)),
+        kernels=tuple(
+            (label, _kernel(kernel, f"{key}v{n}", names))
+            for n, (label, kernel) in enumerate(zip(diff.labels, comparison.kernels, strict=True))
+        ),
+    )
+
+
+def _compared_findings(
+    view: ComparisonView, comparison: Comparison, diff: Diff
+) -> Iterable[FindingView]:
+    labels = [version.label for version in diff.versions]
+    for told in findings(comparison):
+        single = len(told.messages) == 1
+        messages = (
+            ("" if single else ", ".join(labels[v] for v in versions), message)
+            for versions, message in told.messages
+        )
+        yield FindingView(
+            severity=told.finding.severity,
+            presence=presence(told, labels),
+            messages=tuple(messages),
+            action=told.finding.action,
+            evidence=told.finding.evidence,
+            section=view.key,
+            title=view.name,
+            line=None,
+        )

@@ -1,0 +1,204 @@
+"""The kernels of a target as JSON: the schema that scripts rely on, version 1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from traceview.hardware import Occupancy
+from traceview.inspect.compare.comparison import Comparison, Diff
+from traceview.inspect.compare.lines import Moves
+from traceview.inspect.kernel_report import Difference, Finding, KernelReport
+from traceview.inspect.target_report import PtxReport
+from traceview.ptx.model import Access, Level, SourceLine
+from traceview.render.kernels.diff_rows import names_of
+from traceview.render.kernels.source_names import SourceNames
+from traceview.render.report.json import SCHEMA_VERSION, clean
+
+
+def render_ptx_json(report: PtxReport, version: str) -> str:
+    """The report as one JSON document in ASCII."""
+    return json.dumps(as_document(report, version), indent=1, allow_nan=False) + "\n"
+
+
+def as_document(report: PtxReport, version: str) -> dict[str, Any]:
+    """The report as what `json.dumps` takes. `version` is traceview's own."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "traceview_version": version,
+        "target": report.target,
+        "arch": report.arch,
+        "kernels": [_kernel(kernel) for kernel in report.kernels],
+    }
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
+
+
+def render_diff_json(diff: Diff, version: str) -> str:
+    """The comparison as one JSON document in ASCII."""
+    return json.dumps(diff_document(diff, version), indent=1, allow_nan=False) + "\n"
+
+
+def diff_document(diff: Diff, version: str) -> dict[str, Any]:
+    """All kernels as ever, each with the version it is of, and what became of each."""
+    reports = [each.report for each in diff.versions]
+    targets, archs = ({getattr(r, name) for r in reports} for name in ("target", "arch"))
+    names = names_of(diff)
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "traceview_version": version,
+        "target": targets.pop() if len(targets) == 1 else ", ".join(r.target for r in reports),
+        "arch": archs.pop() if len(archs) == 1 else None,
+        "kernels": [
+            {**_kernel(kernel), "version": label, "target": report.target}
+            for label, report in zip(diff.labels, reports, strict=True)
+            for kernel in report.kernels
+        ],
+        "option": diff.option,
+        "versions": list(diff.labels),
+        "diff": [_comparison(comparison, diff, names) for comparison in diff.comparisons],
+        "left_out": [
+            {"name": kernel.name, "version": diff.labels[version], "index": _index(diff, kernel)}
+            for version, kernel in diff.left_out
+        ],
+    }
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
+
+
+def _index(diff: Diff, kernel: KernelReport) -> int:
+    """The place of a kernel in the document's list of kernels."""
+    listed = (each for version in diff.versions for each in version.report.kernels)
+    return next(place for place, each in enumerate(listed) if each is kernel)
+
+
+def _comparison(comparison: Comparison, diff: Diff, names: SourceNames) -> dict[str, Any]:
+    """What is told of a kernel, with a list of values: one or null for each version."""
+    return {
+        "name": comparison.name,
+        "kernels": [_index(diff, kernel) for kernel in comparison.kernels],
+        "quantities": [
+            {"topic": q.topic, "name": q.name, "differs": q.differs, "values": list(q.values)}
+            for q in comparison.quantities
+        ],
+        "accesses": [
+            _moves(moves, level, names) for moves in comparison.moves for level in moves.levels
+        ],
+        "findings": [
+            [_finding(finding, names) if finding else None for finding in same]
+            for same in comparison.findings
+        ],
+    }
+
+
+def _moves(moves: Moves, level: Level, names: SourceNames) -> dict[str, Any]:
+    return {
+        "level": level,
+        "kind": moves.kind,
+        "space": moves.space,
+        "differs": moves.differs(level),
+        "values": [
+            {
+                "source": names.of_line(source) if source else None,
+                "widths": [
+                    {"width_bits": bits, "count": count} for bits, count in moved.widths.items()
+                ],
+                "unsized": moved.unsized,
+            }
+            if moved
+            else None
+            for source, moved in zip(moves.sources, moves.levels[level], strict=True)
+        ],
+    }
+
+
+def _kernel(kernel: KernelReport) -> dict[str, Any]:
+    compiled, names = kernel.compiled, SourceNames.of([kernel])
+    return {
+        "name": kernel.name,
+        "arch": compiled.arch,
+        "how": compiled.how,
+        "arguments": [asdict(argument) for argument in compiled.arguments],
+        "grid": list(compiled.grid) if compiled.grid else None,
+        "launches": compiled.launches,
+        "num_warps": compiled.num_warps,
+        "num_stages": compiled.num_stages,
+        "registers": kernel.registers,
+        "spill_bytes": kernel.spill_bytes,
+        "stack_bytes": kernel.stack_bytes,
+        "shared_memory_bytes": kernel.shared_memory_bytes,
+        "static_shared_memory_bytes": kernel.static_shared_bytes,
+        "dynamic_shared_memory_bytes": kernel.dynamic_shared_bytes,
+        "accesses": [_access(access, names) for access in kernel.accesses],
+        "differences": [_difference(found, names) for found in kernel.differences],
+        "elements_per_thread": kernel.elements_per_thread,
+        "tensor_ops": [asdict(operation) for operation in kernel.tensor_ops],
+        "barriers": kernel.barriers,
+        "shuffles": kernel.shuffles,
+        "instruction_mix": dict(kernel.instruction_mix),
+        "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
+        "waves": kernel.waves,
+        "sm_count": kernel.sms.count if kernel.sms else None,
+        "sm_count_assumed_of": kernel.sms.assumed if kernel.sms else None,
+        "findings": [_finding(finding, names) for finding in kernel.findings],
+        "remarks": list(compiled.notes),
+        "notes": list(kernel.notes),
+    }
+
+
+def _access(access: Access, names: SourceNames) -> dict[str, Any]:
+    return {
+        "level": access.level,
+        "kind": access.kind,
+        "space": access.space,
+        "opcode": access.opcode,
+        "width_bits": access.width_bits,
+        "predicated": access.predicated,
+        "count": access.count,
+        "loop_depth": access.loop_depth,
+        "scope": access.scope,
+        "hints": list(access.hints),
+        **_source(access.source, names),
+    }
+
+
+def _difference(difference: Difference, names: SourceNames) -> dict[str, Any]:
+    return {
+        "kind": difference.kind,
+        "space": difference.space,
+        "change": difference.change,
+        "ptx": difference.ptx,
+        "sass": difference.sass,
+        **_source(difference.source, names),
+    }
+
+
+def _finding(finding: Finding, names: SourceNames) -> dict[str, Any]:
+    return {
+        "severity": finding.severity,
+        "message": finding.message,
+        "action": finding.action,
+        "evidence": finding.evidence,
+        **_source(finding.source, names),
+    }
+
+
+def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str | None]:
+    """The line as it is called, and the whole path, by which to find it."""
+    return {
+        "source": names.of_line(source) if source else None,
+        "source_file": source.file if source else None,
+    }
+
+
+def _occupancy(occupancy: Occupancy) -> dict[str, Any]:
+    return {
+        "blocks_per_sm": occupancy.blocks_per_sm,
+        "limiter": occupancy.limiter,
+        "limiters": list(occupancy.limiters),
+        "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct,
+        "active_warps": occupancy.active_warps,
+        "blocks_by_limit": dict(occupancy.blocks_by_limit),
+    }

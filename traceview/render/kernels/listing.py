@@ -1,0 +1,153 @@
+"""The code of a kernel with its accesses in the margin: the user's source, the PTX, the SASS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.sass_vs_ptx import said, widths
+from traceview.inspect.source_text import Excerpt, excerpts
+from traceview.inspect.target_report import PtxReport
+from traceview.ptx import accesses as ptx_accesses
+from traceview.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.ptx.sass import accesses as sass_accesses
+from traceview.render.base.safe_text import shortened, visible
+from traceview.render.base.text_blocks import drawn, noted
+from traceview.render.kernels.source_names import SourceNames
+from traceview.render.kernels.text import title
+
+_WIDE_BITS = 128
+_ORDER = {"load": "ld", "store": "st", "async-copy": "cp", "atomic": "atom", "reduction": "red"}
+_INDENT = 2
+_MARGIN_SHARE = 0.45
+
+
+def render_views(
+    report: PtxReport, views: Sequence[str], *, width: int = 80, color: bool = False
+) -> str:
+    """The views (`source`, `ptx`, `sass`) of all kernels, in lines of at most `width` cells."""
+    names = SourceNames.of(report.kernels)
+    blocks = [b for k in report.kernels for b in _views(k, report, views, names, width)]
+    return drawn(blocks, width, color)
+
+
+def _views(
+    kernel: KernelReport,
+    report: PtxReport,
+    views: Sequence[str],
+    names: SourceNames,
+    width: int,
+) -> Iterator[RenderableType]:
+    yield title(kernel, report)
+    if "source" in views:
+        yield from _source(kernel, width)
+    if "ptx" in views:
+        yield _listing(kernel.ptx, "PTX", names, width)
+    if "sass" in views:
+        yield _listing(kernel.sass, "SASS", names, width)
+    yield from (noted("Note: ", note, "dim") for note in kernel.notes)
+
+
+def _source(kernel: KernelReport, width: int) -> Iterator[RenderableType]:
+    by_line = accesses_by_line(kernel)
+    if not by_line:
+        yield Text("The code has no line information.")
+    for excerpt in excerpts(by_line, kernel.compiled.texts):
+        yield _excerpt(excerpt, by_line, width)
+
+
+def accesses_by_line(kernel: KernelReport) -> dict[SourceLine, list[Access]]:
+    """The accesses of each line of the user's source, of both levels."""
+    by_line: dict[SourceLine, list[Access]] = defaultdict(list)
+    for access in kernel.accesses:
+        if access.source:
+            by_line[access.source].append(access)
+    return dict(by_line)
+
+
+def _excerpt(
+    excerpt: Excerpt,
+    by_line: Mapping[SourceLine, Sequence[Access]],
+    width: int,
+) -> RenderableType:
+    if excerpt.missing:
+        return noted("", f"{excerpt.file}: {excerpt.missing}")
+    margins = {n: margin(by_line.get(SourceLine(excerpt.file, n), ())) for n, _ in excerpt.lines}
+    room = min(max(map(len, margins.values()), default=0), int(_MARGIN_SHARE * width))
+    digits = len(str(excerpt.lines[-1][0]))
+    lines = [Text(visible(excerpt.file), "bold")]
+    gaps = {second for first, second in pairwise(n for n, _ in excerpt.lines) if second > first + 1}
+    for number, code in excerpt.lines:
+        lines += [Text("…", "dim")] if number in gaps else []
+        narrow = is_narrow(by_line.get(SourceLine(excerpt.file, number), ()))
+        line = Text(
+            f"{shortened(margins[number], room):>{room}}", "bold yellow" if narrow else "green"
+        )
+        line.append(f"  {number:>{digits}}  ", "dim")
+        lines.append(line.append(_cut(visible(code.expandtabs(4)), width - room - digits - 4)))
+    return Group(*lines)
+
+
+def margin(accesses: Sequence[Access]) -> str:
+    """What a line moves, such as `ld 2 × 128 bits`; with SASS, where that differs."""
+    parts = []
+    kinds = dict.fromkeys((a.kind, a.space) for a in accesses if a.kind in _ORDER and a.width_bits)
+    for kind, space in kinds:
+        same = [a for a in accesses if (a.kind, a.space) == (kind, space)]
+        ptx = widths([access for access in same if access.level == "ptx"])
+        sass = widths([access for access in same if access.level == "sass"])
+        differ = ptx and sass and max(ptx) != max(sass)
+        shown = f"{said(ptx)} → {said(sass)}" if differ else said(ptx or sass)
+        where = "" if space == "global" else f" {space}"
+        parts.append(f"{_ORDER[kind]}{where} {shown}")
+    return ", ".join(parts)
+
+
+def is_narrow(accesses: Iterable[Access]) -> bool:
+    """Whether a load or store of global memory moves less than a thread can in one go."""
+    moved = [a for a in accesses if a.space == "global" and a.kind in ("load", "store")]
+    return any(a.width_bits and a.width_bits < _WIDE_BITS for a in moved)
+
+
+def _listing(
+    function: Function | None, level: str, names: SourceNames, width: int
+) -> RenderableType:
+    if function is None:
+        return Text(f"There is no {level}.")
+    find = access_finder(function)
+    rows = [instruction_row(i, find(i), names) for i in function.instructions]
+    room = max((len(row[1]) for row in rows), default=0)
+    lines = [Text(level, "bold")]
+    for text, margin, wide in rows:
+        line = Text(f"{margin:<{room}}", "green" if wide else "bold yellow")
+        lines.append(line.append(_cut(f"  {text}", width - room)))
+    return Group(*lines)
+
+
+def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
+    """What tells the access that an instruction of this function makes."""
+    return ptx_accesses.access_of if function.level == "ptx" else sass_accesses.access_of
+
+
+def instruction_row(
+    instruction: Instruction, access: Access | None, names: SourceNames
+) -> tuple[str, str, bool]:
+    """The instruction as it is shown, its margin, and False if it moves less than it could."""
+    guard = f"@{instruction.predicate.lstrip('@')} " if instruction.predicate else ""
+    indent = " " * (_INDENT * instruction.loop_depth)
+    operands = " ".join(instruction.operands.split())
+    text = visible(f"{indent}{guard}{instruction.opcode} {operands}".rstrip())
+    place = names.of_line(instruction.source) if instruction.source else ""
+    if access is None:
+        return text, place, True
+    bits = f"{access.width_bits} bits" if access.width_bits else ""
+    return text, f"{place} {access.space} {bits}".strip(), not is_narrow([access])
+
+
+def _cut(text: str, width: int) -> Text:
+    return Text(shortened(text, max(width, 1)), no_wrap=True)

@@ -1,0 +1,51 @@
+"""What source lines are called: the file's name alone, with folders where two files share it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from traceview.inspect.kernel_report import KernelReport
+from traceview.ptx.model import SourceLine
+
+
+@dataclass(frozen=True)
+class SourceNames:
+    """The shortest endings of paths that tell the files of a report apart."""
+
+    _names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, kernels: Iterable[KernelReport]) -> SourceNames:
+        """Names for the files that the accesses of these kernels come from."""
+        accesses = (access for kernel in kernels for access in kernel.accesses)
+        return cls(_apart({access.source.file for access in accesses if access.source}))
+
+    def of_line(self, source: SourceLine | None) -> str:
+        """A line as it is called: `gelu.py:31`; `?` if it is not known."""
+        if source is None:
+            return "?"
+        return f"{self._names.get(source.file, PurePath(source.file).name)}:{source.line}"
+
+
+def _apart(files: Iterable[str]) -> dict[str, str]:
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        by_name[PurePath(file).name].append(file)
+    return {
+        file: name if len(same) == 1 else _ending(file, same)
+        for name, same in by_name.items()
+        for file in same
+    }
+
+
+def _ending(file: str, others: Iterable[str]) -> str:
+    """As many last parts of the path as no other path ends in."""
+    parts = PurePath(file).parts
+    for count in range(2, len(parts)):
+        ending = parts[-count:]
+        if sum(PurePath(other).parts[-count:] == ending for other in others) == 1:
+            return str(PurePath(*ending))
+    return file

@@ -1,0 +1,88 @@
+"""The kernels of a target in a terminal: what each is, its accesses by source line, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from traceview.inspect.kernel_report import Finding, KernelReport
+from traceview.inspect.target_report import PtxReport
+from traceview.render.base.columns import fitting
+from traceview.render.base.safe_text import visible
+from traceview.render.base.text_blocks import (
+    SENTENCE,
+    SEVERITY_STYLES,
+    cells,
+    drawn,
+    grid,
+    heading,
+    noted,
+)
+from traceview.render.kernels.rows import ACCESSES, access_rows
+from traceview.render.kernels.source_names import SourceNames
+from traceview.render.kernels.summary import circumstances, figures, limited, made_of
+from traceview.tables import Table
+
+_LEAST_TEXT = 12
+
+
+def render_ptx_text(report: PtxReport, *, width: int = 80, color: bool = False) -> str:
+    """All kernels in lines of at most `width` cells; with `color`, ANSI styles."""
+    names = SourceNames.of(report.kernels)
+    blocks = [b for kernel in report.kernels for b in _kernel(kernel, report, names, width)]
+    return drawn(blocks, width, color)
+
+
+def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
+    """The heading of a kernel of a report, and how it came to be compiled."""
+    return Group(
+        heading(visible(kernel.name), kernel.compiled.arch),
+        Text(visible(circumstances(kernel, report.kernels), SENTENCE)),
+    )
+
+
+def _kernel(
+    kernel: KernelReport, report: PtxReport, names: SourceNames, width: int
+) -> Iterator[RenderableType]:
+    yield Group(title(kernel, report), Text(_figures(kernel)), *_made_of(kernel))
+    yield _accesses(kernel, names, width)
+    differences = [
+        noted("", f"{names.of_line(d.source)}: {d.kind} {d.change}, PTX {d.ptx}, SASS {d.sass}")
+        for d in kernel.differences
+    ]
+    if differences:
+        yield Group(Text("PTX and SASS disagree", "bold"), *differences)
+    yield _findings(kernel.findings)
+    notes = [noted("Note: ", n, "dim") for n in (*kernel.compiled.notes, *kernel.notes)]
+    if notes:
+        yield Group(*notes)
+
+
+def _figures(kernel: KernelReport) -> str:
+    limits = f" ({limited(kernel)})" if kernel.occupancy else ""
+    return " · ".join(
+        f"{name} {value}{limits if name == 'occupancy' else ''}" for name, value in figures(kernel)
+    )
+
+
+def _made_of(kernel: KernelReport) -> list[RenderableType]:
+    return [noted(f"{lead}: ", said, "dim") for lead, said in made_of(kernel)]
+
+
+def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:
+    rows = list(access_rows(kernel, names))
+    if not rows:
+        return Text("no memory accesses")
+    return cells(fitting(ACCESSES, Table.from_rows(ACCESSES.columns, rows), width, _LEAST_TEXT))
+
+
+def _findings(findings: Iterable[Finding]) -> RenderableType:
+    rows = grid("", "")
+    for finding in findings:
+        said = Text(visible(finding.message, SENTENCE))
+        said.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
+        said.append(f"\n{visible(finding.evidence, SENTENCE)}", "dim")
+        rows.add_row(Text(finding.severity, SEVERITY_STYLES[finding.severity]), said)
+    return rows if rows.row_count else Text("Nothing found to change.")

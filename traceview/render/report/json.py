@@ -1,0 +1,89 @@
+"""A report as JSON: the schema that scripts rely on, version 1.
+
+Names are whole, numbers are as computed. What is absent is null; NaN and infinity, which JSON does
+not know, are null as well. Of a long table a document has the rows that matter most; `left_out`
+beside `tables` says how many others there are and what they add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from traceview.analyses.base import Analysis, Skipped
+from traceview.render.base.json_text import clean, finding_fields, pieces
+from traceview.render.base.row_limit import MOST_ROWS, Leading, leading
+from traceview.report import Outcome, RankedFinding, Report, TraceFacts
+
+__all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
+
+SCHEMA_VERSION = 1
+
+
+def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
+    """The report as one JSON document in ASCII, which no terminal and no encoding can spoil.
+
+    Of each table, at most so many rows; all if `most_rows` is None.
+    """
+    return "".join(json_pieces(report, version, most_rows))
+
+
+def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
+    """The same text bit by bit: that of a long recording may be longer than memory likes."""
+    yield from pieces(_document(report, version, most_rows))
+    yield "\n"
+
+
+def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "traceview_version": version,
+        "trace": _trace(report.trace),
+        "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
+        "findings": [_finding(finding) for finding in report.findings],
+    }
+
+
+def _trace(trace: TraceFacts) -> dict[str, Any]:
+    return {
+        "path": trace.path,
+        "recorder": trace.recorder,
+        "recorder_version": trace.recorder_version,
+        "export_schema_version": trace.export_schema_version,
+        "duration_ns": trace.duration_ns,
+        "gpus": [vars(gpu) for gpu in trace.gpus],
+        "processes": [vars(process) for process in trace.processes],
+        "row_counts": dict(trace.row_counts),
+        "run": dict(trace.run),
+        "selection": {
+            "ranges": list(trace.selection.include),
+            "exclude_ranges": list(trace.selection.exclude),
+        },
+        "strict": trace.strict,
+        "peaks": dict(trace.peaks),
+        "warnings": list(trace.warnings),
+    }
+
+
+def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
+    if isinstance(outcome, Skipped):
+        return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
+    parts = {s.name: leading(s, outcome.tables[s.name], most) for s in analysis.tables}
+    left_out = {name: _left_out(part) for name, part in parts.items() if part.left_out}
+    return {
+        "status": "ok",
+        "title": analysis.title,
+        "question": analysis.question,
+        "tables": {name: part.table for name, part in parts.items()},
+        **({"left_out": left_out} if left_out else {}),
+        "summary": dict(outcome.summary),
+        "notes": list(outcome.notes),
+    }
+
+
+def _left_out(part: Leading) -> dict[str, Any]:
+    return {"rows": part.left_out, "kept": part.kept, **part.sums}
+
+
+def _finding(ranked: RankedFinding) -> dict[str, Any]:
+    return {"analysis": ranked.analysis, **finding_fields(ranked.finding)}

@@ -1,0 +1,124 @@
+"""A report as text for a terminal or a pipe.
+
+Nothing here is markup: every text is laid out as it stands, so a name with brackets stays one.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from traceview import units
+from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
+from traceview.render.base.columns import fitting
+from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
+from traceview.render.base.safe_text import visible
+from traceview.render.base.text_blocks import (
+    SENTENCE,
+    SEVERITY_STYLES,
+    cells,
+    drawn,
+    grid,
+    heading,
+    noted,
+    sentence,
+)
+from traceview.render.report.header import header_facts
+from traceview.report import Outcome, RankedFinding, Report
+from traceview.tables import Table
+
+MOST_ROWS = 10
+
+
+def render_text(report: Report, *, width: int = 80, color: bool = False) -> str:
+    """The whole report in lines of at most `width` cells; with `color`, ANSI styles."""
+    sections = [_answer(a, report.outcomes[a.name], width) for a in report.analyses]
+    return drawn([*_opening(report), *sections], width, color)
+
+
+def render_summary(report: Report, *, width: int = 80, color: bool = False) -> str:
+    """What the trace is and what to do first, without the answers behind it."""
+    return drawn(_opening(report), width, color)
+
+
+def _opening(report: Report) -> list[RenderableType]:
+    return [_header(report), _findings(report)]
+
+
+def _header(report: Report) -> RenderableType:
+    trace = report.trace
+    rows = grid("", "")
+    for name, value in header_facts(trace):
+        rows.add_row(Text(name, "dim"), sentence(value))
+    title = Text(visible(PurePath(trace.path).name), "bold")
+    warnings = [noted("Warning: ", text, "yellow") for text in trace.warnings]
+    return Group(title, rows, *warnings)
+
+
+def _findings(report: Report) -> RenderableType:
+    head = heading("What to do first")
+    if not report.findings:
+        return Group(head, Text(report.without_findings))
+    rows = grid("", "right", "")
+    rows.add_row("", Text("at stake", "dim"), "")
+    for finding in report.findings[:MOST_ROWS]:
+        rows.add_row(*_finding_cells(finding))
+    return Group(head, rows, *_rest(len(report.findings) - MOST_ROWS))
+
+
+def _finding_cells(ranked: RankedFinding) -> tuple[Text, Text, Text]:
+    finding = ranked.finding
+    said = sentence(finding.message)
+    if finding.action:
+        said.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
+    said.append(f"  [{ranked.analysis}]", "dim")
+    stake = units.duration(finding.time_at_stake_ns) if finding.time_at_stake_ns else ""
+    return Text(finding.severity, SEVERITY_STYLES[finding.severity]), Text(stake), said
+
+
+def _answer(analysis: Analysis, outcome: Outcome, width: int) -> RenderableType:
+    head = heading(analysis.title, analysis.name)
+    question = Text(analysis.question, "italic")
+    if isinstance(outcome, Skipped):
+        return Group(head, question, *_skipped(outcome))
+    tables = [_table(spec, table, width) for spec, table in outcome.shown(analysis.tables)]
+    notes = [noted("Note: ", note, "dim") for note in outcome.notes]
+    return Group(head, question, *_summary(outcome), *tables, *notes)
+
+
+def _skipped(skipped: Skipped) -> list[RenderableType]:
+    return [noted("Not answered: ", skipped.reason), noted("→ ", skipped.remedy)]
+
+
+def _summary(result: Result) -> list[RenderableType]:
+    figures = [
+        f"{units.stem(name)} {visible(units.quantity(name, value))}"
+        for name, value in result.summary.items()
+    ]
+    return [Text(" · ".join(figures))] if figures else []
+
+
+def _table(spec: TableSpec, table: Table, width: int) -> RenderableType:
+    caption = Text.assemble("\n", (units.stem(spec.name), "bold"), (f": {spec.meaning}", "dim"))
+    if not len(table):
+        return Group(caption, Text("none"))
+    if spec.detail:
+        return Group(caption, Text(_elsewhere(len(table))))
+    head = table.take(np.arange(min(len(table), MOST_ROWS)))
+    rows = cells(fitting(spec, head, width))
+    return Group(caption, rows, *_rest(len(table) - len(head), len(table)))
+
+
+def _elsewhere(rows: int) -> str:
+    counted = units.counted(rows, "row")
+    if rows > JSON_ROWS:
+        return f"{counted}, --json has {units.count(JSON_ROWS)}, with --all-rows all"
+    return f"{counted}, --html and --json have them"
+
+
+def _rest(rows: int, of: int = 0) -> list[RenderableType]:
+    whole = "--json --all-rows" if of > JSON_ROWS else "--json"
+    return [Text(f"… and {units.count(rows)} more, {whole} has all", "dim")] if rows > 0 else []

@@ -1,0 +1,152 @@
+"""The code of one kernel at both levels, made with the tools that this machine has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import TypeVar, TypeVarTuple
+
+from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.ptx.model import Compiled, Function, Listing, Resources
+from traceview.ptx.parser import parse_ptx
+from traceview.ptx.sass import cubin as cubin_file
+from traceview.ptx.sass.disassembly import with_sources_of
+from traceview.toolchain import nvdisasm
+from traceview.toolchain.ptxas import Assembled, assemble
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_ON_FUNCTION = re.compile(r"function '([^']+)'")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's PTX and SASS, and what the cubin tells; None for what could not be had.
+
+    `remarks` are those of the compiler, `notes` say what is missing and how to get it.
+    """
+
+    ptx: Function | None
+    sass: Function | None
+    resources: Resources | None
+    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Code:
+    """Parse, assemble and disassemble a kernel as far as can be.
+
+    With `ptxas` False nothing is assembled: neither a cubin that is missing nor, for the remarks,
+    one that is there. Raises TraceFormatError if its PTX is damaged, InputError if that has no
+    such kernel.
+    """
+    ptx = _parsed(compiled.ptx) if compiled.ptx else None
+    notes: list[str] = []
+    remarks, cubin = _cubin(compiled, notes) if ptxas else (compiled.notes, compiled.cubin)
+    listing = _sass_or_none(cubin, compiled.ptx, notes) if cubin and sass else None
+    return Code(
+        ptx=_named(ptx, compiled.name, required=True),
+        sass=_named(listing, compiled.name),
+        resources=_resources_or_none(cubin, compiled.name, notes) if cubin else None,
+        remarks=_own(remarks, compiled.name, ptx),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
+    """The function with its latest results and failures kept.
+
+    A file with many kernels is given once for each of them.
+    """
+
+    @lru_cache(maxsize=2)
+    def kept(arguments: tuple[*Ts]) -> T | TraceviewError:
+        try:
+            return function(*arguments)
+        except ToolNotFoundError:
+            # A tool may be named in the meantime.
+            raise
+        except TraceviewError as error:
+            return error
+
+    @wraps(function)
+    def once(*arguments: *Ts) -> T:
+        result = kept(arguments)
+        if isinstance(result, TraceviewError):
+            raise result.with_traceback(None)
+        return result
+
+    return once
+
+
+_parsed = lru_cache(maxsize=2)(parse_ptx)
+
+
+@_once
+def _assembled(ptx: str, arch: str) -> Assembled:
+    return assemble(ptx, arch)
+
+
+@_once
+def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
+    """The SASS, with the source lines of the PTX where there is one."""
+    listing = nvdisasm.disassemble(cubin)
+    return with_sources_of(listing, _parsed(ptx)) if ptx else listing
+
+
+@_once
+def _resources(cubin: bytes) -> dict[str, Resources]:
+    return cubin_file.resources(cubin)
+
+
+def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes | None]:
+    """The compiler's remarks and the cubin, made by ptxas where there is none.
+
+    Triton throws ptxas's remarks away: for wgmma, of which they tell most, it is asked again.
+    """
+    if compiled.ptx is None or (compiled.cubin and (compiled.notes or "wgmma" not in compiled.ptx)):
+        return compiled.notes, compiled.cubin
+    try:
+        made = _assembled(compiled.ptx, compiled.arch)
+    except ToolNotFoundError as error:
+        notes.append(f"no registers, spills and SASS: {error}")
+    except TraceviewError as error:
+        notes.append(f"not assembled: {error}")
+    else:
+        return (*compiled.notes, *made.notes), compiled.cubin or made.cubin
+    return compiled.notes, compiled.cubin
+
+
+def _own(remarks: tuple[str, ...], name: str, ptx: Listing | None) -> tuple[str, ...]:
+    """The remarks without those on other kernels of the file."""
+    found = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
+    named = {remark: match[1] for remark, match in found if match}
+    others = {kernel.name for kernel in ptx.kernels()} - {name} if ptx and named else set()
+    return tuple(remark for remark in remarks if named.get(remark) not in others)
+
+
+def _sass_or_none(cubin: bytes, ptx: str | None, notes: list[str]) -> Listing | None:
+    try:
+        return _disassembled(cubin, ptx)
+    except TraceviewError as error:
+        notes.append(f"no SASS: {error}")
+        return None
+
+
+def _resources_or_none(cubin: bytes, name: str, notes: list[str]) -> Resources | None:
+    try:
+        return _resources(cubin).get(name)
+    except TraceviewError as error:
+        notes.append(f"no registers and spills: {error}")
+        return None
+
+
+def _named(listing: Listing | None, name: str, *, required: bool = False) -> Function | None:
+    if listing is None:
+        return None
+    same = [function for function in listing.functions if function.name == name]
+    if not same and required:
+        raise InputError(f"the PTX has no kernel {name[:80]!r}")
+    return same[0] if same else None

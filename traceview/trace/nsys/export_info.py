@@ -1,0 +1,105 @@
+"""What an nsys export says of itself: its version, the recorder's options, what the run noted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from traceview.errors import TraceFormatError
+from traceview.trace.sqlite.file import Database
+
+# 2022.4 writes schema 3.0 into EXPORT_META_DATA; from 2023 on the table is META_DATA_EXPORT.
+META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+NEWEST_SCHEMA = (3, 25)
+DIAGNOSTICS_SINCE = (3, 11)
+AGAIN = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
+_ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
+_ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
+
+
+@dataclass(frozen=True)
+class ExportMeta:
+    """The two meta tables of an export and ours, each as name to value."""
+
+    export: Mapping[str, str]
+    capture: Mapping[str, str]
+    run: Mapping[str, str]
+
+    @property
+    def schema(self) -> str | None:
+        """The schema version, such as 3.20.3."""
+        parts = [self.export.get(f"EXPORT_SCHEMA_VERSION_{p}") for p in ("MAJOR", "MINOR", "MICRO")]
+        known = [part for part in parts if part]
+        return self.export.get("EXPORT_SCHEMA_VERSION") or ".".join(known) or None
+
+    @property
+    def schema_number(self) -> tuple[int, int] | None:
+        """Major and minor of the schema version; None where it is not known."""
+        found = re.match(r"(\d{1,6})(?:\.(\d{1,6}))?", self.schema or "")
+        return (int(found[1]), int(found[2] or 0)) if found else None
+
+    @property
+    def recorder_version(self) -> str | None:
+        return self.export.get("EXPORT_PRODUCT_VERSION")
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the exporter leaves out tables without rows, as it does unless told not to."""
+        return self.export.get("EXPORT_PARAM_LAZY", "true").lower() != "false"
+
+    def captured(self, event: str) -> bool:
+        """Whether the recorder was told to trace this, such as Cuda or NvtxEvents."""
+        return event in self.capture.get("CAPTURE_EVENT_TYPE", "").split(",")
+
+
+def read_meta(database: Database) -> ExportMeta:
+    """Read what the export says of itself.
+
+    Raises TraceFormatError if it is not an nsys export, or older than schema 3.0.
+    """
+    there = [table for table in META_TABLES if table in database.tables]
+    if not there and "StringIds" not in database.tables:
+        listed = ", ".join(sorted(database.tables)[:3]) or "no table at all"
+        raise TraceFormatError(
+            f"it is an SQLite database, but not an nsys export (it holds {listed[:200]!r})",
+            "pass a file that `nsys export --type sqlite` or `traceview record` wrote",
+        )
+    export = _pairs(database, there[0]) if there else {}
+    if not there:
+        raise TraceFormatError("the nsys export has no schema version, it is too old", AGAIN)
+    meta = ExportMeta(export, _capture(database), _pairs(database, "TRACEVIEW_RUN"))
+    if meta.schema_number and meta.schema_number < (3, 0):
+        raise TraceFormatError(f"the nsys export has schema {meta.schema}, older than 3.0", AGAIN)
+    return meta
+
+
+def version_warnings(meta: ExportMeta) -> list[str]:
+    """Say so once if the export is newer than what is known, or tells no version."""
+    number = meta.schema_number
+    if number is None:
+        return ["the export tells no schema version; what fits is read"]
+    if number > NEWEST_SCHEMA:
+        known = ".".join(map(str, NEWEST_SCHEMA))
+        return [f"the export has schema {meta.schema}, newer than {known}; what fits is read"]
+    return []
+
+
+def _pairs(database: Database, table: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for name, value in database.lines(table, ("name", "value")):
+        pairs.setdefault(str(name), "" if value is None else str(value))
+    return pairs
+
+
+def _capture(database: Database) -> dict[str, str]:
+    pairs = _pairs(database, "META_DATA_CAPTURE")
+    lines = database.lines("META_DATA_CAPTURE", ("name", "value"))
+    events = [str(value) for name, value in lines if name == "CAPTURE_EVENT_TYPE"]
+    if events:
+        pairs["CAPTURE_EVENT_TYPE"] = ",".join(events)
+    return {name: value for name, value in pairs.items() if not _of_environment(name, value)}
+
+
+def _of_environment(name: str, value: str) -> bool:
+    return bool(_ENVIRONMENT_NAME.search(name) or _ENVIRONMENT_VALUE.match(value))

@@ -1,0 +1,85 @@
+"""Sampled GPU metrics of an nsys export: of a million values, those that answers use."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceview.errors import TraceFormatError
+from traceview.tables import Mask, Table, Texts, object_array
+from traceview.trace.nsys.names import numbered
+from traceview.trace.nsys.processes import host_of
+from traceview.trace.nsys.rows import Export, Rows, Source
+from traceview.trace.schema import GPU_METRICS
+
+SAMPLES = Source("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
+# Names tell what is measured: the ids differ from one set of metrics to the next.
+METRICS = {
+    "dram-read": re.compile(r"DRAM Read \w+ \[Throughput %\]"),
+    "dram-write": re.compile(r"DRAM Write \w+ \[Throughput %\]"),
+}
+_GPU_BITS = 0xFF
+_FARTHEST_NS = 1 << 57
+
+
+def gpu_metrics(export: Export, devices: Table) -> Table | None:
+    """The samples of METRICS in order of time; None if none were recorded.
+
+    The host and the number of the GPU are in the bits of the type's id.
+    """
+    if not export.has(SAMPLES.table):
+        return None
+    wanted = _wanted(export)
+    rows = _rows(export)
+    if rows is None:
+        return None
+    device_of = _devices(devices)
+    types, type_code = numbered(rows.integer("typeId"))
+    metric, device = np.full(len(rows), -1, np.int32), np.full(len(rows), -1, np.int32)
+    for code, type_id in enumerate(types.tolist()):
+        mine = type_code == code
+        device[mine] = device_of.get((host_of(type_id), type_id & _GPU_BITS), -1)
+        for metric_id, name in wanted.get(type_id, {}).items():
+            metric[mine & (rows.integer("metricId") == metric_id)] = list(METRICS).index(name)
+    return _table(rows, metric, device, (metric >= 0) & (device >= 0))
+
+
+def _rows(export: Export) -> Rows | None:
+    try:
+        return export.rows(SAMPLES)
+    except TraceFormatError as error:
+        export.warnings.append(f"the sampled GPU metrics are not read: {error.what}")
+        return None
+
+
+def _wanted(export: Export) -> dict[int, dict[int, str]]:
+    """By type, the metrics that are kept, by their ids."""
+    lines = export.database.lines("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
+    found: dict[int, dict[int, str]] = {}
+    for type_id, metric_id, told in lines:
+        if isinstance(type_id, int) and isinstance(metric_id, int):
+            for name, pattern in METRICS.items():
+                if isinstance(told, str) and pattern.fullmatch(told):
+                    found.setdefault(type_id, {})[metric_id] = name
+    return found
+
+
+def _devices(devices: Table) -> dict[tuple[int, int], int]:
+    keys = zip(devices["host_id"].tolist(), devices["device_id"].tolist(), strict=True)
+    return {key: row for row, key in enumerate(keys)}
+
+
+def _table(rows: Rows, metric: np.ndarray, device: np.ndarray, kept: Mask) -> Table:
+    time = rows.integer("timestamp")[kept].clip(-_FARTHEST_NS, _FARTHEST_NS)
+    order = np.argsort(time, kind="stable")
+    value = rows.integer("value")[kept].clip(0, 100).astype(np.int16)
+    return Table(
+        GPU_METRICS.columns,
+        {
+            "time_ns": time[order],
+            "device": device[kept][order],
+            "metric": Texts(metric[kept][order], object_array(list(METRICS))),
+            "value_pct": value[order],
+        },
+    )

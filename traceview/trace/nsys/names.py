@@ -1,0 +1,200 @@
+"""Names in an nsys export: texts by id, and the meaning of its numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Array, Integers, Texts, constant, object_array
+from traceview.trace.schema import UNIFIED
+from traceview.trace.sqlite.file import Database
+from traceview.trace.sqlite.row_reader import Numbers
+
+# An array that may be indexed by the values directly is still smaller than the sort it saves.
+DENSE = 1 << 22
+FEW = 16
+UNNAMED = "(unnamed)"
+_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
+
+# The meanings of the numbers where the export does not bring its own ENUM_ table.
+_DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P"
+_MIGRATIONS = (f"{UNIFIED}H2D", f"{UNIFIED}D2H", f"{UNIFIED}D2D")
+COPY_DIRECTIONS = dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS)))
+MIGRATION_CAUSES = {
+    0: "unknown",
+    1: "user prefetch",
+    2: "page fault",
+    3: "speculative prefetch",
+    4: "eviction",
+    5: "access counters",
+}
+_MEMORY = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")
+MEMORY_KINDS = dict(enumerate((*_MEMORY, "unknown")))
+MEMORY_OPERATIONS = {0: "allocation", 1: "release"}
+SEVERITIES = {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"}
+SYNC_KINDS = {0: "unknown", 1: "event", 2: "stream-wait-event", 3: "stream", 4: "context"}
+_SYNC_WORDS = {
+    "STREAM_WAIT_EVENT": "stream-wait-event",
+    "EVENT_SYNCHRONIZE": "event",
+    "STREAM_SYNCHRONIZE": "stream",
+    "CONTEXT_SYNCHRONIZE": "context",
+}
+_COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
+
+
+def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
+    """The distinct values, ascending, and for each row its number among them."""
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    if values.strides == (0,):
+        return values[:1].astype(np.int64), constant(0, len(values), np.int32)
+    low, high = int(values.min()), int(values.max())
+    if high - low < DENSE:
+        return _numbered_directly(values, low, high)
+    if len(few := _few(values)) <= FEW:
+        codes = np.zeros(len(values), np.int32)
+        for code, value in enumerate(few[1:], 1):
+            codes[values == value] = code
+        return few, codes
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return distinct, inverse.astype(np.int32)
+
+
+def numbered_pairs(
+    first: Array, second: Array
+) -> tuple[list[tuple[int, int]], npt.NDArray[np.int32]]:
+    """The distinct pairs of two columns, and for each row its number among them."""
+    (ones, one), (others, other) = numbered(first), numbered(second)
+    if len(others) == 1:
+        return [(int(value), int(others[0])) for value in ones], one
+    pairs, codes = numbered(one.astype(np.int64) * len(others) + other)
+    split = (divmod(pair, len(others)) for pair in pairs.tolist())
+    return [(int(ones[a]), int(others[b])) for a, b in split], codes
+
+
+def _numbered_directly(
+    values: Array, low: int, high: int
+) -> tuple[Integers, npt.NDArray[np.int32]]:
+    # Not in the type of the values, which may be a narrow one.
+    offsets = np.subtract(values, low, dtype=np.int64)
+    seen = np.zeros(high - low + 1, bool)
+    seen[offsets] = True
+    distinct = np.flatnonzero(seen)
+    place = np.zeros(high - low + 1, np.int32)
+    place[distinct] = np.arange(len(distinct), dtype=np.int32)
+    return distinct + low, place[offsets]
+
+
+def _few(values: Array) -> Integers:
+    """All distinct values, ascending, or just more than FEW of them."""
+    found: list[int] = []
+    while len(values) and len(found) <= FEW:
+        found.append(values[0])
+        values = values[values != values[0]]
+    return np.sort(np.array(found, np.int64))
+
+
+class Names:
+    """The StringIds table: texts by id. Only the texts that are asked for are read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def texts(self, ids: Numbers) -> Texts:
+        """The text of every id; absent where the id is; a made-up name where the text is."""
+        distinct, codes = numbered(ids.values)
+        texts = Texts(codes, object_array(self.of(distinct))).map(self.of(distinct))
+        if ids.null is None:
+            return texts
+        if ids.null.all():
+            return Texts(constant(-1, len(codes), np.int32), texts.values)
+        return Texts(np.where(ids.null, np.int32(-1), texts.codes), texts.values)
+
+    def of(self, ids: Integers) -> list[str]:
+        """The texts of some distinct ids."""
+        keys = ids.tolist()
+        found: dict[int, object] = {}
+        if "StringIds" in self._database.tables:
+            found = self._database.lookup("StringIds", "id", "value", keys)
+        return [str(found.get(key, f"(unknown name #{key})")) for key in keys]
+
+
+def without_version(name: str) -> str:
+    """The name of a CUDA call without `_v3020`, `_ptsz` and `_ptds`."""
+    return _VERSION.sub("", name)
+
+
+def first_of(preferred: Texts, other: Texts) -> Texts:
+    """Row by row the preferred text, where absent the other."""
+    if (preferred.codes >= 0).all():
+        return preferred
+    every = Texts.of([*preferred.values, *other.values])
+    shifted = np.where(other.codes >= 0, other.codes + len(preferred.values), -1)
+    codes = np.where(preferred.codes >= 0, preferred.codes, shifted)
+    places = np.append(every.codes, np.int32(-1))
+    return Texts(places[codes], every.values)
+
+
+def filled(texts: Texts, last: str) -> Texts:
+    """A text in every row: the last where there was none."""
+    one = Texts(constant(0, len(texts), np.int32), object_array([last]))
+    return first_of(texts, one)
+
+
+def meanings(values: Integers, known: Mapping[int, str]) -> Texts:
+    """The meaning of every number; `kind 17` for one that nobody knows."""
+    distinct, codes = numbered(values)
+    words = [known.get(value, f"kind {value}") for value in distinct.tolist()]
+    return Texts(codes, object_array(words)).map(words)
+
+
+def copy_directions(database: Database) -> dict[int, str]:
+    """copyKind to H2D, D2H, UVM H2D, …"""
+    stored = _enum(database, "ENUM_CUDA_MEMCPY_OPER")
+    found = {key: _COPY_WORDS.search(name) for key, (name, _) in stored.items()}
+    read = {
+        key: f"{UNIFIED if hit[1] else ''}{hit[2]}2{hit[3]}" for key, hit in found.items() if hit
+    }
+    return {**COPY_DIRECTIONS, **read}
+
+
+def memory_kinds(database: Database) -> dict[int, str]:
+    """srcKind, dstKind, memKind to pageable, pinned, …"""
+    return {**MEMORY_KINDS, **_labels(database, "ENUM_CUDA_MEM_KIND")}
+
+
+def memory_operations(database: Database) -> dict[int, str]:
+    """memoryOperationType to allocation or release."""
+    labels = _labels(database, "ENUM_CUDA_DEV_MEM_EVENT_OPER")
+    read = {key: "release" if label.startswith("de") else label for key, label in labels.items()}
+    return {**MEMORY_OPERATIONS, **read}
+
+
+def severities(database: Database) -> dict[int, str]:
+    """severity to info, warning, …"""
+    return {**SEVERITIES, **_labels(database, "ENUM_DIAGNOSTIC_SEVERITY_LEVEL")}
+
+
+def sync_kinds(database: Database) -> dict[int, str]:
+    """syncType to event, stream, …, as the export itself numbers them."""
+    stored = _enum(database, "ENUM_CUPTI_SYNC_TYPE")
+    read = {
+        key: kind
+        for key, (name, _) in stored.items()
+        for word, kind in _SYNC_WORDS.items()
+        if name.endswith(word)
+    }
+    return {**SYNC_KINDS, **read}
+
+
+def _enum(database: Database, table: str) -> dict[int, tuple[str, str]]:
+    rows = database.lines(table, ("id", "name", "label"))
+    return {key: (str(name), str(label or "")) for key, name, label in rows if type(key) is int}
+
+
+def _labels(database: Database, table: str) -> dict[int, str]:
+    stored = _enum(database, table).items()
+    return {key: label.lower() for key, (_, label) in stored if label}

@@ -1,0 +1,274 @@
+"""Processes, threads and GPUs: from the ids of an export to the rows of a Trace.
+
+Rows get provisional numbers while tables are read, in the order in which places turn up.
+`Places.settle` sorts the places at the end, when all are known, and renumbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
+from traceview.trace.nsys.names import Names, numbered, numbered_pairs
+from traceview.trace.nsys.rows import INT32, Rows, Staged
+from traceview.trace.schema import DEVICES, PROCESSES, THREADS
+from traceview.trace.sqlite.file import Database
+
+Codes = npt.NDArray[np.int32]
+Key = TypeVar("Key", bound=Hashable)
+# globalTid is host << 48 | process << 24 | thread, and a globalPid is one with thread 0.
+THREAD_BITS = 0xFFFFFF
+PROCESS_BITS = 0xFFFFFF
+UNKNOWN = 0
+ABSENT = int(INT32.min)
+_GPU_COLUMNS = {
+    "sm_count": "smCount",
+    "max_warps_per_sm": "maxWarpsPerSm",
+    "max_blocks_per_sm": "maxBlocksPerSm",
+    "max_registers_per_sm": "maxRegistersPerSm",
+    "max_shared_memory_per_sm_bytes": "maxShmemPerSm",
+    "max_shared_memory_per_block_bytes": "maxShmemPerBlockOptin",
+    "l2_cache_bytes": "l2CacheSize",
+    "total_memory_bytes": "totalMemory",
+    "memory_bytes_per_s": "memoryBandwidth",
+    "clock_hz": "clockRate",
+}
+_NARROW = {column.name for column in DEVICES.columns if column.dtype == "int32"}
+_MOST = [INT32.max if name in _NARROW else INT32.max << 24 for name in _GPU_COLUMNS]
+
+
+def host_of(global_id: int) -> int:
+    """The host bits of a globalTid or globalPid."""
+    return (global_id >> 48) & 0xFFFF
+
+
+def process_of(global_id: int) -> int:
+    """The operating system's process id in a globalTid or globalPid."""
+    return (global_id >> 24) & PROCESS_BITS
+
+
+@dataclass
+class _Numbering(Generic[Key]):
+    """Numbers in order of first appearance."""
+
+    number: dict[Key, int] = field(default_factory=dict)
+
+    def of(self, key: Key) -> int:
+        return self.number.setdefault(key, len(self.number))
+
+    def all(self, keys: Sequence[Key]) -> Codes:
+        return np.array([self.of(key) for key in keys], np.int32)
+
+
+class Places:
+    """Numbers for the processes, threads and GPUs that rows speak of."""
+
+    def __init__(self) -> None:
+        self._processes = _Numbering[int]()
+        self._threads = _Numbering[int]()
+        self._devices = _Numbering[tuple[int, int]]()
+
+    def processes(self, rows: Rows, name: str = "globalPid") -> Codes:
+        """Provisional process numbers of a column of global ids."""
+        distinct, codes = numbered(rows.integer(name, UNKNOWN))
+        return _picked(self._processes.all((distinct & ~THREAD_BITS).tolist()), codes)
+
+    def threads(self, rows: Rows, name: str = "globalTid") -> tuple[Codes, Codes]:
+        """Provisional thread and process numbers of a column of global ids."""
+        distinct, codes = numbered(rows.integer(name, UNKNOWN))
+        threads = self._threads.all(distinct.tolist())
+        processes = self._processes.all((distinct & ~THREAD_BITS).tolist())
+        return _picked(threads, codes), _picked(processes, codes)
+
+    def has_threads(self, rows: Rows, name: str = "globalTid") -> Mask:
+        """True for the rows of threads that turned up before."""
+        distinct, codes = numbered(rows.integer(name, UNKNOWN))
+        known = np.array([thread in self._threads.number for thread in distinct.tolist()], bool)
+        return known[codes] if len(known) else np.zeros(len(rows), bool)
+
+    def devices(self, rows: Rows, processes: Codes) -> Codes:
+        """Provisional GPU numbers: a process numbers the GPUs as it sees them."""
+        pairs, codes = numbered_pairs(processes, rows.identity("deviceId"))
+        return _picked(self._devices.all(pairs), codes)
+
+    def settle(self, database: Database, names: Names) -> Settled:
+        """Sort and name all places that turned up."""
+        global_ids, process_rows = _settled_processes(list(self._processes.number))
+        gpus = _gpu_rows(database)
+        owners = [global_ids[row] for row in process_rows]
+        known = _cuda_devices(database)
+        seen = _device_keys(list(self._devices.number), owners, known)
+        warnings = () if known else _merged(seen, gpus)
+        devices = sorted({*gpus, *seen})
+        row_of = dict(zip(self._processes.number, process_rows, strict=True))
+        used = [(row_of[tid & ~THREAD_BITS], tid & THREAD_BITS) for tid in self._threads.number]
+        threads = sorted(set(used))
+        rows = {
+            "process": np.array(process_rows, np.int32),
+            "thread": _positions(used, threads),
+            "device": _positions(seen, devices),
+        }
+        tables = {
+            "processes": _process_table(global_ids, database),
+            "threads": _thread_table(threads, global_ids, database, names),
+            "devices": _device_table(devices, gpus),
+        }
+        return Settled(rows, tables, warnings)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The tables of places, and how to get from provisional numbers to their rows."""
+
+    rows: Mapping[str, Codes]
+    tables: Mapping[str, Table]
+    warnings: tuple[str, ...] = ()
+
+    def renumber(self, staged: Staged) -> Staged:
+        """Staged columns with final numbers. An absent place stays absent."""
+        kind = {"end_thread": "thread"}
+        return {
+            name: _final(values, self.rows[kind.get(name, name)])
+            if kind.get(name, name) in self.rows and not isinstance(values, Texts)
+            else values
+            for name, values in staged.items()
+        }
+
+
+def _settled_processes(found: Sequence[int]) -> tuple[list[int], list[int]]:
+    """All global process ids in order, and the row of each of those that turned up."""
+    known = sorted((g for g in found if g != UNKNOWN), key=lambda g: (host_of(g), process_of(g), g))
+    # Rows that name no process can only be of the one there is, if there is just one.
+    if UNKNOWN in found and len(known) != 1:
+        known = [UNKNOWN, *known]
+    row = {UNKNOWN: 0} | {global_id: place for place, global_id in enumerate(known)}
+    return known, [row[global_id] for global_id in found]
+
+
+def _positions(keys: Sequence[tuple[int, int]], ordered: Sequence[tuple[int, int]]) -> Codes:
+    place = {key: row for row, key in enumerate(ordered)}
+    return np.array([place[key] for key in keys], np.int32)
+
+
+def _device_keys(
+    seen: Sequence[tuple[int, int]], processes: Sequence[int], gpu_of: Mapping[tuple[int, int], int]
+) -> list[tuple[int, int]]:
+    """Host and GPU of each (global process id row, device as the process sees it)."""
+    keys = []
+    for provisional, device in seen:
+        global_id = processes[provisional]
+        gpu = gpu_of.get((process_of(global_id), device), device)
+        keys.append((host_of(global_id), gpu))
+    return keys
+
+
+def _merged(
+    seen: Sequence[tuple[int, int]], gpus: Mapping[tuple[int, int], object]
+) -> tuple[str, ...]:
+    """What to say where processes that each call their GPU 0 may stand for different GPUs."""
+    shared = sorted({gpu for host, gpu in seen if seen.count((host, gpu)) > 1})
+    if not shared or len(gpus) < 2:
+        return ()
+    return (
+        f"several processes used a GPU that each calls {', '.join(map(str, shared))}, and this "
+        "export does not tell whether it is the same one (nsys 2025.3 and newer do); it is taken "
+        "for one GPU",
+    )
+
+
+def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
+    lines = database.lines("TARGET_INFO_CUDA_DEVICE", ("pid", "cudaId", "gpuId"))
+    return {
+        (pid, seen): gpu
+        for pid, seen, gpu in lines
+        if type(pid) is int and type(seen) is int and type(gpu) is int and 0 <= gpu <= INT32.max
+    }
+
+
+def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
+    """What the export says of every GPU, by host and GPU."""
+    names = ("vmId", "id", "name", "computeMajor", "computeMinor", *_GPU_COLUMNS.values())
+    rows: dict[tuple[int, int], dict[str, Cell]] = {}
+    for vm, gpu, name, major, minor, *figures in database.lines("TARGET_INFO_GPU", names):
+        if type(vm) is not int or type(gpu) is not int or not 0 <= gpu <= INT32.max:
+            continue
+        capability = f"{major}.{minor}" if type(major) is int and type(minor) is int else None
+        row: dict[str, Cell] = {
+            "name": None if name is None else str(name),
+            "compute_capability": capability,
+        }
+        row.update(zip(_GPU_COLUMNS, map(_figure, figures, _MOST), strict=True))
+        rows.setdefault((host_of(vm), gpu), row)
+    return rows
+
+
+def _figure(value: object, most: int) -> int | None:
+    """A property of a GPU; 0 and what does not fit mean that the recorder did not know."""
+    return value if type(value) is int and 0 < value <= most else None
+
+
+def _device_table(
+    devices: Sequence[tuple[int, int]], gpus: Mapping[tuple[int, int], Mapping[str, Cell]]
+) -> Table:
+    unknown: dict[str, Cell] = {c.name: None for c in DEVICES.columns if c.nullable}
+    rows = [
+        {"host_id": host, "device_id": gpu, **unknown, **gpus.get((host, gpu), {})}
+        for host, gpu in devices
+    ]
+    return Table.from_rows(DEVICES.columns, rows)
+
+
+def _process_table(global_ids: Sequence[int], database: Database) -> Table:
+    named = {line[0]: line[1] for line in database.lines("PROCESSES", ("globalPid", "name"))}
+    rows: list[dict[str, Cell]] = [
+        {
+            "host_id": host_of(global_id),
+            "process_id": process_of(global_id),
+            "name": _text(named.get(global_id)),
+        }
+        for global_id in global_ids
+    ]
+    return Table.from_rows(PROCESSES.columns, rows)
+
+
+def _thread_table(
+    threads: Sequence[tuple[int, int]],
+    global_ids: Sequence[int],
+    database: Database,
+    names: Names,
+) -> Table:
+    lines = database.lines("ThreadNames", ("globalTid", "nameId"))
+    wanted = [global_ids[process] | thread for process, thread in threads]
+    # A thread that renamed itself has several names: the last is the one it chose.
+    name_ids = {tid: name for tid, name in lines if type(name) is int and tid in set(wanted)}
+    found = names.of(np.array(list(name_ids.values()), np.int64))
+    named = dict(zip(name_ids, found, strict=True))
+    rows: list[dict[str, Cell]] = [
+        {"process": process, "thread_id": thread, "name": named.get(global_id)}
+        for (process, thread), global_id in zip(threads, wanted, strict=True)
+    ]
+    return Table.from_rows(THREADS.columns, rows)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _picked(of_distinct: Codes, codes: Codes) -> Codes:
+    return picked(of_distinct, codes) if len(of_distinct) else codes
+
+
+def _final(codes: Array, rows: Codes) -> Array:
+    if not len(rows) or not len(codes):
+        return codes
+    if codes.strides == (0,):
+        return constant(codes[0] if codes[0] == ABSENT else rows[codes[0]], len(codes), np.int32)
+    absent = codes == ABSENT
+    if not absent.any():
+        return rows[codes]
+    return np.where(absent, np.int32(ABSENT), rows[np.where(absent, 0, codes)])

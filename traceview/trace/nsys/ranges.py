@@ -1,0 +1,102 @@
+"""NVTX ranges and marks of an nsys export."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.tables import NULL, Integers, Mask, Texts, object_array, picked
+from traceview.trace.nsys.names import (
+    UNNAMED,
+    Names,
+    filled,
+    first_of,
+    meanings,
+    numbered,
+    numbered_pairs,
+)
+from traceview.trace.nsys.processes import ABSENT, Codes
+from traceview.trace.nsys.rows import Rows, Source, Staged
+from traceview.trace.nsys.tables import Reader
+
+RANGES = Source(
+    "NVTX_EVENTS",
+    ("start", "end", "eventType"),
+    ("globalTid", "endGlobalTid", "textId", "domainId"),
+    ("text",),
+)
+PAYLOADS = Source(
+    "NVTX_EVENTS", ("start",), ("int64Value", "uint64Value", "int32Value", "uint32Value")
+)
+# What stands in a text for the payload of its range: facts.declared_work.
+REFERS_TO_PAYLOAD = '"payload"'
+# The second of each kind comes from an imported NVTXT file.
+KINDS = {59: "push-pop", 70: "push-pop", 60: "start-end", 71: "start-end", 34: "mark", 65: "mark"}
+DOMAIN_CREATE = 75
+DEFAULT_DOMAIN = 0
+
+
+def ranges(reader: Reader) -> Staged | None:
+    """Ranges and marks in the order of the file; other events are left out."""
+    events = reader.export.rows(RANGES)
+    if events is None:
+        return None
+    domains = _domain_names(reader, events)
+    distinct, code = numbered(events.integer("eventType"))
+    known = picked(np.isin(distinct, list(KINDS)), code)
+    rows = events if known.all() else events.where(known)
+    start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
+    thread, process = reader.places.threads(rows)
+    names = filled(_texts(reader.names, rows), UNNAMED)
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": thread,
+        "process": process,
+        "end_thread": _end_threads(reader, rows),
+        "name": names,
+        "domain": _domains(process, rows.integer("domainId"), domains),
+        "kind": meanings(rows.integer("eventType"), KINDS),
+        "payload": _payloads(reader, names, known),
+    }
+
+
+def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
+    """The whole number of each range. Four columns more are read only where a text asks for one."""
+    found = np.full(len(names), NULL)
+    if not any(REFERS_TO_PAYLOAD in str(name) for name in names.values):
+        return found
+    rows = reader.export.rows(PAYLOADS)
+    if rows is None:
+        return found
+    for column in PAYLOADS.optional:
+        found = np.where(found == NULL, rows.nullable(column)[known], found)
+    return found
+
+
+def _texts(names: Names, rows: Rows) -> Texts:
+    # torch writes its text in place; registered strings come as ids.
+    return first_of(rows.texts("text"), names.texts(rows.numbers("textId")))
+
+
+def _end_threads(reader: Reader, rows: Rows) -> Codes:
+    threads = np.full(len(rows), ABSENT, np.int32)
+    known = ~rows.null("endGlobalTid")
+    if known.any():
+        threads[known] = reader.places.threads(rows.where(known), "endGlobalTid")[0]
+    return threads
+
+
+def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
+    """The names of domains by (process, domain id): ids repeat between processes."""
+    created = events.where(events.integer("eventType") == DOMAIN_CREATE)
+    _, process = reader.places.threads(created)
+    named = _texts(reader.names, created).decode()
+    ids = created.integer("domainId").tolist()
+    keyed = zip(process.tolist(), ids, named, strict=True)
+    return {(owner, domain): name for owner, domain, name in keyed if name is not None}
+
+
+def _domains(process: Codes, domain: Integers, named: dict[tuple[int, int], str]) -> Texts:
+    keys, codes = numbered_pairs(process, domain)
+    names = [None if key[1] == DEFAULT_DOMAIN else named.get(key) for key in keys]
+    return Texts(codes, object_array(names)).map(names)

@@ -1,0 +1,139 @@
+"""Nsight Systems exports: from an open SQLite file to a Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
+from traceview.trace import kernel_code
+from traceview.trace.model import Trace
+from traceview.trace.nsys import tables
+from traceview.trace.nsys.absent_tables import empty_tables
+from traceview.trace.nsys.callchains import callchains
+from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings
+from traceview.trace.nsys.importer_errors import failure
+from traceview.trace.nsys.metrics import gpu_metrics
+from traceview.trace.nsys.ranges import ranges
+from traceview.trace.nsys.rows import Export, Staged
+from traceview.trace.nsys.sync_sites import parted
+from traceview.trace.nsys.syncs import synchronizations
+from traceview.trace.nsys.thread_runs import thread_runs
+from traceview.trace.schema import TABLES
+from traceview.trace.sqlite.file import Database
+
+_BY_START = ("kernels", "copies", "sets", "graph_launches", "api_calls")
+_READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
+    "kernels": tables.kernels,
+    "copies": tables.copies,
+    "sets": tables.sets,
+    "graph_launches": tables.graph_launches,
+    "api_calls": tables.api_calls,
+    "ranges": ranges,
+    "callchains": callchains,
+    "memory_events": tables.memory_events,
+    "overheads": tables.overheads,
+    "diagnostics": tables.diagnostics,
+    "kernel_code": lambda reader: kernel_code.staged(reader.export.database),
+}
+
+
+def read(database: Database, path: str) -> Trace:
+    """Read an nsys export; `path` is how the user calls it.
+
+    Raises TraceFormatError if it is not an nsys export or too old; sqlite3.Error if it is damaged.
+    """
+    meta = read_meta(database)
+    export = Export(database)
+    export.warnings += version_warnings(meta)
+    staged = _staged(tables.Reader(export), meta)
+    return Trace(
+        path=path,
+        recorder="nsys",
+        recorder_version=meta.recorder_version,
+        export_schema_version=meta.schema,
+        tables=staged,
+        run=meta.run,
+        capture=meta.capture,
+        warnings=(*_partial(staged), *export.warnings),
+    )
+
+
+def _partial(staged: Mapping[str, Table]) -> list[str]:
+    said = staged["diagnostics"].texts("text").decode() if "diagnostics" in staged else ()
+    failed = failure(str(text) for text in said)
+    if failed is None:
+        return []
+    return [f"nsys failed as it read the events back, so all figures are of a part: {failed}"]
+
+
+def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
+    found = {name: _thrifty(read_table(reader)) for name, read_table in _READERS.items()}
+    found["synchronizations"] = synchronizations(reader, found["api_calls"])
+    found["thread_runs"] = thread_runs(reader)
+    found["ranges"], found["call_sites"] = parted(found["ranges"], meta.run)
+    settled = reader.places.settle(reader.export.database, reader.names)
+    reader.export.warnings += settled.warnings
+    done: dict[str, Table] = {}
+    for name in TABLES:
+        staged = found.pop(name, None)
+        if staged is not None:
+            done[name] = Table(TABLES[name].columns, _ordered(name, settled.renumber(staged)))
+    for name in empty_tables(reader.export, meta, done):
+        done[name] = Table.empty(TABLES[name].columns)
+    sampled = gpu_metrics(reader.export, settled.tables["devices"])
+    if sampled is not None:
+        done["gpu_metrics"] = sampled
+    return {**done, **settled.tables}
+
+
+def _thrifty(staged: Staged | None) -> Staged | None:
+    """What holds one value alone, as half the columns of most traces do, takes no memory."""
+    if staged is None:
+        return None
+    return {
+        column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
+        for column, values in staged.items()
+    }
+
+
+def _ordered(name: str, staged: Staged) -> Staged:
+    """The rows in the order of their table. Each staged column is given up for its ordered one."""
+    order = None
+    if name in _BY_START:
+        order = _by_start(_numbers(staged, "start_ns"))
+    elif name in ("ranges", "call_sites"):
+        order = _nested(staged)
+    if order is None:
+        return staged
+    return {column: rows_of(staged.pop(column), order) for column in [*staged]}
+
+
+def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
+    if (start[1:] >= start[:-1]).all():
+        return None
+    return np.argsort(start, kind="stable")
+
+
+def _nested(staged: Staged) -> npt.NDArray[np.intp]:
+    """By thread and start, the longer first; one that never ended is longest."""
+    start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
+    last = np.where(end == NULL, -np.iinfo(np.int64).max, -end)
+    if not _in_order(start, last):
+        return np.lexsort((last, start, thread))
+    return groups.order_of(thread)
+
+
+def _in_order(first: Array, second: Array) -> bool:
+    rising = first[1:] > first[:-1]
+    level = (first[1:] == first[:-1]) & (second[1:] >= second[:-1])
+    return bool((rising | level).all())
+
+
+def _numbers(staged: Staged, name: str) -> Array:
+    values = staged[name]
+    assert not isinstance(values, Texts)
+    return values

@@ -1,0 +1,158 @@
+"""Raw rows of one table of an nsys export, whatever columns its version has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import NULL, Array, Integers, Mask, Texts, constant, picked
+from traceview.trace.sqlite.file import Database
+from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
+
+Staged = dict[str, Array | Texts]
+INT32 = np.iinfo(np.int32)
+# Far beyond any recording, and still safe to subtract from one another.
+MOST_BYTES = 1 << 44
+FARTHEST_NS = 1 << 57
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of an export: the columns without which it is useless, and those that may lack."""
+
+    table: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+class Rows:
+    """The columns that were found; one that lacks counts as NULL in every row."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._length = len(next(iter(columns.values())))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def numbers(self, name: str) -> Numbers:
+        found = self._columns.get(name)
+        if isinstance(found, Numbers):
+            return found
+        return Numbers(np.zeros(len(self), np.int64), np.ones(len(self), bool))
+
+    def texts(self, name: str) -> Texts:
+        found = self._columns.get(name)
+        if isinstance(found, Texts):
+            return found
+        return Texts(np.full(len(self), -1, np.int32), np.empty(0, object))
+
+    def null(self, name: str) -> Mask:
+        null = self.numbers(name).null
+        return np.zeros(len(self), bool) if null is None else null
+
+    def integer(self, name: str, default: int = 0) -> Integers:
+        """int64, the default where NULL."""
+        return _typed(self._cells(name, default), np.int64)
+
+    def _cells(self, name: str, default: int) -> Array:
+        """As narrow as they were read."""
+        numbers = self.numbers(name)
+        if numbers.null is None:
+            return numbers.values
+        if numbers.null.all():
+            return constant(default, len(self), np.int64)
+        return np.where(numbers.null, np.int64(default), numbers.values)
+
+    def nullable(self, name: str) -> Integers:
+        """int64, NULL kept."""
+        return self.integer(name, NULL)
+
+    def identity(self, name: str) -> npt.NDArray[np.int32]:
+        """An id of 32 bits; unsigned ones wrap, which keeps them distinct."""
+        return _typed(self._cells(name, 0), np.int32)
+
+    def amount(self, name: str) -> npt.NDArray[np.int32]:
+        """A quantity; beyond the range of int32 it stays at the end of the range."""
+        values = self._cells(name, 0)
+        if len(values) and not INT32.min < values.min() <= values.max() <= INT32.max:
+            values = values.clip(INT32.min + 1, INT32.max)
+        return _typed(values, np.int32)
+
+    def size(self, name: str) -> Integers:
+        """A number of bytes, none of them absurd: sums of damaged ones would overflow."""
+        return self.integer(name).clip(0, MOST_BYTES)
+
+    def where(self, mask: Mask) -> Rows:
+        """The rows of a mask."""
+        return Rows({name: _chosen(column, mask) for name, column in self._columns.items()})
+
+
+def _chosen(column: Numbers | Texts, mask: Mask) -> Numbers | Texts:
+    if isinstance(column, Texts):
+        return column.take(mask)
+    null = None if column.null is None else picked(column.null, mask)
+    return Numbers(picked(column.values, mask), null)
+
+
+def _typed(values: Array, dtype: npt.DTypeLike) -> Array:
+    """The same numbers in that type; what is stored once stays so."""
+    if values.strides != (0,) or not len(values):
+        return values.astype(dtype, copy=False)
+    return np.broadcast_to(values[:1].astype(dtype).reshape(()), len(values))
+
+
+class Export:
+    """An open export, and what there is to say about reading it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.warnings: list[str] = []
+        self.unusable: set[str] = set()
+
+    def has(self, table: str) -> bool:
+        return table in self.database.tables
+
+    def rows(self, source: Source) -> Rows | None:
+        """The rows of a table; None, with a warning where it is of no use, if it is not there."""
+        if not self.has(source.table):
+            return None
+        there = self.database.describe(source.table).columns
+        lacking = [name for name in source.required if name not in there]
+        if lacking:
+            self.unusable.add(source.table)
+            self.warnings.append(
+                f"table {source.table} is not read: it has no column {', '.join(lacking)}"
+            )
+            return None
+        return Rows(self.database.read(source.table, _wanted(source, there)))
+
+    def spans(
+        self, rows: Rows, what: str, *, may_stay_open: bool = False
+    ) -> tuple[Integers, Integers]:
+        """Starts and ends in ns. No end is before its start; one that may stay open stays NULL."""
+        start = self._near(rows.integer("start"), what)
+        null = rows.null("end")
+        ends = rows.integer("end")
+        early = ((ends < start) | (ends > FARTHEST_NS)) & ~null
+        wrong = early if may_stay_open else early | null
+        if wrong.any():
+            number = int(wrong.sum())
+            self.warnings.append(f"{number} of the {what} end before they start; taken as 0 ns")
+            ends = np.where(wrong, start, ends)
+        return start, np.where(null, NULL, ends) if may_stay_open and null.any() else ends
+
+    def _near(self, times: Integers, what: str) -> Integers:
+        if not len(times) or -FARTHEST_NS <= times.min() <= times.max() <= FARTHEST_NS:
+            return times
+        self.warnings.append(f"times of {what} lie centuries away; they are damaged")
+        return times.clip(-FARTHEST_NS, FARTHEST_NS)
+
+
+def _wanted(source: Source, there: tuple[str, ...]) -> Mapping[str, Kind]:
+    named = dict.fromkeys((*source.required, *source.optional, *source.texts))
+    return {name: "text" if name in source.texts else "integer" for name in named if name in there}

@@ -1,0 +1,100 @@
+"""Our own marks among the NVTX ranges of an nsys export: lines of the program that may wait.
+
+`traceview record` has the recorded program put a range around each call that can wait for the GPU.
+These rows are ours, not the program's: they are taken out of its ranges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview.tables import NULL, Integers, Mask, Texts, rows_of
+from traceview.trace.nsys.rows import Staged
+
+DOMAIN = "traceview"
+PREFIX = "traceview:sync:"
+NOTED = "sync_sites"
+"""Name in TRACEVIEW_RUN; there where the recorder asked for marks."""
+
+# As in: train.py:31 in step: loss.item() [Tensor.item]. What is longer is none of ours.
+_LONGEST = 2_000
+_MARK = re.compile(r"(.+):(\d{1,9}) in (\S.*?): (.*?) ?\[([^\[\]]*)\]")
+_TIMES = ("start_ns", "end_ns", "thread", "process")
+
+
+class Mark(NamedTuple):
+    """A mark's text in its parts; a text of another form is all `source`."""
+
+    file: str | None
+    line: int | None
+    function: str | None
+    source: str
+    hint: str | None
+
+
+def parsed(text: str) -> Mark:
+    """The parts of a mark's text."""
+    found = _MARK.fullmatch(text) if len(text) <= _LONGEST else None
+    if not found:
+        return Mark(None, None, None, text, None)
+    file, line, function, source, hint = found.groups()
+    return Mark(file, int(line), function, source, hint or None)
+
+
+def parted(ranges: Staged | None, run: Mapping[str, str]) -> tuple[Staged | None, Staged | None]:
+    """The program's ranges, and our marks among them: None where nobody asked for marks."""
+    if ranges is None:
+        return None, None
+    ours = _ours(_texts(ranges, "name"), _texts(ranges, "domain"))
+    if not ours.any():
+        return ranges, _sites(ranges, ours) if NOTED in run else None
+    return _taken(ranges, ~ours), _sites(ranges, ours)
+
+
+def _ours(name: Texts, domain: Texts) -> Mask:
+    prefixed = np.array([text.startswith(PREFIX) for text in name.values] or [False], bool)
+    in_default = (domain.codes < 0) & (name.codes >= 0)
+    mine: Mask = domain.isin([DOMAIN]) | (in_default & prefixed[np.maximum(name.codes, 0)])
+    return mine
+
+
+def _sites(ranges: Staged, ours: Mask) -> Staged:
+    taken = _taken({name: ranges[name] for name in (*_TIMES, "name")}, ours)
+    names = _texts(taken, "name")
+    used = np.unique(names.codes[names.codes >= 0])
+    marks = {int(code): parsed(str(names.values[code]).removeprefix(PREFIX)) for code in used}
+    return {
+        **{name: taken[name] for name in _TIMES},
+        "file": _part(names, marks, "file"),
+        "line": _lines(names, marks),
+        "function": _part(names, marks, "function"),
+        "source": _part(names, marks, "source"),
+        "hint": _part(names, marks, "hint"),
+    }
+
+
+def _part(names: Texts, marks: Mapping[int, Mark], name: str) -> Texts:
+    return names.map(
+        [getattr(marks[code], name) if code in marks else None for code in range(len(names.values))]
+    )
+
+
+def _lines(names: Texts, marks: Mapping[int, Mark]) -> Integers:
+    lines = np.full(len(names.values) + 1, NULL, np.int64)
+    for code, mark in marks.items():
+        lines[code] = NULL if mark.line is None else mark.line
+    return lines[names.codes]
+
+
+def _taken(staged: Staged, rows: Mask) -> Staged:
+    return {name: rows_of(values, rows) for name, values in staged.items()}
+
+
+def _texts(staged: Staged, name: str) -> Texts:
+    values = staged[name]
+    assert isinstance(values, Texts)
+    return values

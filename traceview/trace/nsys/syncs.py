@@ -1,0 +1,86 @@
+"""Synchronizations of an nsys export, and what kind of wait each one is.
+
+The numbers of `syncType` are not to be taken at their word. CUPTI and the export's own table
+ENUM_CUPTI_SYNC_TYPE say 1 event, 2 stream-wait-event, 3 stream, 4 context. In exports of nsys
+2025.3 (schema 3.20, which has the column `deprecatedSyncType`) the rows of cudaStreamSynchronize
+carry 2, as those of cudaStreamWaitEvent do, beside that very table; cudaDeviceSynchronize has no
+row at all. Taken at its word, a wait of the host would count as one of the GPU. The API call that a
+row belongs to cannot lie and decides. Where it was not recorded, a wait for an event that names no
+event is a wait for a stream.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.tables import NULL, Array, Mask, Texts, object_array
+from traceview.trace.nsys.names import first_of, meanings, sync_kinds
+from traceview.trace.nsys.rows import Source, Staged
+from traceview.trace.nsys.tables import Reader, matched
+
+SYNCHRONIZATIONS = Source(
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    ("start", "end", "syncType"),
+    ("globalPid", "contextId", "streamId", "correlationId", "eventId"),
+)
+KIND_OF_CALL = {
+    "cudaEventSynchronize": "event",
+    "cuEventSynchronize": "event",
+    "cudaStreamWaitEvent": "stream-wait-event",
+    "cuStreamWaitEvent": "stream-wait-event",
+    "cudaStreamSynchronize": "stream",
+    "cuStreamSynchronize": "stream",
+    "cudaDeviceSynchronize": "context",
+    "cuCtxSynchronize": "context",
+}
+# CUPTI_SYNCHRONIZATION_INVALID_VALUE, as the unsigned number that it is.
+NOTHING = 0xFFFFFFFF
+
+
+def synchronizations(reader: Reader, calls: Staged | None) -> Staged | None:
+    """Waits in the order of the file; `calls` are the staged API calls, if recorded."""
+    rows = reader.export.rows(SYNCHRONIZATIONS)
+    if rows is None:
+        return None
+    start, end = reader.export.spans(rows, "synchronizations")
+    process = reader.places.processes(rows)
+    correlation = rows.nullable("correlationId")
+    stream = rows.nullable("streamId")
+    staged: Staged = {
+        "start_ns": start,
+        "end_ns": end,
+        "process": process,
+        "context_id": rows.identity("contextId"),
+        "stream_id": np.where(stream == NOTHING, NULL, stream),
+        "correlation_id": correlation,
+    }
+    numbered = meanings(rows.integer("syncType"), sync_kinds(reader.export.database))
+    no_event = rows.integer("eventId") == NOTHING
+    kinds = _without_event(numbered, no_event)
+    staged["kind"] = first_of(_kinds_by_call(staged, calls), kinds) if calls else kinds
+    return staged
+
+
+def _without_event(kinds: Texts, no_event: Mask) -> Texts:
+    """A wait for an event needs an event: without one it is a stream that is waited for."""
+    wrong = kinds.isin(["stream-wait-event"]) & no_event
+    stream = Texts(np.where(wrong, np.int32(0), np.int32(-1)), object_array(["stream"]))
+    return first_of(stream, kinds)
+
+
+def _kinds_by_call(staged: Staged, calls: Staged) -> Texts:
+    """The kind that the API call of each row stands for; absent where there is none."""
+    names = calls["name"]
+    assert isinstance(names, Texts)
+    of_call = names.map([KIND_OF_CALL.get(name) for name in names.values])
+    waits = np.flatnonzero(of_call.codes >= 0)
+    owner, key = _array(calls["process"])[waits], _array(calls["correlation_id"])[waits]
+    process, correlation = _array(staged["process"]), _array(staged["correlation_id"])
+    found = matched(process, correlation, owner, key)
+    codes = np.append(of_call.codes[waits], np.int32(-1))[found]
+    return Texts(codes, of_call.values)
+
+
+def _array(values: Array | Texts) -> Array:
+    assert not isinstance(values, Texts)
+    return values

@@ -1,0 +1,309 @@
+"""From the tables of an nsys export to the tables of a Trace: one function a table.
+
+Each returns staged columns: final, but for the numbers of processes, threads and GPUs, which
+`Places` settles when all tables have been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceview.tables import NULL, Array, Integers, Texts
+from traceview.trace.nsys.names import (
+    MIGRATION_CAUSES,
+    UNNAMED,
+    Names,
+    copy_directions,
+    filled,
+    first_of,
+    meanings,
+    memory_kinds,
+    memory_operations,
+    severities,
+    without_version,
+)
+from traceview.trace.nsys.processes import ABSENT, Codes, Places
+from traceview.trace.nsys.rows import INT32, Export, Rows, Source, Staged
+
+_WHERE = ("globalPid", "correlationId", "graphNodeId")
+_ON_STREAM = ("start", "end", "deviceId", "contextId", "streamId")
+_GRID = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+_SHARED = ("staticSharedMemory", "dynamicSharedMemory", "sharedMemoryExecuted")
+# From schema 3.24 (nsys 2025.5) on.
+_CLUSTER = ("clusterX", "clusterY", "clusterZ")
+KERNELS = Source(
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    (*_ON_STREAM, "demangledName"),
+    (
+        *(*_WHERE, "shortName", "mangledName", *_GRID, "registersPerThread", *_SHARED, *_CLUSTER),
+        "maxActiveClusters",
+    ),
+)
+COPIES = Source(
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    (*_ON_STREAM, "bytes", "copyKind"),
+    (*_WHERE, "srcKind", "dstKind", "migrationCause"),
+)
+SETS = Source("CUPTI_ACTIVITY_KIND_MEMSET", (*_ON_STREAM, "bytes"), _WHERE)
+GRAPH_LAUNCHES = Source(
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+    _ON_STREAM,
+    ("globalPid", "correlationId", "graphId", "graphExecId"),
+)
+API_CALLS = Source(
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    ("start", "end", "nameId"),
+    ("globalTid", "correlationId", "callchainId", "eventClass"),
+)
+MEMORY_EVENTS = Source(
+    "CUDA_GPU_MEMORY_USAGE_EVENTS",
+    ("start", "bytes", "memoryOperationType"),
+    ("globalPid", "deviceId", "memKind"),
+)
+PROFILER_OVERHEADS = Source("PROFILER_OVERHEAD", ("start", "end"), ("globalTid", "nameId"))
+CUPTI_OVERHEADS = Source(
+    "CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end"), ("globalTid", "nameId", "overheadType")
+)
+DIAGNOSTICS = Source("DIAGNOSTIC_EVENT", ("timestamp",), ("severity",), ("text",))
+
+# CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: the launch queue was full and the CPU was held back.
+QUEUE_FULL = 8
+# Rows of this eventClass repeat a call for the sake of its call chain (--cudabacktrace).
+BACKTRACE_CLASS = 67
+
+
+class Reader:
+    """What the functions of this module share: the open export, its names, its places."""
+
+    def __init__(self, export: Export) -> None:
+        self.export = export
+        self.names = Names(export.database)
+        self.places = Places()
+
+
+def kernels(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(KERNELS)
+    if rows is None:
+        return None
+    staged = _on_stream(reader, rows, "kernels")
+    name = filled(reader.names.texts(rows.numbers("demangledName")), UNNAMED)
+    staged["name"] = name
+    short = reader.names.texts(rows.numbers("shortName"))
+    staged["short_name"] = first_of(short, name)
+    staged["mangled_name"] = reader.names.texts(rows.numbers("mangledName"))
+    for axis in _GRID:
+        staged[f"{axis[:-1]}_{axis[-1].lower()}"] = rows.amount(axis)
+    staged["registers_per_thread"] = rows.amount("registersPerThread")
+    staged["static_shared_memory_bytes"] = rows.amount("staticSharedMemory")
+    staged["dynamic_shared_memory_bytes"] = rows.amount("dynamicSharedMemory")
+    staged["shared_memory_config_bytes"] = _positive(rows, "sharedMemoryExecuted")
+    staged["cluster_blocks"] = _cluster_blocks(rows)
+    staged["max_active_clusters"] = _positive(rows, "maxActiveClusters")
+    staged["graph_node_id"] = _graph_node(rows)
+    return staged
+
+
+def _positive(rows: Rows, name: str) -> Codes:
+    """A quantity of which 0 or less says that nobody knows it."""
+    if rows.null(name).all():
+        return np.full(len(rows), ABSENT, np.int32)
+    values = rows.amount(name)
+    return np.where(rows.null(name) | (values <= 0), np.int32(ABSENT), values)
+
+
+def _cluster_blocks(rows: Rows) -> Codes:
+    """Blocks of a cluster; absent where the export does not tell of clusters."""
+    unknown = rows.null(_CLUSTER[0])
+    if unknown.all():
+        return np.full(len(rows), ABSENT, np.int32)
+    sides = [np.maximum(rows.amount(name), 1).astype(np.float64) for name in _CLUSTER]
+    blocks = np.minimum(np.prod(sides, axis=0), INT32.max)
+    return np.where(unknown, ABSENT, blocks).astype(np.int32)
+
+
+def copies(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(COPIES)
+    if rows is None:
+        return None
+    kinds = memory_kinds(reader.export.database)
+    directions = copy_directions(reader.export.database)
+    return {
+        **_on_stream(reader, rows, "copies"),
+        "bytes": rows.size("bytes"),
+        "direction": meanings(rows.integer("copyKind"), directions),
+        "source_memory": meanings(rows.integer("srcKind", NULL), {**kinds, NULL: "unknown"}),
+        "destination_memory": meanings(rows.integer("dstKind", NULL), {**kinds, NULL: "unknown"}),
+        "migration_cause": _migration_causes(rows),
+        "graph_node_id": _graph_node(rows),
+    }
+
+
+def _migration_causes(rows: Rows) -> Texts:
+    """Absent for copies that the program asked for, which have none or 0."""
+    cause = rows.integer("migrationCause", 0)
+    told = meanings(cause, MIGRATION_CAUSES)
+    return Texts(np.where(cause == 0, np.int32(-1), told.codes), told.values)
+
+
+def sets(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(SETS)
+    if rows is None:
+        return None
+    return {
+        **_on_stream(reader, rows, "memory sets"),
+        "bytes": rows.size("bytes"),
+        "graph_node_id": _graph_node(rows),
+    }
+
+
+def graph_launches(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(GRAPH_LAUNCHES)
+    if rows is None:
+        return None
+    return {
+        **_on_stream(reader, rows, "graph launches"),
+        "graph_id": rows.integer("graphId"),
+        "graph_exec_id": rows.integer("graphExecId"),
+    }
+
+
+def _on_stream(reader: Reader, rows: Rows, what: str) -> Staged:
+    start, end = reader.export.spans(rows, what)
+    process = reader.places.processes(rows)
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "process": process,
+        "device": reader.places.devices(rows, process),
+        "context_id": rows.identity("contextId"),
+        "stream_id": rows.identity("streamId"),
+        "correlation_id": rows.nullable("correlationId"),
+    }
+
+
+def _graph_node(rows: Rows) -> Integers:
+    nodes = rows.nullable("graphNodeId")
+    none = nodes == 0
+    return np.where(none, NULL, nodes) if none.any() else nodes
+
+
+def api_calls(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(API_CALLS)
+    if rows is None:
+        return None
+    repeats = rows.integer("eventClass") == BACKTRACE_CLASS
+    calls = rows.where(~repeats) if repeats.any() else rows
+    start, end = reader.export.spans(calls, "API calls")
+    thread, process = reader.places.threads(calls)
+    staged: Staged = {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": thread,
+        "process": process,
+        "correlation_id": calls.nullable("correlationId"),
+        "name": _call_names(reader.names, calls),
+        "callchain_id": calls.nullable("callchainId"),
+    }
+    if repeats.any():
+        staged["callchain_id"] = _with_callchains(reader, calls, rows.where(repeats), process)
+    return staged
+
+
+def _call_names(names: Names, calls: Rows) -> Texts:
+    texts = filled(names.texts(calls.numbers("nameId")), UNNAMED)
+    return texts.map([without_version(value) for value in texts.values])
+
+
+def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes) -> Integers:
+    """Give each call the call chain that its repetition carries."""
+    _, owner = reader.places.threads(repeats)
+    chains = repeats.nullable("callchainId")
+    found = matched(
+        process, calls.nullable("correlationId"), owner, repeats.nullable("correlationId")
+    )
+    own = calls.nullable("callchainId")
+    take = (found >= 0) & (own == NULL)
+    return np.where(take, chains[found], own)
+
+
+def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) -> Integers:
+    """For each row the last row of the other side with its process and correlation id, or -1."""
+    if not len(key):
+        return np.full(len(process), -1, np.int64)
+    wanted, keys = _joint(process, correlation), _joint(owner, key)
+    order = np.argsort(keys, kind="stable")
+    found = order[np.searchsorted(keys[order], wanted, side="right") - 1]
+    # Only the ids themselves decide: the joint key of absurdly large ones may coincide.
+    same = (owner[found] == process) & (key[found] == correlation) & (correlation != NULL)
+    return np.where(same, found, -1)
+
+
+def _joint(process: Codes, correlation: Integers) -> Integers:
+    return (process.astype(np.int64) << 40) ^ correlation
+
+
+def memory_events(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(MEMORY_EVENTS)
+    if rows is None:
+        return None
+    process = reader.places.processes(rows)
+    operations = memory_operations(reader.export.database)
+    kinds = memory_kinds(reader.export.database)
+    return {
+        "time_ns": rows.integer("start"),
+        "process": process,
+        "device": reader.places.devices(rows, process),
+        "bytes": rows.size("bytes"),
+        "operation": meanings(rows.integer("memoryOperationType"), operations),
+        "memory": meanings(rows.integer("memKind", NULL), {**kinds, NULL: "unknown"}),
+    }
+
+
+def overheads(reader: Reader) -> Staged | None:
+    parts = [_overheads(reader, source) for source in (PROFILER_OVERHEADS, CUPTI_OVERHEADS)]
+    found = [part for part in parts if part is not None]
+    return {name: _stacked([part[name] for part in found]) for name in found[0]} if found else None
+
+
+def _overheads(reader: Reader, source: Source) -> Staged | None:
+    rows = reader.export.rows(source)
+    if rows is None:
+        return None
+    start, end = reader.export.spans(rows, "profiler overheads")
+    known = ~rows.null("globalTid")
+    thread = np.full(len(rows), ABSENT, np.int32)
+    process = thread.copy()
+    thread[known], process[known] = reader.places.threads(rows.where(known))
+    names = reader.names.texts(rows.numbers("nameId"))
+    kind = "profiler" if source is PROFILER_OVERHEADS else "cupti"
+    known_kinds = {QUEUE_FULL: "queue-full"} if kind == "cupti" else {}
+    types = rows.integer("overheadType").tolist()
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": thread,
+        "process": process,
+        "name": filled(names, UNNAMED),
+        "kind": Texts.of([known_kinds.get(number, kind) for number in types]),
+    }
+
+
+def _stacked(parts: Sequence[Array | Texts]) -> Array | Texts:
+    arrays = [part for part in parts if not isinstance(part, Texts)]
+    if arrays:
+        return np.concatenate(arrays)
+    return Texts.of([text for part in parts if isinstance(part, Texts) for text in part.decode()])
+
+
+def diagnostics(reader: Reader) -> Staged | None:
+    rows = reader.export.rows(DIAGNOSTICS)
+    if rows is None:
+        return None
+    levels = severities(reader.export.database)
+    return {
+        "time_ns": rows.integer("timestamp"),
+        "severity": meanings(rows.integer("severity"), levels),
+        "text": filled(rows.texts("text"), ""),
+    }

@@ -1,0 +1,158 @@
+"""The page decoder of pages.c: what sqlite_cells does, several times as fast.
+
+It is compiled when traceview is installed, where there is a compiler. Called through ctypes, which
+leaves Python to other threads meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from ctypes import Structure, c_char_p, c_int64, c_void_p
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, Wanted
+from traceview.trace.sqlite.columns import Piece
+from traceview.trace.sqlite.record_layout import DeclinedError
+
+# Set to anything to do without, e.g. to tell whether a fault is in the compiled code.
+SWITCH = "TRACEVIEW_NO_C"
+# That of pages.c: an editable install may have a library that was built from an older one.
+INTERFACE = 1
+
+
+class _Chunk(Structure):
+    _fields_ = (
+        ("content", c_void_p),
+        ("bytes", c_int64),
+        ("starts", c_void_p),
+        ("pages", c_int64),
+        ("usable_bytes", c_int64),
+    )
+
+
+class _Column(Structure):
+    _fields_ = (
+        ("place", c_int64),
+        ("is_text", c_int64),
+        ("values", c_void_p),
+        ("null", c_void_p),
+        ("nulls", c_int64),
+        ("least", c_int64),
+        ("greatest", c_int64),
+        ("text_starts", c_void_p),
+        ("text_bytes", c_void_p),
+        ("texts", c_int64),
+        ("slots", c_void_p),
+        ("slot_count", c_int64),
+    )
+
+
+def there() -> bool:
+    """Whether the compiled decoder can be used."""
+    return not os.environ.get(SWITCH) and _library() is not None
+
+
+@cache
+def _library() -> Any:
+    """None where traceview was installed without a compiler."""
+    here = Path(__file__).parent
+    files = (here / f"pages{suffix}" for suffix in EXTENSION_SUFFIXES)
+    try:
+        library = ctypes.CDLL(str(next(file for file in files if file.exists())))
+        if c_int64.in_dll(library, "traceview_interface").value != INTERFACE:
+            return None
+        for name in ("traceview_count_rows", "traceview_decode"):
+            getattr(library, name).restype = c_char_p
+    except (StopIteration, OSError, AttributeError, ValueError):
+        return None
+    return library
+
+
+class _Room:
+    """Memory for one wanted column of a chunk of at most so many rows."""
+
+    def __init__(self, wanted: Wanted, rows: int) -> None:
+        self.wanted = wanted
+        self.values = np.empty(rows, np.int64)
+        self.null = np.empty(rows, bool)
+        if wanted.kind == "text":
+            self.text_starts, self.text_bytes = np.empty((2, rows), np.int64)
+            self.slots = np.empty(1 << (2 * rows).bit_length(), np.int32)
+
+    def described(self) -> _Column:
+        found = _Column(place=self.wanted.place, values=_at(self.values), null=_at(self.null))
+        if self.wanted.kind == "text":
+            found.is_text = 1
+            found.text_starts, found.text_bytes = _at(self.text_starts), _at(self.text_bytes)
+            found.slots, found.slot_count = _at(self.slots), len(self.slots)
+        return found
+
+    def piece(self, chunk: Chunk, column: _Column, rows: int) -> Piece:
+        texts = self._texts(chunk, column.texts) if column.is_text else None
+        null = self.null[:rows] if column.nulls and texts is None else None
+        return Piece(self.values[:rows], null, column.least, column.greatest, texts)
+
+    def _texts(self, chunk: Chunk, count: int) -> list[bytes]:
+        starts, sizes = self.text_starts[:count].tolist(), self.text_bytes[:count].tolist()
+        content = chunk.content.data
+        return [bytes(content[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
+
+
+class CompiledDecoder:
+    """Decodes one chunk after the other in the same memory: fresh memory would cost more time."""
+
+    chunk_bytes: ClassVar = 512 << 10
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        # The compiled code takes the columns in the order in which a record has them.
+        self._order = sorted(range(len(wanted)), key=lambda column: wanted[column].place)
+        self._wanted = wanted
+        self._content = np.empty(0, np.uint8)
+        self._most_rows = -1
+        self._columns: Any = None
+
+    def room(self, size: int) -> Bytes:
+        """Memory to read that many bytes into. What was decoded before is gone."""
+        if size > len(self._content):
+            self._content = np.empty(size, np.uint8)
+        return self._content[:size]
+
+    def decode(self, chunk: Chunk) -> list[Piece]:
+        """The wanted columns of all rows, in order. Raises DeclinedError."""
+        starts = np.ascontiguousarray(chunk.starts, np.int64)
+        size = len(chunk.content) - PAD
+        given = _Chunk(_at(chunk.content), size, _at(starts), len(starts), chunk.usable_bytes)
+        counted = c_int64()
+        _call("traceview_count_rows", ctypes.byref(given), ctypes.byref(counted))
+        rows = counted.value
+        self._make_room(rows)
+        columns = self._columns
+        _call("traceview_decode", ctypes.byref(given), columns, c_int64(len(columns)), counted)
+        pieces: dict[int, Piece] = {}
+        for place, room, column in zip(self._order, self._rooms, columns, strict=True):
+            pieces[place] = room.piece(chunk, column, rows)
+        return [pieces[place] for place in range(len(pieces))]
+
+    def _make_room(self, rows: int) -> None:
+        if rows > self._most_rows:
+            self._most_rows = rows + rows // 8
+            self._rooms = [_Room(self._wanted[at], self._most_rows) for at in self._order]
+            described = [room.described() for room in self._rooms]
+            self._columns = (_Column * len(described))(*described)
+
+
+def _call(name: str, *given: Any) -> None:
+    reason = getattr(_library(), name)(*given)
+    if reason is not None:
+        raise DeclinedError(reason.decode())
+
+
+def _at(array: np.ndarray[Any, Any]) -> int:
+    return array.ctypes.data

@@ -1,0 +1,292 @@
+"""The rows of a few leaf pages at once.
+
+With numpy, for machines without a compiler, and to hold the compiled decoder of pages.c against.
+
+Rows of one table mostly repeat a handful of record headers, which hold the type and so the length
+of every column. Rows of equal header have their columns at equal places: they are brought side by
+side, and a column is then a plain strided array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Array, Integers, Mask
+from traceview.trace.sqlite.columns import Piece
+from traceview.trace.sqlite.record_layout import (
+    FIRST_TEXT_TYPE,
+    INTEGER_BYTES,
+    NULL_TYPE,
+    ONE_TYPE,
+    ZERO_TYPE,
+    DeclinedError,
+    Layout,
+    layout_of,
+)
+from traceview.trace.sqlite.row_reader import Kind
+
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.intp]
+LEAF = 0x0D
+# Bytes after the last page that may be looked at, though never used.
+PAD = 160
+MOST_HEADER_BYTES = 127
+# Whatever a page holds beyond this of one row lies in overflow pages.
+LOCAL_LESS_THAN_USABLE = 35
+# With more different headers than this, one by one is as fast.
+FEW_GROUPS, ROWS_PER_GROUP = 64, 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A column by its place in the record."""
+
+    place: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pages in memory, PAD bytes after the last, and where each of them begins."""
+
+    content: Bytes
+    starts: Rows
+    usable_bytes: int
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Where records begin, and how long they are with their header."""
+
+    content: Bytes
+    at: Rows
+    size: Integers
+
+
+def decode(chunk: Chunk, wanted: Sequence[Wanted]) -> list[Piece]:
+    """The wanted columns of all rows, in order. Raises DeclinedError."""
+    records = _records(chunk)
+    columns = [_Column(column.kind, len(records.at)) for column in wanted]
+    places = [column.place for column in wanted]
+    for rows in _alike_rows(records):
+        layout = _common_layout(records, rows)
+        side_by_side = _windows(records.content, layout.end(places))[records.at[rows]]
+        for column, place in zip(columns, places, strict=True):
+            start, end = layout.starts[place : place + 2]
+            column.fill(rows, side_by_side, layout.types[place], start, end)
+    return [column.done() for column in columns]
+
+
+def _records(chunk: Chunk) -> _Records:
+    cells, ends = _cells(chunk)
+    size, at = _payload_sizes(chunk.content, cells)
+    at = _after_varint(chunk.content, at)
+    if (size > chunk.usable_bytes - LOCAL_LESS_THAN_USABLE).any():
+        raise DeclinedError("a row reaches into overflow pages")
+    if (at + size > ends).any():
+        raise DeclinedError("a row lies outside its page")
+    return _Records(chunk.content, at, size)
+
+
+def _cells(chunk: Chunk) -> tuple[Rows, Rows]:
+    """Where each cell begins, and where its page ends."""
+    content, starts = chunk.content, chunk.starts
+    if (content[starts] != LEAF).any():
+        raise DeclinedError("a page is no leaf of a table")
+    counts = _big_endian_2(content, starts + 3)
+    if (8 + 2 * counts > chunk.usable_bytes).any():
+        raise DeclinedError("a page holds more cells than fit")
+    page = np.repeat(starts, counts)
+    within = np.arange(len(page)) - np.repeat(np.cumsum(counts) - counts, counts)
+    offset = _big_endian_2(content, page + 8 + 2 * within)
+    if (offset < np.repeat(8 + 2 * counts, counts)).any() or (offset >= chunk.usable_bytes).any():
+        raise DeclinedError("a cell lies outside its page")
+    return page + offset, page + chunk.usable_bytes
+
+
+def _big_endian_2(content: Bytes, at: Rows) -> Rows:
+    return (content.take(at).astype(np.intp) << 8) | content.take(at + 1)
+
+
+def _payload_sizes(content: Bytes, at: Rows) -> tuple[Integers, Rows]:
+    """The varint at each place, and the place behind it. What is longer than 3 bytes is refused."""
+    size = np.zeros(len(at), np.int64)
+    more = np.ones(len(at), bool)
+    for _ in range(3):
+        byte = content.take(at)
+        size = np.where(more, (size << 7) | (byte & 0x7F), size)
+        at = at + more
+        more &= byte >= 0x80
+        if not more.any():
+            return size, at
+    raise DeclinedError("a row is longer than a page")
+
+
+def _after_varint(content: Bytes, at: Rows) -> Rows:
+    more = np.ones(len(at), bool)
+    for _ in range(9):
+        byte = content.take(at)
+        at = at + more
+        more &= byte >= 0x80
+        if not more.any():
+            break
+    return at
+
+
+def _alike_rows(records: _Records) -> Iterator[Rows]:
+    """Groups of rows with equal headers; every row is in one of them."""
+    sizes = records.content.take(records.at)
+    if (sizes > MOST_HEADER_BYTES).any() or (sizes > records.size).any():
+        raise DeclinedError("a header is longer than expected")
+    groups = 0
+    for size in np.flatnonzero(np.bincount(sizes)).tolist():
+        rows = np.flatnonzero(sizes == size)
+        words = _words(_windows(records.content, max(size, 1))[records.at[rows]])
+        for group in _equal_words(words):
+            groups += 1
+            if groups > FEW_GROUPS + len(sizes) // ROWS_PER_GROUP:
+                raise DeclinedError("hardly two rows are laid out alike")
+            yield rows[group]
+
+
+def _windows(content: Bytes, width: int) -> Bytes:
+    """A view whose row i is the `width` bytes from i on."""
+    return np.ndarray((len(content) - width + 1, width), np.uint8, content, 0, (1, 1))
+
+
+def _words(rows: Bytes) -> Words:
+    """Each row as 64-bit words, the last one filled up with zeros."""
+    count, width = rows.shape
+    padded = np.zeros((count, -(-width // 8) * 8), np.uint8)
+    padded[:, :width] = rows
+    return padded.view(np.uint64)
+
+
+def _hashed(words: Words) -> Words:
+    mixed = np.zeros(len(words), np.uint64)
+    for column in range(words.shape[1]):
+        mixed = (mixed ^ words[:, column]) * _MIX
+        mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def _equal_words(words: Words) -> Iterator[Rows]:
+    if (words == words[0]).all():
+        yield np.arange(len(words))
+        return
+    # Sorting 16 bits is far faster than 64; where two headers share them, they are told apart.
+    key = (_hashed(words) * _MIX >> np.uint64(48)).astype(np.uint16)
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    for group in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        if (words[group] == words[group[0]]).all():
+            yield group
+            continue
+        _, inverse = np.unique(words[group], axis=0, return_inverse=True)
+        for number in range(int(inverse.max()) + 1):
+            yield group[inverse.ravel() == number]
+
+
+def _common_layout(records: _Records, rows: Rows) -> Layout:
+    """The layout of rows whose headers are equal."""
+    first = int(records.at[rows[0]])
+    header = records.content[first : first + int(records.content[first])].tobytes()
+    layout = layout_of(header)
+    if (records.size[rows] != layout.starts[-1]).any():
+        raise DeclinedError("a row is not as long as its header says")
+    return layout
+
+
+class _Column:
+    """One wanted column, filled group by group."""
+
+    def __init__(self, kind: Kind, count: int) -> None:
+        self._kind = kind
+        self._values = np.empty(count, np.int64 if kind == "integer" else np.int32)
+        self._null: Mask | None = None
+        self._index: dict[bytes, int] = {}
+
+    def fill(self, rows: Rows, records: Bytes, kind: int, start: int, end: int) -> None:
+        """Take this column of some rows, whose records lie side by side."""
+        if self._kind == "text":
+            self._values[rows] = self._codes(records, kind, start, end)
+        elif kind == NULL_TYPE:
+            self._nulls()[rows] = True
+            self._values[rows] = 0
+        else:
+            self._values[rows] = _integers(records, kind, start)
+
+    def _nulls(self) -> Mask:
+        if self._null is None:
+            self._null = np.zeros(len(self._values), bool)
+        return self._null
+
+    def _codes(
+        self, records: Bytes, kind: int, start: int, end: int
+    ) -> npt.NDArray[np.int32] | int:
+        if kind == NULL_TYPE:
+            return -1
+        if kind < FIRST_TEXT_TYPE or kind % 2 == 0:
+            raise DeclinedError("a text column holds something else")
+        if start == end:
+            return self._code(b"")
+        first, inverse = _distinct(_words(records[:, start:end]))
+        codes = [self._code(records[row, start:end].tobytes()) for row in first.tolist()]
+        return np.array(codes, np.int32)[inverse]
+
+    def _code(self, raw: bytes) -> int:
+        return self._index.setdefault(raw, len(self._index))
+
+    def done(self) -> Piece:
+        values = self._values
+        least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if self._kind == "text":
+            codes, texts = _by_appearance(values, list(self._index))
+            return Piece(codes, None, least, greatest, texts)
+        return Piece(values, self._null, least, greatest)
+
+
+def _by_appearance(codes: Array, texts: Sequence[bytes]) -> tuple[Array, list[bytes]]:
+    """The texts in the order of their rows, in which sqlite3 comes upon them, too."""
+    backward = np.flatnonzero(codes >= 0)[::-1]
+    first = np.empty(len(texts), np.intp)
+    first[codes[backward]] = backward
+    order = np.argsort(first)
+    places = np.full(len(texts) + 1, -1, np.int32)
+    places[order] = np.arange(len(texts))
+    return places[codes], [texts[code] for code in order.tolist()]
+
+
+def _distinct(words: Words) -> tuple[Rows, Rows]:
+    """A row of each distinct text, and for each row the number of its text."""
+    _, first, inverse = np.unique(_hashed(words), return_index=True, return_inverse=True)
+    if not (words == words[first[inverse]]).all():
+        _, first, inverse = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    return first, inverse.ravel()
+
+
+def _integers(records: Bytes, kind: int, start: int) -> Integers | int:
+    """Big-endian integers of 1, 2, 3, 4, 6 or 8 bytes, or a constant."""
+    if kind in (ZERO_TYPE, ONE_TYPE):
+        return kind - ZERO_TYPE
+    if kind not in INTEGER_BYTES:
+        raise DeclinedError("a column of integers holds something else")
+    width = INTEGER_BYTES[kind]
+    # There is no type of 3 or 6 bytes: the bytes before, of the header at least, come along.
+    whole = 1 << (width - 1).bit_length()
+    extra = whole - width
+    strided = np.ndarray(
+        (len(records),), f">i{whole}", records, start - extra, (records.strides[0],)
+    )
+    values = strided.astype(np.int64)
+    if extra:
+        unwanted = 8 * (8 - width)
+        values <<= unwanted
+        values >>= unwanted
+    return values

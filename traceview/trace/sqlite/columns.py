@@ -1,0 +1,127 @@
+"""Columns of a table that grow as one chunk of its pages after the other is decoded.
+
+An array has the smallest type that holds its values so far, and none at all while they are all
+equal: what is never written costs neither memory nor the time of touching it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from traceview.tables import Array, Mask, Texts, constant, object_array
+from traceview.trace.sqlite.row_reader import Numbers, lenient_text
+
+_Types = tuple[np.dtype[Any], ...]
+_NUMBERS: _Types = tuple(np.dtype(f"i{size}") for size in (1, 2, 4, 8))
+_CODES: _Types = (np.dtype("i4"),)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A column of one chunk, with its least and greatest value; valid until the next chunk.
+
+    A column of text has codes, -1 for NULL, and the distinct texts as they are stored.
+    """
+
+    values: Array
+    null: Mask | None
+    least: int
+    greatest: int
+    texts: Sequence[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class _Growing:
+    """Values in an array with room for those to come."""
+
+    def __init__(self, types: _Types) -> None:
+        self._types = types
+        self._array: Array | None = None
+        self._constant = 0
+        self._rows = 0
+
+    def add(
+        self, values: Array | int, count: int, least: int, greatest: int, expected: int
+    ) -> None:
+        """Add values of that range; `expected` says how many rows there may be in the end."""
+        end = self._rows + count
+        if not self._rows:
+            self._constant = least
+        if self._array is not None or not self._constant == least == greatest:
+            array = self._array = self._with_room(end, least, greatest, expected)
+            array[self._rows : end] = values
+        self._rows = end
+
+    def _with_room(self, end: int, least: int, greatest: int, expected: int) -> Array:
+        old = self._array
+        wanted = self._type_of(least, greatest)
+        if old is not None and end <= len(old) and wanted.itemsize <= old.itemsize:
+            return old
+        now = self._type_of(self._constant, self._constant) if old is None else old.dtype
+        # Room that stays unused is never touched: it takes addresses, no memory.
+        new = np.empty(max(end, expected) * 9 // 8, max(now, wanted, key=lambda t: t.itemsize))
+        new[: self._rows] = self._constant if old is None else old[: self._rows]
+        return new
+
+    def _type_of(self, least: int, greatest: int) -> np.dtype[Any]:
+        limits = ((t, np.iinfo(t)) for t in self._types)
+        return next(t for t, limit in limits if limit.min <= least and greatest <= limit.max)
+
+    def done(self) -> Array:
+        """All values, a `constant` where they are all equal."""
+        if self._array is None:
+            dtype = self._type_of(self._constant, self._constant)
+            return constant(self._constant, self._rows, dtype)
+        return self._array[: self._rows]
+
+
+class NumberColumn:
+    """Whole numbers of all chunks so far."""
+
+    def __init__(self) -> None:
+        self._values = _Growing(_NUMBERS)
+        self._null: _Growing | None = None
+        self._rows = 0
+
+    def add(self, piece: Piece, expected: int) -> None:
+        """Copy the piece. `expected` says how many rows there may be in the end."""
+        self._values.add(piece.values, len(piece), piece.least, piece.greatest, expected)
+        if piece.null is not None and self._null is None:
+            self._null = _Growing(_NUMBERS)
+            self._null.add(0, self._rows, 0, 0, expected)
+        if self._null is not None:
+            null = np.zeros(len(piece), bool) if piece.null is None else piece.null
+            self._null.add(null, len(piece), int(null.all()), int(null.any()), expected)
+        self._rows += len(piece)
+
+    def done(self) -> Numbers:
+        """All of them, of the smallest type that holds them."""
+        null = None if self._null is None else self._null.done().view(bool)
+        return Numbers(self._values.done(), null)
+
+
+class TextColumn:
+    """Texts of all chunks so far, each stored once."""
+
+    def __init__(self) -> None:
+        self._codes = _Growing(_CODES)
+        # By text, not by bytes: two damaged texts may read the same.
+        self._index: dict[str, int] = {}
+
+    def add(self, piece: Piece, expected: int) -> None:
+        """Copy the piece. `expected` says how many rows there may be in the end."""
+        index = self._index
+        places = [index.setdefault(lenient_text(raw), len(index)) for raw in piece.texts or ()]
+        codes = np.array([*places, -1], np.int32)[piece.values]
+        greatest = len(index) - 1 if places else -1
+        self._codes.add(codes, len(piece), -1, greatest, expected)
+
+    def done(self) -> Texts:
+        """All of them; values come in the order in which the chunks brought them."""
+        return Texts(self._codes.done(), object_array(list(self._index)))

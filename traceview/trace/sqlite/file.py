@@ -1,0 +1,231 @@
+"""A SQLite file of somebody else: opened for reading, never written to, never waited for long.
+
+While a `Database` is open, sqlite3 holds its read lock, so that no other program can change the
+pages under the page decoder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from traceview.errors import TraceFormatError
+from traceview.trace.sqlite.page_reader import DeclinedError, PageFile, read_pages
+from traceview.trace.sqlite.row_reader import Columns, Kind, lenient_text, quoted, read_rows
+
+PATIENCE_S = 2.0
+WAL_FORMAT = 2
+# What SQLite says of a column that is computed whenever it is read.
+_VIRTUAL = 2
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """What SQLite says of one table."""
+
+    root_page: int
+    columns: tuple[str, ...]
+    # Where a record holds the columns; those that are computed when they are read have no place.
+    places: Mapping[str, int]
+    # Names whose place does not tell what SQLite would: rowid aliases and computed columns.
+    unstored: frozenset[str]
+
+
+class Database:
+    """The tables of an open file, read column by column."""
+
+    def __init__(self, connection: sqlite3.Connection, pages: PageFile | None, size: int) -> None:
+        self._connection = connection
+        self._pages = pages
+        self.size = size
+        found = connection.execute(
+            "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+        ).fetchall()
+        self.tables: Mapping[str, int] = {str(name): int(root) for name, root in found}
+        self._described: dict[str, StoredTable] = {}
+
+    def describe(self, table: str) -> StoredTable:
+        """The columns of a table that is there."""
+        if table not in self._described:
+            listed = self._connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
+            held = [str(row[1]) for row in listed if row[6] != _VIRTUAL]
+            self._described[table] = StoredTable(
+                self.tables[table],
+                tuple(str(row[1]) for row in listed),
+                {name: place for place, name in enumerate(held)},
+                frozenset(str(row[1]) for row in listed if row[6] or row[5]),
+            )
+        return self._described[table]
+
+    def read(self, table: str, wanted: Mapping[str, Kind]) -> Columns:
+        """The wanted columns, as fast as the file allows; rows in the order of the table.
+
+        Raises TraceFormatError or sqlite3.Error if the table is damaged.
+        """
+        stored = self.describe(table)
+        if self._pages and not stored.unstored.intersection(wanted):
+            places = {name: stored.places[name] for name in wanted}
+            try:
+                return read_pages(self._pages, stored.root_page, places, wanted)
+            except DeclinedError:
+                pass
+        return read_rows(self._connection, table, wanted, self.size)
+
+    def last_row(self, table: str) -> int:
+        """The greatest row number, found without reading the rows; 0 where there is none.
+
+        Raises sqlite3.Error if the table is damaged.
+        """
+        if table not in self.tables or "rowid" in map(str.lower, self.describe(table).columns):
+            return 0
+        try:
+            asked = self._connection.execute(f"SELECT max(rowid) FROM {quoted(table)}")  # noqa: S608
+        except sqlite3.OperationalError:
+            # A table may be stored without row numbers.
+            return 0
+        return max(asked.fetchone()[0] or 0, 0)
+
+    def lines(self, table: str, names: Sequence[str]) -> list[tuple[object, ...]]:
+        """A small table as tuples; a column that is not there is None; no table, no lines.
+
+        Raises sqlite3.Error if the table is damaged.
+        """
+        if table not in self.tables:
+            return []
+        return self._connection.execute(self._chosen(table, names)).fetchall()
+
+    def _chosen(self, table: str, names: Sequence[str]) -> str:
+        there = set(self.describe(table).columns)
+        listed = ", ".join(quoted(name) if name in there else "NULL" for name in names)
+        return f"SELECT {listed} FROM {quoted(table)}"  # noqa: S608
+
+    def spread(self, table: str, names: Sequence[str], most: int) -> list[tuple[object, ...]]:
+        """Rows at even distances over a table, as `lines` has them; deleted ones are left out.
+
+        Raises sqlite3.Error if the table is damaged.
+        """
+        last = self.last_row(table)
+        if not last:
+            return []
+        rows = sorted({1 + (last - 1) * place // most for place in range(most)})
+        marks = ", ".join("?" * len(rows))
+        chosen = f"{self._chosen(table, names)} WHERE rowid IN ({marks})"
+        return self._connection.execute(chosen, rows).fetchall()
+
+    def lookup(self, table: str, key: str, value: str, keys: Sequence[int]) -> dict[int, object]:
+        """The values of some keys, through the table's primary key where it has one.
+
+        Raises sqlite3.Error if the table is damaged.
+        """
+        chosen = f"SELECT {quoted(key)}, {quoted(value)} FROM {quoted(table)}"  # noqa: S608
+        if key not in self.describe(table).unstored:
+            wanted = set(keys)
+            return {k: v for k, v in self._connection.execute(chosen) if k in wanted}
+        found: dict[int, object] = {}
+        for first in range(0, len(keys), 500):
+            some = keys[first : first + 500]
+            marks = ", ".join("?" * len(some))
+            rows = self._connection.execute(f"{chosen} WHERE {quoted(key)} IN ({marks})", some)
+            found.update(rows.fetchall())
+        return found
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Database]:
+    """Open a SQLite file, whose header has been checked, for reading.
+
+    Raises TraceFormatError if another program is writing it, or if it is damaged; every
+    sqlite3.Error that leaves the `with` block becomes one, too.
+    """
+    with ExitStack() as stack:
+        try:
+            yield _database(path, stack)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # The second is of sqlite3 too: it quotes damaged names when it complains.
+            raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> TraceFormatError:
+    if _busy(error):
+        return TraceFormatError(
+            f"another program is writing the file ({error})", "read it when that has finished"
+        )
+    reason = " ".join(str(error).split())[:200]
+    return TraceFormatError(f"SQLite cannot read the file ({reason})", "export the recording again")
+
+
+def _busy(error: Exception) -> bool:
+    code = str(getattr(error, "sqlite_errorname", ""))
+    return code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _database(path: Path, stack: ExitStack) -> Database:
+    if _holds_data(path, "-wal"):
+        return _copied(path, stack)
+    # Opened first to be closed last: closing any descriptor of a file drops the locks that this
+    # process has on it, those of the connection too.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    stack.callback(os.close, descriptor)
+    try:
+        connection = _connect(path, stack)
+    except sqlite3.OperationalError as error:
+        # A journal that its writer left behind: only a copy may be rolled back.
+        if _busy(error) or not _holds_data(path, "-journal"):
+            raise
+        return _copied(path, stack)
+    journal = _holds_data(path, "-journal")
+    return Database(connection, None if journal else PageFile.of(descriptor), path.stat().st_size)
+
+
+def has_log(path: Path) -> bool:
+    """Whether a journal or write-ahead log lies beside the file: then the file is not all."""
+    return _holds_data(path, "-wal") or _holds_data(path, "-journal")
+
+
+def _holds_data(path: Path, suffix: str) -> bool:
+    beside = path.with_name(path.name + suffix)
+    return beside.exists() and beside.stat().st_size > 0
+
+
+def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    # Without a log beside it a WAL database is complete, and opening it as such would create one.
+    still = "&immutable=1" if _header(path)[19] == WAL_FORMAT else ""
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro{still}"
+    connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
+    stack.callback(connection.close)
+    _prepare(connection)
+    return connection
+
+
+def _header(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(100)
+
+
+def _copied(path: Path, stack: ExitStack) -> Database:
+    """Open a private copy of a file together with the log that belongs to it."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceview-")))
+    size = 0
+    for suffix in ("", "-wal", "-journal"):
+        if suffix == "" or _holds_data(path, suffix):
+            copy = folder / f"trace.sqlite{suffix}"
+            shutil.copyfile(path.with_name(path.name + suffix), copy)
+            size += copy.stat().st_size
+    connection = sqlite3.connect(folder / "trace.sqlite", isolation_level=None)
+    stack.callback(connection.close)
+    _prepare(connection)
+    return Database(connection, None, size)
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.text_factory = lenient_text
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("BEGIN")
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

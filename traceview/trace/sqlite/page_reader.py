@@ -1,0 +1,188 @@
+"""Columns of a table straight from the pages of the file: fast, or not at all.
+
+The format is that of https://www.sqlite.org/fileformat2.html. A table is a b-tree: interior pages
+lead to leaf pages, whose cells hold one row each. The file is untrusted, and the sqlite3 module
+stands behind this one: whatever is unusual or out of bounds raises DeclinedError, and sqlite3
+decides what it means. Nothing here returns a row that SQLite would not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Texts
+from traceview.trace.sqlite import c_decoder
+from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, Wanted, decode
+from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
+from traceview.trace.sqlite.record_layout import DeclinedError
+from traceview.trace.sqlite.row_reader import Kind, Numbers
+
+__all__ = ["DeclinedError", "PageFile", "read_pages"]
+
+Pages = npt.NDArray[np.int64]
+# The first page and how many.
+Run = tuple[int, int]
+HEADER_BYTES = 100
+UTF8 = 1
+INTERIOR = 0x05
+INTERIOR_HEADER_BYTES = 12
+MOST_LEVELS = 20
+THREADS = 2
+# Beyond this much unwanted data between wanted pages, several reads are cheaper than one.
+SPARSE = 2
+
+
+@dataclass(frozen=True)
+class PageFile:
+    """An open file, with what its header says of its pages."""
+
+    descriptor: int
+    page_bytes: int
+    usable_bytes: int
+    pages: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> PageFile | None:
+        """None where the header asks for more than is understood here."""
+        header = os.pread(descriptor, HEADER_BYTES, 0)
+        if len(header) < HEADER_BYTES or int.from_bytes(header[56:60], "big") != UTF8:
+            return None
+        stored = int.from_bytes(header[16:18], "big")
+        size = 65536 if stored == 1 else stored
+        if size < 512 or size & (size - 1) or header[20] > 32:
+            return None
+        return cls(descriptor, size, size - header[20], os.fstat(descriptor).st_size // size)
+
+    def page(self, number: int) -> Bytes:
+        """One page. Numbers count from 1. Raises DeclinedError if the file ends before it does."""
+        content = np.empty(self.page_bytes, np.uint8)
+        self.read(content, [(number, 1)])
+        return content
+
+    def read(self, content: Bytes, runs: Sequence[Run]) -> None:
+        """Fill the content with runs of pages. Raises DeclinedError if the file ends before."""
+        end = 0
+        for first, count in runs:
+            start, end = end, end + count * self.page_bytes
+            at = (first - 1) * self.page_bytes
+            if os.preadv(self.descriptor, [content[start:end].data], at) != end - start:
+                raise DeclinedError("the file ends within a page")
+
+
+class _Decoder(Protocol):
+    """Decodes a chunk whose pages were read into its room."""
+
+    # Small enough that what is derived from a chunk stays in the processor's cache and in bounds.
+    chunk_bytes: ClassVar[int]
+
+    def room(self, size: int) -> Bytes: ...
+
+    def decode(self, chunk: Chunk) -> list[Piece]: ...
+
+
+class _NumpyDecoder:
+    chunk_bytes: ClassVar = 4 << 20
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self._wanted = wanted
+
+    def room(self, size: int) -> Bytes:
+        return np.empty(size, np.uint8)
+
+    def decode(self, chunk: Chunk) -> list[Piece]:
+        return decode(chunk, self._wanted)
+
+
+def read_pages(
+    file: PageFile, root: int, places: Mapping[str, int], wanted: Mapping[str, Kind]
+) -> dict[str, Numbers | Texts]:
+    """Read columns, given by their places in a record, of the table with that root page.
+
+    Raises DeclinedError where sqlite3 has to read the table.
+    """
+    columns = [TextColumn() if kind == "text" else NumberColumn() for kind in wanted.values()]
+    leaves = _leaves(file, root)
+    pages = rows = 0
+    needed = [Wanted(places[name], kind) for name, kind in wanted.items()]
+    for part, pieces in _decoded(file, leaves, needed):
+        pages += len(part)
+        rows += len(pieces[0])
+        for column, piece in zip(columns, pieces, strict=True):
+            column.add(piece, expected=rows * len(leaves) // pages)
+    return {name: column.done() for name, column in zip(wanted, columns, strict=True)}
+
+
+def _decoded(
+    file: PageFile, leaves: Pages, wanted: Sequence[Wanted]
+) -> Iterator[tuple[Pages, list[Piece]]]:
+    """Some pages and their columns, valid until the next; a few are decoded ahead meanwhile."""
+    kind = c_decoder.CompiledDecoder if c_decoder.there() else _NumpyDecoder
+    chunk_pages = max(1, kind.chunk_bytes // file.page_bytes)
+    free: deque[_Decoder] = deque(kind(wanted) for _ in range(THREADS + 1))
+    ahead: deque[tuple[Pages, _Decoder, Future[list[Piece]]]] = deque()
+    with ThreadPoolExecutor(THREADS) as pool:
+        for first in range(0, len(leaves), chunk_pages):
+            if not free:
+                part, decoder, pieces = ahead.popleft()
+                yield part, pieces.result()
+                free.append(decoder)
+            part, decoder = leaves[first : first + chunk_pages], free.popleft()
+            ahead.append((part, decoder, pool.submit(_decode, file, part, decoder)))
+        for part, _, pieces in ahead:
+            yield part, pieces.result()
+
+
+def _decode(file: PageFile, pages: Pages, decoder: _Decoder) -> list[Piece]:
+    return decoder.decode(_gathered(file, pages, decoder))
+
+
+def _leaves(file: PageFile, root: int) -> Pages:
+    """The leaf pages in the order of their rows."""
+    level = np.array([root], np.int64)
+    for _ in range(MOST_LEVELS):
+        _check_pages(file, level)
+        first = file.page(int(level[0]))
+        if first[0] != INTERIOR:
+            return level
+        level = np.concatenate([_children(file, int(page)) for page in level])
+    raise DeclinedError("the b-tree is too deep")
+
+
+def _check_pages(file: PageFile, level: Pages) -> None:
+    if not len(level) or level.min() < 2 or level.max() > file.pages:
+        raise DeclinedError("a page number is out of bounds")
+    if len(np.unique(level)) != len(level):
+        raise DeclinedError("a page turns up twice")
+
+
+def _children(file: PageFile, page: int) -> Pages:
+    content = file.page(page)
+    cells = int(content[3]) << 8 | int(content[4])
+    if content[0] != INTERIOR or INTERIOR_HEADER_BYTES + 2 * cells > file.usable_bytes:
+        raise DeclinedError("an interior page is not one")
+    pointers = content[INTERIOR_HEADER_BYTES:][: 2 * cells].view(">u2").astype(np.int64)
+    if len(pointers) and pointers.max() + 4 > file.usable_bytes:
+        raise DeclinedError("a cell lies outside its page")
+    left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
+    return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
+
+
+def _gathered(file: PageFile, pages: Pages, decoder: _Decoder) -> Chunk:
+    """The pages of one chunk, read in few calls."""
+    first, last = int(pages.min()), int(pages.max())
+    if last - first < SPARSE * len(pages):
+        runs, places = [(first, last - first + 1)], pages - first
+    else:
+        split = np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1)
+        runs, places = [(int(run[0]), len(run)) for run in split], np.arange(len(pages))
+    content = decoder.room(sum(count for _, count in runs) * file.page_bytes + PAD)
+    file.read(content, runs)
+    return Chunk(content, places * file.page_bytes, file.usable_bytes)
