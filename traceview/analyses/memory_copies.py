@@ -11,8 +11,8 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.operations import Kind, migrations, operations
 from traceview.facts.ranges.selection import selected, selected_operations
-from traceview.facts.steps.steps import set_up_end_ns
-from traceview.facts.steps.warm_up import in_warm_up, warm_up_operations
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
 from traceview.facts.work.peaks import GIVEN, peaks
 from traceview.findings import Finding, Severity, severity_of
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
@@ -197,12 +197,12 @@ def _sets(trace: Trace) -> Table:
 
 def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
     """True for the copies of set-up; `moved` are those that nobody launched."""
-    early: Mask = copies["start_ns"] < set_up_end_ns(trace)
-    warm, done = warm_up_operations(trace), operations(trace)
+    early: Mask = copies["start_ns"] < warm_up_end_ns(trace)
+    warm, done = operations_in_warm_up_ranges(trace), operations(trace)
     if warm is not None:
         mine = done.kind == Kind.COPY
         early[done.row[mine]] |= warm[mine]
-        early[moved] |= in_warm_up(trace, copies["process"][moved], copies["start_ns"][moved])
+        early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
     return early
 
 

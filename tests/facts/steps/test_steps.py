@@ -8,7 +8,7 @@ from traceview.analyses.steps.parts import step_parts
 from traceview.facts.ranges.lanes import Lanes
 from traceview.facts.steps.loops import numbers
 from traceview.facts.steps.names import loop_names
-from traceview.facts.steps.steps import pace, set_up_end_ns, steps
+from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.tables import Texts
 
 
@@ -203,7 +203,7 @@ def test_set_up_ends_with_warm_up(tmp_path):
     works = [900, 700, 100, 100, 100, 100, 100, 100]
     trace = paced(works, run_ahead=False).load(tmp_path)
 
-    assert set_up_end_ns(trace) == steps(trace).cpu_start_ns[2]
+    assert warm_up_end_ns(trace) == steps(trace).cpu_start_ns[2]
 
 
 def test_a_step_without_gpu_work_among_others_is_not_judged(tmp_path):
@@ -222,7 +222,7 @@ def test_no_ranges_no_steps(tmp_path):
     trace = Export().launch((0, 1), (2, 3)).load(tmp_path)
 
     assert len(steps(trace)) == 0
-    assert set_up_end_ns(trace) == np.iinfo(np.int64).min
+    assert warm_up_end_ns(trace) == np.iinfo(np.int64).min
 
 
 def test_launches_beside_the_steps_of_a_thread(tmp_path):
@@ -423,4 +423,4 @@ def test_set_up_is_that_of_the_first_loop(tmp_path):
     # By the pace of the later loop all steps of the first one would be warm-up.
     trace = swept([900, 500, 500, 500], [10] * 6).load(tmp_path)
 
-    assert set_up_end_ns(trace) == steps(trace).cpu_start_ns[1]
+    assert warm_up_end_ns(trace) == steps(trace).cpu_start_ns[1]

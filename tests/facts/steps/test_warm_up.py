@@ -1,11 +1,16 @@
-"""What counts as set-up because a range is called so."""
+"""Warm-up as the names of ranges declare it."""
 
 import pytest
 
 from tests.build import Export
 from traceview.analyses import gpu_idle, run_ahead, sync_stalls
+from traceview.analyses.warm_up_wording import warm_up_notes
 from traceview.facts.idle.gaps import device_work, gaps, steady_span_ns
-from traceview.facts.steps.warm_up import in_warm_up, set_up_operations, told, warm_up_operations
+from traceview.facts.steps.warm_up import (
+    in_warm_up_range,
+    operations_in_warm_up,
+    operations_in_warm_up_ranges,
+)
 from traceview.trace import Selection
 
 
@@ -39,9 +44,9 @@ def program(name: str = "warm_up") -> Export:
 )
 def test_the_name_alone_tells(name, counts, tmp_path):
     trace = program(name).load(tmp_path)
-    warm = warm_up_operations(trace)
+    warm = operations_in_warm_up_ranges(trace)
     assert (warm.tolist() if counts else warm) == ([True, True, False, False] if counts else None)
-    assert set_up_operations(trace).tolist() == [counts, counts, False, False]
+    assert operations_in_warm_up(trace).tolist() == [counts, counts, False, False]
 
 
 def test_work_and_gaps_of_warm_up_are_no_steady_time(tmp_path):
@@ -52,7 +57,7 @@ def test_work_and_gaps_of_warm_up_are_no_steady_time(tmp_path):
     assert found.one_time.tolist() == [True, False, False]
     assert steady_span_ns(trace) == 160 + 90 + 120
     notes = gpu_idle.ANALYSIS.run(trace).notes
-    assert notes == ("2 operations launched in ranges named warm_up count as set-up",)
+    assert notes == ("2 operations launched in ranges named warm_up count as warm-up.",)
 
 
 def test_a_gpu_that_did_nothing_but_warm_up_has_no_steady_share(tmp_path):
@@ -74,7 +79,7 @@ def test_the_verdict_on_a_gpu_that_did_nothing_but_warm_up_is_of_that(tmp_path):
 def test_only_the_process_that_warms_up(tmp_path):
     export = program().launch((50, 60), (70, 80), process=2)
     trace = export.load(tmp_path)
-    assert warm_up_operations(trace).sum() == 2
+    assert operations_in_warm_up_ranges(trace).sum() == 2
 
 
 def test_a_synchronization_in_warm_up_is_no_finding(tmp_path):
@@ -98,15 +103,15 @@ def test_a_synchronization_in_warm_up_is_no_finding(tmp_path):
 def test_where_warm_up_alone_was_selected_it_counts(tmp_path):
     trace = program().load(tmp_path)
     chosen = trace.restricted(Selection(("warm_up",)))
-    assert warm_up_operations(chosen) is None
-    assert told(chosen) == ()
-    assert told(trace)
+    assert operations_in_warm_up_ranges(chosen) is None
+    assert warm_up_notes(chosen) == ()
+    assert warm_up_notes(trace)
     part = trace.restricted(Selection(("phase",)))
-    assert warm_up_operations(part).sum() == 2
+    assert operations_in_warm_up_ranges(part).sum() == 2
 
 
 def test_a_trace_without_ranges(tmp_path):
     trace = Export().launch((0, 1), (2, 3)).load(tmp_path)
     calls = trace.api_calls
-    assert warm_up_operations(trace) is None
-    assert not in_warm_up(trace, calls["process"], calls["start_ns"]).any()
+    assert operations_in_warm_up_ranges(trace) is None
+    assert not in_warm_up_range(trace, calls["process"], calls["start_ns"]).any()

@@ -11,6 +11,7 @@ from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.gpu_idle.evidence import Evidence
 from traceview.analyses.gpu_idle.findings import idle_findings
+from traceview.analyses.warm_up_wording import warm_up_notes
 from traceview.facts.idle.gaps import CAUSES, Gaps, device_work, gaps
 from traceview.facts.idle.late_launches import late_places
 from traceview.facts.operations.display_names import label
@@ -18,7 +19,6 @@ from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps import warm_up
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
 
@@ -142,7 +142,7 @@ def compute(trace: Trace) -> Result:
             "gaps": _longest(trace, found),
         },
         idle_findings(trace),
-        notes=warm_up.told(trace),
+        notes=warm_up_notes(trace),
     )
 
 

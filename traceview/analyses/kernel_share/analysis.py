@@ -18,7 +18,7 @@ from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import launched_in_set_up
+from traceview.facts.steps.warm_up import launched_in_warm_up
 from traceview.findings import Finding, severity_of, shortened
 from traceview.tables import NULL, Array, Column, Integers, Mask, RowNumbers, Table, Texts, thrifty
 from traceview.trace import Trace
@@ -115,7 +115,7 @@ def compute(trace: Trace) -> Result:
         },
         (
             *_of_products(trace),
-            *_of_the_largest(kernels, labels, took, ~launched_in_set_up(trace)[places]),
+            *_of_the_largest(kernels, labels, took, ~launched_in_warm_up(trace)[places]),
         ),
         {
             "kernel_calls": len(kernels),

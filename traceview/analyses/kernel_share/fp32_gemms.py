@@ -11,7 +11,7 @@ from traceview.facts.operations.gemm_names import multiplies_on_fp32_lanes
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import set_up_kernels
+from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.tables import Array, Integers, Mask
@@ -42,7 +42,7 @@ class Fp32Products:
 
 def steady_kernels(trace: Trace) -> Mask:
     """The selected kernels that are not of set-up."""
-    mine: Mask = selected_operations(trace)[kernel_operations(trace)] & ~set_up_kernels(trace)
+    mine: Mask = selected_operations(trace)[kernel_operations(trace)] & ~kernels_in_warm_up(trace)
     return mine
 
 

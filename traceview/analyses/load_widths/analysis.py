@@ -15,9 +15,10 @@ from traceview.analyses.load_widths.bounds import (
     width_bounds,
 )
 from traceview.analyses.load_widths.wording import action, blamed, label, line, who
+from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.facts.code.gathered import GatheredCode, gathered_code
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.steps.warm_up import OF_SET_UP, set_up_kernels
+from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.findings import Finding, Severity, severity_of, shortened
 from traceview.ptx.model import Kind, Level, SourceLine
 from traceview.tables import Cell, Column, Table
@@ -292,11 +293,14 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
     yield from _unfit(code)
     yield from _lacking(bounds)
     early = sum(
-        int(set_up_kernels(trace)[r.rows].sum()) for b in bounds if b.counted for r in b.code.runs
+        int(kernels_in_warm_up(trace)[r.rows].sum())
+        for b in bounds
+        if b.counted
+        for r in b.code.runs
     )
     if early:
         calls = units.counted(early, "call")
-        yield f"{calls} {OF_SET_UP} count neither in bytes and rates nor in what is at stake"
+        yield f"{calls} {OF_WARM_UP} count neither in bytes and rates nor in what is at stake"
     if any(bound.code.alike for bound in bounds):
         yield (
             "where variants have name, block, registers and shared memory in common, each is "

@@ -18,7 +18,7 @@ import numpy as np
 from traceview import units
 from traceview.facts.code.gathered import LaunchedCode, gathered_code
 from traceview.facts.operations.concurrency import shared_ns
-from traceview.facts.steps.warm_up import set_up_kernels
+from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware.limits import WARP_THREADS
 from traceview.tables import Array, Integers, Table
@@ -154,7 +154,7 @@ def _judged(trace: Trace, code: LaunchedCode, widths: RunningWidths) -> Judged |
     a_thread = widths.traffic.bytes_moved
     if not a_thread:
         return None
-    kernels, beside, early = trace.recorded("kernels"), shared_ns(trace), set_up_kernels(trace)
+    kernels, beside, early = trace.recorded("kernels"), shared_ns(trace), kernels_in_warm_up(trace)
     calls, total_ns, threads_in_all, warps, least = 0, 0, 0.0, 0.0, 1 << 62
     for run in code.runs:
         took = kernels["end_ns"][run.rows] - kernels["start_ns"][run.rows]
@@ -188,7 +188,7 @@ def _rows(code: LaunchedCode) -> Integers:
 def _untold(trace: Trace, told: WidthBound, twins: Sequence[RunningWidths], known: Peaks) -> str:
     """Why nothing can be said of the time; empty if something can."""
     traffic = told.widths.traffic
-    if set_up_kernels(trace)[_rows(told.code)].all():
+    if kernels_in_warm_up(trace)[_rows(told.code)].all():
         return SET_UP_ALONE
     if any(_differ(told.widths, twin) for twin in twins):
         return "variants of other widths have the same launches"

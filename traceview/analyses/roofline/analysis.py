@@ -9,11 +9,11 @@ from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
 from traceview.analyses.roofline.points import MEMORY, NEAR_PCT, Place, places
 from traceview.analyses.roofline.work_items import Worked, worked
+from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import OF_SET_UP
 from traceview.facts.work.estimate import KINDS
 from traceview.facts.work.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
@@ -285,7 +285,7 @@ def _notes(runs: Worked, known: Mask) -> tuple[str, ...]:
 
 def _of_set_up(blamed: Sequence[Place]) -> tuple[str, ...]:
     early = sum(place.total_ns - place.steady_ns for place in blamed)
-    said = f"{OF_SET_UP} count in the tables, not in what findings put at stake"
+    said = f"{OF_WARM_UP} count in the tables, not in what findings put at stake"
     return (f"{units.duration(early)} {said}",) if early else ()
 
 

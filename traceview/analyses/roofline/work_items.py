@@ -10,7 +10,7 @@ from traceview import groups
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import set_up_kernels
+from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.estimate import Floats, Part
 from traceview.facts.work.from_metrics import alone
 from traceview.facts.work.from_ranges import declared_in
@@ -82,7 +82,7 @@ def _kernels(trace: Trace, rows: Integers) -> Worked:
         work.bytes_from[rows],
         work.flop_from[rows],
         alone(trace)[rows],
-        set_up_kernels(trace)[rows],
+        kernels_in_warm_up(trace)[rows],
     )
 
 
@@ -115,7 +115,7 @@ def _ranges(trace: Trace, rows: Integers) -> Worked:
         _source(part.bytes),
         _source(part.flop),
         groups.sums(found, ~alone(trace)[rows]) == 0,
-        groups.sums(found, ~set_up_kernels(trace)[rows]) == 0,
+        groups.sums(found, ~kernels_in_warm_up(trace)[rows]) == 0,
     )
 
 

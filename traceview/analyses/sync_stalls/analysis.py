@@ -18,8 +18,8 @@ from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.cuda_api import Does
 from traceview.facts.ranges.ranges import UNATTRIBUTED, attribute, range_tree
 from traceview.facts.ranges.selection import selected_calls
-from traceview.facts.steps.steps import set_up_end_ns
-from traceview.facts.steps.warm_up import in_warm_up
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.findings import Finding, severity_of, shortened
 from traceview.groups import Groups
 from traceview.tables import Column, Integers, Mask, RowNumbers, Table, Texts
@@ -220,8 +220,8 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
     drained = cost.idle_ns(~gap.one_time & (gap.cause == SYNC_DRAIN))[rows]
     at_stake = np.where(site.place.codes >= 0, idle, drained)
     call, calls = found.call[rows], trace.recorded("api_calls")
-    early = found.end_ns[rows] < set_up_end_ns(trace)
-    early |= in_warm_up(trace, calls["process"][call], calls["start_ns"][call])
+    early = found.end_ns[rows] < warm_up_end_ns(trace)
+    early |= in_warm_up_range(trace, calls["process"][call], calls["start_ns"][call])
     steady = ~early | (idle > 0)
     path, pattern = _paths(trace, found, rows)
     without = site.place.codes < 0

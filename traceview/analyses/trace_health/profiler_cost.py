@@ -14,7 +14,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.idle.gaps import profilers_own
 from traceview.facts.operations.operations import operations
-from traceview.facts.steps.steps import set_up_end_ns
+from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.tables import NULL, Integers
 from traceview.trace import Trace, fact
 
@@ -49,7 +49,7 @@ def profiler_cost(trace: Trace) -> Cost | None:
     each = groups.group(names.codes)
     mostly = int(each.first[np.argmax(groups.sums(each, end - start))])
     span = int(last[-1] - first[-1])
-    return Cost(lost, span, str(names[mostly]), set_up_end_ns(trace) > np.iinfo(np.int64).min)
+    return Cost(lost, span, str(names[mostly]), warm_up_end_ns(trace) > np.iinfo(np.int64).min)
 
 
 def _working(trace: Trace) -> tuple[Integers, Integers]:
@@ -60,5 +60,5 @@ def _working(trace: Trace) -> tuple[Integers, Integers]:
     np.minimum.at(first, done.process, done.start_ns)
     np.maximum.at(last, done.process, done.end_ns)
     first[-1], last[-1] = first.min(), last.max()
-    last = np.maximum(last, set_up_end_ns(trace))
-    return np.clip(first, set_up_end_ns(trace), last), last
+    last = np.maximum(last, warm_up_end_ns(trace))
+    return np.clip(first, warm_up_end_ns(trace), last), last

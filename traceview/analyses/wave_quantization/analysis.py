@@ -21,6 +21,7 @@ from typing import TypeGuard
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
+from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.analyses.wave_quantization import gemm_table
 from traceview.analyses.wave_quantization.gemm_waves import Rounds, rounds
 from traceview.analyses.wave_quantization.losses import Loss, losses, round_losses
@@ -37,7 +38,6 @@ from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_graphs import AS_NODES, cuda_graphs
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import OF_SET_UP
 from traceview.facts.work.from_ranges import products
 from traceview.findings import Finding, Severity, severity_of, shortened
 from traceview.tables import Cell, Column, Table
@@ -360,7 +360,7 @@ def _may_take_tiles(each: Launched) -> bool:
 def _of_set_up(blamed: Sequence[int]) -> Iterator[str]:
     if early := sum(blamed):
         calls = units.counted(early, "call")
-        yield f"{calls} {OF_SET_UP} count in the tables, not in what findings say is lost"
+        yield f"{calls} {OF_WARM_UP} count in the tables, not in what findings say is lost"
 
 
 ANALYSIS = Analysis(

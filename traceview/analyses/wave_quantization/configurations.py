@@ -15,7 +15,7 @@ from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import set_up_kernels
+from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.tables import Array, Integers, constant, null_of, picked
 from traceview.trace import Trace, fact
 
@@ -98,7 +98,7 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     took = kernels["end_ns"] - kernels["start_ns"]
     figures = groups.stats(found, took)
     beside = groups.sums(found, shared_ns(trace)[chosen])
-    early = np.flatnonzero(picked(set_up_kernels(trace), chosen))
+    early = np.flatnonzero(picked(kernels_in_warm_up(trace), chosen))
     of_set_up = groups.Groups(found.ids[early], found.first)
     later = (
         figures.calls - groups.count(of_set_up),

@@ -18,7 +18,7 @@ from traceview.analyses.wave_quantization.configurations import KEYS, Key
 from traceview.facts.operations.gemm_names import Tile, tile
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import set_up_kernels
+from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.from_ranges import products
 from traceview.facts.work.tensor_shapes import Product
 from traceview.tables import picked
@@ -74,7 +74,7 @@ def tiled(trace: Trace) -> tuple[Tiled, ...]:
     found = groups.group(names.codes, *(kernels[key] for key in KEYS), of)
     took = kernels["end_ns"] - kernels["start_ns"]
     figures = groups.stats(found, took)
-    late = np.flatnonzero(~picked(set_up_kernels(trace), rows))
+    late = np.flatnonzero(~picked(kernels_in_warm_up(trace), rows))
     steady = groups.Groups(found.ids[late], found.first)
     of_steady = groups.count(steady), groups.sums(steady, took[late])
     times = (figures.calls, figures.total, figures.median, *of_steady)

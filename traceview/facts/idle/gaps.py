@@ -30,8 +30,8 @@ from traceview.facts.idle.gap_launches import launches
 from traceview.facts.idle.stream_order import behind
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.steps import set_up_end_ns
-from traceview.facts.steps.warm_up import set_up_operations, warm_up_operations
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.warm_up import operations_in_warm_up, operations_in_warm_up_ranges
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -89,11 +89,11 @@ class Work(NamedTuple):
 def device_work(trace: Trace) -> dict[int, Work]:
     """The work of each device that has some, by row in devices."""
     done, chosen = operations(trace), selected_operations(trace)
-    warm, found = warm_up_operations(trace), {}
+    warm, found = operations_in_warm_up_ranges(trace), {}
     for device in groups.different(done.device[chosen]).tolist():
         rows = np.flatnonzero(chosen & (done.device == device))
         start, end = done.start_ns[rows], done.end_ns[rows]
-        steady = int(np.searchsorted(start, set_up_end_ns(trace)))
+        steady = int(np.searchsorted(start, warm_up_end_ns(trace)))
         kept: slice | Mask = slice(None) if warm is None else ~warm[rows[steady:]]
         later = intervals.union(start[steady:][kept], end[steady:][kept])
         found[device] = Work(intervals.union(start, end).total(), later.total())
@@ -109,7 +109,7 @@ def copying_ns(trace: Trace, device: int) -> int:
     rows = np.flatnonzero(done.kind == Kind.COPY)
     rows = rows[chosen[rows] & (done.device[rows] == device)]
     if work.steady_ns:
-        rows = rows[~set_up_operations(trace)[rows]]
+        rows = rows[~operations_in_warm_up(trace)[rows]]
     copies = intervals.union(done.start_ns[rows], done.end_ns[rows])
     if 2 * copies.total() < (work.steady_ns or work.all_ns):
         return 0
@@ -180,7 +180,7 @@ class Gaps:
 
 def _before_warm_up(trace: Trace) -> Mask:
     """True for the gaps that work of a range named warm_up ended."""
-    warm, after = warm_up_operations(trace), edges(trace).after
+    warm, after = operations_in_warm_up_ranges(trace), edges(trace).after
     return np.zeros(len(after), bool) if warm is None else warm[after]
 
 
@@ -202,7 +202,7 @@ def every_gap(trace: Trace) -> Gaps:
         queued_ns=made.queued_ns,
         behind=stood.operation,
         by_event=stood.by_event,
-        one_time=why.first_use | (gap.start_ns < set_up_end_ns(trace)) | _before_warm_up(trace),
+        one_time=why.first_use | (gap.start_ns < warm_up_end_ns(trace)) | _before_warm_up(trace),
     )
 
 

@@ -233,13 +233,12 @@ def _reached(series: Integers, end: Integers) -> Integers:
 
 
 @fact
-def set_up_end_ns(trace: Trace) -> int:
-    """Start of the steady part; what comes before is set-up.
+def warm_up_end_ns(trace: Trace) -> int:
+    """Start of the first steady step; all work before it is warm-up.
 
-    That is the start of the first step after warm-up, of the first loop of the series that launched
-    work first. Of three or more steps of the series the first is set-up in any case, since it loads
-    code and fills caches.
-    Without steps nothing counts as set-up; nor does it where nothing but set-up was selected.
+    That is the first step after warm-up in the first loop of the series that launched work first.
+    Of three or more steps of the series the first is warm-up in any case, since it loads code and
+    fills caches. The least int64 without steps, and where only warm-up is selected.
     """
     found = steps(trace)
     work = found.operations > 0

@@ -1,7 +1,7 @@
-"""What is set-up by the program's own word: the work launched in ranges named warm_up.
+"""Warm-up: work before the first steady step, and work launched in ranges named warm_up.
 
-The trials of an autotuner and first calls belong there. Like all before the first step after
-warm-up (steps.set_up_end_ns), such work is no loss that a longer run has, wherever the range is.
+A longer run does not repeat it, so it counts in tables and not in what findings say can be saved.
+Programs put an autotuner's trials and first calls into ranges named warm_up, wherever these are.
 """
 
 from __future__ import annotations
@@ -10,80 +10,69 @@ import re
 
 import numpy as np
 
-from traceview import units
 from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import asked_ns, selected_operations, windows_of, within
-from traceview.facts.steps.steps import set_up_end_ns
+from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
-OF_SET_UP = "of set-up (before the first step after warm-up, or in ranges named warm_up)"
 _WARM_UP = re.compile(r"warm[-_ ]?up(?: ?\{.*\})?", re.IGNORECASE | re.DOTALL)
 
 
 @fact
-def warm_up_windows(trace: Trace) -> dict[int, Intervals]:
-    """Time in which a range named warm_up is open, by process.
+def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
+    """Windows in which a range named warm_up is open, by process.
 
-    Empty where nothing but such work was selected: then it is what was asked about.
+    Empty where all selected work lies in such ranges: then it is the subject, not warm-up.
     """
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
-    named = np.array([bool(_WARM_UP.fullmatch(str(name))) for name in names.values], bool)
-    if not named.any() or not len(tree.row):
+    is_warm_up = np.array([bool(_WARM_UP.fullmatch(str(name))) for name in names.values], bool)
+    if not is_warm_up.any() or not len(tree.row):
         return {}
-    windows = windows_of(tree, named[names.codes[tree.row]])
-    done, chosen = operations(trace), selected_operations(trace)
-    inside = within(windows, done.process[chosen], asked_ns(trace)[chosen])
+    windows = windows_of(tree, is_warm_up[names.codes[tree.row]])
+    ops, chosen = operations(trace), selected_operations(trace)
+    inside = within(windows, ops.process[chosen], asked_ns(trace)[chosen])
     return {} if inside.all() else windows
 
 
-def in_warm_up(trace: Trace, process: Array, time: Integers) -> Mask:
-    """True for the (process, time) pairs that are in a range named warm_up."""
-    return within(warm_up_windows(trace), process, time)
+def in_warm_up_range(trace: Trace, process: Array, time: Integers) -> Mask:
+    """True for the (process, time) pairs that fall in a range named warm_up."""
+    return within(warm_up_range_windows(trace), process, time)
 
 
 @fact
-def warm_up_operations(trace: Trace) -> Mask | None:
-    """True for the operations launched in such a range; None where there is none."""
-    if not warm_up_windows(trace):
+def operations_in_warm_up_ranges(trace: Trace) -> Mask | None:
+    """True for the operations launched in ranges named warm_up; None without such ranges."""
+    if not warm_up_range_windows(trace):
         return None
-    return in_warm_up(trace, operations(trace).process, asked_ns(trace))
+    return in_warm_up_range(trace, operations(trace).process, asked_ns(trace))
 
 
-def set_up_operations(trace: Trace) -> Mask:
-    """True for all operations of set-up: before the first step after warm-up, and in warm_up."""
+def operations_in_warm_up(trace: Trace) -> Mask:
+    """True for operations that start before the first steady step or run in a warm_up range."""
     return _before_steps(trace, operations(trace).start_ns)
 
 
 @fact
-def set_up_kernels(trace: Trace) -> Mask:
-    """True for the kernels of set-up."""
-    return set_up_operations(trace)[kernel_operations(trace)]
+def kernels_in_warm_up(trace: Trace) -> Mask:
+    """True for the kernels of warm-up."""
+    return operations_in_warm_up(trace)[kernel_operations(trace)]
 
 
-def launched_in_set_up(trace: Trace) -> Mask:
-    """True for the operations that were asked for in set-up, whenever they ran.
+def launched_in_warm_up(trace: Trace) -> Mask:
+    """True for the operations launched during warm-up, whenever they ran.
 
-    Where the CPU runs ahead, much of the first step runs after the second has begun: in a
-    comparison of kernels a step counts as a whole or not at all.
+    Where the CPU runs ahead, much of the first step runs after the second has begun; a comparison
+    of kernels takes a step as a whole or not at all.
     """
     return _before_steps(trace, asked_ns(trace))
 
 
 def _before_steps(trace: Trace, time: Integers) -> Mask:
-    """True for the operations whose time is, and for those launched in warm_up."""
-    early: Mask = time < set_up_end_ns(trace)
-    warm = warm_up_operations(trace)
+    """True for the operations whose time precedes the first steady step, or in warm_up ranges."""
+    early: Mask = time < warm_up_end_ns(trace)
+    warm = operations_in_warm_up_ranges(trace)
     return early if warm is None else early | warm
-
-
-def told(trace: Trace) -> tuple[str, ...]:
-    """A note on what counts as set-up for its range's name; none where nothing does."""
-    warm = warm_up_operations(trace)
-    many = int((warm & selected_operations(trace)).sum()) if warm is not None else 0
-    if not many:
-        return ()
-    return (f"{units.counted(many, 'operation')} launched in ranges named warm_up count as set-up",)
