@@ -155,7 +155,7 @@ def test_one_clear_line_for_what_is_no_target(name, tmp_path, capsys):
     [
         (["--kernel", "other"], "has no kernel 'other'; it has k"),
         (["--arch", "hopper"], "'hopper' is no GPU architecture; write it as --arch sm_90"),
-        (["--arch", "sm_80"], "which does not run on sm_80"),
+        (["--arch", "sm_80"], "cannot run on sm_80"),
     ],
 )
 def test_what_does_not_fit_the_target(tmp_path, capsys, options, said):

@@ -9,6 +9,7 @@ from tests.recorders import fake_nsys
 from traceview.cli.doctor import command
 from traceview.recorders import check_machine
 from traceview.recorders import nsys as nsys_tool
+from traceview.toolchain import processes
 from traceview.trace.sqlite import c_decoder as sqlite_compiled
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
@@ -19,9 +20,9 @@ def machine(tmp_path, monkeypatch):
     """A machine with nothing but what a test puts there; gives the checks by name."""
     monkeypatch.delenv(nsys_tool.NAMED_BY, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    real_which = nsys_tool.shutil.which
+    real_which = processes.shutil.which
     monkeypatch.setattr(
-        nsys_tool.shutil, "which", lambda name: None if name == "nsys" else real_which(name)
+        processes.shutil, "which", lambda name: None if name == "nsys" else real_which(name)
     )
     return lambda: {check.name: check for check in check_machine(tmp_path)}
 

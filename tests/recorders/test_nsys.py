@@ -1,11 +1,14 @@
 """Finding nsys: each way in which it can be missing or unfit is said in one line."""
 
+import functools
+
 import pytest
 
 from tests.recorders import fake_nsys
 from traceview.errors import ToolNotFoundError
 from traceview.recorders import nsys as nsys_tool
 from traceview.recorders.nsys import Broken, find, inspect
+from traceview.toolchain import processes
 
 IMPORTER = "host/host-linux-x64/QdstrmImporter"
 
@@ -15,7 +18,7 @@ def bare_machine(monkeypatch, tmp_path):
     """No nsys on PATH, and none named."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv(nsys_tool.NAMED_BY, raising=False)
-    monkeypatch.setattr(nsys_tool.shutil, "which", lambda _: None)
+    monkeypatch.setattr(processes.shutil, "which", lambda _: None)
 
 
 def test_none_at_all(tmp_path):
@@ -42,7 +45,7 @@ def test_a_named_one_goes_before_all_others(tmp_path, monkeypatch):
 
 def test_a_broken_one_is_passed_over(tmp_path, monkeypatch):
     broken = fake_nsys.script(tmp_path / "nsys", "exit 1")
-    monkeypatch.setattr(nsys_tool.shutil, "which", lambda _: str(broken))
+    monkeypatch.setattr(processes.shutil, "which", lambda _: str(broken))
     fake_nsys.nsys(tmp_path / "usr/local/cuda-13.0/bin/nsys")
     assert find(tmp_path).path == tmp_path / "usr/local/cuda-13.0/bin/nsys"
 
@@ -51,10 +54,10 @@ def test_a_broken_one_is_passed_over(tmp_path, monkeypatch):
     ("body", "reason"),
     [
         ("echo 'Illegal instruction' >&2; exit 132", "is broken (Illegal instruction)"),
-        ("exit 7", "is broken (it exits with status 7 and says nothing)"),
+        ("exit 7", "is broken (it printed nothing and exited with status 7)"),
         ("echo hello", "tells no version: hello"),
         ("echo 'NVIDIA Nsight Systems version 2021.3.2.4'", "is version 2021.3.2.4, too old"),
-        ("kill -SEGV $$", "is broken (it exits with status -11"),
+        ("kill -SEGV $$", "is broken (it crashed (signal 11))"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, body, reason):
@@ -64,10 +67,10 @@ def test_what_is_wrong_is_said(tmp_path, body, reason):
 
 
 def test_one_that_hangs(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        nsys_tool, "ask", lambda command: nsys_tool.Answer(None, "", "it did not answer within 1 s")
-    )
-    assert "did not answer" in inspect(tmp_path / "nsys").reason
+    hangs = fake_nsys.script(tmp_path / "nsys", "exec /bin/sleep 60")
+    run_briefly = functools.partial(processes.run_process, timeout_s=0.2)
+    monkeypatch.setattr(nsys_tool, "run_process", run_briefly)
+    assert "is broken (it did not end within 0.2 s)" in inspect(hangs).reason
 
 
 def test_no_such_file(tmp_path):

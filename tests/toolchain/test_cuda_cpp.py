@@ -1,4 +1,4 @@
-"""CUDA C++ to PTX and a cubin, and the one line that a compiler's errors become."""
+"""Compiling CUDA C++ to PTX and a cubin, and the one-line form of compiler errors."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.ptx.model import SourceLine
 from traceview.ptx.sass.accesses import accesses
 from traceview.ptx.sass.cubin import arch_of, resources
-from traceview.toolchain import cuda_cpp as cuda_source
-from traceview.toolchain import nvrtc
+from traceview.toolchain import cuda_cpp, nvrtc
 from traceview.toolchain.cuda_cpp import compile_cuda
 from traceview.toolchain.nvdisasm import disassemble
 
@@ -41,14 +40,14 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["nvcc", "nvrtc"])
 def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each compiler in turn; NVRTC is only asked where there is no nvcc."""
+    """Each compiler in turn; NVRTC is used only without nvcc."""
     need("ptxas")
     if request.param == "nvcc":
         need_compiler()
     elif nvrtc.find() is None:
         pytest.skip("no NVRTC here: it comes with a CUDA build of torch")
     else:
-        monkeypatch.setattr(cuda_source, "_nvcc", lambda: None)
+        monkeypatch.setattr(cuda_cpp, "_find_nvcc", lambda: None)
     return request.param
 
 
@@ -91,7 +90,7 @@ def test_a_missing_file(tmp_path):
 
 
 def test_no_compiler_at_all(program, monkeypatch):
-    monkeypatch.setattr(cuda_source, "_nvcc", lambda: None)
+    monkeypatch.setattr(cuda_cpp, "_find_nvcc", lambda: None)
     monkeypatch.setattr(nvrtc, "find", lambda: None)
     with pytest.raises(
         ToolNotFoundError, match=r"needs nvcc or NVRTC, and neither .*; install the"

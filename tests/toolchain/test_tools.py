@@ -1,4 +1,4 @@
-"""Finding NVIDIA's tools, and assembling PTX with what ptxas remarks and refuses."""
+"""Finding NVIDIA's tools, and assembling PTX: remarks, spill counts and errors of ptxas."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.inspect.rules.written_ptx import ARRAY, COPY, SERIALISED, SPILLING, kernel, need
 from traceview.errors import ToolNotFoundError, TraceviewError
 from traceview.ptx.sass.cubin import arch_of
-from traceview.toolchain import tools as programs
+from traceview.toolchain import tools
 from traceview.toolchain.ptxas import arch_for, assemble
 
 
@@ -20,12 +20,12 @@ def ptxas() -> None:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which no tool is installed, with an empty folder on PATH."""
-    monkeypatch.setattr(programs.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(programs, "TOOLKITS", tmp_path / "toolkits")
+    monkeypatch.setattr(tools.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tools, "TOOLKITS", tmp_path / "toolkits")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    for tool in ("PTXAS", "NVDISASM", "NVCC"):
-        monkeypatch.delenv(f"TRACEVIEW_{tool}", raising=False)
+    for name in ("PTXAS", "NVDISASM", "NVCC"):
+        monkeypatch.delenv(f"TRACEVIEW_{name}", raising=False)
     return tmp_path
 
 
@@ -38,42 +38,42 @@ def script(path: Path, text: str) -> Path:
 
 def test_a_missing_tool_says_how_to_get_it(bare):
     with pytest.raises(
-        ToolNotFoundError, match=r"ptxas is not on .*pip install triton.*TRACEVIEW_P"
+        ToolNotFoundError, match=r"ptxas was not found .*pip install triton.*TRACEVIEW_P"
     ):
-        programs.find("ptxas")
+        tools.find("ptxas")
 
 
-def test_places_in_order(bare):
+def test_order_of_preference(bare):
     on_path = script(bare / "bin" / "nvcc", "")
     old = script(bare / "toolkits" / "cuda-12.9" / "bin" / "nvcc", "")
     new = script(bare / "toolkits" / "cuda-12.10" / "bin" / "nvcc", "")
     wheel = script(bare / "packages" / "nvidia" / "cu13" / "bin" / "nvcc", "")
-    assert programs.find("nvcc") == [on_path, new, old, wheel]
+    assert tools.find("nvcc") == [on_path, new, old, wheel]
 
 
-def test_the_users_word_is_final(bare, monkeypatch):
+def test_an_environment_variable_excludes_all_other_paths(bare, monkeypatch):
     script(bare / "bin" / "ptxas", "")
-    mine = script(bare / "mine", "")
-    monkeypatch.setenv("TRACEVIEW_PTXAS", str(mine))
-    assert programs.find("ptxas") == [mine]
+    chosen = script(bare / "chosen", "")
+    monkeypatch.setenv("TRACEVIEW_PTXAS", str(chosen))
+    assert tools.find("ptxas") == [chosen]
     monkeypatch.setenv("TRACEVIEW_PTXAS", str(bare / "gone"))
-    with pytest.raises(ToolNotFoundError, match=r"\$TRACEVIEW_PTXAS names .*gone, which is no"):
-        programs.find("ptxas")
+    with pytest.raises(ToolNotFoundError, match=r"\$TRACEVIEW_PTXAS is .*gone, which is not"):
+        tools.find("ptxas")
 
 
 def test_the_newest_release_comes_first(bare):
     old = script(bare / "bin" / "nvdisasm", "echo release 12.9, V12.9.1")
     new = script(bare / "packages" / "nvidia" / "cu13" / "bin" / "nvdisasm", "echo release 13.1,")
     mute = script(bare / "packages" / "nvidia" / "x" / "bin" / "nvdisasm", "exit 1")
-    assert programs.newest("nvdisasm") == [new, old, mute]
+    assert tools.find_newest("nvdisasm") == [new, old, mute]
 
 
 def test_triton_is_not_imported_to_find_its_tools():
     pytest.importorskip("triton")
     loaded = "triton" in sys.modules
-    found = programs.find("ptxas", "sm_90")
-    assert found[0].parts[-4:] == ("backends", "nvidia", "bin", "ptxas")
-    assert programs.find("ptxas", "sm_100a")[0].name == "ptxas-blackwell"
+    paths = tools.find("ptxas", "sm_90")
+    assert paths[0].parts[-4:] == ("backends", "nvidia", "bin", "ptxas")
+    assert tools.find("ptxas", "sm_100a")[0].name == "ptxas-blackwell"
     assert ("triton" in sys.modules) == loaded
 
 
@@ -87,29 +87,29 @@ def test_triton_is_not_imported_to_find_its_tools():
         ("sm_100f", "sm_103", "sm_103"),
     ],
 )
-def test_the_ptx_decides_on_the_suffix(target, arch, chosen):
+def test_the_target_directive_decides_the_suffix(target, arch, chosen):
     assert arch_for(kernel("", target=target), arch) == chosen
 
 
 @pytest.mark.parametrize(("target", "arch"), [("sm_90", "sm_80"), ("sm_90a", "sm_100")])
 def test_code_that_cannot_run_there_is_an_error(target, arch):
-    with pytest.raises(TraceviewError, match=f"is for {target}, which does not run on {arch}"):
+    with pytest.raises(TraceviewError, match=f"is for {target} and cannot run on {arch}"):
         arch_for(kernel("", target=target), arch)
 
 
-def test_neither_target_nor_arch():
-    with pytest.raises(TraceviewError, match="names no target; pass --arch"):
+def test_neither_target_directive_nor_arch():
+    with pytest.raises(TraceviewError, match=r"has no \.target directive; pass --arch"):
         arch_for("")
 
 
 @pytest.mark.usefixtures("ptxas")
 class TestAssemble:
-    def test_a_cubin_for_the_asked_architecture(self):
+    def test_a_cubin_for_the_requested_architecture(self):
         done = assemble(COPY, "sm_90")
         assert (done.arch, arch_of(done.cubin)) == ("sm_90", "sm_90")
         assert (done.notes, done.spill_store_bytes) == ((), {"k": 0})
 
-    def test_spills_are_told_apart_from_arrays(self):
+    def test_local_arrays_do_not_count_as_spills(self):
         assert assemble(ARRAY).spill_store_bytes == {"k": 0}
         spilled = assemble(SPILLING)
         assert spilled.spill_store_bytes["k"] == spilled.spill_load_bytes["k"] > 100
@@ -130,17 +130,17 @@ class TestAssemble:
         assert "/tmp" not in str(caught.value)
 
     @pytest.mark.parametrize("text", ["", "hello", "\0" * 100, COPY[:300]])
-    def test_what_is_no_ptx(self, text):
-        with pytest.raises(TraceviewError, match="ptxas does not accept the PTX for sm_90: line"):
+    def test_text_that_is_not_ptx(self, text):
+        with pytest.raises(TraceviewError, match="ptxas rejects the PTX for sm_90: line"):
             assemble(text, "sm_90")
 
-    def test_a_ptx_that_no_tool_here_knows(self):
+    def test_a_ptx_version_newer_than_every_installed_ptxas(self):
         newer = COPY.replace(".version 8.0", ".version 99.0")
         with pytest.raises(TraceviewError, match=r"Unsupported \.version 99\.0"):
             assemble(newer)
 
 
-def test_a_tool_that_is_too_old_gives_way_to_the_next(bare):
+def test_the_next_ptxas_is_tried_if_one_is_too_old(bare):
     refusing = 'echo "ptxas in.ptx, line 1; fatal   : Unsupported .version 8.0" >&2; exit 255'
     script(bare / "bin" / "ptxas", refusing)
     writing = 'while [ "$1" != -o ]; do shift; done; echo -n cubin > "$2"'
@@ -148,7 +148,7 @@ def test_a_tool_that_is_too_old_gives_way_to_the_next(bare):
     assert assemble(COPY).cubin == b"cubin"
 
 
-def test_a_tool_that_refuses_the_code_is_believed(bare):
+def test_no_other_ptxas_is_tried_if_the_code_is_wrong(bare):
     script(bare / "bin" / "ptxas", 'echo "ptxas in.ptx, line 7; error   : No." >&2; exit 255')
     script(bare / "toolkits" / "cuda" / "bin" / "ptxas", "touch called; exit 0")
     with pytest.raises(TraceviewError, match=r"line 7: No\.$"):
@@ -164,7 +164,7 @@ def test_a_tool_that_crashes(bare):
 def test_a_tool_that_does_not_end(bare):
     sleeper = script(bare / "bin" / "ptxas", "exec /bin/sleep 60")
     with pytest.raises(TraceviewError, match=r"ptxas did not end within 0\.2 s"):
-        programs.run(sleeper, lambda source, target: (), b"", ".ptx", patience_s=0.2)
+        tools.run(sleeper, lambda source, target: (), b"", ".ptx", timeout_s=0.2)
 
 
 def test_a_tool_that_cannot_run(bare):
@@ -172,4 +172,4 @@ def test_a_tool_that_cannot_run(bare):
     broken.write_bytes(b"\x7fELF nonsense")
     broken.chmod(0o755)
     with pytest.raises(ToolNotFoundError, match="cannot run"):
-        programs.run(broken, lambda source, target: (), b"", ".ptx")
+        tools.run(broken, lambda source, target: (), b"", ".ptx")

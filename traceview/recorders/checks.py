@@ -15,10 +15,10 @@ from typing import Literal
 from traceview.errors import TraceviewError
 from traceview.recorders import environment as surroundings
 from traceview.recorders import nvtx_compatibility
-from traceview.recorders.ask import ask
 from traceview.recorders.export import export
 from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, look
 from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
+from traceview.toolchain.processes import run_process
 from traceview.trace.sqlite import c_decoder
 from traceview.version import __version__
 
@@ -104,7 +104,7 @@ def _trial(nsys: Nsys) -> Iterator[Check]:
             nothing = [sys.executable, "-c", "pass"]
             command = profile_command(nsys, able, Choices(), report, nothing)
             for _ in range(ATTEMPTS):
-                said = ask(command, patience_s=_TRIAL_S)
+                said = run_process(command, timeout_s=_TRIAL_S)
                 if said.ok and report.is_file():
                     break
             if not said.ok or not report.is_file():

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from traceview.recorders.ask import ask
+from traceview.toolchain.processes import run_process
 
 PACKAGES = ("torch", "triton", "nvtx", "numpy", "jax")
 # Asked of the Python that runs the script, and without importing what would take seconds.
@@ -34,7 +34,7 @@ def python_versions(python: Path | None) -> dict[str, str]:
     """Versions of Python, of PACKAGES and of the CUDA runtime that pip installed; what is there."""
     if python is None:
         return {}
-    said = ask([python, "-c", _ASK_PYTHON])
+    said = run_process([python, "-c", _ASK_PYTHON])
     try:
         found = json.loads(said.out)
     except ValueError:
@@ -48,7 +48,7 @@ def python_versions(python: Path | None) -> dict[str, str]:
 
 def gpu_versions() -> dict[str, str]:
     """Names of the GPUs and version of the driver; empty without an NVIDIA driver."""
-    query = ask(["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader"])
+    query = run_process(["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader"])
     rows = [line.split(", ") for line in query.out.splitlines() if ", " in line]
     if not query.ok or not rows:
         return {}
@@ -60,10 +60,11 @@ def git_commit(script: Path) -> dict[str, str]:
     folder = script.resolve().parent
     # Looking must change nothing: `git status` would otherwise refresh the index.
     quiet = {"GIT_OPTIONAL_LOCKS": "0"}
-    head = ask(["git", "rev-parse", "HEAD"], folder=folder, environment=quiet)
+    head = run_process(["git", "rev-parse", "HEAD"], folder=folder, environment=quiet)
     if not head.ok:
         return {}
-    changes = ask(["git", "status", "--porcelain", "-uno"], folder=folder, environment=quiet)
+    status = ["git", "status", "--porcelain", "-uno"]
+    changes = run_process(status, folder=folder, environment=quiet)
     dirty = {"git_dirty": "yes" if changes.out.strip() else "no"} if changes.ok else {}
     return {"git_commit": head.out.strip(), **dirty}
 

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError
-from traceview.recorders.ask import ask
 from traceview.recorders.nsys import Nsys, find
+from traceview.toolchain.processes import run_process
 
 CACHE_BYTES = 2 * 10**9
 _HOUR_S = 3600.0
@@ -19,7 +19,7 @@ _ELSEWHERE = "or have it exported where nsys is: nsys export --type sqlite FILE.
 def export(nsys: Nsys, report: Path, out: Path) -> None:
     """Export a report to SQLite. Raises TraceFormatError if nsys cannot."""
     options = ("--type=sqlite", "--quiet=true", f"--output={out}")
-    said = ask([nsys.path, "export", *options, report], patience_s=_HOUR_S)
+    said = run_process([nsys.path, "export", *options, report], timeout_s=_HOUR_S)
     # Some versions return 0 after they have failed.
     if not said.ok or not out.is_file():
         raise TraceFormatError(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from traceview.errors import ToolNotFoundError
-from traceview.recorders.ask import Answer, ask
+from traceview.toolchain.processes import (
+    ProcessResult,
+    chosen_by_user,
+    newest_first,
+    on_path,
+    run_process,
+    variable_of,
+)
 
-NAMED_BY = "TRACEVIEW_NSYS"
+NAMED_BY = variable_of("nsys")
 # Older ones export a schema below 3.0, which has no reader.
 OLDEST = (2022, 4)
 GET_IT = (
@@ -100,7 +105,7 @@ def look(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
 
 def inspect(path: Path) -> Nsys | Broken:
     """Ask a tool for its version, the least that a working one can tell."""
-    answer = ask([path, "--version"])
+    answer = run_process([path, "--version"])
     found = _VERSION.search(answer.out)
     if not answer.ok or not found:
         return Broken(path, f"{path} is broken ({_why_no_version(answer)})")
@@ -111,26 +116,19 @@ def inspect(path: Path) -> Nsys | Broken:
     return Nsys(path, found[1], version)
 
 
-def _why_no_version(answer: Answer) -> str:
+def _why_no_version(answer: ProcessResult) -> str:
     return f"`nsys --version` tells no version: {answer.evidence}" if answer.ok else answer.evidence
 
 
 def _places(root: Path) -> Iterator[Path]:
-    named = os.environ.get(NAMED_BY)
-    if named:
-        # The user's word is final: another nsys in its place would be a surprise.
-        yield Path(named).absolute()
+    chosen = chosen_by_user("nsys")
+    if chosen:
+        # No other nsys may take its place: that would be a surprise.
+        yield chosen
         return
-    on_path = shutil.which("nsys")
-    if on_path:
-        yield Path(on_path).absolute()
+    yield from on_path("nsys")
     for pattern in (*INSTALLED, *INSIDE_NSIGHT_COMPUTE):
-        yield from sorted(root.glob(pattern), key=_numbers, reverse=True)
-
-
-def _numbers(path: Path) -> list[int]:
-    """The numbers in a path, so that 2023.10 comes after 2023.4."""
-    return [int(number) for number in re.findall(r"\d+", str(path))]
+        yield from newest_first(root.glob(pattern))
 
 
 def _none_works(broken: list[Broken]) -> ToolNotFoundError:
@@ -147,7 +145,7 @@ def _importer_lack(tool: Path) -> Lack | None:
     folder = beside / "host-linux-x64"
     if folder.is_dir():
         importer = folder / "QdstrmImporter"
-        return _library_lack(ask([importer, "--help"])) if importer.exists() else None
+        return _library_lack(run_process([importer, "--help"])) if importer.exists() else None
     shipped = sorted(beside.glob("linux-desktop-*-x64"))
     if not shipped:
         return None
@@ -155,7 +153,7 @@ def _importer_lack(tool: Path) -> Lack | None:
     return Lack(f"{tool} does not find its importer (there is no {folder})", f"run: {link}")
 
 
-def _library_lack(answer: Answer) -> Lack | None:
+def _library_lack(answer: ProcessResult) -> Lack | None:
     library = _SHARED_LIBRARY.search(answer.text)
     if answer.ok or not library:
         return None

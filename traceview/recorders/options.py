@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from traceview.errors import RecordingError
-from traceview.recorders.ask import ask
 from traceview.recorders.nsys import Nsys
+from traceview.toolchain.processes import run_process
 
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
 _PERIODS = re.compile(r"--sampling-period=\s+Possible values are integers between (\d+) and (\d+)")
@@ -59,7 +59,7 @@ def abilities(nsys: Nsys) -> Abilities:
 
     Raises RecordingError if it lists no options.
     """
-    said = ask([nsys.path, "profile", "--help"])
+    said = run_process([nsys.path, "profile", "--help"])
     listed = _OPTION.findall(said.out)
     options = frozenset(long for _, long in listed)
     if "--trace" not in options:
@@ -67,7 +67,7 @@ def abilities(nsys: Nsys) -> Abilities:
             f"{nsys.path} does not list its options ({said.evidence})", "install nsys again"
         )
     periods = _PERIODS.search(said.out)
-    environment = ask([nsys.path, "status", "--environment"])
+    environment = run_process([nsys.path, "status", "--environment"])
     return Abilities(
         options,
         max(int(periods[1]), int(periods[2])) if periods else None,

@@ -1,4 +1,4 @@
-"""From CUDA C++ to PTX and a cubin, through nvcc or else NVRTC, whichever is here."""
+"""Compile CUDA C++ to PTX and a cubin with nvcc, or with NVRTC where nvcc is missing."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.toolchain import nvrtc, tools
 from traceview.toolchain.ptxas import assemble
 
-_AN_ERROR = re.compile(
+_NVIDIA_ERROR = re.compile(
     r"^(?P<place>.*?\(\d+\)|nvrtc): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
 )
 _GCC_ERROR = re.compile(r"^(?P<place>.*?:\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.*)$")
 
 
 def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
-    """The PTX and the cubin of a CUDA C++ file for a GPU, with line information.
+    """Compile a CUDA C++ file to PTX and a cubin for `arch`, with line information.
 
-    nvcc compiles whole programs; NVRTC, where there is no nvcc, device code alone. Raises
-    InputError if the file cannot be read, ToolNotFoundError if neither compiler is here, and
+    nvcc compiles whole programs, NVRTC (used only without nvcc) device code alone. Raises
+    InputError if the file cannot be read, ToolNotFoundError without either compiler, and
     TraceviewError with the compiler's first error.
     """
     try:
         source = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    nvcc = _nvcc()
+    nvcc = _find_nvcc()
     return _with_nvcc(path, arch, nvcc) if nvcc else _with_nvrtc(path, source, arch)
 
 
-def _nvcc() -> Path | None:
+def _find_nvcc() -> Path | None:
     try:
         return tools.find("nvcc")[0]
     except ToolNotFoundError:
@@ -39,34 +39,32 @@ def _nvcc() -> Path | None:
 
 def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
     flags = ("-ptx", "-lineinfo", f"-arch={arch}", "-x", "cu", path.absolute(), "-o")
-    ran = tools.run(nvcc, lambda _, target: (*flags, target), None)
-    if ran.status != 0 or ran.written is None:
-        raise TraceviewError(
-            f"nvcc does not compile {path}: {_first_error(ran.err, path) or ran.evidence}"
-        )
-    ptx = ran.written.decode("utf-8", "surrogateescape")
-    # Its own ptxas, where it has one, is what a user of this nvcc gets.
-    own = nvcc.with_name("ptxas")
-    return ptx, assemble(ptx, arch, ptxas=own if own.is_file() else None).cubin
+    result = tools.run(nvcc, lambda _, target: (*flags, target), None)
+    if not result.ok or result.written is None:
+        error = _first_error(result.err, path) or result.evidence
+        raise TraceviewError(f"nvcc does not compile {path}: {error}")
+    ptx = result.written.decode("utf-8", "surrogateescape")
+    # The ptxas beside this nvcc, if any, makes the code that its user gets.
+    beside = nvcc.with_name("ptxas")
+    return ptx, assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin
 
 
 def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:
     library = nvrtc.find()
     if library is None:
-        what = "compiling CUDA C++ needs nvcc or NVRTC, and neither is on this machine"
-        raise ToolNotFoundError(what, tools.GET_IT["nvcc"])
-    done = nvrtc.compile_to_ptx(library, source, path.absolute(), arch)
-    if done.ptx is None:
-        raise TraceviewError(
-            f"NVRTC does not compile {path}: {_first_error(done.log, path) or done.status}"
-        )
-    return done.ptx, assemble(done.ptx, arch).cubin
+        what = "compiling CUDA C++ needs nvcc or NVRTC, and neither was found on this machine"
+        raise ToolNotFoundError(what, tools.HOW_TO_INSTALL["nvcc"])
+    compilation = nvrtc.compile_to_ptx(library, source, path.absolute(), arch)
+    if compilation.ptx is None:
+        error = _first_error(compilation.log, path) or compilation.status
+        raise TraceviewError(f"NVRTC does not compile {path}: {error}")
+    return compilation.ptx, assemble(compilation.ptx, arch).cubin
 
 
-def _first_error(said: str, path: Path) -> str | None:
-    """The first error of a compiler with its place, on one line, or None."""
-    for line in said.replace(str(path.absolute()), path.name).splitlines():
-        found = _AN_ERROR.match(line) or _GCC_ERROR.match(line)
-        if found:
-            return f"{found['place']}: {found['text'].strip()[:300]}"
+def _first_error(log: str, path: Path) -> str | None:
+    """The first error in a compiler's log with its file and line, on one line."""
+    for line in log.replace(str(path.absolute()), path.name).splitlines():
+        error = _NVIDIA_ERROR.match(line) or _GCC_ERROR.match(line)
+        if error:
+            return f"{error['place']}: {error['text'].strip()[:300]}"
     return None

@@ -9,6 +9,7 @@ from traceview.errors import TraceFormatError
 from traceview.ptx.model import Listing
 from traceview.ptx.sass.disassembly import parse
 from traceview.toolchain import tools
+from traceview.toolchain.processes import ProcessResult
 
 MOST_KEPT = 16
 
@@ -29,10 +30,10 @@ def text_of(cubin: bytes) -> str:
     Raises as `disassemble` does.
     """
 
-    def attempt(path: Path) -> tools.Ran:
+    def attempt(path: Path) -> ProcessResult:
         return tools.run(path, lambda source, _: ("-c", "-gi", "-gp", source), cubin, ".cubin")
 
-    ran = tools.first_success(tools.newest("nvdisasm"), attempt, "")
-    if ran.status != 0:
-        raise TraceFormatError(f"nvdisasm cannot read the cubin: {ran.evidence}")
-    return ran.out
+    result = tools.run_first_able(tools.find_newest("nvdisasm"), attempt, "")
+    if not result.ok:
+        raise TraceFormatError(f"nvdisasm cannot read the cubin: {result.evidence}")
+    return result.out

@@ -1,4 +1,4 @@
-"""NVRTC, NVIDIA's compiler as a library: it comes with every CUDA build of torch."""
+"""NVRTC, NVIDIA's runtime compiler library, which every CUDA build of torch includes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from traceview.errors import ToolNotFoundError
 from traceview.toolchain.tools import TOOLKITS
 
-# Below a folder of sys.path: NVIDIA's wheels and torch; the first is CUDA 12's, the next 13's.
+# Below a folder of sys.path: NVIDIA's wheels for CUDA 12 and for CUDA 13, then torch.
 _IN_WHEELS = ("nvidia/cuda_nvrtc/lib", "nvidia/cu1*/lib", "torch/lib")
 _IN_TOOLKITS = ("cuda*/lib64", "cuda*/targets/*/lib")
 _LIBRARY = "libnvrtc.so*"
-# From the folder of the library: where the headers are that programs include.
+# Folders of CUDA headers, relative to the folder of the library.
 _HEADERS = ("../include", "../../cuda_runtime/include", "../../include")
 
 
 @dataclass(frozen=True)
-class Done:
-    """What came of it: PTX, or None and why."""
+class NvrtcCompilation:
+    """PTX, or None with the compiler's log and the meaning of its status code."""
 
     ptx: str | None
     log: str
@@ -30,12 +30,12 @@ class Done:
 
 
 def find() -> Path | None:
-    """The NVRTC of this machine: the newest in the first place that has any; None without one."""
-    return next(_places(), None)
+    """The newest libnvrtc in the first folder that has one; None without any."""
+    return next(_candidates(), None)
 
 
-def compile_to_ptx(library: Path, source: bytes, path: Path, arch: str) -> Done:
-    """Compile device code; `path` is what errors and line information call it.
+def compile_to_ptx(library: Path, source: bytes, path: Path, arch: str) -> NvrtcCompilation:
+    """Compile device code; errors and line information refer to it as `path`.
 
     Raises ToolNotFoundError if the library cannot be loaded.
     """
@@ -44,13 +44,15 @@ def compile_to_ptx(library: Path, source: bytes, path: Path, arch: str) -> Done:
     name = str(path).encode("utf-8", "surrogateescape")
     status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None)
     if status:
-        return Done(None, "", _meaning(nvrtc, status))
+        return NvrtcCompilation(None, "", _error_string(nvrtc, status))
     try:
         options = [option.encode() for option in _options(library, path, arch)]
         array = (ctypes.c_char_p * len(options))(*options)
         status = nvrtc.nvrtcCompileProgram(program, len(options), array)
         ptx = None if status else _text(nvrtc, "PTX", program)
-        return Done(ptx, _text(nvrtc, "ProgramLog", program), _meaning(nvrtc, status))
+        return NvrtcCompilation(
+            ptx, _text(nvrtc, "ProgramLog", program), _error_string(nvrtc, status)
+        )
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -63,7 +65,7 @@ def _options(library: Path, path: Path, arch: str) -> Iterator[str]:
 
 
 def _text(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
-    """PTX or ProgramLog of a program: each has a call for its size and one for its bytes."""
+    """The `PTX` or `ProgramLog` of a program, through NVRTC's pair of calls for size and bytes."""
     size = ctypes.c_size_t()
     if nvrtc[f"nvrtcGet{what}Size"](program, ctypes.byref(size)):
         return ""
@@ -72,7 +74,7 @@ def _text(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
     return buffer.value.decode("utf-8", "replace")
 
 
-def _meaning(nvrtc: ctypes.CDLL, status: int) -> str:
+def _error_string(nvrtc: ctypes.CDLL, status: int) -> str:
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
     return str(nvrtc.nvrtcGetErrorString(status).decode())
 
@@ -84,10 +86,10 @@ def _load(library: Path) -> ctypes.CDLL:
         raise ToolNotFoundError(f"{library} cannot be loaded: {error}") from None
 
 
-def _places() -> Iterator[Path]:
+def _candidates() -> Iterator[Path]:
     folders = [(Path(folder), pattern) for folder in sys.path for pattern in _IN_WHEELS]
     folders += [(TOOLKITS, pattern) for pattern in _IN_TOOLKITS]
     for folder, pattern in folders:
-        found = folder.glob(f"{pattern}/{_LIBRARY}")
+        libraries = folder.glob(f"{pattern}/{_LIBRARY}")
         # The variants named .alt. are for other hosts.
-        yield from sorted((p for p in found if ".alt." not in p.name), reverse=True)
+        yield from sorted((p for p in libraries if ".alt." not in p.name), reverse=True)

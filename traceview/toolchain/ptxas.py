@@ -1,4 +1,4 @@
-"""From PTX to a cubin through ptxas, keeping what ptxas remarks."""
+"""Assemble PTX to a cubin with ptxas; keep its warnings, performance remarks and spill counts."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from pathlib import Path
 
 from traceview.errors import TraceviewError
 from traceview.toolchain import tools
+from traceview.toolchain.processes import ProcessResult
 
-# What a ptxas says that is older than the PTX or than the GPU.
+# Errors of a ptxas that is older than the PTX version or than the GPU.
 _TOO_OLD = r"Unsupported \.version|not defined for option 'gpu-name'|Unsupported \.target"
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)([af]?)", re.MULTILINE)
-_SAID = re.compile(r"^\S+ (?:\S+, line (?P<line>\d+); )?(?P<level>info|warning)\s*: (?P<text>.*)$")
-_AN_ERROR = re.compile(r"line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
-_NO_LINE = re.compile(r"^ptxas\S* (?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
+_MESSAGE = re.compile(
+    r"^\S+ (?:\S+, line (?P<line>\d+); )?(?P<level>info|warning)\s*: (?P<text>.*)$"
+)
+_ERROR_WITH_LINE = re.compile(
+    r"line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE
+)
+_ERROR = re.compile(r"^ptxas\S* (?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
 _REMARK = re.compile(r"\(C\d+\)|Performance", re.IGNORECASE)
-_OF = re.compile(r"Function properties for (\S+)")
+_FUNCTION_HEADER = re.compile(r"Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """A cubin and what ptxas said of it.
+    """A cubin and what ptxas reported while making it.
 
-    `arch` is what it was compiled for, with its suffix. `notes` are ptxas's warnings and its
-    remarks on performance, such as that on serialised wgmma. `spill_store_bytes` and
-    `spill_load_bytes` hold, by function, what ptxas counts over all spilling instructions.
+    `arch` is the target with its suffix (sm_90a). `notes` are warnings and performance remarks,
+    such as "wgmma.mma_async instructions are serialized". `spill_store_bytes` and
+    `spill_load_bytes` map each function to its spilled bytes, over all spilling instructions.
     """
 
     cubin: bytes
@@ -40,44 +45,46 @@ class Assembled:
 def assemble(
     ptx: str, arch: str | None = None, options: Sequence[str] = (), ptxas: Path | None = None
 ) -> Assembled:
-    """Compile PTX for `arch`, or for its own target, with line information kept.
+    """Assemble PTX for `arch` (default: its `.target`), with line information.
 
-    `options` are more options of ptxas; `ptxas` is the one to use instead of the one found.
-    Raises ToolNotFoundError, and TraceviewError with the first error that ptxas reports.
+    `options` are extra ptxas options; `ptxas` is a path to use instead of searching for one.
+    Raises ToolNotFoundError, or TraceviewError with the first error that ptxas reports.
     """
     chosen = arch_for(ptx, arch)
-    given = ptx.encode("utf-8", "surrogateescape")
+    ptx_bytes = ptx.encode("utf-8", "surrogateescape")
     paths = [ptxas] if ptxas else tools.find("ptxas", chosen)
 
-    def attempt(path: Path) -> tools.Ran:
+    def attempt(path: Path) -> ProcessResult:
         flags = ("-v", "-lineinfo", f"--gpu-name={chosen}", *options)
-        return tools.run(path, lambda source, cubin: (*flags, source, "-o", cubin), given, ".ptx")
+        return tools.run(
+            path, lambda source, cubin: (*flags, source, "-o", cubin), ptx_bytes, ".ptx"
+        )
 
-    ran = tools.first_success(paths, attempt, _TOO_OLD)
-    if ran.status != 0 or ran.written is None:
-        raise TraceviewError(f"ptxas does not accept the PTX for {chosen}: {_first_error(ran)}")
-    stores, loads = _spills(ran.err)
-    return Assembled(ran.written, chosen, _notes(ran.err), stores, loads)
+    result = tools.run_first_able(paths, attempt, _TOO_OLD)
+    if not result.ok or result.written is None:
+        raise TraceviewError(f"ptxas rejects the PTX for {chosen}: {_first_error(result)}")
+    stores, loads = _spills(result.err)
+    return Assembled(result.written, chosen, _remarks(result.err), stores, loads)
 
 
 def arch_for(ptx: str, arch: str | None = None) -> str:
-    """The architecture to compile for: the PTX's own target has the last word on the suffix.
+    """The architecture to assemble for; the PTX's `.target` decides the suffix.
 
-    sm_90a in the PTX makes sm_90a of sm_90, as such code runs nowhere else; a newer `arch` than
-    the PTX's stays, as PTX compiles forward. Raises TraceviewError if there is neither, or if the
-    code cannot run there.
+    PTX for sm_90a turns an `arch` of sm_90 into sm_90a, as it runs nowhere else. An `arch` newer
+    than the PTX's target is kept, as PTX is forward compatible. Raises TraceviewError if neither
+    names an architecture, or if the PTX cannot run on `arch`.
     """
     target = _TARGET.search(ptx)
     if not target and not arch:
-        raise TraceviewError("the PTX names no target", "pass --arch, such as --arch sm_90")
+        raise TraceviewError("the PTX has no .target directive", "pass --arch, e.g. --arch sm_90")
     if not target:
         return str(arch)
     own, suffix = target.groups()
     if arch in (None, own):
         return own + suffix
     if _number(str(arch)) < _number(own) or (suffix == "a" and arch != own + suffix):
-        remedy = "compile it anew for that GPU"
-        raise TraceviewError(f"the PTX is for {own}{suffix}, which does not run on {arch}", remedy)
+        remedy = "recompile the source for that GPU"
+        raise TraceviewError(f"the PTX is for {own}{suffix} and cannot run on {arch}", remedy)
     return str(arch)
 
 
@@ -85,33 +92,34 @@ def _number(arch: str) -> int:
     return int(re.sub(r"\D", "", arch) or 0)
 
 
-def _first_error(ran: tools.Ran) -> str:
-    placed = _AN_ERROR.search(ran.err)
-    if placed:
-        return f"line {placed['line']}: {placed['text'].strip()[:300]}"
-    bare = _NO_LINE.search(ran.err)
-    return bare["text"].strip()[:300] if bare else ran.evidence
+def _first_error(result: ProcessResult) -> str:
+    with_line = _ERROR_WITH_LINE.search(result.err)
+    if with_line:
+        return f"line {with_line['line']}: {with_line['text'].strip()[:300]}"
+    without_line = _ERROR.search(result.err)
+    return without_line["text"].strip()[:300] if without_line else result.evidence
 
 
-def _notes(said: str) -> tuple[str, ...]:
-    """Warnings and remarks on performance, each once, with their PTX line where there is one."""
-    notes: dict[str, None] = {}
-    for line in said.splitlines():
-        found = _SAID.match(line)
-        if found and (found["level"] == "warning" or _REMARK.search(found["text"])):
-            place = f"line {found['line']}: " if found["line"] else ""
-            notes.setdefault(place + found["text"].strip())
-    return tuple(notes)
+def _remarks(log: str) -> tuple[str, ...]:
+    """Warnings and performance remarks, without repetitions, with the PTX line if there is one."""
+    remarks: dict[str, None] = {}
+    for line in log.splitlines():
+        message = _MESSAGE.match(line)
+        if message and (message["level"] == "warning" or _REMARK.search(message["text"])):
+            place = f"line {message['line']}: " if message["line"] else ""
+            remarks.setdefault(place + message["text"].strip())
+    return tuple(remarks)
 
 
-def _spills(said: str) -> tuple[dict[str, int], dict[str, int]]:
+def _spills(log: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Spill store and spill load bytes by function, from the output of `ptxas -v`."""
     stores: dict[str, int] = {}
     loads: dict[str, int] = {}
     function = ""
-    for line in said.splitlines():
-        named, spilled = _OF.search(line), _SPILLS.search(line)
-        if named:
-            function = named[1]
-        elif spilled:
-            stores[function], loads[function] = int(spilled[1]), int(spilled[2])
+    for line in log.splitlines():
+        header, spills = _FUNCTION_HEADER.search(line), _SPILLS.search(line)
+        if header:
+            function = header[1]
+        elif spills:
+            stores[function], loads[function] = int(spills[1]), int(spills[2])
     return stores, loads

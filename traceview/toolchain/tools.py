@@ -1,70 +1,57 @@
-"""NVIDIA's compilers and disassemblers on this machine: find them and run them; no GPU needed."""
+"""NVIDIA's compilers and disassemblers: find and run them. None of them needs a GPU."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from traceview.errors import ToolNotFoundError, TraceviewError
+from traceview.toolchain.processes import (
+    ProcessResult,
+    chosen_by_user,
+    newest_first,
+    on_path,
+    run_process,
+    variable_of,
+)
 
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 TRITON_BIN = ("backends", "nvidia", "bin")
 TOOLKITS = Path("/usr/local")
-GET_IT = {
+HOW_TO_INSTALL = {
     "nvcc": "install the CUDA toolkit, or `pip install nvidia-cuda-nvcc`",
-    "ptxas": "`pip install triton`, whose wheel brings it, or install the CUDA toolkit",
-    "nvdisasm": "`pip install triton`, whose wheel brings it, or install the CUDA toolkit",
-    "cuobjdump": "`pip install triton`, whose wheel brings it, or install the CUDA toolkit",
+    "ptxas": "`pip install triton`, which includes it, or install the CUDA toolkit",
+    "nvdisasm": "`pip install triton`, which includes it, or install the CUDA toolkit",
+    "cuobjdump": "`pip install triton`, which includes it, or install the CUDA toolkit",
 }
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 
 
-@dataclass(frozen=True)
-class Ran:
-    """How a tool ended: its exit status (negative for a signal), its words, and what it wrote."""
-
-    status: int
-    out: str
-    err: str
-    written: bytes | None = None
-
-    @property
-    def evidence(self) -> str:
-        """The line that tells what went wrong: the first with an error, else the first at all."""
-        if self.status < 0:
-            return f"it crashed (signal {-self.status})"
-        lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
-        errors = (line for line in lines if re.search(r"\b(error|fatal)\b", line))
-        return next(errors, lines[0] if lines else f"it ended with status {self.status}")[:300]
-
-
 def find(tool: str, arch: str = "") -> list[Path]:
-    """The places of a tool, the best first: what $TRACEVIEW_<TOOL> names (then that alone),
-    what Triton brings, PATH, the CUDA toolkits, NVIDIA's wheels.
+    """All paths of a tool, in order of preference.
 
-    `arch` (sm_100) is what ptxas is to compile for, as Triton has two of them. Raises
-    ToolNotFoundError if there is none.
+    $TRACEVIEW_<TOOL> excludes all others. Otherwise: the tool in Triton's wheel, on PATH, in the
+    CUDA toolkits, in NVIDIA's wheels. `arch` (sm_100) is the target of ptxas, of which Triton
+    ships two. Raises ToolNotFoundError if there is none.
     """
-    found: dict[Path, Path] = {}
-    for path in _places(tool, arch):
+    paths: dict[Path, Path] = {}
+    for path in _candidates(tool, arch):
         if path.is_file() and os.access(path, os.X_OK):
-            found.setdefault(path.resolve(), path)
-    if not found:
-        raise _not_here(tool)
-    return list(found.values())
+            paths.setdefault(path.resolve(), path)
+    if not paths:
+        raise _not_found(tool)
+    return list(paths.values())
 
 
-def newest(tool: str) -> list[Path]:
-    """The places of a tool, the newest release first: the older a disassembler, the less it knows.
+def find_newest(tool: str) -> list[Path]:
+    """All paths of a tool, newest release first: an old disassembler lacks new architectures.
 
     Raises ToolNotFoundError.
     """
@@ -73,124 +60,100 @@ def newest(tool: str) -> list[Path]:
 
 @lru_cache(maxsize=64)
 def release_of(path: Path) -> tuple[int, int] | None:
-    """The CUDA release that a tool belongs to, such as (12, 8); None if it does not tell."""
-    try:
-        found = _RELEASE.search(_run([path, "--version"], 20.0).out)
-    except TraceviewError:
-        return None
-    return (int(found[1]), int(found[2])) if found else None
+    """The CUDA release that a tool belongs to, such as (12, 8); None if it prints none."""
+    release = _RELEASE.search(run_process([path, "--version"]).out)
+    return (int(release[1]), int(release[2])) if release else None
 
 
 def run(
     path: Path,
     arguments: Callable[[Path, Path], Sequence[str | Path]],
-    given: bytes | None,
+    source: bytes | None,
     suffix: str = "",
-    patience_s: float = PATIENCE_S,
-) -> Ran:
-    """Run a tool on one input, in a folder of its own that is gone afterwards.
+    timeout_s: float = TIMEOUT_S,
+) -> ProcessResult:
+    """Run a tool on one input file, in a temporary folder, and read the output file.
 
-    `arguments` is given the paths of the input, which ends in `suffix`, and of the output. With
-    `given` None there is no input. Raises ToolNotFoundError if the tool cannot run and
-    TraceviewError if it takes too long.
+    `arguments` maps the paths of the input, which ends in `suffix`, and of the output to the
+    command-line arguments. With `source` None there is no input file. Raises ToolNotFoundError if
+    the tool cannot run and TraceviewError at the time limit.
     """
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        source, target = Path(folder, f"input{suffix}"), Path(folder, "output")
-        if given is not None:
-            source.write_bytes(given)
-        ran = _run([path, *arguments(source, target)], patience_s, folder)
-        written = target.read_bytes() if target.is_file() else None
-        # The name of our copy would only puzzle the user.
-        out, err = (text.replace(str(source), f"the {suffix[1:]}") for text in (ran.out, ran.err))
-        return Ran(ran.status, out, err, written)
+        source_path, target = Path(folder, f"input{suffix}"), Path(folder, "output")
+        if source is not None:
+            source_path.write_bytes(source)
+        result = _run([path, *arguments(source_path, target)], timeout_s, Path(folder))
+        # The name of our temporary copy would only puzzle the user.
+        return replace(
+            result,
+            out=result.out.replace(str(source_path), f"the {suffix[1:]}"),
+            err=result.err.replace(str(source_path), f"the {suffix[1:]}"),
+            written=target.read_bytes() if target.is_file() else None,
+        )
 
 
-def extracted(
-    path: Path, arguments: Sequence[str | Path], suffix: str, patience_s: float = PATIENCE_S
-) -> tuple[Ran, list[bytes]]:
-    """Run a tool that writes files of this suffix into the current folder; give what they hold.
+def run_for_files(
+    path: Path, arguments: Sequence[str | Path], suffix: str, timeout_s: float = TIMEOUT_S
+) -> tuple[ProcessResult, list[bytes]]:
+    """Run a tool that writes files into the current folder; return those that end in `suffix`.
 
     Raises as `run` does.
     """
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        ran = _run([path, *arguments], patience_s, folder)
+        result = _run([path, *arguments], timeout_s, Path(folder))
         files = sorted(Path(folder).glob(f"*{suffix}"))
-        return ran, [file.read_bytes() for file in files if file.is_file()]
+        return result, [file.read_bytes() for file in files if file.is_file()]
 
 
-def first_success(paths: Sequence[Path], attempt: Callable[[Path], Ran], too_old: str) -> Ran:
-    """Try tools in turn, as long as one says by a message like `too_old` that it is too old."""
-    ran = attempt(paths[0])
+def run_first_able(
+    paths: Sequence[Path], attempt: Callable[[Path], ProcessResult], too_old: str
+) -> ProcessResult:
+    """Try the paths of a tool in turn until one does not fail with a message like `too_old`."""
+    result = attempt(paths[0])
     for path in paths[1:]:
-        if ran.status == 0 or not re.search(too_old, ran.err):
+        if result.ok or not re.search(too_old, result.err):
             break
-        ran = attempt(path)
-    return ran
+        result = attempt(path)
+    return result
 
 
-def _run(command: Sequence[str | Path], patience_s: float, folder: str | None = None) -> Ran:
-    try:
-        done = subprocess.run(  # noqa: S603 (the whole purpose)
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=patience_s,
-            cwd=folder,
-            errors="replace",
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        message = f"{Path(command[0]).name} did not end within {patience_s:g} s"
-        raise TraceviewError(message) from None
-    except OSError as error:
-        message = f"{command[0]} cannot run: {error.strerror or error}"
-        raise ToolNotFoundError(message) from None
-    return Ran(done.returncode, done.stdout, done.stderr)
+def _run(command: Sequence[str | Path], timeout_s: float, folder: Path) -> ProcessResult:
+    result = run_process(command, timeout_s=timeout_s, folder=folder)
+    if result.timed_out:
+        raise TraceviewError(f"{Path(command[0]).name} did not end within {timeout_s:g} s")
+    if result.status is None:
+        raise ToolNotFoundError(f"{command[0]} {result.err.removeprefix('it ')}")
+    return result
 
 
-def _places(tool: str, arch: str) -> Iterator[Path]:
-    named = os.environ.get(_variable(tool))
-    if named:
-        # The user's word is final: another tool in its place would be a surprise.
-        yield Path(named).absolute()
+def _candidates(tool: str, arch: str) -> Iterator[Path]:
+    chosen = chosen_by_user(tool)
+    if chosen:
+        # No other tool may take its place: that would be a surprise.
+        yield chosen
         return
-    yield from _of_triton(tool, arch)
-    on_path = shutil.which(tool)
-    if on_path:
-        yield Path(on_path).absolute()
-    toolkits = sorted(TOOLKITS.glob("cuda*"), key=_numbers, reverse=True)
-    yield from (toolkit / "bin" / tool for toolkit in toolkits)
+    yield from _in_triton(tool, arch)
+    yield from on_path(tool)
+    yield from (toolkit / "bin" / tool for toolkit in newest_first(TOOLKITS.glob("cuda*")))
     for folder in map(Path, sys.path):
-        yield from sorted(folder.glob(f"nvidia/*/bin/{tool}"), key=_numbers, reverse=True)
+        yield from newest_first(folder.glob(f"nvidia/*/bin/{tool}"))
 
 
-def _of_triton(tool: str, arch: str) -> Iterator[Path]:
-    """Where Triton's wheel has a tool; found without importing Triton, which would load LLVM."""
+def _in_triton(tool: str, arch: str) -> Iterator[Path]:
+    """A tool's paths in Triton's wheel; found without importing Triton, which would load LLVM."""
     spec = importlib.util.find_spec("triton")
     names = [tool]
     if tool == "ptxas":
-        names = ["ptxas-blackwell", tool] if _number(arch) >= 100 else [tool, "ptxas-blackwell"]
+        is_blackwell = int(re.sub(r"\D", "", arch) or 0) >= 100
+        names = ["ptxas-blackwell", tool] if is_blackwell else [tool, "ptxas-blackwell"]
     for folder in (spec.submodule_search_locations or []) if spec else []:
         yield from (Path(folder, *TRITON_BIN, name) for name in names)
 
 
-def _not_here(tool: str) -> ToolNotFoundError:
-    variable = _variable(tool)
-    named = os.environ.get(variable)
-    if named:
-        return ToolNotFoundError(f"${variable} names {named}, which is no program", "correct it")
-    remedy = f"{GET_IT.get(tool, 'install the CUDA toolkit')}, or name the tool in ${variable}"
-    return ToolNotFoundError(f"{tool} is not on this machine", remedy)
-
-
-def _variable(tool: str) -> str:
-    return f"TRACEVIEW_{tool.upper()}"
-
-
-def _number(arch: str) -> int:
-    return int(re.sub(r"\D", "", arch) or 0)
-
-
-def _numbers(path: Path) -> list[int]:
-    """The numbers in a path, so that cuda-12.10 comes after cuda-12.9."""
-    return [int(number) for number in re.findall(r"\d+", str(path))]
+def _not_found(tool: str) -> ToolNotFoundError:
+    variable, chosen = variable_of(tool), os.environ.get(variable_of(tool))
+    if chosen:
+        what = f"${variable} is {chosen}, which is not an executable file"
+        return ToolNotFoundError(what, f"correct or unset ${variable}")
+    remedy = f"{HOW_TO_INSTALL.get(tool, 'install the CUDA toolkit')}, or set ${variable}"
+    return ToolNotFoundError(f"{tool} was not found on this machine", f"{remedy} to its path")

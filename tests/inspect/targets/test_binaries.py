@@ -64,7 +64,7 @@ def test_what_nvcc_made_is_searched_with_cuobjdump(tmp_path, made):
 
 def test_what_holds_no_code(files, monkeypatch):
     (files / "host.so").write_bytes(b"\x7fELF" + bytes(200))
-    with pytest.raises(InputError, match="no code of a GPU"):
+    with pytest.raises(InputError, match="no GPU code"):
         given_kernels([files / "host.so"])
     with pytest.raises(InputError, match="cannot be read: No such file"):
         given_kernels([files / "none"])

@@ -313,7 +313,7 @@ def test_it_equals_the_json_of_nvdisasm(arch, tmp_path):
 
 
 def in_json(path: Path) -> dict[str, list[tuple[str, str, str]]]:
-    tool = tools.newest("nvdisasm")[0]
+    tool = tools.find_newest("nvdisasm")[0]
     said = subprocess.run([tool, "-json", path], capture_output=True, text=True, check=True).stdout
     return {
         function["function-name"]: [

@@ -44,20 +44,15 @@ def _ptxas() -> None:
 
 
 def ptxas_of(ptx: str, arch: str, path: Path) -> tuple[bytes, str]:
-    """A cubin and what ptxas -v said while making it."""
-
-    def run() -> tools.Ran:
-        tool = tools.find("ptxas", arch)[0]
-        return tools.run(
-            tool,
-            lambda source, cubin: ("-v", "-arch", arch, source, "-o", cubin),
-            ptx.encode(),
-            ".ptx",
-        )
-
-    ran = run()
-    assert ran.written, ran.err
-    return ran.written, ran.err
+    """A cubin and the log of the `ptxas -v` that made it."""
+    result = tools.run(
+        tools.find("ptxas", arch)[0],
+        lambda source, cubin: ("-v", "-arch", arch, source, "-o", cubin),
+        ptx.encode(),
+        ".ptx",
+    )
+    assert result.written, result.err
+    return result.written, result.err
 
 
 @every_arch
@@ -81,7 +76,7 @@ def test_it_equals_cuobjdump(name, arch, tmp_path):
     need("cuobjdump")
     path = tmp_path / "k.cubin"
     path.write_bytes(assemble(KERNELS[name], arch).cubin)
-    tool = tools.newest("cuobjdump")[0]
+    tool = tools.find_newest("cuobjdump")[0]
     said = subprocess.run([tool, "-res-usage", path], capture_output=True, text=True, check=True)
     registers, stack, shared = map(int, SAID_BY_CUOBJDUMP.search(said.stdout).groups())
     got = resources(path.read_bytes())["k"]

@@ -75,13 +75,13 @@ def _of_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
 
 def _inside(path: Path) -> list[bytes]:
     """The cubins that nvcc put into a file of the host. Raises TraceviewError if there is none."""
-    ran, cubins = tools.extracted(
-        tools.newest("cuobjdump")[0], ("-xelf", "all", path.absolute()), ".cubin"
+    result, cubins = tools.run_for_files(
+        tools.find_newest("cuobjdump")[0], ("-xelf", "all", path.absolute()), ".cubin"
     )
     if cubins:
         return cubins
-    if ran.status != 0 or "does not contain device code" in ran.out + ran.err:
-        raise InputError(f"cuobjdump finds no code of a GPU in {path}: {ran.evidence}")
+    if not result.ok or "does not contain device code" in result.text:
+        raise InputError(f"cuobjdump finds no GPU code in {path}: {result.evidence}")
     raise TraceviewError(
         f"{path} holds no cubin, only PTX if anything", "compile it for the GPU: nvcc -arch=sm_90"
     )
