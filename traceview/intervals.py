@@ -28,6 +28,17 @@ class Intervals(NamedTuple):
         return int(self.length.sum())
 
 
+class Timed:
+    """Rows that each start and end at a time: a base of dataclasses that hold such columns."""
+
+    start_ns: Integers
+    end_ns: Integers
+
+    @property
+    def duration_ns(self) -> Integers:
+        return self.end_ns - self.start_ns
+
+
 EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 

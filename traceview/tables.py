@@ -277,6 +277,12 @@ class Table:
             return mask
         return np.zeros(len(values), bool)
 
+    @property
+    def duration_ns(self) -> Integers:
+        """`end_ns` less `start_ns` of each row."""
+        duration: Integers = self["end_ns"] - self["start_ns"]
+        return duration
+
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
 

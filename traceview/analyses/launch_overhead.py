@@ -49,7 +49,7 @@ def compute(trace: Trace) -> Result:
     on = {device: np.flatnonzero(made & launches) for device, made in _launched_on(trace)}
     rows = np.flatnonzero(launches)
     held = picked(queue_full(trace).held_ns, rows)
-    took = (calls["end_ns"] - calls["start_ns"])[rows] - held
+    took = calls.duration_ns[rows] - held
     exposed = _exposed(trace, on)[rows]
     first = _first(trace)[rows]
     names = calls.texts("name").take(rows)

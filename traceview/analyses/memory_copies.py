@@ -99,7 +99,7 @@ def _copies(trace: Trace, copies: Table) -> Table:
     direction, host = copies.texts("direction"), _host_memory(copies)
     cause = copies.texts("migration_cause")
     found = groups.group(direction.codes, host.codes, cause.codes)
-    total = groups.sums(found, copies["end_ns"] - copies["start_ns"])
+    total = groups.sums(found, copies.duration_ns)
     at_best = np.bincount(found.ids, _at_best_ns(trace, copies), found.size)
     size = groups.stats(found, copies["bytes"])
     table = Table(
@@ -186,7 +186,7 @@ def _sets(trace: Trace) -> Table:
         return Table.empty(SETS.columns)
     size, time = (
         sets["bytes"].sum(keepdims=True),
-        (sets["end_ns"] - sets["start_ns"]).sum(keepdims=True),
+        sets.duration_ns.sum(keepdims=True),
     )
     calls = np.array([len(sets)])
     rate = _rate(size, time)

@@ -106,7 +106,7 @@ def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[kernel_operations(trace)]
     places = kernel_operations(trace)[chosen]
     kernels = trace.kernels.take(chosen)
-    took = kernels["end_ns"] - kernels["start_ns"]
+    took = kernels.duration_ns
     labels = kernel_labels(trace).take(chosen)
     return Result(
         {
@@ -295,7 +295,7 @@ def _of_products(trace: Trace) -> Iterator[Finding]:
     if not found:
         return
     kernels, mine = trace.recorded("kernels"), steady_kernels(trace)
-    total = int((kernels["end_ns"] - kernels["start_ns"])[mine].sum())
+    total = int(kernels.duration_ns[mine].sum())
     saved = sum(each.saved_ns or 0 for each in found)
     known = any(each.kind for each in found)
     severity = severity_of(saved, steady_span_ns(trace)) if known else "info"

@@ -87,7 +87,7 @@ def _of_device(trace: Trace, device: int, rows: Integers, known: Peaks) -> Fp32P
 
 def _took(trace: Trace, rows: Integers) -> Integers:
     kernels = trace.recorded("kernels")
-    took: Integers = (kernels["end_ns"] - kernels["start_ns"])[rows]
+    took: Integers = kernels.duration_ns[rows]
     return took
 
 

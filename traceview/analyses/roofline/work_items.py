@@ -77,7 +77,7 @@ def _kernels(trace: Trace, rows: Integers) -> Worked:
         _sides(kernels, "block", rows),
         kernels["registers_per_thread"][rows].astype(np.int64),
         kernels["device"][rows],
-        (kernels["end_ns"] - kernels["start_ns"])[rows],
+        kernels.duration_ns[rows],
         Part(work.part.bytes[rows], work.part.flop[rows], work.part.kind[rows]),
         work.bytes_from[rows],
         work.flop_from[rows],
@@ -96,7 +96,7 @@ def _ranges(trace: Trace, rows: Integers) -> Worked:
     kernels, passages = trace.recorded("kernels"), kernel_work(trace).passages
     assert passages is not None
     found = groups.group(passages.of[rows])
-    took = groups.sums(found, (kernels["end_ns"] - kernels["start_ns"])[rows])
+    took = groups.sums(found, kernels.duration_ns[rows])
     place = passages.of[rows][found.first]
     part = Part(passages.part.bytes[place], passages.part.flop[place], passages.part.kind[place])
     none = np.full(len(place), _NO_GRID)

@@ -135,7 +135,7 @@ def _calls(trace: Trace, found: Waits, chosen: Mask) -> Table:
     rows = np.flatnonzero(chosen & np.isin(found.does, BLOCKING))
     names = trace.api_calls.texts("name").take(found.call[rows])
     each = groups.group(names.codes)
-    took = (found.end_ns - found.start_ns)[rows]
+    took = found.duration_ns[rows]
     figures = groups.stats(each, took)
     order = list(BLOCKING)
     rank = np.array([order.index(Does(d)) for d in found.does[rows[each.first]]], np.int64)
@@ -159,7 +159,7 @@ def _sites(trace: Trace, found: Waits, rows: Integers) -> Table:
     path, pattern = _paths(trace, found, rows)
     each = groups.group(names.codes, site.place.codes, site.hint.codes, pattern)
     cost, steady = stalls(trace), ~every_gap(trace).one_time
-    took, benign = (found.end_ns - found.start_ns)[rows], cost.benign_ns[rows]
+    took, benign = found.duration_ns[rows], cost.benign_ns[rows]
     idle = groups.sums(each, cost.idle_ns(np.ones(len(steady), bool))[rows])
     uploads = steady & behind_uploads(trace)
     within, called = _shown(trace, each, path, pattern), site.place.take(each.first)
@@ -243,7 +243,7 @@ def _findings(trace: Trace, found: Waits, rows: Integers) -> tuple[Finding, ...]
         if site.place[first] is None:
             within = str(shown[number])
             what += " outside any range" if within == UNATTRIBUTED else f" in {shortened(within)}"
-        waited = int((found.end_ns - found.start_ns)[rows[mine]].sum())
+        waited = int(found.duration_ns[rows[mine]].sum())
         # Of a call that itself held the launch back, the idle time is not what came after it.
         when = "after" if 2 * int(drained[mine].sum()) >= int(total[number]) else "in"
         findings.append(

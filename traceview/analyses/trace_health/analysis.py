@@ -134,7 +134,7 @@ def _graphs(trace: Trace) -> list[Check]:
     checks = []
     if graphs.whole.any():
         number = units.counted(int(graphs.whole.sum()), "graph launch", "graph launches")
-        time = int((done.end_ns - done.start_ns)[graphs.whole].sum())
+        time = int(done.duration_ns[graphs.whole].sum())
         detail = f"{number} ({units.duration(time)}) recorded whole: {_BLIND_INSIDE}"
         checks.append(Check("CUDA graphs", "blind", detail, AS_NODES, time))
     if graphs.node.any():
@@ -306,7 +306,7 @@ def _overheads(trace: Trace) -> Table:
     overheads = trace.recorded("overheads")
     first, last = _span(trace)
     found = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
-    total = groups.sums(found, overheads["end_ns"] - overheads["start_ns"])
+    total = groups.sums(found, overheads.duration_ns)
     within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
     table = Table(
         OVERHEADS.columns,

@@ -95,7 +95,7 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
     barriers = picked(_barriers(trace), chosen)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
-    took = kernels["end_ns"] - kernels["start_ns"]
+    took = kernels.duration_ns
     figures = groups.stats(found, took)
     beside = groups.sums(found, shared_ns(trace)[chosen])
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), chosen))

@@ -72,7 +72,7 @@ def tiled(trace: Trace) -> tuple[Tiled, ...]:
     kernels = trace.recorded("kernels").take(rows)
     names = kernels.texts("name")
     found = groups.group(names.codes, *(kernels[key] for key in KEYS), of)
-    took = kernels["end_ns"] - kernels["start_ns"]
+    took = kernels.duration_ns
     figures = groups.stats(found, took)
     late = np.flatnonzero(~picked(kernels_in_warm_up(trace), rows))
     steady = groups.Groups(found.ids[late], found.first)

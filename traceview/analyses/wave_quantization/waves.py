@@ -174,7 +174,7 @@ def launched(trace: Trace) -> tuple[Launched, ...]:
 def _shortest_ns(trace: Trace) -> dict[int, int]:
     """The shortest kernel of each GPU."""
     kernels = trace.recorded("kernels")
-    took = kernels["end_ns"] - kernels["start_ns"]
+    took = kernels.duration_ns
     devices = groups.different(kernels["device"]).tolist()
     return {device: int(took[kernels["device"] == device].min()) for device in devices}
 

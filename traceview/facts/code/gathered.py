@@ -78,7 +78,7 @@ def gathered_code(trace: Trace) -> GatheredCode:
     chosen = np.flatnonzero(selected_operations(trace)[kernel_operations(trace)])
     names, ours = _ours(table, kernels.take(chosen))
     variants = list(_variants(table.take(names)))
-    spent = (kernels["end_ns"] - kernels["start_ns"])[chosen]
+    spent = kernels.duration_ns[chosen]
     # Only these rows are looked at one by one; a trace has millions of others.
     joined, unfit = _joined(variants, list(_launches(kernels, chosen[ours])), trace.devices)
     launched = [_launched(variants[at], found, joined) for at, found in joined.items()]
@@ -163,7 +163,7 @@ def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
         kernels["dynamic_shared_memory_bytes"],
         kernels["static_shared_memory_bytes"],
     )
-    spent = sums(configuration, kernels["end_ns"] - kernels["start_ns"])
+    spent = sums(configuration, kernels.duration_ns)
     grids = _grids(kernels, configuration.ids)
     order = np.argsort(configuration.ids, kind="stable")
     each = np.split(rows[order], np.flatnonzero(np.diff(configuration.ids[order])) + 1)

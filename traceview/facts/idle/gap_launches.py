@@ -97,7 +97,7 @@ def loading_calls(trace: Trace) -> Mask:
     loads = np.isin(what_calls_do(trace), [Does.LOAD, Does.LOOK_UP])
     first = np.zeros(len(calls), bool)
     first[done.call[first_launches(trace) & done.launched]] = True
-    result: Mask = loads | (first & (calls["end_ns"] - calls["start_ns"] > LAZY_LOAD_NS))
+    result: Mask = loads | (first & (calls.duration_ns > LAZY_LOAD_NS))
     return result
 
 

@@ -1,20 +1,22 @@
-"""What a CUDA runtime or driver call does, told from its name (without version suffix)."""
+"""Kinds of CUDA runtime and driver calls, by name without version suffix."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.tables import Mask
+from traceview.intervals import Timed
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 
 class Does(IntEnum):
-    """What a call does, as far as waiting and launching are concerned."""
+    """Kind of a call, as far as waiting and launching are concerned."""
 
     OTHER = 0
     LAUNCH = 1
@@ -30,7 +32,7 @@ class Does(IntEnum):
     LOAD = 6
     """Loads, unloads or links device code."""
     LOOK_UP = 7
-    """Asks for a kernel, and loads its code if that was put off until then."""
+    """Looks up a kernel, and loads its code if loading is lazy."""
     GRAPH = 8
     """Prepares a CUDA graph for launching: instantiates, updates or uploads it."""
 
@@ -72,7 +74,7 @@ _RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
 
 
 def classify(name: str) -> Does:
-    """What the call of that name does."""
+    """Kind of the call of that name."""
     return next((does for does, rule in _RULES if rule.match(name)), Does.OTHER)
 
 
@@ -82,6 +84,25 @@ def what_calls_do(trace: Trace) -> npt.NDArray[np.uint8]:
     names = trace.recorded("api_calls").texts("name")
     known = np.array([classify(name) for name in names.values] or [Does.OTHER], np.uint8)
     return known[np.maximum(names.codes, 0)]
+
+
+@dataclass(frozen=True)
+class ApiCalls(Timed):
+    """The rows of api_calls: calling thread, time and what each call does (a `Does`)."""
+
+    thread: Array
+    start_ns: Integers
+    end_ns: Integers
+    does: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+
+@fact
+def api_calls(trace: Trace) -> ApiCalls:
+    calls = trace.recorded("api_calls")
+    return ApiCalls(calls["thread"], calls["start_ns"], calls["end_ns"], what_calls_do(trace))
 
 
 @fact

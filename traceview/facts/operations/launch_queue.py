@@ -94,7 +94,7 @@ def _inferred(trace: Trace) -> tuple[Integers, Integers]:
     full, calm = _plateau(trace, rows)
     if not full.any():
         return rows[:0], rows[:0]
-    took = (calls["end_ns"] - calls["start_ns"])[rows]
+    took = calls.duration_ns[rows]
     name = groups.group(calls.texts("name").codes[rows])
     usual = _medians(name, took, calm)[name.ids]
     held = full & (usual >= 0) & (took > FAR_LONGER * usual)

@@ -1,4 +1,4 @@
-"""Operations: kernels, copies, sets and whole-graph rows of all devices, joined to their calls."""
+"""Operations: kernels, copies, memsets and whole graphs of all devices, joined to their calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
+from traceview.intervals import Timed
 from traceview.tables import Array, Integers, Mask, RowNumbers, Table, joined, picked, row_numbers
 from traceview.trace import Trace, fact
 from traceview.trace.schema import UNIFIED
@@ -27,10 +28,11 @@ TABLES = ("kernels", "copies", "sets", "graph_launches")
 
 
 @dataclass(frozen=True)
-class Operations:
-    """One row an operation, in order of start. All arrays have one entry a row.
+class Operations(Timed):
+    """All operations, one row per operation, in order of start.
 
-    Pages that unified memory moves are none: nobody launched them, and the GPU is not busy for it.
+    Page migrations of unified memory are left out: nothing launched them, and they do not keep the
+    GPU busy.
 
     `row` is the row in the operation's own table, `stream` a row of `streams`, `call` the row in
     api_calls of the call that enqueued it, −1 where the trace has none.
@@ -58,8 +60,8 @@ class Operations:
 
 @fact
 def operations(trace: Trace) -> Operations:
-    """All operations of the trace. Ids are told apart by process, device and context."""
-    rows = [_asked(trace, name) for name in TABLES]
+    """All operations of the trace. Streams are keyed by process, device, context and stream id."""
+    rows = [_operation_rows(trace, name) for name in TABLES]
     parts = [_only(trace.recorded(name), kept) for name, kept in zip(TABLES, rows, strict=True)]
     call = row_numbers(_calls(trace, parts))
     start = _column(parts, "start_ns")
@@ -85,12 +87,12 @@ def operations(trace: Trace) -> Operations:
 
 @fact
 def migrations(trace: Trace) -> Mask:
-    """True for the rows of copies by which unified memory moved its pages."""
+    """True for the rows of copies that are page migrations of unified memory."""
     direction = trace.recorded("copies").texts("direction")
     return direction.isin(name for name in direction.values if str(name).startswith(UNIFIED))
 
 
-def _asked(trace: Trace, name: str) -> RowNumbers:
+def _operation_rows(trace: Trace, name: str) -> RowNumbers:
     """Rows of a table that are operations."""
     if name == "copies":
         return row_numbers(np.flatnonzero(~migrations(trace)))
@@ -106,43 +108,43 @@ def _column(parts: list[Table], name: str) -> Array:
 
 
 def _calls(trace: Trace, parts: list[Table]) -> Integers:
-    """Row in api_calls for each operation. Correlation ids are unique within a process only."""
+    """Row in api_calls of each operation. Correlation ids are unique within a process only."""
     calls = trace.recorded("api_calls")
     absent = calls.is_null("correlation_id")
-    named = calls.take(~absent) if absent.any() else calls
-    found = groups.match(
-        named["process"],
-        named["correlation_id"],
+    keyed = calls.take(~absent) if absent.any() else calls
+    call = groups.match(
+        keyed["process"],
+        keyed["correlation_id"],
         _column(parts, "process"),
         _column(parts, "correlation_id"),
         ~np.concatenate([part.is_null("correlation_id") for part in parts]),
     )
-    if named is calls or not len(named):
-        return found
-    return np.where(found >= 0, np.flatnonzero(~absent)[np.maximum(found, 0)], -1)
+    if keyed is calls or not len(keyed):
+        return call
+    return np.where(call >= 0, np.flatnonzero(~absent)[np.maximum(call, 0)], -1)
 
 
 @fact
 def kernel_operations(trace: Trace) -> RowNumbers:
-    """For each row of kernels, its row among the operations."""
-    done = operations(trace)
-    mine = np.flatnonzero(done.kind == Kind.KERNEL)
-    place = np.empty(len(mine), np.int32)
-    place[done.row[mine]] = mine
-    return place
+    """Row in operations of each row of kernels."""
+    ops = operations(trace)
+    kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
+    result = np.empty(len(kernels), np.int32)
+    result[ops.row[kernels]] = kernels
+    return result
 
 
 @fact
 def first_launches(trace: Trace) -> Mask:
     """True for the operations that are the first run of their kernel in its context.
 
-    CUDA loads a kernel's code into a context when it is first launched there (lazy loading), so
-    that call is long.
+    CUDA loads a kernel's code into a context at its first launch there (lazy loading), which makes
+    that call long.
     """
     kernels = trace.recorded("kernels")
+    context = (kernels["process"], kernels["device"], kernels["context_id"])
+    # Both tables are in order of start.
+    by_kernel = groups.group(*context, kernels.texts("name").codes)
     first = np.zeros(len(operations(trace)), bool)
-    place = (kernels["process"], kernels["device"], kernels["context_id"])
-    # Both are in order of start.
-    found = groups.group(*place, kernels.texts("name").codes)
-    first[kernel_operations(trace)[found.first]] = True
+    first[kernel_operations(trace)[by_kernel.first]] = True
     return first

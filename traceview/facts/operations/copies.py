@@ -1,0 +1,57 @@
+"""Copies by direction and by the host memory they use, as masks over the operations.
+
+CUDA cannot read pageable memory from the GPU: the CPU first moves the bytes through pinned memory
+of CUDA's own. The call returns only after that, so even an Async copy blocks the CPU.
+"""
+
+from __future__ import annotations
+
+from traceview.facts.operations.operations import Kind, Operations, operations
+from traceview.tables import Mask, Table
+from traceview.trace import Trace, fact
+
+
+@fact
+def uploads(trace: Trace) -> Mask:
+    """True for the operations that copy from the host to a GPU."""
+    return among_operations(operations(trace), is_upload(trace.recorded("copies")))
+
+
+@fact
+def downloads(trace: Trace) -> Mask:
+    """True for the operations that copy from a GPU to the host."""
+    copies = trace.recorded("copies")
+    return among_operations(operations(trace), copies.texts("direction").isin(["D2H"]))
+
+
+@fact
+def pageable_uploads(trace: Trace) -> Mask:
+    """True for the operations that copy from pageable host memory to a GPU."""
+    copies = trace.recorded("copies")
+    pageable = copies.texts("source_memory").isin(["pageable"])
+    return among_operations(operations(trace), is_upload(copies) & pageable)
+
+
+@fact
+def pageable_copies(trace: Trace) -> Mask:
+    """True for the operations that copy from or to pageable host memory."""
+    return among_operations(operations(trace), is_pageable(trace.recorded("copies")))
+
+
+def is_pageable(copies: Table) -> Mask:
+    """True for the rows of copies with pageable host memory at either end."""
+    source, destination = (copies.texts(f"{end}_memory") for end in ("source", "destination"))
+    result: Mask = source.isin(["pageable"]) | destination.isin(["pageable"])
+    return result
+
+
+def is_upload(copies: Table) -> Mask:
+    """True for the rows of copies that go from the host to a GPU."""
+    return copies.texts("direction").isin(["H2D"])
+
+
+def among_operations(operations: Operations, copies: Mask) -> Mask:
+    """True for the operations that are one of these copies, a mask over the rows of copies."""
+    result: Mask = operations.kind == Kind.COPY
+    result[result] = copies[operations.row[result]]
+    return result
