@@ -43,6 +43,7 @@ _LABELS = {
     "flop_per_s": "FLOP/s",
     "flop": "FLOP",
     "pct": "%",
+    "factor": "×",
 }
 
 
@@ -107,7 +108,7 @@ def _words(name: str, unit: str) -> str:
 
 def unit_of(name: str) -> str:
     """The unit that a name ends in (`ns`, `bytes_per_s`, `pct` …); empty for a plain count."""
-    for unit in (*_SCALES, "pct"):
+    for unit in (*_SCALES, "pct", "factor"):
         if name == unit or name.endswith(f"_{unit}"):
             return unit
     return ""
@@ -136,6 +137,8 @@ def _number(name: str, value: float) -> str:
         return f"{value / 1e9:,.6f} s"
     if unit == "pct":
         return "<0.1 %" if 0 < value < 0.05 else f"{value:z,.1f} %"
+    if unit == "factor":
+        return f"{value:,.1f}×"
     if unit:
         return _scaled(value, _SCALES[unit])
     # An id is a name made of digits: separators would make it hard to search for.

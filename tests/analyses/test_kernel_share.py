@@ -1,12 +1,17 @@
-"""Kernels by time, the ranges that launched them, and products off the tensor cores."""
+"""Kernels by time, the ranges that launched them, and fp32 GEMMs off the tensor cores."""
 
+import numpy as np
 import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
+from traceview import units
 from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.analyses.kernel_share.fp32_gemms import GemmLaunches, estimate
 from traceview.facts.work.declared import text
-from traceview.findings import Finding
+from traceview.facts.work.peaks import Peak
+from traceview.findings import Finding, Subject
+from traceview.tables import Texts
 from traceview.trace.load import load
 
 FIGURES = ("short_name", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns")
@@ -31,10 +36,16 @@ def test_kernels_of_one_name_are_added_up(tmp_path):
         ("gelu<float>(int)", 75.0),
         ("add", 25.0),
     ]
-    assert result.findings[0].message == "gelu alone takes 75 % of kernel time"
+    (finding,) = result.findings
+    assert finding.message == "gelu takes 75 ns, 75.0 % of kernel time."
+    assert finding.action.endswith("At most 75 ns can be saved.")
+    assert finding.subject == Subject("kernel", "gelu<float>(int)")
+    assert finding.evidence.row == {"name": "gelu<float>(int)"}
+    # The GPU was busy for 95 ns, and idle for 5 and 0 between.
+    assert finding.share_of_step_pct == pytest.approx(100 * 75 / 105)
 
 
-def test_the_kernel_to_begin_with_is_of_the_time_after_set_up(tmp_path):
+def test_the_largest_kernel_is_that_of_the_time_after_warm_up(tmp_path):
     """The trials of an autotuner are most of the time, and of a kernel that is fast in the end."""
     export = Export().range("warm_up", 0, 100)
     for trial in range(10):
@@ -48,15 +59,15 @@ def test_the_kernel_to_begin_with_is_of_the_time_after_set_up(tmp_path):
 
     (found,) = result.findings
     assert found.message == (
-        "2 kernels of 3 take 90 % of the time of kernels launched after set-up; "
-        "formula alone takes 60 %"
+        "formula takes 60 ns, 60.0 % of kernel time after warm-up. "
+        "The top 2 of 3 kernels take 90.0 %."
     )
     assert found.time_at_stake_ns == 60
     # The table still has all that ran.
     assert rows(result, "kernels", "short_name", "total_ns")[0] == ("tuned", 910)
 
 
-def test_a_step_that_is_set_up_is_left_out_with_all_its_kernels(tmp_path):
+def test_a_warm_up_step_is_left_out_with_all_its_kernels(tmp_path):
     """The CPU is ahead: most of the first step runs while the second is launched."""
     export = Export()
     for step in range(3):
@@ -68,16 +79,16 @@ def test_a_step_that_is_set_up_is_left_out_with_all_its_kernels(tmp_path):
 
     (found,) = ask(ANALYSIS, export, tmp_path).findings
 
-    assert found.message == "slow alone takes 60 % of the time of kernels launched after set-up"
+    assert found.message == "slow takes 600 ns, 60.0 % of kernel time after warm-up."
     assert found.time_at_stake_ns == 600
 
 
-def test_a_recording_of_set_up_alone_has_its_largest_kernel(tmp_path):
+def test_a_recording_of_warm_up_alone_has_its_largest_kernel(tmp_path):
     export = Export().range("warm_up", 0, 100).launch((1, 2), (10, 20), name="tuned")
 
     (found,) = ask(ANALYSIS, export, tmp_path).findings
 
-    assert found.message == "tuned alone takes 100 % of kernel time"
+    assert found.message == "tuned takes 10 ns, 100.0 % of kernel time."
 
 
 def test_each_kernel_counts_once_under_its_innermost_range(tmp_path):
@@ -227,7 +238,7 @@ def test_kernels_of_one_base_name_are_told_apart(tmp_path):
     ]
 
 
-def test_what_graphs_recorded_whole_hide_is_noted(tmp_path):
+def test_a_note_says_what_whole_graphs_hide(tmp_path):
     export = (
         Export()
         .range("replay", 0, 9)
@@ -241,7 +252,7 @@ def test_what_graphs_recorded_whole_hide_is_noted(tmp_path):
 
     assert rows(result, "kernels", "calls", "share_pct") == [(1, 100.0)]
     [note] = result.notes
-    assert note.startswith("2 CUDA graph launches (60 ns of GPU time) recorded whole")
+    assert note.startswith("2 CUDA graph launches (60 ns of GPU time) were recorded whole")
     assert "traceview record --graph-trace node" in note
     assert not nodes.notes
 
@@ -265,7 +276,7 @@ def test_the_summary_says_what_is_attributed_and_what_of_it_is_inferred(tmp_path
     }
 
 
-def test_the_tile_of_a_matrix_product_is_read_off_its_name(tmp_path):
+def test_the_tile_of_a_gemm_is_read_off_its_name(tmp_path):
     export = (
         Export()
         .launch((0, 1), (10, 20), name="nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_NNN")
@@ -284,7 +295,7 @@ FP32, TF32 = 66.9e12, 494.7e12
 
 
 def off_tensor_cores(found: tuple[Finding, ...]) -> list[Finding]:
-    return [finding for finding in found if "fp32 matrices" in finding.message]
+    return [finding for finding in found if "gemm_ns" in finding.evidence.values]
 
 
 def multiplying(gpu: dict[str, object] | None = None, name: str = SGEMM, more: int = 0) -> Export:
@@ -297,22 +308,24 @@ def multiplying(gpu: dict[str, object] | None = None, name: str = SGEMM, more: i
     return export.launch((220, 230), (9 * MS, 9 * MS + more), name="add") if more else export
 
 
-def test_products_of_fp32_off_the_tensor_cores_are_named(tmp_path):
-    """Of the 4 ms after set-up a seventh is left, were the lanes at their peak until now."""
+def test_fp32_gemms_off_the_tensor_cores_are_found(tmp_path):
+    """Of the 4 ms after warm-up a seventh is left, were the CUDA cores at their peak until now."""
     [finding] = off_tensor_cores(ask(ANALYSIS, multiplying(more=MS), tmp_path).findings)
 
     assert finding.severity == "high"
     assert finding.time_at_stake_ns == pytest.approx(4 * MS * (1 - FP32 / TF32), abs=1)
     assert finding.message == (
-        "80.0 % of kernel time after set-up (4.00 ms) is in products of fp32 matrices on the "
-        "ordinary lanes (Kernel2 cutlass_80_simt_sgemm_128x256_8x4_nt_align1): the tensor cores do "
-        "up to 495 TFLOP/s in TF32, 7.4 times as much as these lanes with 66.9 TFLOP/s"
+        "fp32 GEMMs take 4.00 ms (80.0 % of kernel time after warm-up) and do not use the tensor "
+        "cores; TF32 is up to 7.4× faster."
     )
-    assert finding.action.startswith("Use TF32 where its 10 bits of mantissa are accurate enough")
+    assert finding.action.startswith("Use TF32 where a 10-bit mantissa is accurate enough")
+    assert finding.subject == Subject("kernel", SGEMM)
+    assert finding.evidence.values["peak_flop_per_s"] == TF32
+    assert finding.evidence.values["fp32_peak_flop_per_s"] == FP32
 
 
-def test_what_tf32_can_win_of_known_flop_is_counted_from_them(tmp_path):
-    """A product at a tenth of the lanes' peak leaves more than one at their peak."""
+def test_what_tf32_can_save_follows_from_known_flop(tmp_path):
+    """A GEMM at a tenth of the CUDA cores' peak can save more than one at their peak."""
     flop = round(0.1 * FP32 * 4e-3)
     export = multiplying().range(text("mm", flop=flop, kind="fp32"), 195, 215)
 
@@ -339,13 +352,31 @@ def test_what_tf32_can_win_of_known_flop_is_counted_from_them(tmp_path):
         ),
     ],
 )
-def test_what_it_wins_is_by_the_rates_of_the_part(tmp_path, gpu, kind, share):
+def test_what_is_saved_follows_from_the_rates_of_the_gpu(tmp_path, gpu, kind, share):
     [finding] = off_tensor_cores(ask(ANALYSIS, multiplying(gpu), tmp_path).findings)
 
     assert finding.time_at_stake_ns == pytest.approx(4 * MS * share, abs=1)
     assert finding.severity == ("high" if kind else "info")
-    assert (f"in {kind}," in finding.message) == bool(kind)
+    assert (f"; {kind} is up to" in finding.message) == bool(kind)
     assert finding.action.startswith("Use torch.autocast" if kind == "bf16" else "Use TF32")
+
+
+def test_the_estimate_takes_launches_and_peak_rates_alone():
+    """Two launches of one kernel at half the fp32 peak, one of another whose FLOP are unknown."""
+    rates = {"capability": 8.0, "fp32": 10e12, "tf32": 80e12}
+    peaks = {name: Peak(value, "given") for name, value in rates.items()}
+    names = Texts.of(["a", "b", "a"])
+    launches = GemmLaunches(names, names, np.array([100, 300, 100]), np.array([5e5, np.nan, 5e5]))
+
+    found = estimate(0, launches, peaks)
+
+    assert found is not None
+    assert found.names == ("b", "a")
+    assert (found.time_ns, found.kind) == (500, "tf32")
+    # 1e6 FLOP are known, and 300 ns at the peak are 3e6 at most: 50 ns at 80 TFLOP/s.
+    assert found.saved_ns == 450
+    assert estimate(0, launches, {**peaks, "capability": Peak(7.5, "given")}) is None
+    assert estimate(0, launches, {**peaks, "tf32": Peak(9e12, "given")}) is None
 
 
 @pytest.mark.parametrize(
@@ -358,13 +389,13 @@ def test_what_it_wins_is_by_the_rates_of_the_part(tmp_path, gpu, kind, share):
         (None, SGEMM, 40 * MS),
     ],
 )
-def test_where_tensor_cores_would_not_help_nothing_is_said(tmp_path, gpu, name, more):
+def test_where_tensor_cores_would_not_help_there_is_no_finding(tmp_path, gpu, name, more):
     result = ask(ANALYSIS, multiplying(gpu, name, more), tmp_path)
 
     assert not off_tensor_cores(result.findings)
 
 
-def test_products_of_set_up_alone_are_not_blamed(tmp_path):
+def test_fp32_gemms_of_warm_up_alone_are_no_finding(tmp_path):
     export = Export().range("warm_up", 0, 100).launch((10, 20), (50, 3 * MS), name=SGEMM)
     export.launch((200, 210), (5 * MS, 9 * MS), name="add")
 
@@ -384,7 +415,8 @@ def test_products_of_set_up_alone_are_not_blamed(tmp_path):
 def test_recordings_that_multiply_in_fp32(unpack, name, share):
     found = off_tensor_cores(ANALYSIS.run(load(unpack(name))).findings)
 
-    assert [finding.message.partition(" of kernel")[0] for finding in found] == [share] * len(found)
+    shares = [units.percent(float(finding.evidence.values["gemm_pct"])) for finding in found]
+    assert shares == [share] * len(found)
     assert bool(found) == bool(share)
 
 
@@ -397,4 +429,4 @@ def test_a_wrapper_alone_in_its_trace_is_named_by_what_it_does(unpack, name):
     ]
     assert wrapped
     assert all(label.startswith("Kernel2 cutlass_80_simt_sgemm_") for label in wrapped)
-    assert not any("Kernel2 alone" in finding.message for finding in result.findings)
+    assert not any("Kernel2 takes" in finding.message for finding in result.findings)

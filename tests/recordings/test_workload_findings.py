@@ -222,7 +222,7 @@ def precisions(said: Answers) -> None:
     )
     assert single > 4 * tf32
     # What multiplies off the tensor cores is named, and what TF32 won here is within its bound.
-    [products] = [f.finding for f in said.report.findings if "fp32 matrices" in f.finding.message]
+    [products] = [f.finding for f in said.report.findings if "gemm_ns" in f.finding.evidence.values]
     assert products.severity == "high"
     assert "TF32" in products.action
     steady = [said.took(rf"step_[1-9]\d*/{name}") for name in ("float32", "tf32")]

@@ -1,4 +1,4 @@
-"""Products of fp32 matrices on the ordinary lanes, where tensor cores could multiply."""
+"""fp32 GEMMs that run on CUDA cores where tensor cores could compute them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,40 @@ from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
+from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Integers, Mask, Texts
 from traceview.trace import Trace, fact
 
 # The first tensor cores that take fp32 as it is, as TF32; the first that know bf16, too.
-_CAPABILITY = 8.0
+_FIRST_CAPABILITY = 8.0
 
 
 @dataclass(frozen=True)
-class Fp32Products:
-    """Those of one GPU (a row of devices), of the selected work after set-up.
+class GemmLaunches:
+    """Launches of fp32 GEMMs on one GPU; one entry per launch, NaN where its FLOP are unknown."""
 
-    `labels` are the kernels, most time first. `kind` is what the tensor cores could do in place of
-    fp32, tf32 or else bf16; `fp32_flop_per_s` and `flop_per_s` are the peaks of the lanes and of
-    that, and `saved_ns` is what this peak would save: at most that, for calls that come as near to
-    the peak of the lanes. They are None where nobody knows the rates.
+    names: Texts
+    labels: Texts
+    duration_ns: Integers
+    flop: Floats
+
+
+@dataclass(frozen=True)
+class Fp32Gemms:
+    """The fp32 GEMMs of one GPU, and what its tensor cores could save.
+
+    `names` are the kernels, the costliest first, and `label` is the short form of the first.
+    `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16;
+    `fp32_flop_per_s` and `flop_per_s` are the peak rates of the CUDA cores and of that type.
+    `saved_ns` is an upper bound: what is left of `time_ns` beyond the FLOP at `flop_per_s`. The
+    last four are None where the rates of the GPU are unknown.
     """
 
     device: int
-    labels: tuple[str, ...]
+    names: tuple[str, ...]
+    label: str
     time_ns: int
     kind: str | None = None
     fp32_flop_per_s: float | None = None
@@ -41,58 +54,54 @@ class Fp32Products:
 
 
 def steady_kernels(trace: Trace) -> Mask:
-    """The selected kernels that are not of set-up."""
-    mine: Mask = selected_operations(trace)[kernel_operations(trace)] & ~kernels_in_warm_up(trace)
-    return mine
+    """True for the selected kernels that are not of warm-up."""
+    selected: Mask = selected_operations(trace)[kernel_operations(trace)]
+    return selected & ~kernels_in_warm_up(trace)
 
 
 @fact
-def fp32_products(trace: Trace) -> tuple[Fp32Products, ...]:
-    """By GPU; none of a GPU without tensor cores for fp32, or whose are not faster."""
+def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
+    """The selected fp32 GEMMs after warm-up, by GPU; see `estimate` for which GPUs are left out."""
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
     used = groups.different(names.codes[names.codes >= 0])
-    telling = [code for code in used.tolist() if multiplies_on_fp32_lanes(str(names.values[code]))]
-    if not telling:
+    gemms = [code for code in used.tolist() if multiplies_on_fp32_lanes(str(names.values[code]))]
+    if not gemms:
         return ()
-    rows = np.flatnonzero(np.isin(names.codes, telling) & steady_kernels(trace))
-    device = kernels["device"][rows]
-    found = (
-        _of_device(trace, each, rows[device == each], peaks(trace)[each])
-        for each in groups.different(device).tolist()
-    )
-    return tuple(each for each in found if each)
+    rows = np.flatnonzero(np.isin(names.codes, gemms) & steady_kernels(trace))
+    labels, flop = kernel_labels(trace), kernel_work(trace).part.flop
+    duration_ns = kernels.duration_ns
+    estimates = []
+    for device in groups.different(kernels["device"][rows]).tolist():
+        own = rows[kernels["device"][rows] == device]
+        launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
+        estimates.append(estimate(device, launches, peaks(trace)[device]))
+    return tuple(each for each in estimates if each)
 
 
-def _of_device(trace: Trace, device: int, rows: Integers, known: Peaks) -> Fp32Products | None:
-    if "capability" not in known or known["capability"].value < _CAPABILITY:
+def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | None:
+    """What tensor cores could save of these launches.
+
+    None on a GPU whose tensor cores do not take fp32 (before compute capability 8.0, or of unknown
+    capability), and on one where they are not faster than its CUDA cores.
+    """
+    if "capability" not in known or known["capability"].value < _FIRST_CAPABILITY:
         return None
-    took = _took(trace, rows)
-    labels = kernel_labels(trace).take(rows)
-    each = groups.group(labels.codes)
-    order = groups.most_first(groups.sums(each, took))
-    said = tuple(str(labels[row]) for row in each.first[order].tolist())
-    plain = Fp32Products(device, said, int(took.sum()))
+    kernels = groups.group(launches.labels.codes)
+    costliest_first = groups.most_first(groups.sums(kernels, launches.duration_ns))
+    first = kernels.first[costliest_first].tolist()
+    names = tuple(str(launches.names[row]) for row in first)
+    total_ns = int(launches.duration_ns.sum())
+    gemms = Fp32Gemms(device, names, str(launches.labels[first[0]]), total_ns)
     rates = {kind: known[kind].value for kind in ("fp32", "tf32", "bf16") if kind in known}
-    lanes = rates.pop("fp32", None)
-    if lanes is None or not rates:
-        return plain
-    faster = [kind for kind in rates if rates[kind] > lanes]
+    fp32 = rates.pop("fp32", None)
+    if fp32 is None or not rates:
+        return gemms
+    faster = [kind for kind in rates if rates[kind] > fp32]
     if not faster:
         return None
-    rate = rates[faster[0]]
-    saved = plain.time_ns - _least_ns(trace, rows, lanes, rate)
-    return Fp32Products(device, said, plain.time_ns, faster[0], lanes, rate, saved)
-
-
-def _took(trace: Trace, rows: Integers) -> Integers:
-    kernels = trace.recorded("kernels")
-    took: Integers = kernels.duration_ns[rows]
-    return took
-
-
-def _least_ns(trace: Trace, rows: Integers, lanes: float, rate: float) -> int:
-    """Their FLOP at the peak; where nobody tells these, as many as the lanes can have done."""
-    at_most = _took(trace, rows) / 1e9 * lanes
-    flop: Array = np.fmin(kernel_work(trace).part.flop[rows], at_most)
-    return int(flop.sum() / rate * 1e9)
+    kind = faster[0]
+    # Launches of unknown FLOP can have done no more than the CUDA cores do in their time.
+    flop = np.fmin(launches.flop, launches.duration_ns / 1e9 * fp32)
+    saved = total_ns - int(flop.sum() / rates[kind] * 1e9)
+    return Fp32Gemms(device, names, gemms.label, total_ns, kind, fp32, rates[kind], saved)

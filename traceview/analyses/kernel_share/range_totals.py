@@ -1,4 +1,4 @@
-"""Totals by range that count work under every range around it."""
+"""Inclusive totals by range: work counts under every range around it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace
 
 
-def inclusive(tree: RangeTree, path: RowNumbers, took: Integers) -> tuple[Integers, Integers]:
-    """Calls and time of each path and all below it, added up from the innermost level."""
+def inclusive(
+    tree: RangeTree, path: RowNumbers, duration_ns: Integers
+) -> tuple[Integers, Integers]:
+    """Calls and time of each path and all paths below it.
+
+    `path` and `duration_ns` have one entry per launch; path is -1 outside all ranges.
+    """
     within = path >= 0
     paths = tree.paths
     calls = np.bincount(path[within], minlength=len(paths)).astype(np.int64)
     total = np.zeros(len(paths), np.int64)
-    np.add.at(total, path[within], took[within])
+    np.add.at(total, path[within], duration_ns[within])
     for depth in range(int(paths.depth.max(initial=0)), 0, -1):
-        mine = np.flatnonzero(paths.depth == depth)
-        np.add.at(calls, paths.parent[mine], calls[mine])
-        np.add.at(total, paths.parent[mine], total[mine])
+        level = np.flatnonzero(paths.depth == depth)
+        np.add.at(calls, paths.parent[level], calls[level])
+        np.add.at(total, paths.parent[level], total[level])
     return calls, total
 
 
 def entered(trace: Trace, tree: RangeTree) -> Mask:
-    """True for the ranges that are selected, and for those around selected work."""
-    mine = selected(trace, tree.process, tree.nesting.start)
-    found = attributed_operations(trace).range[selected_operations(trace)]
-    worked = np.zeros(len(mine), bool)
-    worked[found[found >= 0]] = True
-    return mine | tree.around(worked)
+    """True for selected ranges and for ranges around selected work."""
+    chosen = selected(trace, tree.process, tree.nesting.start)
+    ranges = attributed_operations(trace).range[selected_operations(trace)]
+    has_work = np.zeros(len(chosen), bool)
+    has_work[ranges[ranges >= 0]] = True
+    return chosen | tree.around(has_work)
