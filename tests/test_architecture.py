@@ -13,7 +13,7 @@ import traceview
 ROOT = Path(traceview.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LEVELS = (
-    {"errors", "findings", "units", "intervals", "tables", "groups", "version"},
+    {"errors", "findings", "units", "intervals", "tables", "groups", "outputs", "version"},
     {"hardware"},
     {"ptx"},
     {"toolchain"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from traceview.errors import TraceviewError
 from traceview.version import __version__
@@ -38,59 +38,91 @@ __all__ = [
 
 
 def load(path: str | Path) -> Trace:
-    """Read a recording; a `.nsys-rep` is exported by nsys first, into a cache.
+    """Read a trace: an nsys SQLite export, or a .nsys-rep, which nsys exports into a cache first.
 
-    Either may be inside a .gz, .xz or .zst file. Raises TraceFormatError if it is not a trace,
-    TooLargeError if there is too little memory, ToolNotFoundError if nsys is needed and missing.
+    Either may be compressed (.gz, .xz or .zst). Raises TraceFormatError if the file is not a
+    trace, TooLargeError if there is too little memory, ToolNotFoundError if nsys is needed and
+    missing.
     """
     from traceview.trace import load as files
 
     if not files.is_report(Path(path)):
         return files.load(path)
-    from traceview.recorders import export_report
-
-    with files.unpacked_report(Path(path)) as report:
-        exported = export_report(report)
-    return replace(files.load(exported), path=str(path))
+    return replace(files.load(_exported(Path(path))), path=str(path))
 
 
 def record(
     *command: str,
     out: str | Path | None = None,
     force: bool = False,
+    trace: str = "cuda,nvtx,cublas",
+    graph_trace: Literal["node", "graph"] = "node",
+    backtrace: Literal["none", "sync", "all"] = "sync",
+    gpu_metrics: bool = False,
+    shapes: bool = False,
+    kernels: bool = True,
+    sync_sites: bool = True,
+    nsys_options: Sequence[str] = (),
     keep_env: bool = False,
+    keep_rep: bool = False,
     note: Callable[[str], None] = lambda _: None,
-    **options: Any,
 ) -> Recording:
-    """Run SCRIPT [ARGS...] under nsys and write the trace, `<script stem>.sqlite` unless `out`.
+    """Run SCRIPT [ARGS...] under nsys and write the trace.
 
-    `options` are those of recorders.Choices: what nsys traces. `note` gets a line at a time for
-    the user. Raises InputError, OutputExistsError, ToolNotFoundError or RecordingError.
+    The trace goes to `out`, or to `<script stem>.sqlite` in the current folder. `trace` to
+    `nsys_options` select what is recorded: see recorders.RecordOptions. `keep_env` leaves the
+    environment and home paths in the trace; `keep_rep` also keeps the .nsys-rep file. `note`
+    receives each message for the user, one line per call. Raises InputError, OutputExistsError,
+    ToolNotFoundError or RecordingError.
     """
     from traceview import recorders
     from traceview.errors import InputError
 
     if not command:
-        raise InputError("there is no program to record", "name a script and its arguments")
-    target = None if out is None else Path(out)
-    choices = recorders.Choices(**options)
+        raise InputError("nothing to record", "pass a script and its arguments")
     return recorders.record(
-        command, target, choices=choices, force=force, keep_env=keep_env, note=note
+        command,
+        None if out is None else Path(out),
+        options=recorders.RecordOptions(
+            trace=trace,
+            graph_trace=graph_trace,
+            backtrace=backtrace,
+            gpu_metrics=gpu_metrics,
+            shapes=shapes,
+            kernels=kernels,
+            sync_sites=sync_sites,
+            nsys_options=nsys_options,
+        ),
+        force=force,
+        keep_env=keep_env,
+        keep_rep=keep_rep,
+        note=note,
     )
 
 
 def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubReport:
-    """Write a copy of a trace that tells nothing of its user: no environment, no home paths.
+    """Copy a trace without environment, program output, user, host and home paths.
 
-    Names of kernels, ranges and calls stay. Raises TraceFormatError if it is no nsys export,
-    OutputExistsError if `out` exists and not `force`.
+    Names of kernels, ranges and calls stay as they are. A .nsys-rep is exported by nsys first.
+    Raises TraceFormatError if `trace` is not an nsys export, InputError if `out` cannot be written,
+    OutputExistsError if it exists and not `force`.
     """
-    from traceview.errors import OutputExistsError
-    from traceview.trace.scrub.scrubber import scrub as cleaned
+    from traceview.outputs import check_trace_output
+    from traceview.trace import load as files
+    from traceview.trace.scrub.scrubber import scrub as scrub_export
 
-    if Path(out).exists() and not force:
-        raise OutputExistsError(Path(out))
-    return cleaned(Path(trace), Path(out))
+    # Before the export, which can take minutes.
+    check_trace_output(Path(out), force=force, source=Path(trace))
+    export = _exported(Path(trace)) if files.is_report(Path(trace)) else Path(trace)
+    return scrub_export(export, Path(out), force=force)
+
+
+def _exported(report: Path) -> Path:
+    from traceview.recorders import export_report
+    from traceview.trace.load import unpacked_report
+
+    with unpacked_report(report) as plain:
+        return export_report(plain)
 
 
 def analyze(

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and never over something by accident."""
+"""Files are written whole or not at all; text fits the terminal."""
 
 import os
 import pty
@@ -10,50 +10,11 @@ import pytest
 
 from traceview.cli.output import (
     BLOCK_CHARACTERS,
-    check_free,
     print_text,
     put_json,
-    unpacked_name,
     write_file,
 )
-from traceview.errors import InputError, OutputExistsError, TraceviewError
-
-
-@pytest.fixture
-def source(tmp_path):
-    path = tmp_path / "trace.db"
-    path.write_text("trace")
-    return path
-
-
-def test_a_file_that_exists_is_kept_unless_forced(tmp_path, source):
-    path = tmp_path / "page.html"
-    check_free(path, source=source, force=False)
-    path.write_text("mine")
-    with pytest.raises(OutputExistsError, match="pass --force"):
-        check_free(path, source=source, force=False)
-    check_free(path, source=source, force=True)
-
-
-@pytest.mark.parametrize("name", ["other.sqlite", "other.sqlite.xz", "a.nsys-rep", "b.qdrep"])
-def test_a_name_of_a_trace_is_refused_even_if_forced(tmp_path, source, name):
-    with pytest.raises(InputError, match="named like a trace"):
-        check_free(tmp_path / name, source=source, force=True)
-
-
-def test_the_source_is_refused_by_any_name(tmp_path, source):
-    link = tmp_path / "page.html"
-    link.symlink_to(source)
-    for path in (source, link):
-        with pytest.raises(InputError, match="is the trace that is read"):
-            check_free(path, source=source, force=True)
-
-
-def test_folders_are_told_from_files(tmp_path, source):
-    with pytest.raises(InputError, match="is a folder"):
-        check_free(tmp_path, source=source, force=True)
-    with pytest.raises(InputError, match="there is no folder"):
-        check_free(tmp_path / "no" / "page.html", source=source, force=True)
+from traceview.errors import TraceviewError
 
 
 def test_written_with_the_usual_permissions_and_nothing_left_behind(tmp_path, capsys):
@@ -88,14 +49,6 @@ def test_a_link_is_followed_not_replaced(tmp_path):
 def test_a_device_is_written_to_not_replaced(tmp_path):
     write_file(type(tmp_path)("/dev/null"), "text")
     assert not type(tmp_path)("/dev/null").is_file()
-
-
-@pytest.mark.parametrize(
-    ("name", "unpacked"),
-    [("a.sqlite", "a.sqlite"), ("a.sqlite.xz", "a.sqlite"), ("a.b.gz", "a.b"), ("a", "a")],
-)
-def test_unpacked_name(tmp_path, name, unpacked):
-    assert unpacked_name(tmp_path / name) == unpacked
 
 
 def test_a_pipe_gets_80_columns_or_what_columns_says(monkeypatch, capsys):

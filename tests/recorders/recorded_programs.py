@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from traceview.recorders import gathering
-from traceview.recorders.options import Choices
+from traceview.recorders.options import RecordOptions
 
 KERNEL = """
 import triton, triton.language as tl
@@ -41,7 +41,7 @@ LINE_OF_DEF = (
 
 def environment(folder: Path, **changes: str) -> dict[str, str]:
     """As `traceview record` sets it, with caches of Triton's and Inductor's beside the folder."""
-    added = gathering.environment(Choices(sync_sites=False), folder)
+    added = gathering.environment(RecordOptions(sync_sites=False), folder)
     caches = {
         "TRITON_CACHE_DIR": str(folder.parent / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "inductor"),

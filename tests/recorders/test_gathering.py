@@ -11,7 +11,7 @@ from tests.recorders.fake_nsys import leftovers, traceview
 from tests.recorders.recorded_programs import KERNEL, LINE_OF_DEF
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.recorders import gathering
-from traceview.recorders.options import Choices
+from traceview.recorders.options import RecordOptions
 from traceview.toolchain.nvdisasm import disassemble
 from traceview.trace.kernel_code import STORED_AS, unpacked
 from traceview.trace.load import load
@@ -141,12 +141,14 @@ def test_a_program_without_triton_has_an_empty_table(environment, tmp_path):
 def test_what_the_hooks_noted_is_said(tmp_path):
     (tmp_path / "started").touch()
     (tmp_path / "notes.txt").write_text("".join(f"kernels: {n}\n" for n in (1, 1, 2, 3, 4, 5)))
-    said = gathering.remarks(Choices(), tmp_path, [sys.executable])
+    said = gathering.remarks(RecordOptions(), tmp_path, [sys.executable])
     assert said == ["kernels: 1", "kernels: 2", "kernels: 3", "2 more like these"]
 
 
 def test_nothing_is_added_where_nothing_is_wanted(tmp_path):
-    assert gathering.environment(Choices(kernels=False, sync_sites=False), tmp_path / "g") == {}
+    assert (
+        gathering.environment(RecordOptions(kernels=False, sync_sites=False), tmp_path / "g") == {}
+    )
     assert not (tmp_path / "g").exists()
 
 

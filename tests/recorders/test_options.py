@@ -6,7 +6,13 @@ from tests.recorders import fake_nsys
 from traceview.errors import RecordingError
 from traceview.recorders.nsys import Nsys
 from traceview.recorders.nvtx_compatibility import clash
-from traceview.recorders.options import Abilities, Choices, abilities, blind_spots, profile_command
+from traceview.recorders.options import (
+    Abilities,
+    RecordOptions,
+    abilities,
+    blind_spots,
+    profile_command,
+)
 
 
 @pytest.fixture
@@ -14,8 +20,8 @@ def tool(tmp_path):
     return Nsys(fake_nsys.nsys(tmp_path / "nsys"), "2025.3.1.0", (2025, 3))
 
 
-def line(tool, tmp_path, choices=None, able=None):
-    chosen = choices or Choices()
+def line(tool, tmp_path, options=None, able=None):
+    chosen = options or RecordOptions()
     report = tmp_path / "out.nsys-rep"
     return profile_command(tool, able or abilities(tool), chosen, report, ["python", "a b.py"])
 
@@ -39,8 +45,8 @@ def test_the_defaults(tool, tmp_path):
 
 
 def test_each_choice(tool, tmp_path):
-    choices = Choices("nvtx", "graph", "none", gpu_metrics=True, extra=("--delay=5",))
-    command = line(tool, tmp_path, choices)
+    options = RecordOptions("nvtx", "graph", "none", gpu_metrics=True, nsys_options=("--delay=5",))
+    command = line(tool, tmp_path, options)
     assert {"--trace=nvtx", "--cuda-graph-trace=graph", "--sample=none"} <= set(command)
     assert not [word for word in command if "backtrace" in word]
     assert "--gpu-metrics-device=all" in command
@@ -49,16 +55,18 @@ def test_each_choice(tool, tmp_path):
 
 def test_shapes_of_tensors(tool, tmp_path):
     able = Abilities(frozenset({"--pytorch"}), None, can_sample=True)
-    assert "--pytorch=autograd-shapes-nvtx" in line(tool, tmp_path, Choices(shapes=True), able)
-    assert not blind_spots(Choices(shapes=True), able)
+    assert "--pytorch=autograd-shapes-nvtx" in line(
+        tool, tmp_path, RecordOptions(shapes=True), able
+    )
+    assert not blind_spots(RecordOptions(shapes=True), able)
 
 
 def test_an_nsys_that_cannot_tell_shapes_is_said(tool, tmp_path):
     able = Abilities(frozenset({"--trace"}), None, can_sample=True)
     assert not [
-        word for word in line(tool, tmp_path, Choices(shapes=True), able) if "torch" in word
+        word for word in line(tool, tmp_path, RecordOptions(shapes=True), able) if "torch" in word
     ]
-    [said] = blind_spots(Choices(shapes=True), able)
+    [said] = blind_spots(RecordOptions(shapes=True), able)
     assert said.startswith("shapes of tensors are not recorded: this nsys has no --pytorch")
 
 
@@ -69,24 +77,28 @@ def test_what_the_tool_does_not_have_is_left_out(tool, tmp_path):
 
 
 def test_an_extra_option_alone_is_no_list_of_letters(tool, tmp_path):
-    assert Choices(extra="--delay=5").extra == ("--delay=5",)
-    assert "--delay=5" in line(tool, tmp_path, Choices(extra="--delay=5"))
+    assert RecordOptions(nsys_options="--delay=5").nsys_options == ("--delay=5",)
+    assert "--delay=5" in line(tool, tmp_path, RecordOptions(nsys_options="--delay=5"))
 
 
 def test_an_extra_option_takes_the_place_of_ours(tool, tmp_path):
-    command = line(tool, tmp_path, Choices(extra=("--cpuctxsw=process-tree", "-s", "none")))
+    command = line(
+        tool, tmp_path, RecordOptions(nsys_options=("--cpuctxsw=process-tree", "-s", "none"))
+    )
     assert not {"--cpuctxsw=none", "--sample=process-tree"} & set(command)
     assert command[-6:-3] == ["--cpuctxsw=process-tree", "-s", "none"]
 
 
 def test_newer_name_of_gpu_metrics(tool, tmp_path):
     able = Abilities(frozenset({"--gpu-metrics-devices"}), None, can_sample=True)
-    assert "--gpu-metrics-devices=all" in line(tool, tmp_path, Choices(gpu_metrics=True), able)
+    assert "--gpu-metrics-devices=all" in line(
+        tool, tmp_path, RecordOptions(gpu_metrics=True), able
+    )
 
 
 def test_a_percent_sign_in_the_output_is_no_pattern(tool, tmp_path):
     report = tmp_path / "50%q{HOME}"
-    command = profile_command(tool, abilities(tool), Choices(), report, ["true"])
+    command = profile_command(tool, abilities(tool), RecordOptions(), report, ["true"])
     assert f"--output={tmp_path}/50%%q{{HOME}}" in command
 
 
@@ -95,8 +107,8 @@ def test_without_the_right_to_sample_call_chains_are_left_out_and_that_is_said(t
     tool = Nsys(fake_nsys.nsys(tmp_path / "nsys", status=status), "2025.3.1.0", (2025, 3))
     able = abilities(tool)
     assert "--sample=none" in line(tool, tmp_path, able=able)
-    assert "perf_event_paranoid" in blind_spots(Choices(), able)[0]
-    assert blind_spots(Choices(backtrace="none"), able) == []
+    assert "perf_event_paranoid" in blind_spots(RecordOptions(), able)[0]
+    assert blind_spots(RecordOptions(backtrace="none"), able) == []
 
 
 def test_a_tool_without_options(tmp_path):

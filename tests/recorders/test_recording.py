@@ -169,7 +169,7 @@ def test_nothing_is_overwritten_and_the_script_does_not_run(environment, tmp_pat
     ("words", "said"),
     [
         (("missing.py",), "there is no script missing.py"),
-        (("-o", "no/such/x.sqlite", "sh"), "there is no folder no/such"),
+        (("-o", "no/such/x.sqlite", "sh"), "folder no/such does not exist"),
         (("-o", ".", "sh"), "is a folder"),
     ],
 )

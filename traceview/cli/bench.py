@@ -13,8 +13,8 @@ from click.core import ParameterSource
 
 from traceview.cli import debug_option
 from traceview.cli.output import (
-    Wanted,
-    check_free,
+    Outputs,
+    check_writable,
     json_option,
     print_text,
     progress,
@@ -117,11 +117,10 @@ def command(
     """
     from traceview.bench.loading import is_program
 
-    wanted = Wanted.of(operation.stem, None, json_)
+    wanted = Outputs.of(operation.stem, None, json_)
     outputs = [Path(each) for each in (flame, speedscope) if each]
     _refuse_one_file_twice((*wanted.files, *outputs))
-    for path in (*wanted.files, *outputs):
-        check_free(path, source=operation, force=force, kind="operation")
+    check_writable((*wanted.files, *outputs), source=operation, force=force, kind="operation")
     if sweep and is_program(operation):
         _refuse_options_of_operations(ctx)
         _time_program(operation, sweep, arguments, trials, warmup, wanted)
@@ -163,7 +162,7 @@ def _time_program(
     arguments: tuple[str, ...],
     trials: int | None,
     warmup: int | None,
-    wanted: Wanted,
+    wanted: Outputs,
 ) -> None:
     from traceview import __version__
     from traceview.bench.program import sweep_program
@@ -246,7 +245,7 @@ def _show(
     report: BenchReport,
     description: Description | None,
     profiled: Profiled | None,
-    wanted: Wanted,
+    wanted: Outputs,
 ) -> None:
     from traceview import __version__
     from traceview.render.bench.json import render_bench_json

@@ -14,7 +14,7 @@ from traceview.cli.output import print_text, progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceview.recorders import Check
+    from traceview.recorders import MachineCheck
 
 _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 
@@ -35,7 +35,7 @@ def command(as_json: bool) -> None:
         print_text(lambda width, color: _table(checks, width, color))
 
 
-def _table(checks: Sequence[Check], width: int, color: bool) -> str:
+def _table(checks: Sequence[MachineCheck], width: int, color: bool) -> str:
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from traceview.errors import InputError, OutputExistsError, TraceviewError
+from traceview.errors import InputError, TraceviewError
+from traceview.outputs import check_report_output
 
 STDOUT = "-"
 json_option = click.option(
@@ -22,35 +23,18 @@ json_option = click.option(
     metavar="[PATH|-]",
     help="Write JSON; with no path or -, print it and nothing else to stdout.",
 )
-_PACKED = (".gz", ".xz", ".zst")
 _NARROWEST, _PLAIN = 40, 80
 BLOCK_CHARACTERS = 1 << 16
-_TRACES = (".sqlite", ".nsys-rep", ".qdrep")
 
 
-def unpacked_name(path: Path) -> str:
-    """The file's name without the ending of a compression."""
-    return path.name.removesuffix(path.suffix) if path.suffix in _PACKED else path.name
-
-
-def check_free(path: Path, *, source: Path, force: bool, kind: str = "trace") -> None:
-    """Raise InputError or OutputExistsError if the file cannot be written, before any work.
-
-    The source and a name that looks like a trace are refused even with `force`: `--html A.sqlite
-    B.sqlite` reads like two inputs and would destroy the first.
-    """
-    if path.resolve() == source.resolve():
-        raise InputError(f"{path} is the {kind} that is read", "give the output another name")
-    if unpacked_name(path).endswith(_TRACES):
-        raise InputError(f"{path} is named like a trace", "give the output another name")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder", "name a file to write")
-    if path.name == "-":
-        raise InputError("HTML goes to a file, not to stdout", "pass --html PATH")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent}", "make it first, or choose another")
-    if path.is_file() and not force:
-        raise OutputExistsError(path)
+def check_writable(
+    paths: Iterable[Path], *, source: Path, force: bool, kind: str = "trace"
+) -> None:
+    """Raise InputError or OutputExistsError if one of the files cannot be written."""
+    for path in paths:
+        if path.name == STDOUT:
+            raise InputError("HTML goes to a file, not to stdout", "pass --html PATH")
+        check_report_output(path, force=force, source=source, source_kind=kind)
 
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:
@@ -107,7 +91,7 @@ def _width() -> int:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Outputs:
     """Where each output goes; None for an output that was not asked for."""
 
     html: Path | None
@@ -115,7 +99,7 @@ class Wanted:
     json_to_stdout: bool
 
     @classmethod
-    def of(cls, stem: str, html: str | None, json_: str | None) -> Wanted:
+    def of(cls, stem: str, html: str | None, json_: str | None) -> Outputs:
         """From the options: an empty `html` stands for a page named after what it tells of."""
         page = Path(html or f"{stem}.html") if html is not None else None
         to_stdout = json_ == STDOUT

@@ -12,15 +12,15 @@ from traceview.cli import debug_option
 from traceview.cli.multi_value_options import one_or_list, parted, spread
 from traceview.cli.output import (
     STDOUT,
-    Wanted,
-    check_free,
+    Outputs,
+    check_writable,
     json_option,
     print_text,
     progress,
     put_json,
-    unpacked_name,
     write_file,
 )
+from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
@@ -166,10 +166,9 @@ def command(
     targets = _compared(target, diff, options)
     if views and _is_diff(targets, options):
         raise click.UsageError(f"--{views[0]} shows one version of a kernel, not a comparison")
-    wanted = Wanted.of(_stem(targets), html, json_)
-    for path in wanted.files:
-        for each in targets:
-            check_free(path, source=_file(each), force=force, kind="target")
+    wanted = Outputs.of(_stem(targets), html, json_)
+    for each in targets:
+        check_writable(wanted.files, source=_file(each), force=force, kind="target")
     _show(_made(targets, options), views, wanted)
 
 
@@ -228,7 +227,7 @@ def _made(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
     return made
 
 
-def _show(made: PtxReport | Diff, views: list[str], wanted: Wanted) -> None:
+def _show(made: PtxReport | Diff, views: list[str], wanted: Outputs) -> None:
     from traceview import __version__
     from traceview.render.kernels import formats as ptx
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--nsys-option",
-    "extra",
+    "nsys_options",
     multiple=True,
     metavar="OPTION",
     help="An option of nsys profile, such as --nsys-option=--delay=5, in place of one of ours "
@@ -102,12 +102,12 @@ def command(
     SCRIPT is a .py file or any program. Options stand before it; what follows it is its own. The
     exit status is that of the script. Ctrl-C ends it and keeps what was recorded.
     """
-    from traceview.recorders import Choices, record
+    from traceview.recorders import RecordOptions, record
 
     done = record(
         (script, *arguments),
         output,
-        choices=Choices(**options),
+        options=RecordOptions(**options),
         force=force,
         keep_env=keep_env,
         keep_rep=keep_rep,

@@ -11,15 +11,15 @@ import click
 from traceview.cli import debug_option
 from traceview.cli.output import (
     STDOUT,
-    Wanted,
-    check_free,
+    Outputs,
+    check_writable,
     json_option,
     print_text,
     progress,
     put_json,
-    unpacked_name,
     write_file,
 )
+from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.report import Report
@@ -108,12 +108,11 @@ def command(
     """
     if trace is None:
         raise click.UsageError(_no_trace(html, json_), click.get_current_context())
-    wanted = Wanted.of(_stem(trace), html, json_)
+    outputs = Outputs.of(_stem(trace), html, json_)
     if all_rows and html is None and json_ is None:
         raise click.UsageError("--all-rows is for what --html and --json write")
-    for path in wanted.files:
-        check_free(path, source=trace, force=force)
-    _show(_made(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins), wanted, all_rows)
+    check_writable(outputs.files, source=trace, force=force)
+    _show(_made(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins), outputs, all_rows)
 
 
 def print_summary(path: Path) -> None:
@@ -167,16 +166,16 @@ def _made(
         )
 
 
-def _show(report: Report, wanted: Wanted, all_rows: bool) -> None:
+def _show(report: Report, outputs: Outputs, all_rows: bool) -> None:
     from traceview.render.report import text
 
-    if not wanted.json_to_stdout:
-        draw = text.render_summary if wanted.files else text.render_text
+    if not outputs.json_to_stdout:
+        draw = text.render_summary if outputs.files else text.render_text
         print_text(lambda width, color: draw(report, width=width, color=color))
-    if wanted.html:
-        write_file(wanted.html, _page(report, all_rows))
-    if wanted.json or wanted.json_to_stdout:
-        put_json(_document(report, all_rows), wanted.json)
+    if outputs.html:
+        write_file(outputs.html, _page(report, all_rows))
+    if outputs.json or outputs.json_to_stdout:
+        put_json(_document(report, all_rows), outputs.json)
 
 
 def _page(report: Report, all_rows: bool) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.errors import InputError, OutputExistsError
 
 
 @click.command()
@@ -20,33 +19,10 @@ def command(trace: Path, output: Path, force: bool) -> None:
 
     Names of kernels, ranges and calls stay as they are; TRACE is not changed.
     """
-    from traceview.trace.scrub.scrubber import scrub
+    import traceview
 
-    _check_output(output, force)
-    report = scrub(_exported(trace), output)
+    report = traceview.scrub(trace, output, force=force)
     for what, values in report.replaced.items():
         click.echo(f"{values:>6} {what}", err=True)
     click.echo(f"{report.total:>6} values removed or shortened", err=True)
     click.echo(f"Wrote {click.format_filename(output)}", err=True)
-
-
-def _check_output(output: Path, force: bool) -> None:
-    if output.suffix in (".gz", ".xz", ".zst"):
-        raise InputError(f"{output} is named like an archive", "name it .sqlite; compress it later")
-    if output.is_dir():
-        raise InputError(f"{output} is a folder", "name a file to write")
-    if not output.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {output.parent}", "make it first, or choose another")
-    if output.exists() and not force:
-        raise OutputExistsError(output)
-
-
-def _exported(trace: Path) -> Path:
-    from traceview.trace import load
-
-    if not load.is_report(trace):
-        return trace
-    from traceview.recorders import export_report
-
-    with load.unpacked_report(trace) as report:
-        return export_report(report)

@@ -17,7 +17,7 @@ from traceview.recorders import environment as surroundings
 from traceview.recorders import nvtx_compatibility
 from traceview.recorders.export import export
 from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, look
-from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
+from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.toolchain.processes import run_process
 from traceview.trace.sqlite import c_decoder
 from traceview.version import __version__
@@ -32,7 +32,7 @@ _TRIAL_S = 60.0
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """One thing that traceview can use; `remedy` is empty where it works."""
 
     name: str
@@ -41,14 +41,14 @@ class Check:
     remedy: str = ""
 
 
-def check_machine(root: Path = Path("/")) -> list[Check]:
+def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
     """Look at everything; takes some seconds, as nsys is tried. `root` holds install folders."""
     python = f"{sys.version.split()[0]} ({sys.executable})"
     tools = list(look(root))
     working = [tool for tool in tools if isinstance(tool, Nsys)]
     return [
-        Check("traceview", "ok", __version__),
-        Check("python", "ok", python),
+        MachineCheck("traceview", "ok", __version__),
+        MachineCheck("python", "ok", python),
         _page_decoder(),
         *_gpu(),
         *_nsys(tools),
@@ -58,24 +58,24 @@ def check_machine(root: Path = Path("/")) -> list[Check]:
     ]
 
 
-def _page_decoder() -> Check:
+def _page_decoder() -> MachineCheck:
     if c_decoder.there():
-        return Check("page decoder", "ok", "compiled")
+        return MachineCheck("page decoder", "ok", "compiled")
     if os.environ.get(c_decoder.SWITCH):
         why, remedy = f"{c_decoder.SWITCH} is set", f"unset {c_decoder.SWITCH}"
     else:
         why, remedy = "no C compiler at install", "get a C compiler and install traceview again"
     detail = f"numpy ({why}); reading a trace takes about 2.5 times as long"
-    return Check("page decoder", "missing", detail, remedy)
+    return MachineCheck("page decoder", "missing", detail, remedy)
 
 
-def _gpu() -> Iterator[Check]:
+def _gpu() -> Iterator[MachineCheck]:
     found = surroundings.gpu_versions()
     if found:
-        yield Check("GPU", "ok", found["gpu"])
-        yield Check("driver", "ok", found["driver"])
+        yield MachineCheck("GPU", "ok", found["gpu"])
+        yield MachineCheck("driver", "ok", found["driver"])
     else:
-        yield Check(
+        yield MachineCheck(
             "GPU",
             "missing",
             "nvidia-smi finds none: traces can be read here, GPU work cannot be recorded",
@@ -83,56 +83,58 @@ def _gpu() -> Iterator[Check]:
         )
 
 
-def _nsys(tools: list[Nsys | Broken]) -> Iterator[Check]:
+def _nsys(tools: list[Nsys | Broken]) -> Iterator[MachineCheck]:
     if not tools:
-        yield Check("nsys", "missing", "not on PATH, nor in the usual install folders", GET_IT)
+        yield MachineCheck(
+            "nsys", "missing", "not on PATH, nor in the usual install folders", GET_IT
+        )
     for tool in tools:
         if isinstance(tool, Broken):
-            yield Check("nsys", "broken", tool.reason, tool.remedy)
+            yield MachineCheck("nsys", "broken", tool.reason, tool.remedy)
         elif tool.lack:
-            yield Check("nsys", "broken", tool.lack.what, tool.lack.remedy)
+            yield MachineCheck("nsys", "broken", tool.lack.what, tool.lack.remedy)
         else:
-            yield Check("nsys", "ok", f"{tool.version_text} ({tool.path})")
+            yield MachineCheck("nsys", "ok", f"{tool.version_text} ({tool.path})")
 
 
-def _trial(nsys: Nsys) -> Iterator[Check]:
+def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
     """Record and export a program that does nothing."""
     try:
         able = abilities(nsys)
         with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
             report = Path(folder, "trial.nsys-rep")
             nothing = [sys.executable, "-c", "pass"]
-            command = profile_command(nsys, able, Choices(), report, nothing)
+            command = profile_command(nsys, able, RecordOptions(), report, nothing)
             for _ in range(ATTEMPTS):
                 said = run_process(command, timeout_s=_TRIAL_S)
                 if said.ok and report.is_file():
                     break
             if not said.ok or not report.is_file():
                 remedy = nsys.lack.remedy if nsys.lack else "install nsys again"
-                yield Check("nsys profile", "broken", said.evidence, remedy)
+                yield MachineCheck("nsys profile", "broken", said.evidence, remedy)
                 return
-            yield Check("nsys profile", "ok", "records a program")
+            yield MachineCheck("nsys profile", "ok", "records a program")
             export(nsys, report, Path(folder, "trial.sqlite"))
-            yield Check("nsys export", "ok", "exports SQLite")
+            yield MachineCheck("nsys export", "ok", "exports SQLite")
     except TraceviewError as error:
-        yield Check("nsys export", "broken", error.what, error.remedy)
+        yield MachineCheck("nsys export", "broken", error.what, error.remedy)
         return
-    yield from _call_chains(blind_spots(Choices(), able))
+    yield from _call_chains(blind_spots(RecordOptions(), able))
 
 
-def _call_chains(blind: list[str]) -> Iterator[Check]:
+def _call_chains(blind: list[str]) -> Iterator[MachineCheck]:
     for line in blind:
         detail, _, remedy = line.partition("; ")
-        yield Check("call chains", "missing", detail, remedy)
+        yield MachineCheck("call chains", "missing", detail, remedy)
     if not blind:
-        yield Check("call chains", "ok", "nsys may sample the CPU")
+        yield MachineCheck("call chains", "ok", "nsys may sample the CPU")
 
 
-def _packages(working: list[Nsys]) -> Iterator[Check]:
+def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
     there = surroundings.python_versions(Path(sys.executable))
     for name, (purpose, remedy) in _OPTIONAL.items():
         if name not in there:
-            yield Check(name, "missing", f"needed only {purpose}", remedy)
+            yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
             continue
         problem = (
             nvtx_compatibility.clash(there[name], working[0])
@@ -140,10 +142,12 @@ def _packages(working: list[Nsys]) -> Iterator[Check]:
             else None
         )
         detail, _, mend = (problem or there[name]).partition(": ")
-        yield Check(name, "broken" if problem else "ok", detail, mend)
+        yield MachineCheck(name, "broken" if problem else "ok", detail, mend)
 
 
-def _zstd() -> Check:
+def _zstd() -> MachineCheck:
     if find_spec("zstandard"):
-        return Check("zstandard", "ok", version("zstandard"))
-    return Check("zstandard", "missing", "needed to read .zst files", "pip install zstandard")
+        return MachineCheck("zstandard", "ok", version("zstandard"))
+    return MachineCheck(
+        "zstandard", "missing", "needed to read .zst files", "pip install zstandard"
+    )

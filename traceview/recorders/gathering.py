@@ -13,7 +13,7 @@ from pathlib import Path
 
 from traceview.recorders.injected.traceview_injected.notes import NOTES, STARTED
 from traceview.recorders.injected.traceview_injected.start import GATHER, SYNC_SITES
-from traceview.recorders.options import Choices
+from traceview.recorders.options import RecordOptions
 from traceview.recorders.program import python_of
 
 _INJECTED = Path(__file__).parent / "injected"
@@ -24,13 +24,13 @@ _BLIND = (
 )
 
 
-def environment(choices: Choices, folder: Path) -> Mapping[str, str]:
+def environment(options: RecordOptions, folder: Path) -> Mapping[str, str]:
     """The variables to add to the program's; kernels go into `folder`, which is made."""
     wanted: dict[str, str] = {}
-    if choices.kernels:
+    if options.kernels:
         folder.mkdir(exist_ok=True)
         wanted[GATHER] = str(folder)
-    if choices.sync_sites:
+    if options.sync_sites:
         wanted[SYNC_SITES] = "1"
     if not wanted:
         return {}
@@ -44,21 +44,21 @@ def has_started(folder: Path) -> bool:
     return (folder / STARTED).exists()
 
 
-def never_ran(choices: Choices, folder: Path, command: Sequence[str]) -> bool:
+def never_ran(options: RecordOptions, folder: Path, command: Sequence[str]) -> bool:
     """Whether the program is known not to have started.
 
     Known it is of a script that our own Python runs with its usual options alone: that comes to
     our hooks before anything of the script's.
     """
-    hooked = choices.kernels and command[0] == sys.executable
+    hooked = options.kernels and command[0] == sys.executable
     hooked = hooked and any(word.endswith(".py") for word in command[1:2])
     return hooked and os.access(folder, os.W_OK) and not has_started(folder)
 
 
-def remarks(choices: Choices, folder: Path, command: Sequence[str]) -> list[str]:
+def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> list[str]:
     """What went wrong inside the program, one line each."""
     said = _lines(folder / NOTES)
-    if choices.kernels and python_of(command) and not has_started(folder):
+    if options.kernels and python_of(command) and not has_started(folder):
         said = [_BLIND, *said]
     more = len(said) - _MOST_NOTES
     return [*said[:_MOST_NOTES], *([f"{more} more like these"] if more > 0 else [])]

@@ -20,7 +20,7 @@ _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Choices:
+class RecordOptions:
     """What to record. The defaults are what the analyses need.
 
     `backtrace` says of which CUDA calls the C++ call chain is kept, `graph_trace` whether a CUDA
@@ -33,15 +33,15 @@ class Choices:
     graph_trace: Literal["node", "graph"] = "node"
     backtrace: Literal["none", "sync", "all"] = "sync"
     gpu_metrics: bool = False
-    extra: tuple[str, ...] = ()
+    nsys_options: Sequence[str] = ()
     kernels: bool = True
     sync_sites: bool = True
     shapes: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.extra, str):
+        if isinstance(self.nsys_options, str):
             # One option, not its letters.
-            object.__setattr__(self, "extra", (self.extra,))
+            object.__setattr__(self, "nsys_options", (self.nsys_options,))
 
 
 @dataclass(frozen=True)
@@ -77,44 +77,44 @@ def abilities(nsys: Nsys) -> Abilities:
 
 
 def profile_command(
-    nsys: Nsys, able: Abilities, choices: Choices, report: Path, command: Sequence[str]
+    nsys: Nsys, able: Abilities, options: RecordOptions, report: Path, command: Sequence[str]
 ) -> list[str]:
     """The whole command line that records `command` into `report`."""
-    options = [
-        f"--trace={choices.trace}",
+    wanted = [
+        f"--trace={options.trace}",
         "--cuda-memory-usage=true",
-        f"--cuda-graph-trace={choices.graph_trace}",
-        *_call_chains(choices, able),
+        f"--cuda-graph-trace={options.graph_trace}",
+        *_call_chains(options, able),
         "--cpuctxsw=none",
-        *_metrics(choices, able),
-        *([_SHAPES] if choices.shapes else []),
+        *_metrics(options, able),
+        *([_SHAPES] if options.shapes else []),
     ]
     # nsys refuses an option that is given twice.
-    replaced = {able.short.get(name, name) for name in map(_name, choices.extra)}
-    known = [word for word in options if _name(word) in able.options - replaced]
+    replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
+    known = [word for word in wanted if _name(word) in able.options - replaced]
     # nsys keeps its raw recording, which holds the environment, where TMPDIR says: in our folder,
     # so that it goes with it. The program gets the value that it would have had.
     if "--env-var" in able.options - replaced:
         known.append(f"--env-var=TMPDIR={os.environ.get('TMPDIR', '/tmp')}")  # noqa: S108
     # nsys puts the values of variables where it finds %q{NAME} in the name of its output.
     output = f"--output={str(report).replace('%', '%%')}"
-    return [str(nsys.path), "profile", *known, *choices.extra, output, *command]
+    return [str(nsys.path), "profile", *known, *options.nsys_options, output, *command]
 
 
 def _name(option: str) -> str:
     return option.partition("=")[0]
 
 
-def blind_spots(choices: Choices, able: Abilities) -> list[str]:
+def blind_spots(options: RecordOptions, able: Abilities) -> list[str]:
     """What was asked for and cannot be recorded here, with the remedy; one line each."""
     blind = []
-    if choices.backtrace != "none" and not able.can_sample:
+    if options.backtrace != "none" and not able.can_sample:
         blind.append(
             "call chains of synchronizations are not recorded: nsys may not sample the CPU here; "
             "allow it with: sysctl kernel.perf_event_paranoid=2 (in a container: "
             "--cap-add=SYS_ADMIN)"
         )
-    if choices.shapes and _name(_SHAPES) not in able.options:
+    if options.shapes and _name(_SHAPES) not in able.options:
         blind.append(
             "shapes of tensors are not recorded: this nsys has no --pytorch; take a newer one, or "
             "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True)"
@@ -122,23 +122,23 @@ def blind_spots(choices: Choices, able: Abilities) -> list[str]:
     return blind
 
 
-def _call_chains(choices: Choices, able: Abilities) -> list[str]:
-    if choices.backtrace == "none" or not able.can_sample:
+def _call_chains(options: RecordOptions, able: Abilities) -> list[str]:
+    if options.backtrace == "none" or not able.can_sample:
         return ["--sample=none"]
     # Call chains of CUDA calls come only with CPU sampling. The samples themselves nobody reads:
     # as few as possible are taken, and without their stacks, which would fill gigabytes.
     # The threshold of 0 ns keeps short waits, too.
     period = [f"--sampling-period={able.sampling_period}"] if able.sampling_period else []
     return [
-        f"--cudabacktrace={choices.backtrace}:0",
+        f"--cudabacktrace={options.backtrace}:0",
         "--sample=process-tree",
         "--backtrace=none",
         *period,
     ]
 
 
-def _metrics(choices: Choices, able: Abilities) -> list[str]:
-    if not choices.gpu_metrics:
+def _metrics(options: RecordOptions, able: Abilities) -> list[str]:
+    if not options.gpu_metrics:
         return []
     newer = "--gpu-metrics-devices"
     return [f"{newer if newer in able.options else '--gpu-metrics-device'}=all"]

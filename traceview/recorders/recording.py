@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from traceview.errors import InputError, OutputExistsError, RecordingError, ToolNotFoundError
+from traceview.errors import RecordingError, ToolNotFoundError
+from traceview.outputs import check_trace_output
 from traceview.recorders import environment as surroundings
 from traceview.recorders import gathering, interrupts
 from traceview.recorders.export import export
 from traceview.recorders.kernel_table import write_kernels
 from traceview.recorders.nsys import ATTEMPTS, Nsys, find
 from traceview.recorders.nvtx_compatibility import clash
-from traceview.recorders.options import Choices, abilities, blind_spots, profile_command
+from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.run_table import write_run
 from traceview.trace.nsys.sync_sites import NOTED
@@ -63,7 +64,7 @@ def record(
     words: Sequence[str],
     out: Path | None = None,
     *,
-    choices: Choices | None = None,
+    options: RecordOptions | None = None,
     force: bool = False,
     keep_env: bool = False,
     keep_rep: bool = False,
@@ -85,21 +86,10 @@ def record(
     report = target.with_suffix(".nsys-rep") if keep_rep else None
     for path in (target, report):
         if path:
-            _check_free(path, force)
+            check_trace_output(path, force=force)
     command = command_of(words)
     job = _Job(_usable_nsys(), words, command, target, report, keep_env, note)
-    return _recorded(job, choices or Choices())
-
-
-def _check_free(path: Path, force: bool) -> None:
-    if path.suffix in (".gz", ".xz", ".zst"):
-        raise InputError(f"{path} is named like an archive", "name it .sqlite; compress it later")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder", "name a file to write")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {path.parent}", "make it first, or choose another")
-    if path.exists() and not force:
-        raise OutputExistsError(path)
+    return _recorded(job, options or RecordOptions())
 
 
 def _usable_nsys() -> Nsys:
@@ -109,33 +99,33 @@ def _usable_nsys() -> Nsys:
     return nsys
 
 
-def _recorded(job: _Job, choices: Choices) -> Recording:
+def _recorded(job: _Job, options: RecordOptions) -> Recording:
     able = abilities(job.nsys)
     facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
-    for line in (clash(facts.get("nvtx"), job.nsys), *blind_spots(choices, able)):
+    for line in (clash(facts.get("nvtx"), job.nsys), *blind_spots(options, able)):
         if line:
             job.note(f"warning: {line}")
     try:
         # Beside the output: moving a file into place is one step only within a file system.
         with interrupts.watched() as requests, _workplace(job.out) as folder:
             report = folder / "recording.nsys-rep"
-            command = profile_command(job.nsys, able, choices, report, job.command)
+            command = profile_command(job.nsys, able, options, report, job.command)
             started = datetime.now(UTC)
-            added = gathering.environment(choices, folder / _GATHERED)
+            added = gathering.environment(options, folder / _GATHERED)
             added = {**added, "TMPDIR": str(folder)}
             status = _run(command, requests, job, added)
             for _ in range(ATTEMPTS - 1):
-                if requests.signals or not _never_ran(job, choices, folder):
+                if requests.signals or not _never_ran(job, options, folder):
                     break
                 job.note("warning: nsys failed before the program started; trying again")
                 status = _run(command, requests, job, added)
             _check_report(report, status)
-            for line in gathering.remarks(choices, folder / _GATHERED, job.command):
+            for line in gathering.remarks(options, folder / _GATHERED, job.command):
                 job.note(f"warning: {line}")
             ended = requests.status or status
             shown = [word.replace(str(report), report.name) for word in command]
             facts |= _run_facts(job, shown, ended, started)
-            if choices.sync_sites and python_of(job.command):
+            if options.sync_sites and python_of(job.command):
                 # None of our marks in the recording then means that nothing was marked.
                 facts[NOTED] = "marked"
             _finish(job, report, facts)
@@ -182,9 +172,9 @@ def _run(
         ) from error
 
 
-def _never_ran(job: _Job, choices: Choices, folder: Path) -> bool:
+def _never_ran(job: _Job, options: RecordOptions, folder: Path) -> bool:
     recorded = any(folder.glob("recording.*"))
-    return not recorded and gathering.never_ran(choices, folder / _GATHERED, job.command)
+    return not recorded and gathering.never_ran(options, folder / _GATHERED, job.command)
 
 
 def _check_report(report: Path, status: int) -> None:

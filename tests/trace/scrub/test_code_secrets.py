@@ -1,4 +1,4 @@
-"""Private texts leave PTX and cubins, and both stay what they are."""
+"""PrivateTexts texts leave PTX and cubins, and both stay what they are."""
 
 import re
 import struct
@@ -15,11 +15,11 @@ from traceview.trace.kernel_code import unpacked
 from traceview.trace.load import load
 from traceview.trace.scrub.code_secrets import clean_cubin, clean_ptx
 from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.scrub.secrets import Private
+from traceview.trace.scrub.secrets import PrivateTexts
 
 FILES = sorted(path for path in PTX_FILES.glob("*.ptx") if "sm90" in path.name)
-NOBODY = Private.of([])
-SOMEBODY = Private.of([(b"HOME", b"/home/user"), (b"PROJECT", b"kernels.py")])
+NOBODY = PrivateTexts.of([])
+SOMEBODY = PrivateTexts.of([(b"HOME", b"/home/user"), (b"PROJECT", b"kernels.py")])
 
 
 def spelt(ptx: bytes) -> bytes:
@@ -62,7 +62,7 @@ def test_an_array_that_spells_a_path():
 
 def test_code_is_left_alone_where_a_secret_looks_like_it():
     ptx = b".visible .entry fused_kernel_1(\n) { // of fused_kernel_1\n ret; }\n"
-    assert clean_ptx(ptx, Private.of([(b"K", b"fused_kernel_1")])) == (
+    assert clean_ptx(ptx, PrivateTexts.of([(b"K", b"fused_kernel_1")])) == (
         b".visible .entry fused_kernel_1(\n) { // of ______________\n ret; }\n"
     )
 

@@ -16,7 +16,7 @@ from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.tables import Texts
 from traceview.trace.load import load
 from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.scrub.secrets import Private, shorten_homes, variables
+from traceview.trace.scrub.secrets import PrivateTexts, shorten_homes, variables
 
 TOKEN = "ghp_0123456789abcdef"
 ENVIRON = f"HOME=/data/people/alice\0TOKEN={TOKEN}\0TERM=xterm\0LANG=C\0VERSION=2023.4.1.5"
@@ -267,11 +267,11 @@ def test_variables_of_each_form():
     [b"2023.4.1.5", b"/usr/local/bin:/usr/bin", b"noninteractive", b"NVIDIA H200", b"short"],
 )
 def test_ordinary_values_are_not_hunted_for(value):
-    assert Private.of({(b"X", value)}).cleaned(b"a " + value) == b"a " + value
+    assert PrivateTexts.of({(b"X", value)}).cleaned(b"a " + value) == b"a " + value
 
 
 def test_the_longest_secret_goes_whole():
-    private = Private.of({(b"A", b"abc-12345"), (b"B", b"abc-12345-more")})
+    private = PrivateTexts.of({(b"A", b"abc-12345"), (b"B", b"abc-12345-more")})
     assert private.cleaned(b"x abc-12345-more y") == b"x (removed) y"
 
 
@@ -287,7 +287,7 @@ def test_the_command(dirty, tmp_path):
     assert digest(out) == before
     assert CliRunner().invoke(command, [str(dirty), str(out), "--force"]).exit_code == 0
     itself = CliRunner().invoke(command, [str(dirty), str(dirty), "--force"])
-    assert "is the trace that is read" in str(itself.exception)
+    assert "is the input trace" in str(itself.exception)
 
 
 def test_the_names_of_other_peoples_processes_go(tmp_path):

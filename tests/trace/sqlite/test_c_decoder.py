@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder as sqlite_compiled
 from traceview.trace.sqlite.c_decoder import CompiledDecoder
-from traceview.trace.sqlite.cells import PAD, Chunk, Wanted, decode
+from traceview.trace.sqlite.cells import PAD, Chunk, WantedColumn, decode
 from traceview.trace.sqlite.columns import Piece
 from traceview.trace.sqlite.file import opened
 from traceview.trace.sqlite.page_reader import read_pages
@@ -163,7 +163,9 @@ def plain(piece: Piece) -> object:
     return piece.values.tolist(), null.tolist()
 
 
-def decoded(chunk: Chunk, wanted: Sequence[Wanted], decoder: CompiledDecoder | None) -> object:
+def decoded(
+    chunk: Chunk, wanted: Sequence[WantedColumn], decoder: CompiledDecoder | None
+) -> object:
     """All columns, or None where they are declined, or SLOW."""
     try:
         pieces = decoder.decode(chunk) if decoder else decode(chunk, wanted)
@@ -206,7 +208,12 @@ def test_damaged_pages(tmp_path: Path, page_bytes: int, reserved: int) -> None:
     ]
     fill(connect(tmp_path / "t.sqlite", page_bytes, reserved), [*rows[:1], *rows], rowid=True)
     sound = list(leaves(tmp_path / "t.sqlite", page_bytes))
-    wanted = [Wanted(2, "integer"), Wanted(0, "integer"), Wanted(1, "text"), Wanted(4, "text")]
+    wanted = [
+        WantedColumn(2, "integer"),
+        WantedColumn(0, "integer"),
+        WantedColumn(1, "text"),
+        WantedColumn(4, "text"),
+    ]
     decoder = CompiledDecoder(wanted)
     declined = 0
     for _ in range(400):
@@ -320,7 +327,7 @@ def long_cell(length: int) -> bytes:
     ],
 )
 def test_the_edges_of_what_is_read(page: bytes, value: int | None) -> None:
-    wanted = [Wanted(0, "integer")]
+    wanted = [WantedColumn(0, "integer")]
     chunk = chunk_of([page], 480)
     for decoder in (CompiledDecoder(wanted), None):
         found = decoded(chunk, wanted, decoder)

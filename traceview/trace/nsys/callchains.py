@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.trace.nsys.names import UNNAMED, filled
-from traceview.trace.nsys.rows import Source, Staged
+from traceview.trace.nsys.rows import ExportTable, Staged
 from traceview.trace.nsys.tables import Reader
 
-CALLCHAINS = Source("CUDA_CALLCHAINS", ("id", "symbol", "stackDepth"), ("module",))
+CALLCHAINS = ExportTable("CUDA_CALLCHAINS", ("id", "symbol", "stackDepth"), ("module",))
 
 
 def callchains(reader: Reader) -> Staged | None:

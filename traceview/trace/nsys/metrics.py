@@ -10,10 +10,10 @@ from traceview.errors import TraceFormatError
 from traceview.tables import Mask, Table, Texts, object_array
 from traceview.trace.nsys.names import numbered
 from traceview.trace.nsys.processes import host_of
-from traceview.trace.nsys.rows import Export, Rows, Source
+from traceview.trace.nsys.rows import Export, ExportTable, Rows
 from traceview.trace.schema import GPU_METRICS
 
-SAMPLES = Source("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
+SAMPLES = ExportTable("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
 # Names tell what is measured: the ids differ from one set of metrics to the next.
 METRICS = {
     "dram-read": re.compile(r"DRAM Read \w+ \[Throughput %\]"),

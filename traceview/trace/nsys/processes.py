@@ -1,7 +1,7 @@
 """Processes, threads and GPUs: from the ids of an export to the rows of a Trace.
 
 Rows get provisional numbers while tables are read, in the order in which places turn up.
-`Places.settle` sorts the places at the end, when all are known, and renumbers.
+`Owners.settle` sorts the places at the end, when all are known, and renumbers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Numbering(Generic[Key]):
         return np.array([self.of(key) for key in keys], np.int32)
 
 
-class Places:
+class Owners:
     """Numbers for the processes, threads and GPUs that rows speak of."""
 
     def __init__(self) -> None:

@@ -15,16 +15,16 @@ from traceview.trace.nsys.names import (
     numbered_pairs,
 )
 from traceview.trace.nsys.processes import ABSENT, Codes
-from traceview.trace.nsys.rows import Rows, Source, Staged
+from traceview.trace.nsys.rows import ExportTable, Rows, Staged
 from traceview.trace.nsys.tables import Reader
 
-RANGES = Source(
+RANGES = ExportTable(
     "NVTX_EVENTS",
     ("start", "end", "eventType"),
     ("globalTid", "endGlobalTid", "textId", "domainId"),
     ("text",),
 )
-PAYLOADS = Source(
+PAYLOADS = ExportTable(
     "NVTX_EVENTS", ("start",), ("int64Value", "uint64Value", "int32Value", "uint32Value")
 )
 # What stands in a text for the payload of its range: facts.declared_work.
@@ -45,7 +45,7 @@ def ranges(reader: Reader) -> Staged | None:
     known = picked(np.isin(distinct, list(KINDS)), code)
     rows = events if known.all() else events.where(known)
     start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
-    thread, process = reader.places.threads(rows)
+    thread, process = reader.owners.threads(rows)
     names = filled(_texts(reader.names, rows), UNNAMED)
     return {
         "start_ns": start,
@@ -82,14 +82,14 @@ def _end_threads(reader: Reader, rows: Rows) -> Codes:
     threads = np.full(len(rows), ABSENT, np.int32)
     known = ~rows.null("endGlobalTid")
     if known.any():
-        threads[known] = reader.places.threads(rows.where(known), "endGlobalTid")[0]
+        threads[known] = reader.owners.threads(rows.where(known), "endGlobalTid")[0]
     return threads
 
 
 def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
     """The names of domains by (process, domain id): ids repeat between processes."""
     created = events.where(events.integer("eventType") == DOMAIN_CREATE)
-    _, process = reader.places.threads(created)
+    _, process = reader.owners.threads(created)
     named = _texts(reader.names, created).decode()
     ids = created.integer("domainId").tolist()
     keyed = zip(process.tolist(), ids, named, strict=True)

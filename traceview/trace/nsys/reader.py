@@ -75,7 +75,7 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     found["thread_runs"] = thread_runs(reader)
     found["ranges"], found["call_sites"] = parted(found["ranges"], meta.run)
-    settled = reader.places.settle(reader.export.database, reader.names)
+    settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
     done: dict[str, Table] = {}
     for name in TABLES:

@@ -20,7 +20,7 @@ FARTHEST_NS = 1 << 57
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportTable:
     """A table of an export: the columns without which it is useless, and those that may lack."""
 
     table: str
@@ -117,7 +117,7 @@ class Export:
     def has(self, table: str) -> bool:
         return table in self.database.tables
 
-    def rows(self, source: Source) -> Rows | None:
+    def rows(self, source: ExportTable) -> Rows | None:
         """The rows of a table; None, with a warning where it is of no use, if it is not there."""
         if not self.has(source.table):
             return None
@@ -153,6 +153,6 @@ class Export:
         return times.clip(-FARTHEST_NS, FARTHEST_NS)
 
 
-def _wanted(source: Source, there: tuple[str, ...]) -> Mapping[str, Kind]:
+def _wanted(source: ExportTable, there: tuple[str, ...]) -> Mapping[str, Kind]:
     named = dict.fromkeys((*source.required, *source.optional, *source.texts))
     return {name: "text" if name in source.texts else "integer" for name in named if name in there}

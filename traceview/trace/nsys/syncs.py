@@ -15,10 +15,10 @@ import numpy as np
 
 from traceview.tables import NULL, Array, Mask, Texts, object_array
 from traceview.trace.nsys.names import first_of, meanings, sync_kinds
-from traceview.trace.nsys.rows import Source, Staged
+from traceview.trace.nsys.rows import ExportTable, Staged
 from traceview.trace.nsys.tables import Reader, matched
 
-SYNCHRONIZATIONS = Source(
+SYNCHRONIZATIONS = ExportTable(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
     ("start", "end", "syncType"),
     ("globalPid", "contextId", "streamId", "correlationId", "eventId"),
@@ -43,7 +43,7 @@ def synchronizations(reader: Reader, calls: Staged | None) -> Staged | None:
     if rows is None:
         return None
     start, end = reader.export.spans(rows, "synchronizations")
-    process = reader.places.processes(rows)
+    process = reader.owners.processes(rows)
     correlation = rows.nullable("correlationId")
     stream = rows.nullable("streamId")
     staged: Staged = {

@@ -1,7 +1,7 @@
 """From the tables of an nsys export to the tables of a Trace: one function a table.
 
 Each returns staged columns: final, but for the numbers of processes, threads and GPUs, which
-`Places` settles when all tables have been read.
+`Owners` settles when all tables have been read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from traceview.trace.nsys.names import (
     severities,
     without_version,
 )
-from traceview.trace.nsys.processes import ABSENT, Codes, Places
-from traceview.trace.nsys.rows import INT32, Export, Rows, Source, Staged
+from traceview.trace.nsys.processes import ABSENT, Codes, Owners
+from traceview.trace.nsys.rows import INT32, Export, ExportTable, Rows, Staged
 
 _WHERE = ("globalPid", "correlationId", "graphNodeId")
 _ON_STREAM = ("start", "end", "deviceId", "contextId", "streamId")
@@ -33,7 +33,7 @@ _GRID = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 _SHARED = ("staticSharedMemory", "dynamicSharedMemory", "sharedMemoryExecuted")
 # From schema 3.24 (nsys 2025.5) on.
 _CLUSTER = ("clusterX", "clusterY", "clusterZ")
-KERNELS = Source(
+KERNELS = ExportTable(
     "CUPTI_ACTIVITY_KIND_KERNEL",
     (*_ON_STREAM, "demangledName"),
     (
@@ -41,32 +41,32 @@ KERNELS = Source(
         "maxActiveClusters",
     ),
 )
-COPIES = Source(
+COPIES = ExportTable(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     (*_ON_STREAM, "bytes", "copyKind"),
     (*_WHERE, "srcKind", "dstKind", "migrationCause"),
 )
-SETS = Source("CUPTI_ACTIVITY_KIND_MEMSET", (*_ON_STREAM, "bytes"), _WHERE)
-GRAPH_LAUNCHES = Source(
+SETS = ExportTable("CUPTI_ACTIVITY_KIND_MEMSET", (*_ON_STREAM, "bytes"), _WHERE)
+GRAPH_LAUNCHES = ExportTable(
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
     _ON_STREAM,
     ("globalPid", "correlationId", "graphId", "graphExecId"),
 )
-API_CALLS = Source(
+API_CALLS = ExportTable(
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     ("start", "end", "nameId"),
     ("globalTid", "correlationId", "callchainId", "eventClass"),
 )
-MEMORY_EVENTS = Source(
+MEMORY_EVENTS = ExportTable(
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     ("start", "bytes", "memoryOperationType"),
     ("globalPid", "deviceId", "memKind"),
 )
-PROFILER_OVERHEADS = Source("PROFILER_OVERHEAD", ("start", "end"), ("globalTid", "nameId"))
-CUPTI_OVERHEADS = Source(
+PROFILER_OVERHEADS = ExportTable("PROFILER_OVERHEAD", ("start", "end"), ("globalTid", "nameId"))
+CUPTI_OVERHEADS = ExportTable(
     "CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end"), ("globalTid", "nameId", "overheadType")
 )
-DIAGNOSTICS = Source("DIAGNOSTIC_EVENT", ("timestamp",), ("severity",), ("text",))
+DIAGNOSTICS = ExportTable("DIAGNOSTIC_EVENT", ("timestamp",), ("severity",), ("text",))
 
 # CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: the launch queue was full and the CPU was held back.
 QUEUE_FULL = 8
@@ -80,7 +80,7 @@ class Reader:
     def __init__(self, export: Export) -> None:
         self.export = export
         self.names = Names(export.database)
-        self.places = Places()
+        self.owners = Owners()
 
 
 def kernels(reader: Reader) -> Staged | None:
@@ -171,12 +171,12 @@ def graph_launches(reader: Reader) -> Staged | None:
 
 def _on_stream(reader: Reader, rows: Rows, what: str) -> Staged:
     start, end = reader.export.spans(rows, what)
-    process = reader.places.processes(rows)
+    process = reader.owners.processes(rows)
     return {
         "start_ns": start,
         "end_ns": end,
         "process": process,
-        "device": reader.places.devices(rows, process),
+        "device": reader.owners.devices(rows, process),
         "context_id": rows.identity("contextId"),
         "stream_id": rows.identity("streamId"),
         "correlation_id": rows.nullable("correlationId"),
@@ -196,7 +196,7 @@ def api_calls(reader: Reader) -> Staged | None:
     repeats = rows.integer("eventClass") == BACKTRACE_CLASS
     calls = rows.where(~repeats) if repeats.any() else rows
     start, end = reader.export.spans(calls, "API calls")
-    thread, process = reader.places.threads(calls)
+    thread, process = reader.owners.threads(calls)
     staged: Staged = {
         "start_ns": start,
         "end_ns": end,
@@ -218,7 +218,7 @@ def _call_names(names: Names, calls: Rows) -> Texts:
 
 def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes) -> Integers:
     """Give each call the call chain that its repetition carries."""
-    _, owner = reader.places.threads(repeats)
+    _, owner = reader.owners.threads(repeats)
     chains = repeats.nullable("callchainId")
     found = matched(
         process, calls.nullable("correlationId"), owner, repeats.nullable("correlationId")
@@ -248,13 +248,13 @@ def memory_events(reader: Reader) -> Staged | None:
     rows = reader.export.rows(MEMORY_EVENTS)
     if rows is None:
         return None
-    process = reader.places.processes(rows)
+    process = reader.owners.processes(rows)
     operations = memory_operations(reader.export.database)
     kinds = memory_kinds(reader.export.database)
     return {
         "time_ns": rows.integer("start"),
         "process": process,
-        "device": reader.places.devices(rows, process),
+        "device": reader.owners.devices(rows, process),
         "bytes": rows.size("bytes"),
         "operation": meanings(rows.integer("memoryOperationType"), operations),
         "memory": meanings(rows.integer("memKind", NULL), {**kinds, NULL: "unknown"}),
@@ -267,7 +267,7 @@ def overheads(reader: Reader) -> Staged | None:
     return {name: _stacked([part[name] for part in found]) for name in found[0]} if found else None
 
 
-def _overheads(reader: Reader, source: Source) -> Staged | None:
+def _overheads(reader: Reader, source: ExportTable) -> Staged | None:
     rows = reader.export.rows(source)
     if rows is None:
         return None
@@ -275,7 +275,7 @@ def _overheads(reader: Reader, source: Source) -> Staged | None:
     known = ~rows.null("globalTid")
     thread = np.full(len(rows), ABSENT, np.int32)
     process = thread.copy()
-    thread[known], process[known] = reader.places.threads(rows.where(known))
+    thread[known], process[known] = reader.owners.threads(rows.where(known))
     names = reader.names.texts(rows.numbers("nameId"))
     kind = "profiler" if source is PROFILER_OVERHEADS else "cupti"
     known_kinds = {QUEUE_FULL: "queue-full"} if kind == "cupti" else {}

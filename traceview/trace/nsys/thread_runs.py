@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.trace.nsys.rows import Source, Staged
+from traceview.trace.nsys.rows import ExportTable, Staged
 from traceview.trace.nsys.tables import Reader
 
-SCHEDULING = Source("SCHED_EVENTS", ("start", "isSchedIn", "globalTid"))
+SCHEDULING = ExportTable("SCHED_EVENTS", ("start", "isSchedIn", "globalTid"))
 
 
 def thread_runs(reader: Reader) -> Staged | None:
@@ -20,8 +20,8 @@ def thread_runs(reader: Reader) -> Staged | None:
     rows = reader.export.rows(SCHEDULING)
     if rows is None:
         return None
-    rows = rows.where(reader.places.has_threads(rows))
-    thread, process = reader.places.threads(rows)
+    rows = rows.where(reader.owners.has_threads(rows))
+    thread, process = reader.owners.threads(rows)
     time, enters = rows.integer("start"), rows.integer("isSchedIn") != 0
     order = np.lexsort((time, thread))
     thread, process = thread[order], process[order]

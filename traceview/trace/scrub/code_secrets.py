@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
-from traceview.trace.scrub.secrets import Private
+from traceview.trace.scrub.secrets import PrivateTexts
 
 # Names of files and remarks; the code itself holds nothing of the user's.
 _QUOTED_OR_REMARK = re.compile(rb'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -26,13 +26,13 @@ _PROGBITS, _NOTE = 1, 7
 _EXECUTABLE = 4
 
 
-def clean_ptx(ptx: bytes, private: Private) -> bytes:
+def clean_ptx(ptx: bytes, private: PrivateTexts) -> bytes:
     """PTX without private texts in names of files, remarks and debug information."""
     ptx = _QUOTED_OR_REMARK.sub(lambda text: private.overwritten(private.shortened(text[0])), ptx)
     return _SPELT.sub(lambda found: _respelt(found[0], private), ptx)
 
 
-def clean_cubin(cubin: bytes, private: Private) -> bytes | None:
+def clean_cubin(cubin: bytes, private: PrivateTexts) -> bytes | None:
     """A cubin without private texts outside of its code and its symbols; None if it is no ELF."""
     cleaned = bytearray(cubin)
     try:
@@ -43,13 +43,13 @@ def clean_cubin(cubin: bytes, private: Private) -> bytes | None:
     return bytes(cleaned)
 
 
-CLEAN: Mapping[str, Callable[[bytes, Private], bytes | None]] = {
+CLEAN: Mapping[str, Callable[[bytes, PrivateTexts], bytes | None]] = {
     "ptx": clean_ptx,
     "cubin": clean_cubin,
 }
 
 
-def _respelt(text: bytes, private: Private) -> bytes:
+def _respelt(text: bytes, private: PrivateTexts) -> bytes:
     """A list of numbers, with those replaced that spell something private."""
     places = [found for found in _VALUES.finditer(text) if found[0][:1].isdigit()]
     spelt = bytes(min(int(place[0]), 255) for place in places)

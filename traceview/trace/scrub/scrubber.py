@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from traceview.errors import InputError, TraceFormatError
+from traceview.errors import TraceFormatError
+from traceview.outputs import check_trace_output
 from traceview.trace import kernel_code, load
 from traceview.trace.nsys import export_info
 from traceview.trace.scrub.code_secrets import CLEAN
-from traceview.trace.scrub.secrets import REMOVED, Private, is_environment, variables
+from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
 
@@ -58,7 +59,7 @@ class ScrubReport:
         return sum(self.replaced.values())
 
 
-def scrub(source: Path, out: Path) -> ScrubReport:
+def scrub(source: Path, out: Path, *, force: bool = False) -> ScrubReport:
     """Write a copy of a trace to `out` that tells nothing of the machine's user.
 
     The environment, host and user names, working folder and what the program printed are
@@ -67,8 +68,7 @@ def scrub(source: Path, out: Path) -> ScrubReport:
     all; the source, which may be a .gz, .xz or .zst file, stays as it is. Raises
     TraceFormatError if the source is no nsys export, InputError if `out` is the source.
     """
-    if out.resolve() == source.resolve():
-        raise InputError(f"{out} is the trace that is read", "give the copy another name")
+    check_trace_output(out, force=force, source=source)
     try:
         with load.unpacked(source) as plain, _workplace(out) as work:
             folder = Path(work)
@@ -146,7 +146,7 @@ class _Scrubbing:
         self._remove_other_processes()
         kept, printed = self._ids(self._name_columns()), self._ids(self._output_columns())
         self._remove_strings(kept, printed)
-        private = Private.of(self._found, self._hosts_and_users)
+        private = PrivateTexts.of(self._found, self._hosts_and_users)
         for table, column in self._text_columns():
             self._clean(table, column, private)
         for column in set(kernel_code.BLOBS) & set(self._columns(kernel_code.STORED_AS)):
@@ -245,7 +245,7 @@ class _Scrubbing:
             self._counts["environment" if environment else "program output"] += 1
             self._put("StringIds", "value", row, REMOVED)
 
-    def _clean_strings(self, kept: set[int], private: Private) -> None:
+    def _clean_strings(self, kept: set[int], private: PrivateTexts) -> None:
         for row, _, text in self._strings(kept):
             self._clean_value("StringIds", "value", row, text, b"text", private)
 
@@ -257,7 +257,7 @@ class _Scrubbing:
                     if not (code or _TYPED_AS_NUMBER.search(declared)):
                         yield table, column
 
-    def _clean(self, table: str, column: str, private: Private) -> None:
+    def _clean(self, table: str, column: str, private: PrivateTexts) -> None:
         public = self._public_rows(table)
         for row, value, kind in self._values(table, column):
             if row not in public:
@@ -269,14 +269,14 @@ class _Scrubbing:
         return {row for row, name, _ in self._values(table, "name") if name == _PUBLIC[table]}
 
     def _clean_value(
-        self, table: str, column: str, row: int, value: bytes, kind: bytes, private: Private
+        self, table: str, column: str, row: int, value: bytes, kind: bytes, private: PrivateTexts
     ) -> None:
         cleaned = private.cleaned(value)
         if cleaned != value:
             self._put(table, column, row, cleaned, kind)
             self._counts["home path or value elsewhere"] += 1
 
-    def _clean_code(self, column: str, private: Private) -> None:
+    def _clean_code(self, column: str, private: PrivateTexts) -> None:
         """Clean one kind of code; what cannot be unpacked cannot be cleaned, and goes."""
         for row, blob, _ in self._values(kernel_code.STORED_AS, column):
             code = kernel_code.unpacked(blob)

@@ -42,14 +42,14 @@ def is_environment(text: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Private:
+class PrivateTexts:
     """What to replace wherever it occurs: values of variables, and folders that are homes."""
 
     secrets: re.Pattern[bytes] | None
     homes: re.Pattern[bytes] | None
 
     @classmethod
-    def of(cls, found: Iterable[tuple[bytes, bytes]], names: Iterable[bytes] = ()) -> Private:
+    def of(cls, found: Iterable[tuple[bytes, bytes]], names: Iterable[bytes] = ()) -> PrivateTexts:
         """From the variables of a recording and the names of its host and user."""
         pairs = set(found)
         homes = {v.rstrip(b"/") for n, v in pairs if n in _HOME_VARIABLES and v.count(b"/") > 1}

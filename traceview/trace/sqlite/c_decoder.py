@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, Wanted
+from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn
 from traceview.trace.sqlite.columns import Piece
 from traceview.trace.sqlite.record_layout import DeclinedError
 
@@ -27,7 +27,7 @@ SWITCH = "TRACEVIEW_NO_C"
 INTERFACE = 1
 
 
-class _Chunk(Structure):
+class _CChunk(Structure):
     _fields_ = (
         ("content", c_void_p),
         ("bytes", c_int64),
@@ -37,7 +37,7 @@ class _Chunk(Structure):
     )
 
 
-class _Column(Structure):
+class _CColumn(Structure):
     _fields_ = (
         ("place", c_int64),
         ("is_text", c_int64),
@@ -78,7 +78,7 @@ def _library() -> Any:
 class _Room:
     """Memory for one wanted column of a chunk of at most so many rows."""
 
-    def __init__(self, wanted: Wanted, rows: int) -> None:
+    def __init__(self, wanted: WantedColumn, rows: int) -> None:
         self.wanted = wanted
         self.values = np.empty(rows, np.int64)
         self.null = np.empty(rows, bool)
@@ -86,15 +86,15 @@ class _Room:
             self.text_starts, self.text_bytes = np.empty((2, rows), np.int64)
             self.slots = np.empty(1 << (2 * rows).bit_length(), np.int32)
 
-    def described(self) -> _Column:
-        found = _Column(place=self.wanted.place, values=_at(self.values), null=_at(self.null))
+    def described(self) -> _CColumn:
+        found = _CColumn(place=self.wanted.place, values=_at(self.values), null=_at(self.null))
         if self.wanted.kind == "text":
             found.is_text = 1
             found.text_starts, found.text_bytes = _at(self.text_starts), _at(self.text_bytes)
             found.slots, found.slot_count = _at(self.slots), len(self.slots)
         return found
 
-    def piece(self, chunk: Chunk, column: _Column, rows: int) -> Piece:
+    def piece(self, chunk: Chunk, column: _CColumn, rows: int) -> Piece:
         texts = self._texts(chunk, column.texts) if column.is_text else None
         null = self.null[:rows] if column.nulls and texts is None else None
         return Piece(self.values[:rows], null, column.least, column.greatest, texts)
@@ -110,7 +110,7 @@ class CompiledDecoder:
 
     chunk_bytes: ClassVar = 512 << 10
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[WantedColumn]) -> None:
         # The compiled code takes the columns in the order in which a record has them.
         self._order = sorted(range(len(wanted)), key=lambda column: wanted[column].place)
         self._wanted = wanted
@@ -128,7 +128,7 @@ class CompiledDecoder:
         """The wanted columns of all rows, in order. Raises DeclinedError."""
         starts = np.ascontiguousarray(chunk.starts, np.int64)
         size = len(chunk.content) - PAD
-        given = _Chunk(_at(chunk.content), size, _at(starts), len(starts), chunk.usable_bytes)
+        given = _CChunk(_at(chunk.content), size, _at(starts), len(starts), chunk.usable_bytes)
         counted = c_int64()
         _call("traceview_count_rows", ctypes.byref(given), ctypes.byref(counted))
         rows = counted.value
@@ -145,7 +145,7 @@ class CompiledDecoder:
             self._most_rows = rows + rows // 8
             self._rooms = [_Room(self._wanted[at], self._most_rows) for at in self._order]
             described = [room.described() for room in self._rooms]
-            self._columns = (_Column * len(described))(*described)
+            self._columns = (_CColumn * len(described))(*described)
 
 
 def _call(name: str, *given: Any) -> None:

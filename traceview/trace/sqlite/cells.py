@@ -24,7 +24,7 @@ from traceview.trace.sqlite.record_layout import (
     ONE_TYPE,
     ZERO_TYPE,
     DeclinedError,
-    Layout,
+    RecordLayout,
     layout_of,
 )
 from traceview.trace.sqlite.row_reader import Kind
@@ -44,7 +44,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumn:
     """A column by its place in the record."""
 
     place: int
@@ -69,10 +69,10 @@ class _Records:
     size: Integers
 
 
-def decode(chunk: Chunk, wanted: Sequence[Wanted]) -> list[Piece]:
+def decode(chunk: Chunk, wanted: Sequence[WantedColumn]) -> list[Piece]:
     """The wanted columns of all rows, in order. Raises DeclinedError."""
     records = _records(chunk)
-    columns = [_Column(column.kind, len(records.at)) for column in wanted]
+    columns = [_CellColumn(column.kind, len(records.at)) for column in wanted]
     places = [column.place for column in wanted]
     for rows in _alike_rows(records):
         layout = _common_layout(records, rows)
@@ -193,7 +193,7 @@ def _equal_words(words: Words) -> Iterator[Rows]:
             yield group[inverse.ravel() == number]
 
 
-def _common_layout(records: _Records, rows: Rows) -> Layout:
+def _common_layout(records: _Records, rows: Rows) -> RecordLayout:
     """The layout of rows whose headers are equal."""
     first = int(records.at[rows[0]])
     header = records.content[first : first + int(records.content[first])].tobytes()
@@ -203,7 +203,7 @@ def _common_layout(records: _Records, rows: Rows) -> Layout:
     return layout
 
 
-class _Column:
+class _CellColumn:
     """One wanted column, filled group by group."""
 
     def __init__(self, kind: Kind, count: int) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder
-from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, Wanted, decode
+from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn, decode
 from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
 from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Kind, Numbers
@@ -91,7 +91,7 @@ class _Decoder(Protocol):
 class _NumpyDecoder:
     chunk_bytes: ClassVar = 4 << 20
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[WantedColumn]) -> None:
         self._wanted = wanted
 
     def room(self, size: int) -> Bytes:
@@ -111,7 +111,7 @@ def read_pages(
     columns = [TextColumn() if kind == "text" else NumberColumn() for kind in wanted.values()]
     leaves = _leaves(file, root)
     pages = rows = 0
-    needed = [Wanted(places[name], kind) for name, kind in wanted.items()]
+    needed = [WantedColumn(places[name], kind) for name, kind in wanted.items()]
     for part, pieces in _decoded(file, leaves, needed):
         pages += len(part)
         rows += len(pieces[0])
@@ -121,7 +121,7 @@ def read_pages(
 
 
 def _decoded(
-    file: PageFile, leaves: Pages, wanted: Sequence[Wanted]
+    file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]
 ) -> Iterator[tuple[Pages, list[Piece]]]:
     """Some pages and their columns, valid until the next; a few are decoded ahead meanwhile."""
     kind = c_decoder.CompiledDecoder if c_decoder.there() else _NumpyDecoder

@@ -16,7 +16,7 @@ class DeclinedError(Exception):
     """Not for the page decoder: sqlite3 has to read this table."""
 
 
-class Layout:
+class RecordLayout:
     """Types and places of the columns of all records with one header, relative to its start."""
 
     def __init__(self, header: bytes) -> None:
@@ -33,7 +33,7 @@ class Layout:
 
 
 # Pages of one table repeat their headers, and parsing one is a step in Python for every column.
-layout_of = lru_cache(maxsize=4096)(Layout)
+layout_of = lru_cache(maxsize=4096)(RecordLayout)
 
 
 def _length(kind: int) -> int:
