@@ -2,6 +2,7 @@
 # make test    set everything up and run the tests
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make corpus  get thousands of modules of another compiler, for the slow test that reads them
+# make gallery     build the HTML and JSON reports of the cases in reports/
 # make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
 # make lint, make types, make format, make clean
 
@@ -12,10 +13,13 @@ PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto
 
-.PHONY: demo test test-tritons corpus benchmark lint types format nsys clean
+.PHONY: demo gallery test test-tritons corpus benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
+
+gallery: .venv/core
+	@$(BIN)/python scripts/build_gallery.py
 
 test: .venv/dev nsys
 	@$(BIN)/python -m pytest $(PYTEST)

@@ -1,11 +1,10 @@
 """The `Expect:` line of each workload, held against its own recording on a real GPU.
 
-`python reports/record_all.py FOLDER` makes the recordings; a workload whose recording is not in
-tests/data/workloads is skipped.
+`python scripts/record_workloads.py FOLDER` makes the recordings; a workload whose recording is not
+in tests/data/workloads is skipped.
 """
 
 import ast
-import importlib.util
 import lzma
 import re
 import sys
@@ -13,7 +12,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from statistics import median
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,6 +26,10 @@ from traceview.analyses.base import Result
 from traceview.facts.operations.gemm_names import tile
 from traceview.report import Report
 from traceview.trace import Trace
+
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+
+from gallery.recording import WORKLOADS as RECORDINGS
 
 FOLDER = DATA / "workloads"
 ARGUMENTS = REPOSITORY / "workloads" / "arguments.py"
@@ -46,17 +48,7 @@ ELSEWHERE = {
 }
 
 
-def recorder() -> ModuleType:
-    path = REPOSITORY / "reports" / "record_all.py"
-    spec = importlib.util.spec_from_file_location("record_all", path)
-    module = importlib.util.module_from_spec(spec)
-    # A dataclass looks for its module there.
-    sys.modules["record_all"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-RECORDED = {one.name: one for one in recorder().RECORDINGS}
+RECORDED = {recording.name: recording for recording in RECORDINGS}
 
 
 class Answers:
@@ -331,7 +323,7 @@ def recording():
     def path(name: str) -> Path:
         packed = FOLDER / f"{name}.sqlite.xz"
         if not packed.exists():
-            command = f"python reports/record_all.py FOLDER --only {name}"
+            command = f"python scripts/record_workloads.py FOLDER --only {name}"
             pytest.skip(f"{packed.name} is not there: {command}, on a machine with a GPU")
         return packed
 

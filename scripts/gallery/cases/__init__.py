@@ -1,0 +1,1 @@
+"""One file per case, named like its folder in reports/."""
