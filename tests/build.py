@@ -36,8 +36,8 @@ from tests.oracles.nsys_stats import (
 )
 from traceview.tables import Column
 from traceview.trace import Trace
-from traceview.trace.kernel_code import STORED_AS, packed
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import STORED_AS, packed
 from traceview.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]

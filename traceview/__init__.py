@@ -201,7 +201,7 @@ def inspect_ptx(
     texts = {name: as_written(name, value) for name, value in (constexprs or {}).items()}
     chosen = Options(arch=None if arch is None else str(arch), constexprs=texts, **options)
     if is_trace(Path(target)):
-        from traceview.inspect.targets.recording import inspect_trace
+        from traceview.inspect.recorded_kernels import inspect_trace
 
         return inspect_trace(load(target), chosen, sm_count=sm_count)
     return inspect_target(str(target), chosen, sm_count=sm_count)

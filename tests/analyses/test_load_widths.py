@@ -15,8 +15,8 @@ from traceview.analyses.load_widths.bounds import AT_THE_ROOF
 from traceview.errors import InputError
 from traceview.toolchain.ptxas import assemble
 from traceview.trace import Selection
-from traceview.trace.kernel_code import STORED_AS
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import STORED_AS
 
 PEAK = 1_000_000_000_000
 GPU = {"memoryBandwidth": PEAK, "smCount": 100, "clockRate": 1_000_000_000}

@@ -13,8 +13,8 @@ from traceview.ptx.sass import cubin as cubin_file
 from traceview.recorders import gathering
 from traceview.recorders.options import RecordOptions
 from traceview.toolchain.nvdisasm import disassemble
-from traceview.trace.kernel_code import STORED_AS, unpacked
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import STORED_AS, unpacked
 
 pytest.importorskip("triton")
 

@@ -10,8 +10,8 @@ import pytest
 from tests.build import Export
 from traceview.errors import RecordingError
 from traceview.recorders.kernel_table import write_kernels
-from traceview.trace.kernel_code import unpacked
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import unpacked
 
 KERNEL = {
     "name": "k",

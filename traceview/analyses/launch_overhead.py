@@ -10,8 +10,8 @@ from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.facts.idle.gaps import LAUNCH_LATE, gaps, steady_span_ns
 from traceview.facts.operations.cuda_api import Does, what_calls_do
-from traceview.facts.operations.launch_queue import queue_full
 from traceview.facts.operations.operations import first_launches, operations
+from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.selection import selected_calls
 from traceview.findings import Finding, severity_of
 from traceview.tables import Column, Integers, Mask, Table, picked

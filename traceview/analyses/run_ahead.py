@@ -25,9 +25,9 @@ from traceview.facts.idle.gaps import (
 )
 from traceview.facts.idle.late_launches import late_places
 from traceview.facts.operations.hosts import HOST, device_hosts, on_host, process_hosts
-from traceview.facts.operations.launch_queue import queue_full
 from traceview.facts.operations.operations import operations
-from traceview.facts.operations.queue import depth_of, rows_by_stream, stream_depth, wait_of
+from traceview.facts.queue.launch_queue import queue_full
+from traceview.facts.queue.queue import depth_of, rows_by_stream, stream_depth, wait_of
 from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
 from traceview.facts.steps.names import step_names
 from traceview.facts.steps.steps import Steps, steps, steps_ahead

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import RecordingError
-from traceview.trace.kernel_code import MOST_BYTES, STORED_AS, packed
+from traceview.trace.nsys.kernel_code import MOST_BYTES, STORED_AS, packed
 from traceview.trace.schema import KERNEL_CODE
 
 _TYPES: Mapping[str, type] = {"text": str, "int32": int, "int64": int, "bytes": bytes}

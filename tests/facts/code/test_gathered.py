@@ -7,10 +7,10 @@ import pytest
 from tests.build import Export
 from traceview.errors import InputError, MissingTableError
 from traceview.facts.code.gathered import gathered_code
-from traceview.inspect.targets.recording import inspect_trace
+from traceview.inspect.recorded_kernels import inspect_trace
 from traceview.inspect.targets.target import Options
-from traceview.trace.kernel_code import STORED_AS
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import STORED_AS
 
 PTX = """
 .version 8.0

@@ -11,8 +11,8 @@ from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.toolchain.nvdisasm import disassemble
 from traceview.toolchain.ptxas import assemble
-from traceview.trace.kernel_code import unpacked
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import unpacked
 from traceview.trace.scrub.code_secrets import clean_cubin, clean_ptx
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.scrub.secrets import PrivateTexts

@@ -24,7 +24,7 @@ from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Argument, Compiled
 from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
-from traceview.trace.kernel_code import unpacked
+from traceview.trace.nsys.kernel_code import unpacked
 
 # All code of a trace together: beyond it, a trace is not what a program compiled.
 MOST_BYTES = 1 << 30

@@ -10,8 +10,8 @@ from traceview.errors import InputError
 from traceview.ptx.model import Compiled
 from traceview.tables import Table
 from traceview.trace import Trace
-from traceview.trace.kernel_code import packed
 from traceview.trace.model import Facts
+from traceview.trace.nsys.kernel_code import packed
 from traceview.trace.schema import KERNEL_CODE
 
 _MOST_NAMES = 6

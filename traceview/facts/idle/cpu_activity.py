@@ -18,7 +18,7 @@ from traceview.facts.idle.gaps import (
     Gaps,
     gaps,
 )
-from traceview.facts.operations.launch_queue import queue_full
+from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import attribute, range_tree
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask

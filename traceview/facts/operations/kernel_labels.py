@@ -14,12 +14,12 @@ from itertools import zip_longest
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.paths import PATH_CHARACTERS
 from traceview.tables import Texts
 from traceview.trace import Trace, fact
 
 MOST = 80
 """No more is added to a base name, whatever a name holds."""
+_MOST_CHARACTERS = 4000
 _WRAPPER = re.compile(
     r"(?:.*::)?(?:Kernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
     r"|multi_tensor_apply_kernel)"
@@ -45,8 +45,8 @@ def kernel_labels(trace: Trace) -> Texts:
     first = groups.group(names.codes).first
     first = first[names.codes[first] >= 0]
     told = labels(
-        [str(text)[:PATH_CHARACTERS] for text in names.take(first).decode()],
-        [(text or "")[:PATH_CHARACTERS] for text in shorts.take(first).decode()],
+        [str(text)[:_MOST_CHARACTERS] for text in names.take(first).decode()],
+        [(text or "")[:_MOST_CHARACTERS] for text in shorts.take(first).decode()],
     )
     # Coded as the names are: of the values, only those of kernels are looked at.
     values = np.full(len(names.values), "", object)

@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
-from traceview.trace import kernel_code
 from traceview.trace.model import Trace
-from traceview.trace.nsys import tables
+from traceview.trace.nsys import kernel_code, tables
 from traceview.trace.nsys.absent_tables import empty_tables
 from traceview.trace.nsys.callchains import callchains
 from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
-from traceview.trace import kernel_code, load
-from traceview.trace.nsys import export_info
+from traceview.trace import load
+from traceview.trace.nsys import export_info, kernel_code
 from traceview.trace.scrub.code_secrets import CLEAN
 from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
 from traceview.trace.sqlite import file as sqlite_file

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.trace.kernel_code import MOST_BYTES, STORED_AS, packed, unpacked
 from traceview.trace.load import load
+from traceview.trace.nsys.kernel_code import MOST_BYTES, STORED_AS, packed, unpacked
 
 PTX = ".version 8.0\n.target sm_90\n"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.operations.operations import first_launches, operations
-from traceview.facts.operations.queue import rows_by_stream, stream_depth
+from traceview.facts.queue.queue import rows_by_stream, stream_depth
 from traceview.intervals import EMPTY, Intervals
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
