@@ -16,6 +16,7 @@ from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.bench import BenchReport, Operation
+    from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import Value
     from traceview.inspect.compare.comparison import Diff
     from traceview.inspect.target_report import PtxReport
@@ -179,55 +180,125 @@ def analyze(
 def inspect_ptx(
     target: str | Path,
     *,
-    sm_count: int | None = None,
-    constexprs: Mapping[str, Value] | None = None,
+    kernel: str | None = None,
     arch: str | None = None,
-    **options: Any,
+    signature: str | None = None,
+    constexprs: Mapping[str, Value] | None = None,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    first_config: bool = False,
+    emulate: bool = False,
+    compile_torch: bool = False,
+    timeout_s: float | None = None,
+    arguments: str | Sequence[str] = (),
+    sm_count: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    step: Callable[[str], None] = lambda _: None,
 ) -> PtxReport:
-    """Compile the kernels of a target, launch none, and say how wide their accesses are and why.
+    """Compile the kernels of a target without launching any, and report on their memory accesses.
 
-    `target` is what `traceview ptx` takes; `constexprs` maps names to values, or to texts as on the
-    command line ("tl.float16"); `arch` is such as "sm_90"; `options` are those of
-    ptx.target.Options: kernel, signature, num_warps …. `sm_count` is the number of SMs of the GPU,
-    for the waves. Of a trace, the kernels are those that ran, the longest first, with the grids and
-    SMs of the run. Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError,
-    ToolNotFoundError, or TraceviewError if a compiler refuses.
+    `target` is what `traceview ptx` takes. `kernel` selects one kernel by name. `arch` is such as
+    "sm_90". `signature` declares argument types in Triton's notation ("*fp32:16, i32"), and
+    `constexprs` maps names to values, or to text as on the command line ("tl.float16").
+    `constexprs`, `num_warps` and `num_stages` also replace what a script passes.
+
+    A script gets `arguments` and is interrupted after `timeout_s`. `first_config` compiles one
+    configuration per autotuned kernel, `emulate` runs kernels in Triton's interpreter so that
+    tensors get their values, and `compile_torch` (experimental) compiles what torch.compile
+    generates. `sm_count` is the number of SMs of the GPU, for the waves. `note` gets a line at a
+    time for the user, `step` names what is done next.
+
+    For a trace, the kernels are those that ran, longest first, with the grids and SMs of the run.
+    Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
+    TraceviewError if a compiler fails.
     """
+    from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import as_written
+
+    options = CompileOptions(
+        kernel=kernel,
+        arch=None if arch is None else str(arch),
+        signature=signature,
+        constexprs={name: as_written(name, value) for name, value in (constexprs or {}).items()},
+        num_warps=num_warps,
+        num_stages=num_stages,
+        first_config=first_config,
+        emulate=emulate,
+        compile_torch=compile_torch,
+        timeout_s=timeout_s,
+        arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
+    )
+    return _inspect(target, options, sm_count, note, step)
+
+
+def _inspect(
+    target: str | Path,
+    options: CompileOptions,
+    sm_count: int | None,
+    note: Callable[[str], None],
+    step: Callable[[str], None],
+) -> PtxReport:
     from traceview.inspect.target_report import inspect_target
-    from traceview.inspect.targets.target import Options
     from traceview.trace.load import is_trace
 
-    texts = {name: as_written(name, value) for name, value in (constexprs or {}).items()}
-    chosen = Options(arch=None if arch is None else str(arch), constexprs=texts, **options)
     if is_trace(Path(target)):
         from traceview.inspect.recorded_kernels import inspect_trace
 
-        return inspect_trace(load(target), chosen, sm_count=sm_count)
-    return inspect_target(str(target), chosen, sm_count=sm_count)
+        return inspect_trace(load(target), options, sm_count=sm_count, note=note)
+    return inspect_target(str(target), options, sm_count=sm_count, note=note, step=step)
 
 
-def diff_ptx(*targets: str | Path, **options: Any) -> Diff:
-    """Inspect kernels in two to four versions and say what is equal, what differs and what comes.
+def diff_ptx(
+    *targets: str | Path,
+    kernel: str | Sequence[str] | None = None,
+    arch: str | Sequence[str] | None = None,
+    signature: str | Sequence[str] | None = None,
+    constexprs: Mapping[str, Value | Sequence[Value]] | None = None,
+    num_warps: int | Sequence[int] | None = None,
+    num_stages: int | Sequence[int] | None = None,
+    first_config: bool = False,
+    emulate: bool = False,
+    compile_torch: bool = False,
+    timeout_s: float | None = None,
+    arguments: str | Sequence[str] = (),
+    sm_count: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    step: Callable[[str], None] = lambda _: None,
+) -> Diff:
+    """Compare kernels in two to four versions: their accesses, registers and instructions.
 
-    Either two targets, or one and an option with a list of values: `num_warps=[4, 8]`,
-    `kernel=["a", "b"]`, `constexprs={"BLOCK": [256, 1024]}`. `options` are those of
-    `inspect_ptx`. Raises InputError if that is not two to four versions, or if they have no
-    kernel in common, and TraceviewError if one cannot be compiled.
+    Pass either two targets, or one target and a list of values for one option: `num_warps=[4, 8]`,
+    `kernel=["a", "b"]`, `constexprs={"BLOCK": [256, 1024]}`. The options are those of
+    `inspect_ptx`. Raises InputError unless that makes two to four versions with a kernel in
+    common, and TraceviewError if one cannot be compiled.
     """
+    from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import all_as_written
     from traceview.inspect.compare.comparison import Version, compare
     from traceview.inspect.compare.versions import plan
 
-    options["constexprs"] = all_as_written(options.get("constexprs") or {})
-    asked = plan([str(target) for target in targets], options)
+    options = {
+        "kernel": kernel,
+        "arch": arch,
+        "signature": signature,
+        "constexprs": all_as_written(constexprs or {}),
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "first_config": first_config,
+        "emulate": emulate,
+        "compile_torch": compile_torch,
+        "timeout_s": timeout_s,
+        "arguments": arguments,
+    }
+    planned = plan([str(target) for target in targets], options)
     versions = []
-    for each in asked.versions:
+    for each in planned.versions:
         try:
-            versions.append(Version(each.label, inspect_ptx(each.target, **each.options)))
+            report = _inspect(each.target, CompileOptions(**each.options), sm_count, note, step)
         except TraceviewError as error:
-            raise TraceviewError(f"{asked.named(each)}: {error.what}", error.remedy) from error
-    return compare(versions, asked.option, asked.varied)
+            raise TraceviewError(f"{planned.named(each)}: {error.what}", error.remedy) from error
+        versions.append(Version(each.label, report))
+    return compare(versions, planned.option, planned.varied)
 
 
 def benchmark(

@@ -13,6 +13,7 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
+from traceview.headless.compile_options import CompileOptions
 from traceview.toolchain.ptxas import assemble
 
 GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
@@ -86,13 +87,13 @@ def test_what_is_no_ptx(tmp_path, raw, words):
 
 def test_ptx_that_ends_anywhere(tmp_path):
     from traceview.errors import TraceviewError
-    from traceview.inspect.targets.target import Options, kernels_of
+    from traceview.inspect.targets.target import kernels_of
 
     text, target = GELU.read_bytes(), tmp_path / "k.ptx"
     for end in range(0, len(text), 499):
         target.write_bytes(text[:end])
         with pytest.raises(TraceviewError) as caught:
-            kernels_of(str(target), Options())
+            kernels_of(str(target), CompileOptions())
         assert "\n" not in str(caught.value)
 
 
@@ -263,7 +264,7 @@ def test_without_permission(tmp_path):
 def test_a_file_that_the_system_refuses_to_read(tmp_path, monkeypatch):
     """As the test above, for those who run as root."""
     from traceview.errors import InputError
-    from traceview.inspect.targets.target import Options, kernels_of
+    from traceview.inspect.targets.target import kernels_of
 
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
@@ -272,7 +273,7 @@ def test_a_file_that_the_system_refuses_to_read(tmp_path, monkeypatch):
     for name in ("k.ptx", "k.cubin"):
         (tmp_path / name).write_text("x")
         with pytest.raises(InputError, match="cannot be read: Permission denied"):
-            kernels_of(str(tmp_path / name), Options())
+            kernels_of(str(tmp_path / name), CompileOptions())
 
 
 @pytest.mark.slow

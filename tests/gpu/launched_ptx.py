@@ -92,6 +92,7 @@ def on_the_gpu(script: Path, kind: str, folder: Path) -> Codes:
 def main(script: Path) -> int:
     """Compare and print; 1 if anything differs."""
     sys.path.insert(0, str(ROOT))
+    from traceview.headless.compile_options import CompileOptions
     from traceview.inspect.targets.python import compile_python
 
     if not has_gpu():
@@ -100,7 +101,7 @@ def main(script: Path) -> int:
     about = subprocess.check_output([sys.executable, "-c", ABOUT], text=True).strip()
     print(about)
     print("set:", {n: v for n, v in os.environ.items() if n.startswith("TRITON_")} or "nothing")
-    compiled = compile_python(str(script.absolute()), arch=about.split()[0])
+    compiled = compile_python(str(script.absolute()), CompileOptions(arch=about.split()[0]))
     ptx: dict[str, Counter[bytes]] = {}
     cubins: dict[str, Counter[bytes]] = {}
     for each in compiled:

@@ -8,6 +8,7 @@ import pytest
 import traceview
 from traceview.errors import TraceviewError
 from traceview.headless.change import Change
+from traceview.headless.compile_options import CompileOptions
 from traceview.headless.recompile import Recompiler, changed_arguments
 from traceview.inspect.targets.python import compile_python
 from traceview.ptx.model import Argument
@@ -72,7 +73,7 @@ def test_what_is_being_tried_is_told_at_once(script):
     steps = []
     traceview.inspect_ptx(script(LAUNCH), arguments=["2047"], step=steps.append)
     assert steps[:2] == [
-        "Looking at fill, 1 of 1",
+        "Inspecting fill, 1 of 1",
         "Compiling fill again, with n divisible by 16",
     ]
 
@@ -89,7 +90,7 @@ def test_the_same_again_is_the_same_to_the_byte(script):
     with Recompiler() as recompiler:
         compiled = compile_python(
             script(MADE_LATER + LAUNCH + "fill[(4,)](x, 2048, BLOCK=512, num_warps=8)\n"),
-            script_args=["2047"],
+            CompileOptions(arguments=["2047"]),
             recompiler=recompiler,
         )
         assert [each.num_warps for each in compiled] == [4, 4, 8]
@@ -159,7 +160,9 @@ def test_a_constant_in_a_tuple_is_recompiled_with_another_value():
 @needs_torch
 def test_an_assumption_changes_the_code(script):
     with Recompiler() as recompiler:
-        (odd,) = compile_python(script(LAUNCH), script_args=["2047"], recompiler=recompiler)
+        (odd,) = compile_python(
+            script(LAUNCH), CompileOptions(arguments=["2047"]), recompiler=recompiler
+        )
         padded = recompiler.compile(odd, Change(divisible=("n",), constexprs=(("BLOCK", 256),)))
         assert padded.arguments[1:] == (
             Argument("n", "i32", divisible_by_16=True, value=2047),
@@ -249,7 +252,7 @@ def test_comparisons_that_are_made_to_pass_are_said_once(script):
         + "    torch.testing.assert_close(x, x + 1)\n"
     )
     notes = []
-    compile_python(script(compares), script_args=["2047"], note=notes.append)
+    compile_python(script(compares), CompileOptions(arguments=["2047"]), note=notes.append)
     taken = [note for note in notes if "was taken to hold" in note]
     assert taken == [
         "torch.allclose was taken to hold, as no kernel ran; --emulate gives values to compare",
@@ -264,10 +267,14 @@ def test_an_emulated_comparison_is_made(script):
     right = LAUNCH + "assert torch.allclose(x, torch.ones(SIZE, device='cuda'))\n"
     wrong = LAUNCH + "torch.testing.assert_close(x, torch.zeros(SIZE, device='cuda'))\n"
     notes = []
-    compile_python(script(right), script_args=["2047"], emulate=True, note=notes.append)
+    compile_python(
+        script(right), CompileOptions(arguments=["2047"], emulate=True), note=notes.append
+    )
     assert notes == ["script.py: 1 kernel compiled as launched"]
     notes.clear()
-    compile_python(script(wrong), script_args=["2047"], emulate=True, note=notes.append)
+    compile_python(
+        script(wrong), CompileOptions(arguments=["2047"], emulate=True), note=notes.append
+    )
     assert notes[0].startswith("script.py raised AssertionError at line 17")
 
 

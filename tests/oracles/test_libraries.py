@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from tests.places import TRITON_KERNELS
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.kernel import inspect
 from traceview.inspect.targets.python import compile_python
 
@@ -20,7 +21,7 @@ def test_all_kernels_of_a_library_are_understood(script):
             pytest.skip(f"runs kernels of {package}, and {needed} is not installed")
     notes = []
     compiled = compile_python(
-        str(TRITON_KERNELS / f"{script}.py"), first_config=True, note=notes.append
+        str(TRITON_KERNELS / f"{script}.py"), CompileOptions(first_config=True), note=notes.append
     )
     reports = [inspect(each) for each in compiled]
     assert notes[-1].endswith("compiled as launched")

@@ -8,6 +8,7 @@ import pytest
 from tests.inspect.rules.written_ptx import ARCHES
 from tests.oracles.other_ptx_readers import need_pyptx, opcodes_line_by_line, opcodes_of_pyptx
 from tests.places import TRITON_KERNELS
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.python import compile_python
 from traceview.ptx.accesses import accesses, instruction_mix, tensor_ops
 from traceview.ptx.model import Compiled
@@ -24,7 +25,7 @@ for package in ("torch", "triton"):
 # All in one test, so that no two workers compile the same.
 @pytest.mark.parametrize("arch", ARCHES)
 def test_all_ptx_is_read_as_others_read_it(arch):
-    compiled = compile_python(str(SCRIPT), arch=arch)
+    compiled = compile_python(str(SCRIPT), CompileOptions(arch=arch))
     names = {each.name for each in compiled}
     assert len(names) == SCRIPT.read_text().count("@launches\n") == 15
     for each in compiled:

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.ptx.compiled_kernels import HEADER
-from traceview.inspect.targets.target import Options, kernels_of
+from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.targets.target import kernels_of
 from traceview.ptx.demangle import plain_name
 
 
@@ -31,4 +32,4 @@ def test_kernels_are_chosen_by_it(tmp_path):
     file = tmp_path / "k.ptx"
     file.write_text(HEADER + "\n".join(entries))
     for wanted, found in (("scale", 2), ("plain", 1), (names[0], 1)):
-        assert len(kernels_of(str(file), Options(kernel=wanted))) == found
+        assert len(kernels_of(str(file), CompileOptions(kernel=wanted))) == found

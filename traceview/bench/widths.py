@@ -14,9 +14,10 @@ from pathlib import Path
 from traceview.bench import launch_version
 from traceview.bench.operation import Operation, Version
 from traceview.errors import TraceviewError
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.targets.target import Options, kernels_of
+from traceview.inspect.targets.target import kernels_of
 from traceview.ptx.model import Access, Compiled
 
 Key = tuple[int, str, str]
@@ -114,7 +115,9 @@ def _reports(version: Version, script: tuple[str, ...], arch: str) -> list[Kerne
 
 
 def _of_triton(arguments: tuple[str, ...], arch: str) -> list[Compiled]:
-    options = Options(arch=arch, arguments=arguments, timeout_s=_PATIENCE_S, first_config=True)
+    options = CompileOptions(
+        arch=arch, arguments=arguments, timeout_s=_PATIENCE_S, first_config=True
+    )
     return kernels_of(str(launch_version.__file__), options)
 
 
@@ -123,7 +126,7 @@ def _of_cuda(source: str, arch: str) -> list[Compiled]:
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         file = Path(folder, "kernel.cu")
         file.write_text(source, "utf-8")
-        return kernels_of(str(file), Options(arch=arch))
+        return kernels_of(str(file), CompileOptions(arch=arch))
 
 
 def _width(reports: Sequence[KernelReport], size: int) -> Width:

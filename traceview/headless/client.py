@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,10 +60,10 @@ class Process:
     def __init__(self, request: Request) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="traceview-")
         self.folder = Path(self._temporary.name)
-        asked = self.folder / "request.json"
-        asked.write_text(json.dumps(asdict(request)))
+        request_path = self.folder / "request.json"
+        request_path.write_text(request.to_json())
         root = Path(errors.__file__).parents[1]
-        arguments = [str(root), str(asked), str(self.events)]
+        arguments = [str(root), str(request_path), str(self.events)]
         try:
             self._process = _started([python(), "-P", "-c", _START, *arguments], self.folder)
         except TraceviewError:

@@ -1,32 +1,32 @@
-"""What the process of a Python target is asked to do."""
+"""What a worker process is to run and compile, as JSON between the two processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
-from traceview.headless.signatures import notation
-from traceview.headless.signatures.notation import Value
+from traceview.headless.compile_options import CompileOptions
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to compile. One of `file` and `module` is set; `capability` is such as 9.0."""
+    """A script or module to run, and how to compile its kernels.
+
+    One of `file` and `module` is set. `capability` is the compute capability of the fake GPU, such
+    as "9.0".
+    """
 
     file: str | None
     module: str | None
-    kernel: str | None
     capability: str
-    script_args: Sequence[str]
-    signature: str | None
-    constexprs: Mapping[str, str]
-    options: Mapping[str, int]
-    first_config: bool
-    emulate: bool
-    compile_torch: bool = False
-    timeout_s: float | None = None
+    options: CompileOptions
 
-    @property
-    def values(self) -> dict[str, Value]:
-        """The constexprs as values."""
-        return {name: notation.value_of(text) for name, text in self.constexprs.items()}
+    def to_json(self) -> str:
+        """The request as one JSON object."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """The request that `to_json` wrote."""
+        fields = json.loads(text)
+        return cls(**{**fields, "options": CompileOptions(**fields["options"])})

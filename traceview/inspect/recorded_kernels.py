@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from traceview import units
 from traceview.errors import InputError
 from traceview.facts.code.gathered import GatheredCode, LaunchedCode, gathered_code
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
-from traceview.inspect.targets.target import Options
 from traceview.ptx.model import Compiled
 from traceview.trace import Trace
 
@@ -19,7 +19,13 @@ _MOST_NAMES = 8
 _NOT_OURS = "that of libraries (cuBLAS, cuDNN, ATen) and of CUDA C++ built by nvcc is not gathered"
 
 
-def inspect_trace(trace: Trace, options: Options, *, sm_count: int | None = None) -> PtxReport:
+def inspect_trace(
+    trace: Trace,
+    options: CompileOptions,
+    *,
+    sm_count: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> PtxReport:
     """A report on each kernel that ran and whose code is in the trace, the longest first.
 
     Grids, launches and the number of SMs are those of the run; `sm_count` replaces the latter.
@@ -33,7 +39,7 @@ def inspect_trace(trace: Trace, options: Options, *, sm_count: int | None = None
     if not launched and not idle:
         raise InputError(*_none(trace, code, options))
     for line in _remarks(code, options, launched, idle):
-        options.note(line)
+        note(line)
     reports = [_of_launched(each, trace, sm_count) for each in launched]
     if not reports or options.kernel:
         reports += [_of_idle(each) for each in idle]
@@ -51,13 +57,13 @@ def _gathered(trace: Trace) -> GatheredCode:
     return code
 
 
-def _wanted(compiled: Compiled, options: Options) -> bool:
+def _wanted(compiled: Compiled, options: CompileOptions) -> bool:
     if options.arch and not compiled.arch.startswith(options.arch):
         return False
     return options.kernel in (None, compiled.name)
 
 
-def _none(trace: Trace, code: GatheredCode, options: Options) -> tuple[str, str]:
+def _none(trace: Trace, code: GatheredCode, options: CompileOptions) -> tuple[str, str]:
     everything = [*(each.compiled for each in code.launched), *code.idle]
     names = list(dict.fromkeys(each.name for each in everything))
     listed = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
@@ -69,7 +75,7 @@ def _none(trace: Trace, code: GatheredCode, options: Options) -> tuple[str, str]
 
 def _remarks(
     code: GatheredCode,
-    options: Options,
+    options: CompileOptions,
     launched: Sequence[LaunchedCode],
     idle: Sequence[Compiled],
 ) -> Iterator[str]:

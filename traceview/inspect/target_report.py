@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from traceview.headless.compile_options import CompileOptions
 from traceview.headless.recompile import Recompiler
 from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.targets.target import Options, is_python, kernels_of
+from traceview.inspect.targets.target import is_python, kernels_of
 from traceview.ptx.model import Compiled
 
 
@@ -26,16 +28,27 @@ class PtxReport:
         return each.pop() if len(each) == 1 else None
 
 
-def inspect_target(target: str, options: Options, *, sm_count: int | None = None) -> PtxReport:
-    """Compile and report on all kernels of a target. Raises as `kernels_of` and `inspect` do."""
+def inspect_target(
+    target: str,
+    options: CompileOptions,
+    *,
+    sm_count: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    step: Callable[[str], None] = lambda _: None,
+) -> PtxReport:
+    """Compile the kernels of a target and report on each.
+
+    `note` gets a line at a time for the user, `step` names what is done next. Raises as
+    `kernels_of` and `inspect` do.
+    """
     if not is_python(target):
-        kernels = kernels_of(target, options)
+        kernels = kernels_of(target, options, note=note)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
-    with Recompiler(options.step) as recompiler:
-        kernels = kernels_of(target, replace(options, recompiler=recompiler))
+    with Recompiler(step) as recompiler:
+        kernels = kernels_of(target, options, recompiler=recompiler, note=note)
         reports = []
         for number, kernel in enumerate(kernels, 1):
-            options.step(f"Looking at {kernel.name}, {number} of {len(kernels)}")
+            step(f"Inspecting {kernel.name}, {number} of {len(kernels)}")
             reports.append(_tried(kernel, recompiler, sm_count))
         return PtxReport(target, tuple(reports))
 

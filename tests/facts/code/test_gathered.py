@@ -7,8 +7,8 @@ import pytest
 from tests.build import Export
 from traceview.errors import InputError, MissingTableError
 from traceview.facts.code.gathered import gathered_code
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.recorded_kernels import inspect_trace
-from traceview.inspect.targets.target import Options
 from traceview.trace.load import load
 from traceview.trace.nsys.kernel_code import STORED_AS
 
@@ -157,10 +157,10 @@ def test_not_gathered_and_nothing_to_gather_are_told(tmp_path):
     with pytest.raises(
         InputError, match="code of its kernels; record it anew, with the code: traceview record"
     ):
-        inspect_trace(absent, Options())
+        inspect_trace(absent, CompileOptions())
     (tmp_path / "built.sqlite").unlink()
     with pytest.raises(InputError, match="compiled and loaded no Triton kernel"):
-        inspect_trace(Export().load(tmp_path), Options())
+        inspect_trace(Export().load(tmp_path), CompileOptions())
 
 
 def test_the_report_has_the_grid_and_the_waves_of_the_run(tmp_path):
@@ -168,7 +168,7 @@ def test_the_report_has_the_grid_and_the_waves_of_the_run(tmp_path):
     export = Export().code("k", ptx(), num_warps=4).code("idle", ptx("idle"))
     launch(export, 0, 60, grid=132 * 16)
     launch(export, 60, 100, name="cublas")
-    report = inspect_trace(export.load(tmp_path), Options(note=said.append))
+    report = inspect_trace(export.load(tmp_path), CompileOptions(), note=said.append)
     (kernel,) = report.kernels
     assert (kernel.compiled.grid, kernel.compiled.launches) == ((2112, 1, 1), 1)
     assert kernel.waves == pytest.approx(1.0)
@@ -182,11 +182,11 @@ def test_the_report_has_the_grid_and_the_waves_of_the_run(tmp_path):
 
 def test_one_kernel_by_its_name(tmp_path):
     trace = launch(Export().code("k", ptx()).code("idle", ptx("idle")), 0, 9).load(tmp_path)
-    assert [k.name for k in inspect_trace(trace, Options(kernel="idle")).kernels] == ["idle"]
+    assert [k.name for k in inspect_trace(trace, CompileOptions(kernel="idle")).kernels] == ["idle"]
     with pytest.raises(InputError, match="no code of a kernel 'other'; it has k, idle"):
-        inspect_trace(trace, Options(kernel="other"))
+        inspect_trace(trace, CompileOptions(kernel="other"))
     with pytest.raises(InputError, match="no kernel for sm_80; its kernels are for sm_90"):
-        inspect_trace(trace, Options(arch="sm_80"))
+        inspect_trace(trace, CompileOptions(arch="sm_80"))
 
 
 def test_the_trace_is_a_target(tmp_path):
@@ -200,7 +200,7 @@ def test_the_trace_is_a_target(tmp_path):
 
 def test_code_that_does_not_tell_its_block_has_that_of_its_launches(unpack):
     """gelu_scalar is CUDA C++: blocks of 256 threads, of which an SM holds eight."""
-    report = inspect_trace(load(unpack("rates")), Options(kernel="gelu_scalar"))
+    report = inspect_trace(load(unpack("rates")), CompileOptions(kernel="gelu_scalar"))
     (kernel,) = report.kernels
     assert kernel.compiled.num_warps == 8
     assert kernel.occupancy.blocks_per_sm == 8

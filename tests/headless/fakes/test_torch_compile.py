@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from traceview.errors import InputError
+from traceview.headless.compile_options import CompileOptions
 from traceview.headless.inductor_sources import Generated, places_in
 from traceview.inspect.targets.python import compile_python
 from traceview.ptx.model import Compiled
@@ -109,7 +110,9 @@ def script(tmp_path):
 @compiles
 def test_generated_kernels_are_compiled_as_they_launch(script):
     notes = []
-    first, second = compile_python(script(FORWARD), compile_torch=True, note=notes.append)
+    first, second = compile_python(
+        script(FORWARD), CompileOptions(compile_torch=True), note=notes.append
+    )
     assert notes == [
         "--compile is experimental (tested with PyTorch 2.11 and 2.13): where Inductor chooses by "
         "timing, its first choice is shown as launched",
@@ -126,7 +129,7 @@ def test_generated_kernels_are_compiled_as_they_launch(script):
 
 @compiles
 def test_the_generated_source_outlives_its_folder(script):
-    compiled = compile_python(script(FORWARD), compile_torch=True)[0]
+    compiled = compile_python(script(FORWARD), CompileOptions(compile_torch=True))[0]
     assert not Path(compiled.source_file).exists()
     definition = compiled.source_text.splitlines()[compiled.source_line - 1]
     assert definition.startswith("def triton_poi_fused_gelu_mul_0(")
@@ -138,13 +141,15 @@ def test_the_generated_source_outlives_its_folder(script):
 @compiles
 def test_options_that_do_not_reach_generated_kernels(script):
     notes = []
-    compile_python(script(FORWARD), compile_torch=True, num_warps=1, note=notes.append)
+    compile_python(
+        script(FORWARD), CompileOptions(compile_torch=True, num_warps=1), note=notes.append
+    )
     assert notes[0].endswith("; --num-warps and the like do not reach its kernels")
 
 
 @compiles
 def test_a_training_step_forward_and_backward(script):
-    compiled = compile_python(script(TRAINING), compile_torch=True)
+    compiled = compile_python(script(TRAINING), CompileOptions(compile_torch=True))
     launched = [each for each in compiled if each.launches]
     assert {each.launches for each in launched} == {2}
     said = " ".join(note for each in launched for note in each.notes)
@@ -155,7 +160,7 @@ def test_a_training_step_forward_and_backward(script):
 
 @compiles
 def test_an_optimizer_a_scaler_and_shapes_that_change(script, capfd):
-    compiled = compile_python(script(STEPS), compile_torch=True)
+    compiled = compile_python(script(STEPS), CompileOptions(compile_torch=True))
     launched = [(each.name, each.launches) for each in compiled if each.launches]
     forward = [n for name, n in launched if name.startswith("triton_poi_fused_addmm")]
     # Once for 32 rows, then twice for any number of them.
@@ -169,14 +174,14 @@ def test_an_optimizer_a_scaler_and_shapes_that_change(script, capfd):
 @compiles
 def test_streams_in_a_compiled_function_are_refused_in_one_line(script):
     with pytest.raises(InputError) as caught:
-        compile_python(script(STREAMS), compile_torch=True)
+        compile_python(script(STREAMS), CompileOptions(compile_torch=True))
     assert "--compile cannot follow the CUDA streams of a compiled function" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @compiles
 def test_a_kernel_of_the_users_among_generated_ones(script):
-    compiled = compile_python(script(CALLS_ITS_OWN), compile_torch=True)
+    compiled = compile_python(script(CALLS_ITS_OWN), CompileOptions(compile_torch=True))
     launched = {each.name: each.grid for each in compiled if each.launches}
     assert launched["add_one"] == (8, 1, 1)
     assert any("sin" in name for name in launched)
@@ -194,7 +199,9 @@ shutil.copytree(os.environ["TORCHINDUCTOR_CACHE_DIR"], "{0}")
 shutil.copytree(os.environ["TRITON_CACHE_DIR"], "{0}/triton/0")
 """
     cache = tmp_path / "torchinductor_user"
-    launched = compile_python(script(FORWARD + keep.format(cache)), compile_torch=True)
+    launched = compile_python(
+        script(FORWARD + keep.format(cache)), CompileOptions(compile_torch=True)
+    )
     found = read_cache(cache)
     assert {each.ptx for each in found} == {each.ptx for each in launched}
     assert {each.cubin for each in found} == {each.cubin for each in launched}

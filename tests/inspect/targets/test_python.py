@@ -11,6 +11,7 @@ import pytest
 
 from tests.places import TRITON_KERNELS
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.python import compile_python, parse_target
 
 needs_triton = pytest.mark.skipif(
@@ -49,7 +50,7 @@ def accesses(ptx: str) -> Counter:
 
 def error_of(target: str, kind=InputError, **options) -> str:
     with pytest.raises(kind) as caught:
-        compile_python(target, **options)
+        compile_python(target, CompileOptions(**options))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -142,7 +143,9 @@ def test_every_configuration_of_an_autotuned_kernel():
 @needs_triton
 @needs_torch
 def test_the_first_configuration_alone():
-    (compiled,) = compile_python(str(TRITON_KERNELS / "matmul.py"), first_config=True)
+    (compiled,) = compile_python(
+        str(TRITON_KERNELS / "matmul.py"), CompileOptions(first_config=True)
+    )
     assert (compiled.num_warps, compiled.launches) == (4, 3)
 
 
@@ -150,7 +153,7 @@ def test_the_first_configuration_alone():
 @needs_torch
 def test_options_replace_what_the_script_passes():
     options = {"num_warps": 8, "constexprs": {"BLOCK_SIZE": "256"}, "arch": "sm_80"}
-    compiled = compile_python(str(TRITON_KERNELS / "gelu.py"), **options)[0]
+    compiled = compile_python(str(TRITON_KERNELS / "gelu.py"), CompileOptions(**options))[0]
     assert (compiled.num_warps, compiled.arguments[3].value) == (8, 256)
     assert accesses(compiled.ptx) == {"ld.global.b32": 1, "st.global.b32": 1}
     assert ".target sm_80" in compiled.ptx
@@ -178,7 +181,9 @@ def test_emulation_gives_values(name, capfd):
     if name == "matmul" and loops_break_the_interpreter():
         pytest.skip("Triton 3.6 emulates no loops with numpy 2.4")
     notes = []
-    compile_python(str(TRITON_KERNELS / f"{name}.py"), emulate=True, note=notes.append)
+    compile_python(
+        str(TRITON_KERNELS / f"{name}.py"), CompileOptions(emulate=True), note=notes.append
+    )
     assert len(notes) == 1
     assert "GELU agrees: False" not in capfd.readouterr().err
 
@@ -200,7 +205,7 @@ def test_emulated_values_are_compared(script):
 @needs_torch
 def test_arguments_of_the_script(script):
     rest = "import sys\n" + TENSOR + "fill[(int(sys.argv[1]),)](x, 7, BLOCK=64)\n"
-    (compiled,) = compile_python(script(rest), script_args=["3"])
+    (compiled,) = compile_python(script(rest), CompileOptions(arguments=["3"]))
     assert compiled.grid == (3, 1, 1)
 
 
@@ -208,9 +213,9 @@ def test_arguments_of_the_script(script):
 def test_as_declared():
     (compiled,) = compile_python(
         f"{TRITON_KERNELS / 'copies.py'}:strided_copy",
-        signature="*fp16:16, *fp16:16, i32:16, i32:1, 1024",
-        num_warps=4,
-        num_stages=2,
+        CompileOptions(
+            signature="*fp16:16, *fp16:16, i32:16, i32:1, 1024", num_warps=4, num_stages=2
+        ),
     )
     assert (compiled.how, compiled.grid, compiled.launches) == ("declared", None, 0)
     assert (compiled.num_warps, compiled.num_stages) == (4, 2)
@@ -223,8 +228,7 @@ def test_declaring_does_not_run_the_script():
     """Neither does the part under `if __name__ == "__main__"` run, nor is a launch reported."""
     (compiled,) = compile_python(
         str(TRITON_KERNELS / "gelu.py"),
-        signature="*fp32, *fp32, i32",
-        constexprs={"BLOCK_SIZE": "128"},
+        CompileOptions(signature="*fp32, *fp32, i32", constexprs={"BLOCK_SIZE": "128"}),
     )
     assert (compiled.how, compiled.arguments[3].value) == ("declared", 128)
 
@@ -235,8 +239,7 @@ def test_declaring_what_an_autotuner_chooses_the_rest_of():
     sizes = "*fp16:16, *fp16:16, *fp16:16, i32, i32, i32, i32, i32:1, i32, i32:1, i32, i32:1"
     compiled = compile_python(
         str(TRITON_KERNELS / "matmul.py") + ":matmul_kernel",
-        signature=sizes,
-        constexprs={"ACTIVATION": ""},
+        CompileOptions(signature=sizes, constexprs={"ACTIVATION": ""}),
     )
     assert [c.num_warps for c in compiled] == [4, 8]
     assert "BLOCK_M: 64" in compiled[0].notes[0]
@@ -276,7 +279,7 @@ def test_a_module_in_the_current_folder(script, tmp_path, monkeypatch):
     (tmp_path / "package" / "sizes.py").write_text("SIZE = 128\n")
     script("from .sizes import SIZE\n", name="package/ops.py")
     monkeypatch.chdir(tmp_path)
-    (compiled,) = compile_python("package.ops:fill", constexprs={"BLOCK": "128"})
+    (compiled,) = compile_python("package.ops:fill", CompileOptions(constexprs={"BLOCK": "128"}))
     assert (compiled.name, compiled.arguments[2].value) == ("fill", 128)
 
 
@@ -296,7 +299,7 @@ def test_what_was_compiled_before_a_script_raised_is_kept(script):
 def test_what_was_compiled_before_the_time_ran_out_is_kept(script):
     notes = []
     looping = script(LAUNCH + "while True:\n    fill[(4,)](x, 4096, BLOCK=1024)\n")
-    (compiled,) = compile_python(looping, timeout_s=8.0, note=notes.append)
+    (compiled,) = compile_python(looping, CompileOptions(timeout_s=8.0), note=notes.append)
     assert compiled.launches >= 2
     assert notes[0].startswith("script.py did not end within 8 s and was stopped")
 
@@ -422,7 +425,7 @@ def test_two_names_for_the_kernel():
 
 def test_an_unknown_architecture():
     with pytest.raises(InputError, match="sm_42"):
-        compile_python(str(TRITON_KERNELS / "gelu.py"), arch="sm_42")
+        compile_python(str(TRITON_KERNELS / "gelu.py"), CompileOptions(arch="sm_42"))
 
 
 def test_a_python_that_is_not_there(monkeypatch):

@@ -98,13 +98,13 @@ def as_written(name: str, value: Value) -> str:
 
 
 def all_as_written(
-    constexprs: Mapping[str, Value | list[Value] | tuple[Value, ...]],
+    constexprs: Mapping[str, Value | Sequence[Value]],
 ) -> dict[str, str | list[str]]:
     """The texts of constexprs, of which one may have a list of values."""
     return {
-        name: [as_written(name, each) for each in value]
-        if isinstance(value, list | tuple)
-        else as_written(name, value)
+        name: as_written(name, value)
+        if isinstance(value, str) or not isinstance(value, Sequence)
+        else [as_written(name, each) for each in value]
         for name, value in constexprs.items()
     }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import os
 import signal
 import sys
@@ -36,10 +35,10 @@ _COMPILE = "add --compile (experimental) to see the kernels that torch.compile g
 def main(request_path: str, events_path: str) -> None:
     """Do what the request says, answer questions, end the process with all its threads."""
     signal.signal(run_script.STOP, signal.SIG_IGN)
-    request = Request(**json.loads(Path(request_path).read_text()))
+    request = Request.from_json(Path(request_path).read_text())
     channel, gpu = Channel.taken(), Gpu(request.capability)
     with Path(events_path).open("a") as stream:
-        recording = Recording(stream, request.kernel)
+        recording = Recording(stream, request.options.kernel)
         try:
             recording.finish(_ran(request, recording, gpu, lambda: channel.send(STARTED)))
         except TraceviewError as error:
@@ -68,16 +67,16 @@ def _ran(request: Request, recording: Recording, gpu: Gpu, starting: Callable[[]
         else run_script.of_module(str(request.module))
     )
     overrides = _pretend(request, gpu, recording)
-    launch = request.signature is None
+    launch = request.options.signature is None
     recording.how = "launched" if launch else None
-    arguments, born_as = request.script_args, os.getpid()
+    arguments, born_as = request.options.arguments, os.getpid()
     ending = run_script.run(found, as_main=launch, arguments=arguments, starting=starting)
     if os.getpid() != born_as:
         # The script has forked, and this is not the process that answers.
         _end()
     recording.how = None
     _check_overrides(overrides, recording)
-    After(request, recording, gpu, found, ending).conclude()
+    After(request.options, recording, gpu, found, ending).conclude()
     return not ending.stopped
 
 
@@ -91,19 +90,19 @@ def _need_triton() -> None:
 
 def _pretend(request: Request, gpu: Gpu, recording: Recording) -> Overrides:
     """Put a GPU that launches nothing where the script will look for one."""
-    values = {name: resolved(value) for name, value in request.values.items()}
-    overrides = Overrides(values, request.options, request.kernel)
-    on_launch = _OnLaunch(recording, request.emulate)
+    values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
+    overrides = Overrides(values, request.options.launch_options, request.options.kernel)
+    on_launch = _OnLaunch(recording, request.options.emulate)
     on_launch.trials = triton_driver.install(
         gpu,
         compiled=recording.compiled,
         launched=on_launch,
         overrides=overrides,
-        first_config=request.first_config,
+        first_config=request.options.first_config,
     )
     if importlib.util.find_spec("torch"):
         unchecked = functools.cache(functools.partial(_say_unchecked, recording))
-        pretend_cuda.install(gpu, None if request.emulate else unchecked)
+        pretend_cuda.install(gpu, None if request.options.emulate else unchecked)
         _pretend_compile(request, gpu, recording, on_launch.trials)
     return overrides
 
@@ -117,9 +116,9 @@ def _pretend_compile(request: Request, gpu: Gpu, recording: Recording, trials: T
         recording.remedy = _COMPILE
         note(f"torch.compile was passed over, its functions ran as written: {_COMPILE}")
 
-    if request.compile_torch:
+    if request.options.compile_torch:
         recording.places = torch_compile.places_of
-        unreached = request.options or request.constexprs
+        unreached = request.options.launch_options or request.options.constexprs
         torch_compile.install(gpu, trials, lambda text: note(text + _UNREACHED * bool(unreached)))
     else:
         torch_compile.pass_over(passed_over)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from traceview.errors import InputError, TraceviewError
+from traceview.headless.compile_options import CompileOptions
 from traceview.headless.fakes.triton_driver import Gpu
-from traceview.headless.request import Request
 from traceview.headless.run_script import Ending, Script
 from traceview.headless.signatures import inference as guessed
 from traceview.headless.signatures import notation as declared
@@ -28,7 +28,7 @@ from traceview.ptx.model import Argument
 class After:
     """What is left to do after the script has run."""
 
-    request: Request
+    options: CompileOptions
     recording: Recording
     gpu: Gpu
     script: Script
@@ -40,8 +40,8 @@ class After:
             raise self._too_slow()
         if self.ending.failure and (self.recording.variants or self._jitted):
             self._note(f"{self.script.name} {self._failure}; what came before is kept")
-        if self.request.signature is not None:
-            self._declared(self._one(), self.request.signature)
+        if self.options.signature is not None:
+            self._declared(self._one(), self.options.signature)
         elif self.recording.variants:
             self._tell_of_unlaunched()
         else:
@@ -61,7 +61,7 @@ class After:
     @property
     def _failure(self) -> str | None:
         if self.ending.stopped:
-            return f"did not end within {self.request.timeout_s:g} s and was stopped"
+            return f"did not end within {self.options.timeout_s:g} s and was stopped"
         return self.ending.failure
 
     def _too_slow(self) -> TraceviewError:
@@ -73,7 +73,7 @@ class After:
 
     def _tell_of_unlaunched(self) -> None:
         rest = [name for name in self._kernels if name not in self.recording.seen]
-        if rest and self.request.kernel is None:
+        if rest and self.options.kernel is None:
             first = f"add :{rest[0]} to the target to see it, its arguments guessed"
             self._note(f"never launched, so not shown: {', '.join(rest)} ({first})")
 
@@ -87,7 +87,7 @@ class After:
 
     def _named(self) -> list[str]:
         """The kernels that are meant. Raises InputError if there are none."""
-        wanted = self.request.kernel
+        wanted = self.options.kernel
         if wanted is None and self._kernels:
             return self._kernels
         if wanted in self._jitted:
@@ -101,9 +101,9 @@ class After:
             remedy = f"install it for {sys.executable}, or name another Python in $TRACEVIEW_PYTHON"
             return InputError(f"{name} needs the package {ending.missing}, not found here", remedy)
         there = sorted(set(self._kernels) | self.recording.seen)
-        if self.request.kernel and there:
+        if self.options.kernel and there:
             early = f" (it {ending.failure})" if ending.failure else ""
-            what = f"{name} has no Triton kernel {self.request.kernel[:60]!r}{early}"
+            what = f"{name} has no Triton kernel {self.options.kernel[:60]!r}{early}"
             return InputError(what, f"it has: {', '.join(there)}")
         if ending.failure:
             return InputError(f"{name} {ending.failure}", "no kernel was compiled before that")
@@ -111,13 +111,13 @@ class After:
         return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
 
     def _configurations(self, jitted: Jitted) -> Sequence[Configuration]:
-        return jitted.configurations[:1] if self.request.first_config else jitted.configurations
+        return jitted.configurations[:1] if self.options.first_config else jitted.configurations
 
     def _declared(self, jitted: Jitted, signature: str) -> None:
         self.recording.how = "declared"
         whole = declared.is_whole(signature, jitted.parameters)
         for configuration in (Configuration(),) if whole else self._configurations(jitted):
-            given = dict(configuration.constexprs) | self.request.values
+            given = dict(configuration.constexprs) | self.options.constexpr_values
             arguments = declared.bind(signature, jitted.parameters, given)
             problem = self._compile(jitted, arguments, configuration, ())
             if problem:
@@ -135,13 +135,13 @@ class After:
 
     def _guess(self, jitted: Jitted) -> list[str]:
         self.recording.how = "guessed"
-        declared.check_names(self.request.constexprs, [p.name for p in jitted.parameters])
+        declared.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
         helpers = {name: j.tree for name, j in self._jitted.items()}
         usage, problems = jitted.usage(helpers), []
         if usage.descriptors:
             return [f"{jitted.name} {_takes_descriptors(usage.descriptors)}"]
         for configuration in self._configurations(jitted):
-            given = dict(configuration.constexprs) | self.request.values
+            given = dict(configuration.constexprs) | self.options.constexpr_values
             arguments = guessed.guess(jitted.parameters, usage, given)
             given = jitted.chosen(arguments) | given
             arguments = guessed.guess(jitted.parameters, usage, given)
@@ -160,7 +160,7 @@ class After:
         """Compile once; what went wrong, if anything."""
         said = (configuration.said,) if configuration.said else ()
         self.recording.remarks = (*remarks, *said)
-        options = dict(configuration.options) | dict(self.request.options)
+        options = dict(configuration.options) | self.options.launch_options
         try:
             compile_for(self.gpu.target, jitted, arguments, options)
         except Exception as error:

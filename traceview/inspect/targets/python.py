@@ -8,19 +8,22 @@ declared by a signature, as guessed from the source.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceview.errors import InputError, TraceviewError
 from traceview.hardware import limits_of
 from traceview.headless.client import Process
+from traceview.headless.compile_options import CompileOptions
 from traceview.headless.events import Events
 from traceview.headless.recompile import Recompiler
 from traceview.headless.request import Request
 from traceview.ptx.model import Compiled
 
+DEFAULT_ARCH = "sm_90"
+_DEFAULTS = CompileOptions()
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -36,56 +39,34 @@ class Target:
 
 def compile_python(
     target: str,
+    options: CompileOptions = _DEFAULTS,
     *,
-    kernel: str | None = None,
-    arch: str = "sm_90",
-    script_args: Sequence[str] = (),
-    signature: str | None = None,
-    constexprs: Mapping[str, str] | None = None,
-    num_warps: int | None = None,
-    num_stages: int | None = None,
-    first_config: bool = False,
-    emulate: bool = False,
-    compile_torch: bool = False,
-    timeout_s: float | None = None,
     recompiler: Recompiler | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> list[Compiled]:
-    """Compile the kernels of a Python target for `arch`; none of them is launched.
+    """Compile the kernels of a Python target without launching any.
 
-    `signature` is in Triton's notation. `constexprs`, `num_warps` and `num_stages` also replace
-    what the script passes. `first_config` compiles one configuration of an autotuned kernel
-    instead of all. `emulate` gives the script's tensors their values through Triton's
-    interpreter; `compile_torch` lets torch.compile compile what it generates. After `timeout_s`
-    the script is interrupted. `recompiler` takes the process, to compile the kernels again.
-    `note` gets a line at a time for the user. The script writes to stderr.
+    `recompiler` keeps the worker process, to compile the kernels again. `note` gets a line at a
+    time for the user. The script writes to stderr.
 
     Raises InputError where the target, the signature or the script is at fault, ToolNotFoundError
     without Triton, TraceviewError if the process is killed before anything was compiled.
     """
-    found = parse_target(target, kernel)
-    options = {"num_warps": num_warps, "num_stages": num_stages}
+    parts = parse_target(target, options.kernel)
+    arch = options.arch or DEFAULT_ARCH
     request = Request(
-        file=found.file,
-        module=found.module,
-        kernel=found.kernel,
+        file=parts.file,
+        module=parts.module,
         capability=limits_of(arch).compute_capability,
-        script_args=list(script_args),
-        signature=signature,
-        constexprs=dict(constexprs or {}),
-        options={name: value for name, value in options.items() if value is not None},
-        first_config=first_config,
-        emulate=emulate,
-        compile_torch=compile_torch,
-        timeout_s=timeout_s,
+        options=replace(options, kernel=parts.kernel),
     )
     with ExitStack() as held:
         process = Process(request)
         held.callback(process.close)
-        ended = process.run(timeout_s)
-        kept = _kept(Events.read(process.events, arch), ended, found, note)
+        ended = process.run(options.timeout_s)
+        kept = _kept(Events.read(process.events, arch), ended, parts, note)
         if recompiler:
-            recompiler.take(process, _why_gone(process, found, ended))
+            recompiler.take(process, _why_gone(process, parts, ended))
             held.pop_all()
         return kept
 

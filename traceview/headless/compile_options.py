@@ -1,0 +1,50 @@
+"""How kernels are to be compiled, from the command line to the worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from traceview.headless.signatures.notation import Value, value_of
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Which kernels of a target to compile, and how; None leaves it to the target.
+
+    `kernel` selects one kernel by name. `arch` is such as "sm_90"; Python and CUDA C++ targets
+    default to it. `signature` declares argument types in Triton's notation. `constexprs` maps
+    names to values as written on the command line; like `num_warps` and `num_stages` they also
+    replace what a script passes. `first_config` compiles one configuration per autotuned kernel
+    instead of all. `emulate` runs kernels in Triton's interpreter, so that tensors get their
+    values. `compile_torch` compiles what torch.compile generates. A script gets `arguments`, and
+    is interrupted after `timeout_s`.
+    """
+
+    kernel: str | None = None
+    arch: str | None = None
+    signature: str | None = None
+    constexprs: Mapping[str, str] = field(default_factory=dict)
+    num_warps: int | None = None
+    num_stages: int | None = None
+    first_config: bool = False
+    emulate: bool = False
+    compile_torch: bool = False
+    timeout_s: float | None = None
+    arguments: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # A string is one argument, not its letters; JSON has lists for tuples.
+        arguments = (self.arguments,) if isinstance(self.arguments, str) else tuple(self.arguments)
+        object.__setattr__(self, "arguments", arguments)
+
+    @property
+    def constexpr_values(self) -> dict[str, Value]:
+        """The constexprs as Python values."""
+        return {name: value_of(text) for name, text in self.constexprs.items()}
+
+    @property
+    def launch_options(self) -> dict[str, int]:
+        """Those of num_warps and num_stages that are set."""
+        options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        return {name: value for name, value in options.items() if value is not None}
