@@ -1,6 +1,7 @@
 """`traceview ptx`: what goes where, and one clear line for what cannot be read."""
 
 import json
+from typing import NamedTuple
 
 import pytest
 
@@ -9,27 +10,37 @@ from tests.places import PTX_FILES
 from tests.ptx.compiled_kernels import a_report, ptx_kernel
 from traceview.cli import run
 from traceview.errors import InputError
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.target_report import PtxReport
 
 GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
 
 
+class Call(NamedTuple):
+    """One call of `inspect_target`."""
+
+    target: str
+    options: CompileOptions
+    sm_count: int | None
+
+
 @pytest.fixture
-def asked(monkeypatch, tmp_path):
-    """Answer every target with a made report, in an empty folder; gives what was asked for."""
+def calls(monkeypatch, tmp_path):
+    """The calls of `inspect_target`, which returns a fixed report; the folder is empty."""
     calls = []
 
-    def inspect_ptx(target, **options):
-        calls.append((target, options))
-        options["note"]("a remark")
+    def inspect_target(target, options, *, sm_count, note, step):
+        calls.append(Call(target, options, sm_count))
+        note("a remark")
+        step("a step")
         return PtxReport(target, (a_report(),))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(traceview, "inspect_ptx", inspect_ptx)
+    monkeypatch.setattr("traceview.inspect.target_report.inspect_target", inspect_target)
     return calls
 
 
-def test_the_kernels_are_printed_and_remarks_go_to_stderr(asked, capsys):
+def test_the_kernels_are_printed_and_remarks_go_to_stderr(calls, capsys):
     assert run(["ptx", "gelu.py"]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("gelu_kernel  sm_90")
@@ -37,22 +48,15 @@ def test_the_kernels_are_printed_and_remarks_go_to_stderr(asked, capsys):
     assert shown.err == "traceview: a remark\n"
 
 
-def test_the_twins_in_python_take_values(monkeypatch):
-    asked = []
-
-    def inspect_target(target, options, sm_count):
-        asked.append(options)
-        return PtxReport(target, (a_report(),))
-
-    monkeypatch.setattr("traceview.inspect.target_report.inspect_target", inspect_target)
+def test_python_functions_take_values(calls):
     traceview.inspect_ptx("gelu.py", constexprs={"BLOCK": 512, "EVEN": True}, arguments="--fast")
     traceview.diff_ptx("gelu.py", constexprs={"BLOCK": [256, "1024"]})
-    assert [options.constexprs for options in asked] == [
+    assert [call.options.constexprs for call in calls] == [
         {"BLOCK": "512", "EVEN": "True"},
         {"BLOCK": "256"},
         {"BLOCK": "1024"},
     ]
-    assert asked[0].arguments == ("--fast",)
+    assert calls[0].options.arguments == ("--fast",)
     with pytest.raises(InputError, match="there are 1 versions to compare"):
         traceview.diff_ptx("gelu.py", constexprs={"BLOCK": [256, "256"]})
 
@@ -62,54 +66,59 @@ def test_a_number_is_no_architecture():
         traceview.inspect_ptx(GELU, arch=90)
 
 
-def test_options_reach_the_compiler(asked):
+def test_options_reach_the_compiler(calls):
     line = "ptx gelu.py --kernel k --arch sm_100 --signature *fp32:16 --constexpr B=1 "
     line += "--constexpr C=a=b --num-warps 8 --num-stages 2 --first-config --timeout 9 --sms 132"
     assert run([*line.split(), "--", "--size", "7"]) == 0
-    ((target, options),) = asked
-    del options["note"], options["step"]
-    assert target == "gelu.py"
-    assert options == {
-        "kernel": "k",
-        "arch": "sm_100",
-        "signature": "*fp32:16",
-        "constexprs": {"B": "1", "C": "a=b"},
-        "num_warps": 8,
-        "num_stages": 2,
-        "first_config": True,
-        "emulate": False,
-        "compile_torch": False,
-        "timeout_s": 9.0,
-        "sm_count": 132,
-        "arguments": ("--size", "7"),
-    }
+    assert calls == [
+        Call(
+            "gelu.py",
+            CompileOptions(
+                kernel="k",
+                arch="sm_100",
+                signature="*fp32:16",
+                constexprs={"B": "1", "C": "a=b"},
+                num_warps=8,
+                num_stages=2,
+                first_config=True,
+                timeout_s=9.0,
+                arguments=("--size", "7"),
+            ),
+            132,
+        )
+    ]
+
+
+def test_flags_reach_the_compiler(calls):
+    assert run(["ptx", "gelu.py", "--emulate", "--compile"]) == 0
+    assert calls[0].options == CompileOptions(emulate=True, compile_torch=True)
 
 
 @pytest.mark.parametrize("option", [["--json"], ["--json", "-"]])
-def test_json_alone_on_stdout(asked, capsys, option):
+def test_json_alone_on_stdout(calls, capsys, option):
     assert run(["ptx", "gelu.py", *option]) == 0
     assert json.loads(capsys.readouterr().out)["kernels"][0]["name"] == "gelu_kernel"
 
 
-def test_json_to_a_file_which_is_not_replaced_unasked(asked, tmp_path, capsys):
+def test_json_to_a_file_which_is_not_replaced_unasked(calls, tmp_path, capsys):
     assert run(["ptx", "gelu.py", "--json", "k.json"]) == 0
     assert json.loads((tmp_path / "k.json").read_text())["schema_version"] == 1
     assert "Wrote k.json" in capsys.readouterr().err
     assert run(["ptx", "gelu.py", "--json", "k.json"]) == 1
     assert run(["ptx", "gelu.py", "--json", "k.json", "--force"]) == 0
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--json", "gelu.py"], ["gelu.py", "--constexpr", "B"], ["gelu.py", "--num-warps", "0"]],
 )
-def test_misuse(asked, arguments):
+def test_misuse(calls, arguments):
     assert run(["ptx", *arguments]) == 2
-    assert asked == []
+    assert calls == []
 
 
-def test_a_target_taken_for_the_json_is_explained(asked, capsys):
+def test_a_target_taken_for_the_json_is_explained(calls, capsys):
     run(["ptx", "--json", "gelu.py"])
     assert "traceview ptx gelu.py --json" in capsys.readouterr().err
 
@@ -193,11 +202,11 @@ FORMS = {
 
 
 @pytest.mark.parametrize("line", FORMS)
-def test_the_forms_of_a_comparison(asked, capsys, line):
+def test_the_forms_of_a_comparison(calls, capsys, line):
     assert run(["ptx", *line.split(), "--", "7"]) == 0
     name = FORMS[line][0][1]
-    assert [(target, name, options[name]) for target, options in asked] == FORMS[line]
-    assert all(options["arguments"] == ("7",) for _, options in asked)
+    assert [(call.target, name, getattr(call.options, name)) for call in calls] == FORMS[line]
+    assert all(call.options.arguments == ("7",) for call in calls)
     shown = capsys.readouterr()
     assert "Nothing differs." in shown.out
     assert shown.err == "traceview: a remark\n"
@@ -215,19 +224,19 @@ def test_the_forms_of_a_comparison(asked, capsys, line):
         ("gelu.py --num-warps 4 8 --source", 2),
     ],
 )
-def test_what_cannot_be_compared(asked, capsys, line, status):
+def test_what_cannot_be_compared(calls, capsys, line, status):
     assert run(["ptx", *line.split()]) == status
-    assert asked == []
+    assert calls == []
     assert capsys.readouterr().out == ""
 
 
-def test_one_value_is_no_comparison(asked, capsys):
+def test_one_value_is_no_comparison(calls, capsys):
     assert run(["ptx", "--num-warps", "4", "gelu.py", "--num-warps", "4"]) == 0
-    assert [options["num_warps"] for _, options in asked] == [4]
+    assert [call.options.num_warps for call in calls] == [4]
     assert "Nothing differs" not in capsys.readouterr().out
 
 
-def test_json_of_a_comparison(asked, capsys):
+def test_json_of_a_comparison(calls, capsys):
     assert run(["ptx", "gelu.py", "--num-warps", "4", "8", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [k["version"] for k in document["kernels"]] == ["--num-warps 4", "--num-warps 8"]
@@ -248,26 +257,26 @@ def test_json_of_a_comparison(asked, capsys):
         ("gelu.py --html page.html", "page.html"),
     ],
 )
-def test_a_page_is_named_after_its_target(asked, tmp_path, capsys, line, name):
+def test_a_page_is_named_after_its_target(calls, tmp_path, capsys, line, name):
     assert run(["ptx", *line.split()]) == 0
     assert (tmp_path / name).read_text().startswith("<!doctype html>")
     assert capsys.readouterr().err.endswith(f"Wrote {name}\n")
-    asked.clear()
+    calls.clear()
     assert run(["ptx", *line.split()]) == 1
     assert "exists already" in capsys.readouterr().err
-    assert asked == []
+    assert calls == []
     assert run(["ptx", *line.split(), "--force"]) == 0
 
 
 @pytest.mark.parametrize("line", ["gelu.py --html gelu.py", "gelu.py:k --json gelu.py"])
-def test_the_target_is_never_written_over(asked, tmp_path, capsys, line):
+def test_the_target_is_never_written_over(calls, tmp_path, capsys, line):
     (tmp_path / "gelu.py").write_text("kernel")
     assert run(["ptx", *line.split(), "--force"]) == 1
-    assert "is the target that is read" in capsys.readouterr().err
+    assert "is the input target" in capsys.readouterr().err
     assert (tmp_path / "gelu.py").read_text() == "kernel"
 
 
-def test_a_target_taken_for_the_page_is_explained(asked, capsys):
+def test_a_target_taken_for_the_page_is_explained(calls, capsys):
     assert run(["ptx", "--html", "gelu.py"]) == 2
     assert "traceview ptx gelu.py --html" in capsys.readouterr().err
 
