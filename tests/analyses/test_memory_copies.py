@@ -47,18 +47,18 @@ def test_copies_against_the_link(tmp_path):
         ("P2P", None),
     ]
     assert result.notes == (
-        "link_pct is of 64.0 GB/s each way (H200 data sheet): the trace does not say how the GPU "
-        "is connected; --peak link=BYTES_PER_S does",
+        "link_pct is relative to 64.0 GB/s per direction (H200 data sheet). The trace does not say "
+        "how the GPU is connected: pass --peak link=BYTES_PER_S.",
     )
 
 
-def test_a_link_that_is_told_comes_first(tmp_path):
+def test_a_given_link_rate_comes_first(tmp_path):
     trace = Export().copy((0, 1), (10, 110), bytes=3200, source="pinned").load(tmp_path)
 
     result = ANALYSIS.run(trace.with_peaks({"link": 40e9}))
 
     assert rows(result, "copies", "link_pct") == [(80.0,)]
-    assert result.notes == ("link_pct is of 40.0 GB/s each way (--peak)",)
+    assert result.notes == ("link_pct is relative to 40.0 GB/s per direction (--peak).",)
 
 
 def test_a_copy_faster_than_the_data_sheet_shows_that_it_is_not_its_link(tmp_path):
@@ -73,10 +73,10 @@ def test_the_link_of_an_unknown_product_is_not_known(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "copies", "link_pct") == [(None,)]
-    assert "link_pct is absent where the GPU's data sheet is not known" in result.notes[0]
+    assert "link_pct is absent where the data sheet of the GPU is unknown." in result.notes[0]
 
 
-def test_copies_on_two_products_are_held_against_their_own_links(tmp_path):
+def test_copies_on_two_products_are_compared_with_their_own_links(tmp_path):
     """At their best 6,400 bytes take 100 ns on the H200 and 200 ns on the A100: 300 of 600 ns."""
     export = Export().gpu(1, name="NVIDIA A100-SXM4-80GB", smCount=108)
     for device in (0, 1):
@@ -99,7 +99,7 @@ def test_a_rate_that_no_integer_holds_ends_at_the_greatest(tmp_path):
     assert rows(result, "sets", "bytes_per_s") == [(2**62,)]
 
 
-def test_sets(tmp_path):
+def test_memsets(tmp_path):
     export = Export().set((0, 1), (10, 20), bytes=50).set((1, 2), (20, 30), bytes=70)
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -109,7 +109,7 @@ def test_sets(tmp_path):
     ]
 
 
-def test_pages_that_unified_memory_moves_are_told_from_copies(tmp_path):
+def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
     export = (
         Export()
         .copy((0, 1), (10, 110), bytes=1000, source="pinned")
@@ -131,8 +131,12 @@ def test_pages_that_unified_memory_moves_are_told_from_copies(tmp_path):
     assert rows(result, "copies", "link_pct")[0] == (pytest.approx(100 / 3),)
     assert [finding.time_at_stake_ns for finding in result.findings] == [300, 10]
     assert result.findings[0].message.startswith(
-        "2 migrations of unified memory by page fault (UVM H2D) move 6.40 kB"
+        "2 migrations of unified memory by page faults (UVM H2D) take 300 ns for 6.40 kB, half of "
+        "them 3.20 kB or less each."
     )
+    # The longest of these two.
+    evidence = result.findings[0].evidence
+    assert (evidence.start_ns, evidence.end_ns) == (300, 500)
 
 
 @pytest.mark.parametrize("schema", ["3.0.0", "3.20.3"])
@@ -142,11 +146,20 @@ def test_migrations_without_the_table_of_their_names(tmp_path, schema):
     assert rows(result, "copies", "direction", "migration_cause") == [("UVM H2D", "page fault")]
 
 
-def test_one_copy_runs_and_several_run(tmp_path):
+def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     one = Export().copy((0, 1), (10, 110), bytes=1000, kind="H2D", source="pageable")
-    message = ask(ANALYSIS, one, tmp_path).findings[0].message
+    (finding,) = ask(ANALYSIS, one, tmp_path).findings
 
-    assert message == "1 H2D copy of pageable memory runs at 10.0 GB/s and holds the CPU meanwhile"
+    assert finding.message == (
+        "1 copy of pageable memory (H2D) takes 100 ns at 10.0 GB/s and blocks the CPU meanwhile."
+    )
+    assert finding.share_of_step_pct == 100.0
+    assert finding.evidence.row == {
+        "direction": "H2D",
+        "host_memory": "pageable",
+        "migration_cause": None,
+    }
+    assert (finding.evidence.start_ns, finding.evidence.end_ns) == (10, 110)
 
 
 def shared_memory() -> Export:
@@ -160,7 +173,7 @@ def shared_memory() -> Export:
     return export
 
 
-def test_pages_that_move_are_no_work_that_somebody_failed_to_launch(tmp_path):
+def test_page_migrations_are_not_reported_as_lost_launches(tmp_path):
     trace = shared_memory().load(tmp_path)
     report = analyze(trace, ("gpu-idle", "trace-health"))
 
@@ -170,14 +183,14 @@ def test_pages_that_move_are_no_work_that_somebody_failed_to_launch(tmp_path):
     assert "without a launch call" not in str(report.findings)
 
 
-def test_pages_that_move_are_selected_by_their_time(tmp_path):
+def test_page_migrations_are_selected_by_their_time(tmp_path):
     result = ask(ANALYSIS, shared_memory(), tmp_path, include=("step_1",))
 
     assert rows(result, "copies", "direction", "calls") == [("UVM D2H", 1), ("UVM H2D", 1)]
 
 
 @pytest.mark.parametrize("name", ["warm_up", "Warm-Up", "WARMUP", "warm up"])
-def test_copies_launched_in_a_warm_up_range_are_of_set_up(name, tmp_path):
+def test_copies_launched_in_a_warm_up_range_are_of_warm_up(name, tmp_path):
     export = (
         Export()
         .range("load", 0, 60)
@@ -193,4 +206,4 @@ def test_copies_launched_in_a_warm_up_range_are_of_set_up(name, tmp_path):
         ("high", 100),
         ("info", 1000),
     }
-    assert "in set-up" in findings[-1].message
+    assert "of warm-up" in findings[-1].message

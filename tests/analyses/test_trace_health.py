@@ -30,13 +30,15 @@ def test_graphs_recorded_whole_are_a_blind_spot(tmp_path):
 
     [(state, detail)] = status(result, "CUDA graphs")
     assert state == "blind"
-    assert "1 graph launch" in detail
+    assert detail.startswith("The kernels inside 1 CUDA graph launch (1.00 µs) are hidden")
+    assert result.findings[0].message == detail
+    assert result.findings[0].evidence.values == {"launches": 1, "graph_ns": 1000}
     assert "kernel-share and memory-copies do not see what ran inside" in detail
     assert "--cuda-graph-trace=node" in result.findings[0].action
     assert "traceview record --graph-trace node" in result.findings[0].action
 
 
-def test_graphs_recorded_node_by_node_are_counted_and_told_to_be_slowed_down(tmp_path):
+def test_a_note_says_that_recording_graph_nodes_slows_graphs_down(tmp_path):
     export = (
         Export()
         .range("step", 0, 10)
@@ -49,7 +51,7 @@ def test_graphs_recorded_node_by_node_are_counted_and_told_to_be_slowed_down(tmp
 
     [(state, detail)] = status(result, "CUDA graphs")
     assert state == "note"
-    assert detail.startswith("5 operations of 2 graph launches recorded node by node")
+    assert detail.startswith("5 operations of 2 graph launches were recorded node by node")
     assert not result.findings
 
 
@@ -61,7 +63,7 @@ def test_graphs_recorded_both_ways(tmp_path):
     assert [state for state, _ in status(result, "CUDA graphs")] == ["blind", "note"]
 
 
-def test_launches_and_kernels_that_lost_each_other(tmp_path):
+def test_launches_without_kernels_and_kernels_without_launches(tmp_path):
     export = Export().launch_without_kernel((0, 2)).kernel_without_launch((10, 20))
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -72,7 +74,7 @@ def test_launches_and_kernels_that_lost_each_other(tmp_path):
     ]
 
 
-def test_the_profilers_cost_counts_inside_the_gpus_span_only(tmp_path):
+def test_profiler_overhead_counts_inside_the_gpu_span_only(tmp_path):
     export = (
         Export()
         .launch((0, 2), (100, 200))
@@ -90,7 +92,7 @@ def test_the_profilers_cost_counts_inside_the_gpus_span_only(tmp_path):
     assert rows(result, "overheads", "calls", "total_ns", "in_gpu_span_ns") == [(3, 350, 250)]
 
 
-def test_the_profilers_cost_is_that_of_processes_with_gpu_work_while_they_have_some(tmp_path):
+def test_profiler_overhead_counts_in_processes_while_they_have_gpu_work(tmp_path):
     export = (
         Export()
         .launch((0, 2), (100, 200))
@@ -104,11 +106,11 @@ def test_the_profilers_cost_is_that_of_processes_with_gpu_work_while_they_have_s
     [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "profiler overhead")
 
     # A compiler's, then before and after the GPU work of its own process: 10 of 1,000 count.
-    assert (state, detail) == ("ok", "10 ns of the GPU's span (1.0 %)")
+    assert (state, detail) == ("ok", "The profiler took 10 ns, 1.0 % of the GPU span.")
 
 
 def stepped(*overheads):
-    """Six steps, 0 to 6000 ns, of which the first is set-up, and costs of the profiler by name."""
+    """Six steps, 0 to 6000 ns, of which the first is warm-up, and costs of the profiler by name."""
     export = Export()
     for number in range(6):
         at = 1000 * number
@@ -119,7 +121,7 @@ def stepped(*overheads):
     return export
 
 
-def test_the_profilers_cost_before_the_first_step_after_warm_up_is_none(tmp_path):
+def test_profiler_overhead_of_warm_up_does_not_count(tmp_path):
     init = ("NVTX profiling initialization", 100, 900)
 
     assert not status(ask(ANALYSIS, stepped(init), tmp_path), "profiler overhead")
@@ -127,7 +129,8 @@ def test_the_profilers_cost_before_the_first_step_after_warm_up_is_none(tmp_path
     assert status(late, "profiler overhead") == [
         (
             "warning",
-            "1.00 µs of the GPU's span after set-up (20.0 %), most of it for: CUPTI Buffer flush",
+            "The profiler took 1.00 µs, 20.0 % of the GPU span after warm-up, mostly for CUPTI "
+            "Buffer flush.",
         )
     ]
 
@@ -143,7 +146,7 @@ def test_the_profilers_cost_before_the_first_step_after_warm_up_is_none(tmp_path
         ("Unknown", "Record a shorter window"),
     ],
 )
-def test_the_remedy_is_for_what_the_profiler_took_its_time_for(tmp_path, name, remedy):
+def test_the_remedy_fits_the_purpose_of_the_overhead(tmp_path, name, remedy):
     others = [("TLS allocation", 1500, 1600), ("NVTX", 5500, 5600)]
     result = ask(ANALYSIS, stepped((name, 2000, 3000), *others), tmp_path)
 
@@ -157,13 +160,15 @@ def test_the_remedy_is_for_what_the_profiler_took_its_time_for(tmp_path, name, r
     "name",
     ["coalescing", "divergence", "unified_memory", "../rates", "../two_gpus", "../two_processes"],
 )
-def test_compilers_that_start_and_set_up_cost_the_gpu_nothing(name):
+def test_compilers_and_profiler_start_up_cost_the_gpu_nothing(name):
     result = ANALYSIS.compute(load(DATA / "workloads" / f"{name}.sqlite.xz"))
 
-    assert not [each for each in result.findings if "profiler overhead" in each.message]
+    assert not [
+        each for each in result.findings if each.evidence.row["check"] == "profiler overhead"
+    ]
 
 
-def test_dropped_events_are_told(tmp_path):
+def test_dropped_events_are_reported(tmp_path):
     export = Export().diagnostic("CUDA: 42 events were dropped.", severity="error")
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -251,5 +256,5 @@ def test_launches_that_lost_their_work_put_all_in_doubt_where_they_are_most(
     result = ask(ANALYSIS, export, tmp_path)
     (check,) = [row for row in result.tables["checks"].rows() if row["check"] == "launches"]
     assert check["status"] == status
-    (finding,) = [each for each in result.findings if each.message.startswith("launches")]
+    (finding,) = [each for each in result.findings if each.evidence.row["check"] == "launches"]
     assert finding.severity == severity

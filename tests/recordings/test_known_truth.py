@@ -152,7 +152,7 @@ def test_fifty_kernels_of_a_graph_are_fifty(trace):
     assert (replayed["calls"], replayed["total_ns"]) == (50, 500 * US)
     check = the(rows(trace, "trace-health", "checks"), check="CUDA graphs")
     assert check["status"] == "note"
-    assert check["detail"].startswith("50 operations of 1 graph launch recorded node by node")
+    assert check["detail"].startswith("50 operations of 1 graph launch were recorded node by node")
 
 
 def test_running_ahead_is_no_starvation(trace):

@@ -275,7 +275,7 @@ def uploading(said: Answers) -> None:
         if row["direction"] == "H2D"
     }
     assert uploads["pinned"]["bytes_per_s"] > 1.3 * uploads["pageable"]["bytes_per_s"]
-    assert any("H2D copies of pageable memory" in text for text in said.findings("memory-copies"))
+    assert any("copies of pageable memory (H2D)" in text for text in said.findings("memory-copies"))
     # Who pins pays: without workers the loading thread does, more than the upload took before.
     first = said.report.findings[0]
     assert first.analysis == "gpu-idle"

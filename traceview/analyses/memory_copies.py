@@ -1,4 +1,4 @@
-"""How much was copied, from where to where, and how fast."""
+"""Memory copies, memsets and page migrations: how much, between which memories, how fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
 from traceview.facts.work.peaks import GIVEN, peaks
-from traceview.findings import Finding, Severity, severity_of
+from traceview.findings import RECORDING, Evidence, Finding, Severity, severity_of, share_pct
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED
@@ -24,37 +24,37 @@ _MOST_RATE = float(1 << 62)
 _ON_DEMAND = ("page fault", "speculative prefetch")
 COPIES = TableSpec(
     "copies",
-    "one row a direction, kind of host memory and cause of migration, most time first",
+    "one row per direction, kind of host memory and cause of migration, longest time first",
     (
         Column(
             "direction",
             "text",
-            "H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H where unified memory moved its pages",
+            "H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H for pages that unified memory migrated",
         ),
         Column(
             "host_memory",
             "text",
-            "pageable, pinned, managed; absent where no host takes part",
+            "pageable, pinned or managed; absent for copies between GPUs",
             nullable=True,
         ),
         Column(
             "migration_cause",
             "text",
-            "why unified memory moved them: page fault, user prefetch, eviction, …",
+            "why unified memory migrated pages: page fault, user prefetch, eviction, …",
             nullable=True,
         ),
         Column("calls", "int64", "copies"),
         Column("bytes", "int64", "bytes copied, all calls"),
-        Column("total_ns", "int64", "time of the copies, all calls"),
-        Column("bytes_per_s", "int64", "bytes by time"),
+        Column("total_ns", "int64", "time of all calls"),
+        Column("bytes_per_s", "int64", "bytes ÷ time"),
         Column(
             "link_pct",
             "float64",
-            "of what the link between host and GPU can do one way, see the note; absent where "
-            "that is not known, and for copies that stay on GPUs",
+            "percentage of the peak rate of the link between host and GPU, per direction (see the "
+            "note); absent where that is unknown, and for copies between GPUs",
             nullable=True,
         ),
-        Column("median_bytes", "int64", "median size of a copy"),
+        Column("median_bytes", "int64", "median size per copy"),
     ),
     brief=(
         *("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns"),
@@ -63,12 +63,12 @@ COPIES = TableSpec(
 )
 SETS = TableSpec(
     "sets",
-    "memory sets of all devices",
+    "memsets of all GPUs",
     (
-        Column("calls", "int64", "sets"),
+        Column("calls", "int64", "memsets"),
         Column("bytes", "int64", "bytes written, all calls"),
-        Column("total_ns", "int64", "time of the sets, all calls"),
-        Column("bytes_per_s", "int64", "bytes by time"),
+        Column("total_ns", "int64", "time of all calls"),
+        Column("bytes_per_s", "int64", "bytes ÷ time"),
     ),
     brief=("calls", "bytes", "total_ns", "bytes_per_s"),
 )
@@ -88,10 +88,10 @@ def compute(trace: Trace) -> Result:
 
 def _chosen(trace: Trace, kind: Kind, rows: int) -> Mask:
     """True for the selected operations among the rows of the table of that kind."""
-    done = operations(trace)
-    mine = done.kind == kind
+    ops = operations(trace)
+    of_kind = ops.kind == kind
     chosen = np.zeros(rows, bool)
-    chosen[done.row[mine]] = selected_operations(trace)[mine]
+    chosen[ops.row[of_kind]] = selected_operations(trace)[of_kind]
     return chosen
 
 
@@ -112,7 +112,7 @@ def _copies(trace: Trace, copies: Table) -> Table:
             "bytes": size.total,
             "total_ns": total,
             "bytes_per_s": _rate(size.total, total),
-            "link_pct": _share(at_best, total),
+            "link_pct": _link_pct(at_best, total),
             "median_bytes": size.median,
         },
     )
@@ -120,7 +120,7 @@ def _copies(trace: Trace, copies: Table) -> Table:
 
 
 def _at_best_ns(trace: Trace, copies: Table) -> Array:
-    """What each copy would take if the link did its best; NaN where there is none or no figure."""
+    """Time of each copy at the peak rate of its link; NaN without a link or its rate."""
     links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
     rates = np.array([*links, np.nan])[copies["device"]]
     crosses = copies.texts("direction").isin(_OVER_THE_LINK)
@@ -128,35 +128,39 @@ def _at_best_ns(trace: Trace, copies: Table) -> Array:
     return result
 
 
-def _share(at_best: Array, total: Array) -> Array:
-    """In %; NaN where copies were faster than the figure: it is not that of their link."""
-    share = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
-    result: Array = np.where(share <= 100, share, np.nan)
+def _link_pct(at_best: Array, total: Array) -> Array:
+    """Percent of the link's peak; NaN above 100, where the copies cannot have used that link."""
+    pct = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
+    result: Array = np.where(pct <= 100, pct, np.nan)
     return result
 
 
 def _notes(trace: Trace, copies: Table) -> tuple[str, ...]:
-    """Where the figure of the link comes from: no recording says how a GPU is plugged in."""
+    """The source of the link's rate: no recording says how a GPU is connected."""
     crosses = copies.texts("direction").isin(_OVER_THE_LINK)
-    found = [peaks(trace)[device].get("link") for device in np.unique(copies["device"][crosses])]
-    said = {
-        f"link_pct is of {units.quantity('bytes_per_s', link.value)} each way ({link.source})"
-        for link in found
+    links = [peaks(trace)[device].get("link") for device in np.unique(copies["device"][crosses])]
+    notes = {
+        f"link_pct is relative to {units.quantity('bytes_per_s', link.value)} per direction "
+        f"({link.source})."
+        for link in links
         if link
     }
-    by_sheet = any(link and link.source != GIVEN for link in found)
-    lacking = None in found
-    if lacking:
-        said.add("link_pct is absent where the GPU's data sheet is not known")
-    if not said:
+    by_data_sheet = any(link and link.source != GIVEN for link in links)
+    unknown = None in links
+    if unknown:
+        notes.add("link_pct is absent where the data sheet of the GPU is unknown.")
+    if not notes:
         return ()
-    what = "the trace does not say how the GPU is connected"
-    hint = f": {what}; --peak link=BYTES_PER_S does" if by_sheet or lacking else ""
-    return (f"{', '.join(sorted(said))}{hint}",)
+    connection = (
+        "The trace does not say how the GPU is connected: pass --peak link=BYTES_PER_S."
+        if by_data_sheet or unknown
+        else ""
+    )
+    return (" ".join(filter(None, (*sorted(notes), connection))),)
 
 
 def _host_memory(copies: Table) -> Texts:
-    """Kind of memory at the host's end of each copy, absent where both ends are on a device."""
+    """Kind of host memory at either end of each copy; absent where both ends are on a GPU."""
     ends = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
     found = groups.group(*(end.codes for end in ends))
     labels = [
@@ -196,60 +200,102 @@ def _sets(trace: Trace) -> Table:
 
 
 def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
-    """True for the copies of set-up; `moved` are those that nobody launched."""
+    """True for the copies of warm-up; `moved` are the rows of page migrations."""
     early: Mask = copies["start_ns"] < warm_up_end_ns(trace)
-    warm, done = operations_in_warm_up_ranges(trace), operations(trace)
+    warm, ops = operations_in_warm_up_ranges(trace), operations(trace)
     if warm is not None:
-        mine = done.kind == Kind.COPY
-        early[done.row[mine]] |= warm[mine]
+        copied = ops.kind == Kind.COPY
+        early[ops.row[copied]] |= warm[copied]
         early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
     return early
 
 
 def _findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
-    """Copies of pageable memory, and pages moved on demand; those of set-up for information."""
-    found = []
-    for part, when in ((copies.take(~early), ""), (copies.take(early), " in set-up")):
+    """Copies of pageable memory and pages migrated on demand; those of warm-up as information."""
+    findings, span_ns = [], steady_span_ns(trace)
+    for part, in_warm_up in ((copies.take(~early), False), (copies.take(early), True)):
         for row in _copies(trace, part).rows():
-            total_ns = int(row["total_ns"] or 0)
-            severity = severity_of(total_ns, steady_span_ns(trace))
-            told = severity and ("info" if when else severity)
-            if told and row["host_memory"] == "pageable":
-                found.append(_finding(row, when, told))
-            if told and row["migration_cause"] in _ON_DEMAND:
-                found.append(_paged(row, when, told))
-    return tuple(found)
+            severity = severity_of(int(row["total_ns"] or 0), span_ns)
+            if severity is None:
+                continue
+            longest = _longest(part, row)
+            severity = "info" if in_warm_up else severity
+            if row["host_memory"] == "pageable":
+                findings.append(_pageable(row, longest, severity, span_ns, in_warm_up))
+            if row["migration_cause"] in _ON_DEMAND:
+                findings.append(_migrated(row, longest, severity, span_ns, in_warm_up))
+    return tuple(findings)
 
 
-def _finding(row: Mapping[str, Cell], when: str, severity: Severity) -> Finding:
-    calls, one = int(row["calls"] or 0), f"{row['direction']} copy"
-    copies = units.counted(calls, one, f"{row['direction']} copies")
-    run, hold = ("runs", "holds") if calls == 1 else ("run", "hold")
-    rate = units.quantity("bytes_per_s", row["bytes_per_s"])
+def _longest(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
+    """Start and end of the longest of the copies that a row of the table adds up."""
+    texts = {
+        "direction": copies.texts("direction"),
+        "host_memory": _host_memory(copies),
+        "migration_cause": copies.texts("migration_cause"),
+    }
+    matches = np.ones(len(copies), bool)
+    for name, values in texts.items():
+        matches &= values.codes < 0 if row[name] is None else values.isin([str(row[name])])
+    longest = int(np.argmax(np.where(matches, copies.duration_ns, -1)))
+    return int(copies["start_ns"][longest]), int(copies["end_ns"][longest])
+
+
+def _pageable(
+    row: Mapping[str, Cell],
+    longest: tuple[int, int],
+    severity: Severity,
+    span_ns: int,
+    in_warm_up: bool,
+) -> Finding:
+    take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
     return Finding(
         severity,
-        f"{copies} of pageable memory{when} {run} at {rate} and {hold} the CPU meanwhile",
+        f"{{calls:copy|copies}} of pageable memory ({{direction}}) {take} {{total_ns}}"
+        f"{' of warm-up' if in_warm_up else ''} at {{bytes_per_s}} and {block} the CPU meanwhile.",
         "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with non_blocking=True.",
         int(row["total_ns"] or 0),
+        RECORDING,
+        _evidence(row, longest),
+        share_pct(int(row["total_ns"] or 0), span_ns),
     )
 
 
-def _paged(row: Mapping[str, Cell], when: str, severity: Severity) -> Finding:
-    moves = units.counted(int(row["calls"] or 0), "migration", "migrations")
-    size = units.quantity("bytes", row["median_bytes"])
+def _migrated(
+    row: Mapping[str, Cell],
+    longest: tuple[int, int],
+    severity: Severity,
+    span_ns: int,
+    in_warm_up: bool,
+) -> Finding:
+    cause = "page faults" if row["migration_cause"] == "page fault" else "speculative prefetch"
+    take = "takes" if row["calls"] == 1 else "take"
     return Finding(
         severity,
-        f"{moves} of unified memory by {row['migration_cause']} ({row['direction']}{when}) move "
-        f"{units.quantity('bytes', row['bytes'])}, half of them {size} or less at a time",
+        f"{{calls:migration}} of unified memory by {cause} ({{direction}}) {take} {{total_ns}}"
+        f"{' of warm-up' if in_warm_up else ''} for {{bytes}}, half of them {{median_bytes}} or "
+        "less each.",
         "Prefetch what is used next (cudaMemPrefetchAsync), or keep it on the GPU and copy it.",
         int(row["total_ns"] or 0),
+        RECORDING,
+        _evidence(row, longest),
+        share_pct(int(row["total_ns"] or 0), span_ns),
+    )
+
+
+def _evidence(row: Mapping[str, Cell], longest: tuple[int, int]) -> Evidence:
+    """The row of the table, and the time of its longest copy."""
+    keys = ("direction", "host_memory", "migration_cause")
+    names = (*keys, "calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
+    return Evidence(
+        {name: row[name] for name in names}, "copies", {name: row[name] for name in keys}, *longest
     )
 
 
 ANALYSIS = Analysis(
     name="memory-copies",
     title="Memory copies",
-    question="What was copied, how fast, and did it hold the CPU?",
+    question="What was copied, how fast, and did it block the CPU?",
     needs=("copies",),
     tables=(COPIES, SETS),
     compute=compute,
@@ -257,7 +303,7 @@ ANALYSIS = Analysis(
         Chart(
             "bars",
             "copies",
-            "Time of copies by direction and host memory",
+            "Copy time by direction and host memory",
             "direction",
             "total_ns",
             stack="host_memory",

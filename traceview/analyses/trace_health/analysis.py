@@ -1,34 +1,37 @@
-"""What the recording does not show: lost events, blind spots, the profiler's own cost.
+"""What the recording does not show: lost events, blind spots, the profiler's own overhead.
 
-Answers of the other analyses hold for what was recorded. Each check here says what is missing,
-which answers that blinds, and the command that would record it.
+The other analyses speak of what was recorded. Each check here says what is missing, which analyses
+that affects, and the command that would record it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 
-from traceview import groups, units
+from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
+from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_api import Does, captured_calls, what_calls_do
 from traceview.facts.operations.cuda_graphs import AS_NODES, AS_WHOLE, cuda_graphs
 from traceview.facts.operations.operations import operations
-from traceview.findings import Finding, Severity, shortened
-from traceview.tables import NULL, Column, Integers, Table, Texts
+from traceview.findings import RECORDING, Evidence, Finding, Severity, filled, share_pct
+from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.nsys.importer_errors import failure
+from traceview.units import Value
 
 CHECKS = TableSpec(
     "checks",
-    "one row a check; `blind` and `warning` come first",
+    "one row per check; `blind` and `warning` come first",
     (
-        Column("check", "text", "what was looked at"),
-        Column("status", "text", "blind (an answer is impossible or wrong), warning, note or ok"),
+        Column("check", "text", "what was checked"),
+        Column("status", "text", "blind (some answer is impossible or wrong), warning, note or ok"),
         Column("detail", "text", "what was found", prose=True),
         Column("remedy", "text", "how to record it", nullable=True, prose=True),
     ),
@@ -36,13 +39,13 @@ CHECKS = TableSpec(
 )
 OVERHEADS = TableSpec(
     "overheads",
-    "time the profiler took, by what it was for",
+    "profiler overhead by purpose",
     (
-        Column("name", "text", "what it was for"),
+        Column("name", "text", "purpose"),
         Column("kind", "text", "profiler, cupti or queue-full"),
-        Column("calls", "int64", "times"),
-        Column("total_ns", "int64", "their time"),
-        Column("in_gpu_span_ns", "int64", "of it, between the first and the last GPU work"),
+        Column("calls", "int64", "times it occurred"),
+        Column("total_ns", "int64", "total time"),
+        Column("in_gpu_span_ns", "int64", "part of it between the first and the last GPU work"),
     ),
     brief=("name", "kind", "calls", "total_ns", "in_gpu_span_ns"),
 )
@@ -51,32 +54,41 @@ DIAGNOSTICS = TableSpec(
     "warnings and errors of the recorder",
     (
         Column("severity", "text", "warning or error"),
-        Column("times", "int64", "how often it was said"),
+        Column("times", "int64", "times it was reported"),
         Column("text", "text", "the message", prose=True),
     ),
     brief=("severity", "times", "text"),
 )
-RANKS = ("blind", "warning", "note", "ok")
+Status = Literal["blind", "warning", "note", "ok"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of one check; `lost_ns` is the time it puts at stake.
+    """Outcome of one check: `template` over `values`, as in a finding.
 
-    `all_in_doubt` is True where nothing else in the report can be relied on.
+    `lost_ns` is the time that the check finds lost or hidden, out of `span_ns`. `all_in_doubt` is
+    True where nothing else in the report can be relied on.
     """
 
     check: str
-    status: str
-    detail: str
+    status: Status
+    template: str
     remedy: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
     lost_ns: int = 0
+    span_ns: int = 0
     all_in_doubt: bool = False
+
+    @property
+    def detail(self) -> str:
+        """The template with its values."""
+        return filled(self.template, self.values)
 
 
 def compute(trace: Trace) -> Result:
-    checks = [outcome for ask in _CHECKS for outcome in ask(trace)]
-    checks.sort(key=lambda check: RANKS.index(check.status))
+    checks = [outcome for check in _CHECKS for outcome in check(trace)]
+    checks.sort(key=lambda check: STATUSES.index(check.status))
     rows = [
         {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
         for c in checks
@@ -95,33 +107,29 @@ def compute(trace: Trace) -> Result:
 def _finding(check: Check) -> Finding:
     severity: Severity = "medium" if check.status == "blind" else "low"
     severity = "high" if check.all_in_doubt else severity
-    return Finding(severity, f"{check.check}: {check.detail}", check.remedy or "", check.lost_ns)
+    return Finding(
+        severity,
+        check.template,
+        check.remedy or "",
+        check.lost_ns,
+        RECORDING,
+        Evidence(check.values, "checks", {"check": check.check, "detail": check.detail}),
+        share_pct(check.lost_ns, check.span_ns) if check.lost_ns else None,
+    )
 
 
 def _gpu_work(trace: Trace) -> list[Check]:
-    done = operations(trace)
+    ops = operations(trace)
+    if not len(ops) and (what_calls_do(trace) == Does.LAUNCH).any():
+        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+        return [Check("GPU work", "blind", lost, _record("cuda,nvtx"))]
     if "kernels" not in trace.tables:
-        if (what_calls_do(trace) == Does.LAUNCH).any():
-            return [_lost_all()]
-        return [Check("GPU work", "note", "none recorded", _record("cuda,nvtx"))]
-    if not len(done) and (what_calls_do(trace) == Does.LAUNCH).any():
-        return [_lost_all()]
-    if not len(done):
-        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing")]
+        return [Check("GPU work", "note", "None was recorded.", _record("cuda,nvtx"))]
+    if not len(ops):
+        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
     kernels = len(trace.kernels)
-    return [
-        Check(
-            "GPU work",
-            "ok",
-            f"{units.counted(kernels, 'kernel')}, "
-            f"{units.counted(len(done) - kernels, 'other operation')}",
-        )
-    ]
-
-
-def _lost_all() -> Check:
-    detail = "work was launched and none of it was recorded, so GPU time is unknown"
-    return Check("GPU work", "blind", detail, _record("cuda,nvtx"))
+    counts = {"kernels": kernels, "others": len(ops) - kernels}
+    return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
 
 
 def _record(trace_option: str) -> str:
@@ -129,57 +137,68 @@ def _record(trace_option: str) -> str:
 
 
 def _graphs(trace: Trace) -> list[Check]:
-    """What is not to be seen of CUDA graphs, by how they were recorded."""
-    done, graphs = operations(trace), cuda_graphs(trace)
+    """What CUDA graphs hide, by the way they were recorded."""
+    ops, graphs = operations(trace), cuda_graphs(trace)
     checks = []
     if graphs.whole.any():
-        number = units.counted(int(graphs.whole.sum()), "graph launch", "graph launches")
-        time = int(done.duration_ns[graphs.whole].sum())
-        detail = f"{number} ({units.duration(time)}) recorded whole: {_BLIND_INSIDE}"
-        checks.append(Check("CUDA graphs", "blind", detail, AS_NODES, time))
+        time_ns = int(ops.duration_ns[graphs.whole].sum())
+        values = {"launches": int(graphs.whole.sum()), "graph_ns": time_ns}
+        span_ns = steady_span_ns(trace)
+        checks.append(
+            Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values, time_ns, span_ns)
+        )
     if graphs.node.any():
-        nodes = units.counted(int(graphs.node.sum()), "operation")
-        number = units.counted(graphs.node_launches, "graph launch", "graph launches")
-        detail = f"{nodes} of {number} recorded node by node, which slows graphs down"
-        checks.append(Check("CUDA graphs", "note", detail, AS_WHOLE))
+        slowed = (
+            "{nodes:operation} of {launches:graph launch|graph launches} were recorded node by "
+            "node, which slows graphs down."
+        )
+        values = {"nodes": int(graphs.node.sum()), "launches": graphs.node_launches}
+        checks.append(Check("CUDA graphs", "note", slowed, AS_WHOLE, values))
     return checks
 
 
 _BLIND_INSIDE = (
-    "kernel-share and memory-copies do not see what ran inside, gpu-idle takes all of that time "
-    "for busy, and run-ahead and steps count a launch as one operation"
+    "The kernels inside {launches:CUDA graph launch|CUDA graph launches} ({graph_ns}) are hidden: "
+    "graphs were recorded as a whole. kernel-share and memory-copies do not see what ran inside, "
+    "gpu-idle counts all of that time as busy, and run-ahead and steps count a launch as one "
+    "operation."
 )
 
 
 def _unpaired(trace: Trace) -> list[Check]:
-    """Launches without GPU work and GPU work without a launch."""
+    """Launches without GPU work, and GPU work without a launch."""
     if "api_calls" not in trace.tables:
-        detail = "not recorded, so run-ahead, syncs and launch overhead are unknown"
-        return [Check("CUDA API", "blind", detail, _record("cuda,nvtx"))]
-    done = operations(trace)
-    launched = np.zeros(len(trace.api_calls), bool)
-    launched[done.call[done.launched]] = True
-    launched |= captured_calls(trace)
+        missing = (
+            "The CUDA API was not recorded, so run-ahead, syncs and launch overhead are unknown."
+        )
+        return [Check("CUDA API", "blind", missing, _record("cuda,nvtx"))]
+    ops = operations(trace)
+    has_work = np.zeros(len(trace.api_calls), bool)
+    has_work[ops.call[ops.launched]] = True
+    has_work |= captured_calls(trace)
     launching = what_calls_do(trace) == Does.LAUNCH
-    lost = int((launching & ~launched).sum())
-    orphans = int((~done.launched).sum())
+    lost = int((launching & ~has_work).sum())
+    orphans = int((~ops.launched).sum())
     checks = []
     if lost:
-        detail = f"{units.counted(lost, 'launch call')} without GPU work: failed, or lost"
-        if 2 * lost > launching.sum():
-            detail = f"{detail}; most of the GPU's work is missing, and what is idle cannot be told"
-            checks.append(Check("launches", "blind", detail, _FLUSH, all_in_doubt=True))
-        else:
-            checks.append(Check("launches", "warning", detail, _FLUSH))
+        checks.append(_launches_without_work(lost, int(launching.sum())))
     if orphans:
-        detail = (
-            f"{units.counted(orphans, 'operation')} without a launch call: their queue waits and "
-            "ranges are unknown"
+        unknown = (
+            "{operations:operation} without a launch call: queue wait and range are unknown there."
         )
-        checks.append(Check("launches", "warning", detail, _FLUSH))
-    if not checks and len(done):
-        checks.append(Check("launches", "ok", "each operation has its launch call"))
+        checks.append(Check("launches", "warning", unknown, _FLUSH, {"operations": orphans}))
+    if not checks and len(ops):
+        checks.append(Check("launches", "ok", "Each operation has its launch call."))
     return checks
+
+
+def _launches_without_work(lost: int, launches: int) -> Check:
+    template = "{lost:launch call} without GPU work: failed, or the events were lost."
+    values = {"lost": lost, "launches": launches}
+    if 2 * lost <= launches:
+        return Check("launches", "warning", template, _FLUSH, values)
+    template += " That is most of the GPU work, so idle time cannot be told."
+    return Check("launches", "blind", template, _FLUSH, values, all_in_doubt=True)
 
 
 _FLUSH = (
@@ -190,42 +209,54 @@ _FLUSH = (
 
 def _ranges(trace: Trace) -> list[Check]:
     if "ranges" not in trace.tables:
-        return [Check("NVTX ranges", "note", "NVTX was not traced", _record("cuda,nvtx"))]
+        return [Check("NVTX ranges", "note", "NVTX was not traced.", _record("cuda,nvtx"))]
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)
     if not len(ranges) and not checks:
-        detail = "none: times cannot be told apart by step or layer"
+        none = "There are none, so times cannot be attributed to steps or layers."
         remedy = "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program."
-        checks.append(Check("NVTX ranges", "note", detail, remedy))
+        checks.append(Check("NVTX ranges", "note", none, remedy))
     opened = ~ranges.texts("kind").isin(["mark"]) & (ranges["end_ns"] == NULL)
     if opened.any():
-        detail = f"{units.counted(int(opened.sum()), 'range')} never ended"
-        checks.append(Check("NVTX ranges", "note", detail, "Pop each range that is pushed."))
+        values = {"open_ranges": int(opened.sum())}
+        checks.append(
+            Check(
+                *("NVTX ranges", "note", "{open_ranges:range} never ended."),
+                *("Pop each range that is pushed.", values),
+            )
+        )
     if len(ranges) and not checks:
-        checks.append(Check("NVTX ranges", "ok", units.counted(len(ranges), "range")))
+        checks.append(Check("NVTX ranges", "ok", "{ranges:range}", values={"ranges": len(ranges)}))
     return checks
 
 
 def _nvtx_too_new(trace: Trace) -> list[Check]:
     """The nvtx package from 0.2.12 on records nothing under nsys up to 2024.2."""
-    told = any(re.search(r"nvtx.*(incompatib|not supported)", text, re.I) for text in _said(trace))
+    reported = any(_INCOMPATIBLE.search(text) for text in _warning_texts(trace))
     package, recorder = _version(trace.run.get("nvtx")), _version(trace.recorder_version)
     old = bool(recorder) and recorder < (2024, 3)
-    if len(trace.ranges) or not old or not (told or package >= (0, 2, 12)):
+    if len(trace.ranges) or not old or not (reported or package >= (0, 2, 12)):
         return []
-    package_text = f"the nvtx package {trace.run.get('nvtx', '')}".rstrip()
-    detail = f"none were recorded: {package_text} is too new for nsys {trace.recorder_version}"
+    version = trace.run.get("nvtx", "")
+    values = {"nvtx_version": version, "recorder_version": trace.recorder_version}
+    package_name = "the nvtx package {nvtx_version}" if version else "the nvtx package"
+    template = (
+        f"No NVTX ranges were recorded: {package_name} is too new for nsys {{recorder_version}}."
+    )
     remedy = "Install nvtx<0.2.12, use torch.cuda.nvtx, or record with nsys 2024.4 or newer."
-    return [Check("NVTX ranges", "blind", detail, remedy)]
+    return [Check("NVTX ranges", "blind", template, remedy, values)]
+
+
+_INCOMPATIBLE = re.compile(r"nvtx.*(incompatib|not supported)", re.IGNORECASE)
 
 
 def _warnings(trace: Trace) -> Table:
-    """What the recorder said that is more than information."""
-    said = trace.recorded("diagnostics")
-    return said.take(~said.texts("severity").isin(["info", "verbose", "debug"]))
+    """The recorder's diagnostics above the level of information."""
+    diagnostics = trace.recorded("diagnostics")
+    return diagnostics.take(~diagnostics.texts("severity").isin(["info", "verbose", "debug"]))
 
 
-def _said(trace: Trace) -> list[str]:
+def _warning_texts(trace: Trace) -> list[str]:
     return [str(text) for text in _warnings(trace).texts("text").decode()]
 
 
@@ -235,16 +266,19 @@ def _version(text: str | None) -> tuple[int, ...]:
 
 def _dropped(trace: Trace) -> list[Check]:
     if "diagnostics" not in trace.tables:
-        return [Check("lost events", "note", "this recorder does not tell of lost events")]
-    failed = failure(_said(trace))
+        return [Check("lost events", "note", "This recorder does not report lost events.")]
+    texts = _warning_texts(trace)
+    failed = failure(texts)
     if failed is not None:
-        detail = f"the recorder failed as it read its events back, so much is missing: {failed}"
-        return [Check("lost events", "blind", detail, _OTHERWISE, all_in_doubt=True)]
-    lost = [text for text in _said(trace) if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
+        template = "The recorder failed while reading its events back, so much is missing: {error}"
+        values: dict[str, Value] = {"error": failed}
+        return [Check("lost events", "blind", template, _OTHERWISE, values, all_in_doubt=True)]
+    lost = [text for text in texts if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
     lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
     if not lost:
-        return [Check("lost events", "ok", "the recorder tells of none")]
-    return [Check("lost events", "warning", lost[0].strip()[:500], _RECORD_LESS)]
+        return [Check("lost events", "ok", "The recorder reports none.")]
+    values = {"warning": lost[0].strip()}
+    return [Check("lost events", "warning", "The recorder warns: {warning}", _RECORD_LESS, values)]
 
 
 _RECORD_LESS = (
@@ -256,20 +290,25 @@ _OTHERWISE = (
 )
 
 
-def _profiler_cost(trace: Trace) -> list[Check]:
+def _profiler_overhead(trace: Trace) -> list[Check]:
     cost = profiler_cost(trace)
     if cost is None:
         return []
-    share = 100.0 * cost.lost_ns / max(cost.span_ns, 1)
-    of = "the GPU's span after set-up" if cost.after_set_up else "the GPU's span"
-    detail = f"{units.duration(cost.lost_ns)} of {of} ({units.percent(share)})"
-    if share < 5.0:
-        return [Check("profiler overhead", "ok", detail, None, cost.lost_ns)]
-    detail += f", most of it for: {shortened(cost.mostly)}"
+    overhead_pct = 100.0 * cost.lost_ns / max(cost.span_ns, 1)
+    span = "GPU span after warm-up" if cost.after_warm_up else "GPU span"
+    template = f"The profiler took {{overhead_ns}}, {{overhead_pct}} of the {span}"
+    values: dict[str, Value] = {"overhead_ns": cost.lost_ns, "overhead_pct": overhead_pct}
+    if overhead_pct < _NOTABLE_OVERHEAD_PCT:
+        return [Check("profiler overhead", "ok", f"{template}.", None, values, cost.lost_ns)]
+    template += ", mostly for {purpose}."
+    values["purpose"] = cost.mostly
     remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), _RECORD_LESS)
-    return [Check("profiler overhead", "warning", detail, remedy, cost.lost_ns)]
+    return [
+        Check("profiler overhead", "warning", template, remedy, values, cost.lost_ns, cost.span_ns)
+    ]
 
 
+_NOTABLE_OVERHEAD_PCT = 5.0
 _COST_REMEDIES = (
     (
         re.compile(r"(?i)backtrace"),
@@ -288,8 +327,8 @@ _COST_REMEDIES = (
 
 
 def _span(trace: Trace) -> tuple[int, int]:
-    done = operations(trace)
-    return (int(done.start_ns[0]), int(done.end_ns.max())) if len(done) else (0, 0)
+    ops = operations(trace)
+    return (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
 
 
 _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
@@ -298,44 +337,39 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _graphs,
     _ranges,
     _dropped,
-    _profiler_cost,
+    _profiler_overhead,
 )
 
 
 def _overheads(trace: Trace) -> Table:
     overheads = trace.recorded("overheads")
     first, last = _span(trace)
-    found = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
-    total = groups.sums(found, overheads.duration_ns)
+    by_purpose = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
+    total = groups.sums(by_purpose, overheads.duration_ns)
     within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
     table = Table(
         OVERHEADS.columns,
         {
-            "name": overheads.texts("name").take(found.first),
-            "kind": overheads.texts("kind").take(found.first),
-            "calls": _ones(found, len(overheads)),
+            "name": overheads.texts("name").take(by_purpose.first),
+            "kind": overheads.texts("kind").take(by_purpose.first),
+            "calls": groups.count(by_purpose),
             "total_ns": total,
-            "in_gpu_span_ns": groups.sums(found, within),
+            "in_gpu_span_ns": groups.sums(by_purpose, within),
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
 
 
-def _ones(found: groups.Groups, rows: int) -> Integers:
-    return groups.sums(found, np.ones(rows, np.int64))
-
-
 def _diagnostics(trace: Trace) -> Table:
-    said = _warnings(trace)
-    found = groups.group(said.texts("severity").codes, said.texts("text").codes)
+    warnings = _warnings(trace)
+    by_text = groups.group(warnings.texts("severity").codes, warnings.texts("text").codes)
+    texts = warnings.texts("text").take(by_text.first).decode()
     table = Table(
         DIAGNOSTICS.columns,
         {
-            "severity": said.texts("severity").take(found.first),
-            "times": _ones(found, len(said)),
-            "text": Texts.of(
-                (text or "").strip() for text in said.texts("text").take(found.first).decode()
-            ),
+            "severity": warnings.texts("severity").take(by_text.first),
+            "times": groups.count(by_text),
+            "text": Texts.of((text or "").strip() for text in texts),
         },
     )
     return table.take(np.argsort(-table["times"], kind="stable"))
@@ -344,7 +378,7 @@ def _diagnostics(trace: Trace) -> Table:
 ANALYSIS = Analysis(
     name="trace-health",
     title="Trace health",
-    question="What does this recording not show, and what did recording cost?",
+    question="What does this recording not show, and what did recording it cost?",
     needs=(),
     tables=(CHECKS, OVERHEADS, DIAGNOSTICS),
     compute=compute,

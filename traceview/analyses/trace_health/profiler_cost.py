@@ -1,8 +1,8 @@
-"""What the profiler took from the GPU work that was recorded.
+"""Profiler overhead that delayed recorded GPU work.
 
-It counts in the processes that have GPU work, from the first of it to the last and after set-up:
-a compiler that starts beside them delays none of it, nor does what the profiler itself sets up
-before or writes out after.
+Only overhead in processes with GPU work counts, between their first and last GPU work and after
+warm-up. A compiler that starts beside them delays nothing, nor does the profiler's own start-up
+or what it writes out at the end.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from traceview.trace import Trace, fact
 
 @dataclass(frozen=True)
 class Cost:
-    """Time that the profiler took, of how much, and what most of it was for.
+    """Time `lost_ns` that the profiler took of `span_ns`, and the purpose of most of it.
 
-    `after_set_up` is False where no set-up is known, so that all GPU work counts.
+    `after_warm_up` is False where no warm-up is known, so that all GPU work counts.
     """
 
     lost_ns: int
     span_ns: int
     mostly: str
-    after_set_up: bool
+    after_warm_up: bool
 
 
 @fact
 def profiler_cost(trace: Trace) -> Cost | None:
-    """None where it took nothing."""
+    """The overhead on all processes together; None without any."""
     overheads = trace.recorded("overheads")
-    mine = overheads.take(profilers_own(trace))
+    own = overheads.take(profilers_own(trace))
     first, last = _working(trace)
-    process = np.where(mine["process"] == NULL, len(trace.processes), mine["process"])
+    process = np.where(own["process"] == NULL, len(trace.processes), own["process"])
     start, end = (
-        np.clip(mine[name], first[process], last[process]) for name in ("start_ns", "end_ns")
+        np.clip(own[name], first[process], last[process]) for name in ("start_ns", "end_ns")
     )
     lost = intervals.union(start, end).total()
     if not lost:
         return None
-    names = mine.texts("name")
-    each = groups.group(names.codes)
-    mostly = int(each.first[np.argmax(groups.sums(each, end - start))])
+    names = own.texts("name")
+    by_purpose = groups.group(names.codes)
+    mostly = int(by_purpose.first[np.argmax(groups.sums(by_purpose, end - start))])
     span = int(last[-1] - first[-1])
     return Cost(lost, span, str(names[mostly]), warm_up_end_ns(trace) > np.iinfo(np.int64).min)
 
 
 def _working(trace: Trace) -> tuple[Integers, Integers]:
-    """From when to when each process has GPU work after set-up, and in the last row all of them."""
-    done, many = operations(trace), len(trace.processes)
-    never = np.iinfo(np.int64)
-    first, last = np.full(many + 1, never.max), np.zeros(many + 1, np.int64)
-    np.minimum.at(first, done.process, done.start_ns)
-    np.maximum.at(last, done.process, done.end_ns)
+    """Start and end of the GPU work after warm-up of each process, and in the last row of all."""
+    ops, processes = operations(trace), len(trace.processes)
+    limits = np.iinfo(np.int64)
+    first, last = np.full(processes + 1, limits.max), np.zeros(processes + 1, np.int64)
+    np.minimum.at(first, ops.process, ops.start_ns)
+    np.maximum.at(last, ops.process, ops.end_ns)
     first[-1], last[-1] = first.min(), last.max()
     last = np.maximum(last, warm_up_end_ns(trace))
     return np.clip(first, warm_up_end_ns(trace), last), last
