@@ -26,8 +26,9 @@ LEVELS = (
     {"cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-# The package's front door offers names of all rooms, and the version to all of them.
-FRONT = {"__init__", "__main__"}
+# The package's front door offers names of all rooms, and the version to all of them. `display`
+# draws any value by way of `render`, imported when it is called (its docstring says why).
+FRONT = {"__init__", "__main__", "display"}
 
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 

@@ -1,4 +1,4 @@
-"""A report asks what it is told to ask and ranks what comes of it."""
+"""A report runs the chosen analyses and ranks their findings."""
 
 import numpy as np
 import pytest
@@ -31,13 +31,13 @@ def test_equal_findings_keep_reading_order():
     assert [f.analysis for f in ranked(outcomes)] == ["b", "a"]
 
 
-def test_what_puts_the_whole_recording_in_doubt_comes_first():
+def test_a_finding_that_doubts_the_whole_recording_comes_first():
     costly, doubt = Finding("high", "m", "a", 5), Finding("high", "partial", "a", 0)
     outcomes = {"gpu-idle": Result({}, (costly,)), "trace-health": Result({}, (doubt,))}
     assert [f.analysis for f in ranked(outcomes)] == ["trace-health", "gpu-idle"]
 
 
-def test_a_figure_of_the_gpu_may_be_a_text_alone():
+def test_a_peak_may_be_given_as_one_text():
     report = traceview.analyze(a_trace(), "roofline", peaks="bandwidth=4.8e12")
     assert report.trace.peaks == {"bandwidth": 4.8e12}
 
@@ -48,11 +48,13 @@ def test_only_keeps_reading_order():
     assert isinstance(report.outcomes["copies"], Skipped)
 
 
-def test_an_unknown_name_is_answered_with_the_closest_and_all():
+def test_an_unknown_name_raises_with_the_closest_and_all_names():
     with pytest.raises(InputError) as caught:
         analyze(a_trace(), ["step-led"], analyses=analyses(["k"]))
     assert "no analysis is named 'step-led'" in str(caught.value)
-    assert "did you mean step-lead? there are: share-of-all, step-lead, copies" in str(caught.value)
+    assert "did you mean step-lead? choose from: share-of-all, step-lead, copies" in str(
+        caught.value
+    )
 
 
 def test_a_bug_in_an_analysis_is_not_hidden():

@@ -1,13 +1,26 @@
-"""Read a GPU trace, ask it where the time went and why, show the answers.
+"""Where the time of a GPU trace went and why, and how to get it back.
 
-Every verb of the command line has its twin here. What a twin needs is imported when it is called:
-`import traceview` costs next to nothing.
+Every command of the command line has a function of the same name here. The public types can be
+imported from here, too:
+
+    Trace       a recording in memory: typed tables, nothing computed
+    Report      the outcome of every analysis of a trace, and all findings, worst first
+    Result      the answer of one analysis: tables, findings, summary figures, charts
+    Skipped     why an analysis could not answer, and how to record what it needs
+    Finding     what is wrong, what shows it, what to do, and how much time that can save
+    Table       rows with declared columns; `to_pandas()` makes a frame of them
+    Selection   which range instances a report is restricted to
+    Operation   a GPU operation as data, for `benchmark`
+
+Functions and types import what they need when they are used: `import traceview` alone loads
+neither numpy nor anything larger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,17 +28,29 @@ from traceview.errors import TraceviewError
 from traceview.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.bench import BenchReport, Operation
+    from traceview.analyses.base import Result, Skipped
+    from traceview.bench import BenchReport
+    from traceview.bench.operation import Operation
+    from traceview.findings import Finding
     from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import Value
     from traceview.inspect.compare.comparison import Diff
     from traceview.inspect.target_report import PtxReport
     from traceview.recorders import Recording
     from traceview.report import Report
-    from traceview.trace import Trace
+    from traceview.tables import Table
+    from traceview.trace import Selection, Trace
     from traceview.trace.scrub.scrubber import ScrubReport
 
 __all__ = [
+    "Finding",
+    "Operation",
+    "Report",
+    "Result",
+    "Selection",
+    "Skipped",
+    "Table",
+    "Trace",
     "TraceviewError",
     "__version__",
     "analyze",
@@ -36,6 +61,30 @@ __all__ = [
     "record",
     "scrub",
 ]
+_TYPES = {
+    "Finding": "traceview.findings",
+    "Operation": "traceview.bench.operation",
+    "Report": "traceview.report",
+    "Result": "traceview.analyses.base",
+    "Selection": "traceview.trace",
+    "Skipped": "traceview.analyses.base",
+    "Table": "traceview.tables",
+    "Trace": "traceview.trace",
+}
+
+
+if not TYPE_CHECKING:  # A type checker sees the imports above, and no others.
+
+    def __getattr__(name: str) -> Any:
+        """Import a public type when it is first used."""
+        if name not in _TYPES:
+            raise AttributeError(f"module 'traceview' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_TYPES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load(path: str | Path) -> Trace:
@@ -137,16 +186,27 @@ def analyze(
     ncu: str | Path | None = None,
     cubins: str | Path | Sequence[str | Path] = (),
 ) -> Report:
-    """Put all questions to a trace, or `only` those named.
+    """Run all analyses on a trace, or `only` those named, and rank their findings.
 
-    `ranges` and `exclude_ranges` are globs over range names and paths: the answers then speak of
-    the instances of those ranges alone. Work launched by a thread without ranges is in the range
-    open on the main thread, or, if `strict`, in none. `peaks` are figures of the GPU that come
-    before those of the trace and of data sheets, such as {"bandwidth": 4.8e12, "bf16": 989e12}
-    or "bandwidth=4.8e12": see hardware.FIGURES. `ncu` is a CSV file of Nsight Compute (`ncu --csv
-    --page raw`) that counts bytes and FLOP of the same program. `cubins` are files with the code
-    of kernels that were recorded without it: see ptx.given_code. Raises InputError if a name or
-    glob fits nothing, or if a file is none of these, and what `given_kernels` raises.
+    Arguments:
+        trace: what `load` returns.
+        only: names of analyses, such as "gpu-idle".
+        ranges: globs over range names and paths; the report then covers only the work of the
+            instances of these ranges.
+        exclude_ranges: globs for ranges whose work is left out, such as warm-up steps.
+        strict: infer no range for work that a thread without ranges launched. By default it
+            belongs to the range that is open on the main thread.
+        peaks: figures of the GPU that replace those of the trace and the data sheets, such as
+            {"bandwidth": 4.8e12, "bf16": 989e12} or "bandwidth=4.8e12". Units are bytes/s and
+            FLOP/s; `traceview.hardware.overrides.FIGURES` lists the names.
+        ncu: a CSV file of Nsight Compute (`ncu --csv --page raw`) with the bytes and FLOP that
+            the same program's kernels moved and did, for "roofline".
+        cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
+            what nvcc built, for "load-widths".
+
+    Raises InputError if a name or glob matches nothing or a file is none of these,
+    PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs a
+    tool that is missing.
     """
     from traceview import report
     from traceview.facts.ranges import selection

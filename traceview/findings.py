@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from traceview import units
+from traceview import display, units
 from traceview.units import Value
 
 Severity = Literal["high", "medium", "low", "info"]
@@ -61,9 +61,9 @@ class Evidence:
     basis: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
-    """Something a reader can act on.
+    """What is wrong, what shows it, what to do, and how much time that can save.
 
     `template` is the message with the names of evidence values in braces: `{idle_ns}` becomes
     `147 ms`, `{gaps:gap}` becomes `135 gaps`, `{launches:launch|launches}` names its own plural.
@@ -89,6 +89,12 @@ class Finding:
     def action(self) -> str:
         """The remedy with the values of the evidence in place."""
         return filled(self.remedy, self.evidence.values)
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
 
 def filled(template: str, values: Mapping[str, Value]) -> str:

@@ -1,32 +1,50 @@
-"""A report: every question put to one trace, and what came of it, the costliest finding first."""
+"""The report of one trace: the outcome of every analysis, and all findings, worst first."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import overload
 
 import numpy as np
 
-from traceview import analyses as known
+from traceview import analyses as registered
+from traceview import display
 from traceview.analyses import trace_health
 from traceview.analyses.base import Analysis, Result, Skipped
 from traceview.errors import InputError
+from traceview.facts.steps.steps import steps
 from traceview.findings import SEVERITIES, Finding
-from traceview.tables import Array, Table
+from traceview.tables import Array, Column, Table
 from traceview.trace import Selection, Trace
 
 Outcome = Result | Skipped
 
 THREADS = 2
-_ON_GPU = ("kernels", "copies", "sets", "graph_launches")
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
+
+FINDING_COLUMNS = (
+    Column("severity", "text", "high, medium, low or info"),
+    Column("analysis", "text", "name of the analysis that reports it"),
+    Column("time_at_stake_ns", "int64", "upper bound of the time that acting on it saves"),
+    Column("share_of_step_pct", "float64", "that time as a share of the step", nullable=True),
+    Column("subject_kind", "text", "what it is about: kernel, range, line, device …"),
+    Column("subject", "text", "name of what it is about, as recorded"),
+    Column("file", "text", "source file of the subject", nullable=True),
+    Column("line", "int64", "line in that file", nullable=True),
+    Column("message", "text", "what is wrong, with its numbers", prose=True),
+    Column("action", "text", "what to do about it", prose=True),
+    Column("start_ns", "int64", "start of the time window that shows it", nullable=True),
+    Column("end_ns", "int64", "end of that window", nullable=True),
+)
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of the trace. None where the recording does not say."""
+    """A GPU of the trace; None for what the recording does not contain."""
 
     host_id: int
     device_id: int
@@ -37,6 +55,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Process:
+    """A process of the trace; `name` is None where the recording does not contain it."""
+
     host_id: int
     process_id: int
     name: str | None
@@ -44,11 +64,11 @@ class Process:
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """What a report says of the recording itself.
+    """The recording itself, as the head of a report describes it.
 
-    `duration_ns` reaches from the first to the last recorded event; `row_counts` has the tables
-    that were recorded, so that an empty one and an absent one stay apart. `peaks` are the figures
-    of the GPU that the user gave.
+    `duration_ns` is the time from the first to the last recorded event. `row_counts` has one entry
+    per recorded table, so that an empty table and an absent one stay apart. `peaks` are the GPU
+    figures that the user passed.
     """
 
     path: str
@@ -68,57 +88,102 @@ class TraceFacts:
 
 @dataclass(frozen=True)
 class RankedFinding:
-    """A finding and the name of the analysis that made it."""
+    """A finding and the name of the analysis that reports it."""
 
     analysis: str
     finding: Finding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """All answers to one trace.
+    """The outcome of every analysis of one trace.
 
-    `analyses` are those asked, in reading order; `outcomes` holds what came of each, by name;
-    `findings` are those of all, worst first.
+    `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
+    Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
+    `step_count` is 0 where the trace has no repeated ranges to take for steps.
     """
 
     trace: TraceFacts
     analyses: tuple[Analysis, ...]
     outcomes: Mapping[str, Outcome]
     findings: tuple[RankedFinding, ...]
+    step_count: int = 0
+
+    def __getitem__(self, name: str) -> Outcome:
+        """The outcome of the analysis of that name. Raises InputError if it did not run."""
+        if name not in self.outcomes:
+            raise InputError(
+                f"the report has no analysis {name!r}", _suggestion(name, [*self.outcomes])
+            )
+        return self.outcomes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the analyses, in reading order."""
+        return iter(self.outcomes)
 
     @property
-    def without_findings(self) -> str:
-        """What to say where nothing was found."""
-        if not any(self.trace.row_counts.get(name) for name in _ON_GPU):
-            return (
-                "No GPU work was recorded, so there is no GPU time to save. If the program should "
-                "use a GPU, check torch.cuda.is_available() and run traceview doctor."
-            )
-        if self.trace.selection:
-            return "Nothing found in the selected ranges that would save time."
-        return "Nothing found that would save time."
+    def whole(self) -> str:
+        """The time that `share_of_step_pct` is a share of, in words."""
+        return "a step" if self.step_count else "the run"
+
+    def findings_table(self) -> Table:
+        """All findings, one row per finding, worst first; `.to_pandas()` makes a frame of it."""
+        return Table.from_rows(FINDING_COLUMNS, map(_finding_row, self.findings))
+
+    @overload
+    def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
+    @overload
+    def to_html(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
+    def to_html(
+        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
+    ) -> str | Path:
+        """The report as one HTML page; with a path, write it there and return the path.
+
+        The page has the first 1,000 rows of each table unless `all_rows`. Raises
+        OutputExistsError if the file exists and not `force`.
+        """
+        return display.output(lambda: display.page(self, all_rows), path, force)
+
+    @overload
+    def to_json(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
+    @overload
+    def to_json(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
+    def to_json(
+        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
+    ) -> str | Path:
+        """The report as JSON, as `traceview report --json` prints it; with a path, write it there.
+
+        A table has at most 10,000 rows unless `all_rows`. Raises OutputExistsError if the file
+        exists and not `force`.
+        """
+        return display.output(lambda: display.document(self, all_rows), path, force)
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
 
 def analyze(
     trace: Trace,
     only: Sequence[str] = (),
     *,
-    analyses: Sequence[Analysis] = known.ALL,
+    analyses: Sequence[Analysis] = registered.ALL,
 ) -> Report:
-    """Put all questions, or `only` those named, to a trace.
+    """Run all analyses, or `only` those named, on a trace.
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
-    asked = chosen(analyses, only)
-    # numpy lets go of the interpreter while it works on long arrays.
+    chosen = selected(analyses, only)
+    # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(THREADS) as pool:
-        answers = pool.map(lambda analysis: analysis.run(trace), asked)
-        outcomes: dict[str, Outcome] = {a.name: o for a, o in zip(asked, answers, strict=True)}
-    return Report(facts_of(trace), asked, outcomes, ranked(outcomes))
+        results = pool.map(lambda analysis: analysis.run(trace), chosen)
+        outcomes: dict[str, Outcome] = {a.name: o for a, o in zip(chosen, results, strict=True)}
+    return Report(facts_of(trace), chosen, outcomes, ranked(outcomes), len(steps(trace)))
 
 
-def chosen(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysis, ...]:
+def selected(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysis, ...]:
     """The named analyses in reading order; all of them if none is named."""
     names = [analysis.name for analysis in analyses]
     for name in only:
@@ -130,30 +195,49 @@ def chosen(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysis,
 def _suggestion(name: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     guess = f"did you mean {close[0]}? " if close else ""
-    return f"{guess}there are: {', '.join(names)}"
+    return f"{guess}choose from: {', '.join(names)}"
 
 
 def ranked(outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:
-    """All findings, by severity and then by the time at stake; equals keep reading order.
+    """All findings, by severity and then by time at stake; ties keep reading order.
 
-    First of all comes what puts the whole recording in doubt.
+    A finding that puts the whole recording in doubt comes first of all.
     """
-    found = [
+    findings = [
         RankedFinding(name, finding)
         for name, outcome in outcomes.items()
         if isinstance(outcome, Result)
         for finding in outcome.findings
     ]
-    return tuple(sorted(found, key=_rank))
+    return tuple(sorted(findings, key=_rank))
 
 
-def _rank(found: RankedFinding) -> tuple[int, bool, int]:
-    severity, stake = found.finding.severity, found.finding.time_at_stake_ns
-    in_doubt = severity == "high" and found.analysis == trace_health.ANALYSIS.name
-    return SEVERITIES.index(severity), not in_doubt, -stake
+def _rank(ranked: RankedFinding) -> tuple[int, bool, int]:
+    severity, at_stake = ranked.finding.severity, ranked.finding.time_at_stake_ns
+    in_doubt = severity == "high" and ranked.analysis == trace_health.ANALYSIS.name
+    return SEVERITIES.index(severity), not in_doubt, -at_stake
+
+
+def _finding_row(ranked: RankedFinding) -> dict[str, int | float | str | None]:
+    finding, subject = ranked.finding, ranked.finding.subject
+    return {
+        "severity": finding.severity,
+        "analysis": ranked.analysis,
+        "time_at_stake_ns": finding.time_at_stake_ns,
+        "share_of_step_pct": finding.share_of_step_pct,
+        "subject_kind": subject.kind,
+        "subject": subject.name,
+        "file": subject.file,
+        "line": subject.line,
+        "message": finding.message,
+        "action": finding.action,
+        "start_ns": finding.evidence.start_ns,
+        "end_ns": finding.evidence.end_ns,
+    }
 
 
 def facts_of(trace: Trace) -> TraceFacts:
+    """The facts about a recording that the head of its report shows."""
     return TraceFacts(
         path=trace.path,
         recorder=trace.recorder,
@@ -174,27 +258,25 @@ def facts_of(trace: Trace) -> TraceFacts:
 def duration_ns(trace: Trace) -> int:
     """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing."""
     tables = [trace.recorded(name) for name in _TIMED_TABLES]
-    # A damaged recording may hold an end before its start: either side may be the extreme.
-    times = [_known(table, column) for table in tables for column in ("start_ns", "end_ns")]
-    filled = [column for column in times if len(column)]
-    if not filled:
+    # A damaged recording may hold an end before its start: either column may have the extreme.
+    columns = [_present(table, column) for table in tables for column in ("start_ns", "end_ns")]
+    times = [column for column in columns if len(column)]
+    if not times:
         return 0
-    # As Python integers, because a difference of damaged times can leave int64.
-    return max(int(np.max(t)) for t in filled) - min(int(np.min(t)) for t in filled)
+    # As Python integers: the difference of damaged times can overflow int64.
+    return max(int(np.max(t)) for t in times) - min(int(np.min(t)) for t in times)
 
 
-def _known(table: Table, column: str) -> Array:
+def _present(table: Table, column: str) -> Array:
     values, absent = table[column], table.is_null(column)
     return values[~absent] if absent.any() else values
 
 
 def _gpus(devices: Table) -> tuple[Gpu, ...]:
-    wanted = [
-        devices.cells(c) for c in ("host_id", "device_id", "name", "compute_capability", "sm_count")
-    ]
-    return tuple(Gpu(*row) for row in zip(*wanted, strict=True))
+    columns = ("host_id", "device_id", "name", "compute_capability", "sm_count")
+    return tuple(Gpu(*row) for row in zip(*map(devices.cells, columns), strict=True))
 
 
 def _processes(processes: Table) -> tuple[Process, ...]:
-    wanted = [processes.cells(c) for c in ("host_id", "process_id", "name")]
-    return tuple(Process(*row) for row in zip(*wanted, strict=True))
+    columns = ("host_id", "process_id", "name")
+    return tuple(Process(*row) for row in zip(*map(processes.cells, columns), strict=True))

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from traceview import display
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -315,6 +317,12 @@ class Table:
         names = [column.name for column in self.columns]
         for values in zip(*(self.cells(name) for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
     def to_pandas(self) -> pd.DataFrame:
         """The same rows as a frame: text as categories, nullable integers as Int64."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
+from traceview import display
 from traceview.findings import Finding
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
+
+if TYPE_CHECKING:
+    from traceview.display import Figure
 
 
 @dataclass(frozen=True)
@@ -74,18 +78,33 @@ class TableSpec:
     rare: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """What an analysis found out.
+    """The answer of an analysis: its tables, findings, summary figures and notes.
 
-    `summary` holds single figures (names end in their unit), `notes` what could not be known
-    and how to record it.
+    `summary` has single figures, whose names end in their unit. `notes` say what could not be
+    known and how to record it. `analysis` is the one that computed it, with the declarations of
+    tables and charts; `Analysis.run` sets it.
     """
 
     tables: Mapping[str, Table]
     findings: tuple[Finding, ...] = ()
     summary: Mapping[str, Cell] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    analysis: Analysis | None = field(default=None, compare=False)
+
+    def figure(self, table: str) -> Figure:
+        """The chart of that table as a matplotlib figure, such as `figure("causes")`.
+
+        Raises InputError if no chart is declared for the table or it has nothing to draw.
+        """
+        return display.figure(self, table)
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
     def shown(self, specs: Sequence[TableSpec]) -> Iterator[tuple[TableSpec, Table]]:
         """The tables that a reader gets, each with its declaration."""
@@ -124,4 +143,5 @@ class Analysis:
                 reason=f"the trace has no {' and no '.join(meant)}",
                 remedy=f"record with: {'; and '.join(how)}",
             )
-        return self.compute(trace)
+        outcome = self.compute(trace)
+        return outcome if isinstance(outcome, Skipped) else replace(outcome, analysis=self)

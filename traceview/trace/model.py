@@ -8,6 +8,7 @@ from functools import wraps
 from threading import RLock
 from typing import Any, TypeVar, cast
 
+from traceview import display
 from traceview.errors import MissingTableError
 from traceview.tables import Table
 from traceview.trace.schema import TABLES
@@ -74,8 +75,10 @@ class Trace:
     _facts: Facts = field(default_factory=Facts, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        rows = ", ".join(f"{name} {len(table):,}" for name, table in self.tables.items())
-        return f"<Trace {self.path!r}: {rows}>"
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
     def table(self, name: str) -> Table:
         """The table of that name. Raises MissingTableError if it was not recorded."""

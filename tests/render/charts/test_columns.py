@@ -7,8 +7,8 @@ import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
-from traceview.render.charts.columns_svg import MOST_LABELS
-from traceview.render.charts.layout import worked_out
+from traceview.render.charts.draw_columns import MOST_LABELS
+from traceview.render.charts.layout import layout
 from traceview.render.charts.svg import draw
 from traceview.tables import Column, Table
 
@@ -26,7 +26,7 @@ def drawn(*columns: tuple[str, dict[str, int]], chart=CHART) -> str:
         for step, parts in columns
         for part, time in parts.items()
     ]
-    drawing = worked_out(chart, Table.from_rows(COLUMNS, rows))
+    drawing = layout(chart, Table.from_rows(COLUMNS, rows))
     assert drawing is not None
     return draw(drawing, "Time", "key")
 

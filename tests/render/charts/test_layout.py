@@ -15,7 +15,8 @@ from tests.render.example_report import (
     steps,
 )
 from traceview.analyses.base import Chart
-from traceview.render.charts.layout import MOST_SERIES, Bar, worked_out
+from traceview.render.charts.bars import MOST_SERIES, Bar
+from traceview.render.charts.layout import layout
 from traceview.render.charts.svg import draw
 from traceview.tables import Table
 
@@ -23,7 +24,7 @@ BARS, STACKED = CHARTS
 
 
 def test_bars_are_one_a_row_with_their_value():
-    drawing = worked_out(BARS, share_rows(["gemm", "softmax"]))
+    drawing = layout(BARS, share_rows(["gemm", "softmax"]))
     assert drawing is not None
     assert drawing.labels == ("gemm", "softmax")
     assert drawing.row_texts == ("12.3 ms", "6.17 ms")
@@ -31,7 +32,7 @@ def test_bars_are_one_a_row_with_their_value():
 
 
 def test_stacked_bars_add_up_and_leave_out_what_is_zero():
-    drawing = worked_out(STACKED, causes())
+    drawing = layout(STACKED, causes())
     assert drawing is not None
     assert drawing.series == ("sync-drain", "launch-late")
     assert drawing.bars[1] == Bar(0, 800_000.0, 300_000.0, "launch-late")
@@ -40,7 +41,7 @@ def test_stacked_bars_add_up_and_leave_out_what_is_zero():
 
 def test_more_series_than_colors_become_other():
     rows = [{"device": "GPU 0", "cause": f"c{i}", "idle_ns": 100 - i} for i in range(9)]
-    drawing = worked_out(STACKED, Table.from_rows(CAUSES.columns, rows))
+    drawing = layout(STACKED, Table.from_rows(CAUSES.columns, rows))
     assert drawing is not None
     assert len(drawing.series) == MOST_SERIES
     assert drawing.series[-1] == "other"
@@ -48,7 +49,7 @@ def test_more_series_than_colors_become_other():
 
 
 def test_spans_begin_at_zero_and_pair_up():
-    drawing = worked_out(STEP_CHART, steps())
+    drawing = layout(STEP_CHART, steps())
     assert drawing is not None
     assert drawing.series == ("CPU", "GPU")
     assert drawing.bars[0] == Bar(0, 0.0, 900_000.0, "CPU")
@@ -59,37 +60,37 @@ def test_spans_begin_at_zero_and_pair_up():
 def test_labels_that_are_cut_alike_are_not_added_together():
     devices = [f"{'x' * 30}{kind}{'y' * 30}" for kind in "ab"]
     rows = [{"device": name, "cause": "c", "idle_ns": 5} for name in devices]
-    drawing = worked_out(STACKED, Table.from_rows(CAUSES.columns, rows))
+    drawing = layout(STACKED, Table.from_rows(CAUSES.columns, rows))
     assert drawing is not None
     assert len(set(drawing.labels)) == 2
     assert [bar.length for bar in drawing.bars] == [5.0, 5.0]
 
 
 def test_rows_beyond_the_most_are_counted():
-    drawing = worked_out(BARS, share_rows([f"k{i}" for i in range(40)]))
+    drawing = layout(BARS, share_rows([f"k{i}" for i in range(40)]))
     assert drawing is not None
     assert len(drawing.labels) == 12
     assert drawing.left_out == 28
 
 
 def test_nothing_to_see_is_no_chart():
-    assert worked_out(BARS, Table.empty(SHARES.columns)) is None
-    assert worked_out(STACKED, Table.empty(CAUSES.columns)) is None
-    assert worked_out(STEP_CHART, Table.empty(STEPS.columns)) is None
+    assert layout(BARS, Table.empty(SHARES.columns)) is None
+    assert layout(STACKED, Table.empty(CAUSES.columns)) is None
+    assert layout(STEP_CHART, Table.empty(STEPS.columns)) is None
     idle = [{"device": "GPU 0", "cause": "none", "idle_ns": 0}]
-    assert worked_out(STACKED, Table.from_rows(CAUSES.columns, idle)) is None
+    assert layout(STACKED, Table.from_rows(CAUSES.columns, idle)) is None
 
 
 def test_damaged_values_have_no_bar():
     table = share_rows(["gemm", "softmax", "copy"])
     table = table.with_columns(share_pct=np.array([np.nan, np.inf, 50.0]))
-    drawing = worked_out(Chart("bars", "shares", "t", "short_name", "share_pct"), table)
+    drawing = layout(Chart("bars", "shares", "t", "short_name", "share_pct"), table)
     assert drawing is not None
     assert [bar.length for bar in drawing.bars] == [0.0, 0.0, 50.0]
 
 
 def test_any_name_can_be_drawn_and_is_text():
-    drawing = worked_out(BARS, share_rows([HOSTILE, CONTROLS, "漢字", "$\\frac$", "_", ""]))
+    drawing = layout(BARS, share_rows([HOSTILE, CONTROLS, "漢字", "$\\frac$", "_", ""]))
     assert drawing is not None
     svg = draw(drawing, "Title <&>", "key")
     assert "$\\frac$" in svg
@@ -98,7 +99,7 @@ def test_any_name_can_be_drawn_and_is_text():
 
 
 def test_svg_follows_the_page():
-    drawing = worked_out(STACKED, causes())
+    drawing = layout(STACKED, causes())
     assert drawing is not None
     svg = draw(drawing, "t", "key")
     assert "var(--series-2)" in svg

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from traceview.analyses.roofline.analysis import ANALYSIS
-from traceview.render.charts.layout import worked_out
-from traceview.render.charts.roofline import Roofline
+from traceview.render.charts.layout import layout
+from traceview.render.charts.roofline import RooflineChart
 from traceview.render.charts.svg import draw
 from traceview.tables import Table
 
@@ -40,10 +40,10 @@ def test_points_and_roofs():
     small = row("a", 2.0, 6 * 10**12, 100)
     large = row("b", 100.0, 5 * 10**14, 300, kind="bf16", level=10**15)
 
-    drawing = worked_out(CHART, table(small, large))
+    drawing = layout(CHART, table(small, large))
 
-    assert isinstance(drawing, Roofline)
-    assert [(p.x, p.y, p.share, p.label) for p in drawing.points] == [
+    assert isinstance(drawing, RooflineChart)
+    assert [(p.x, p.y, p.size_fraction, p.label) for p in drawing.points] == [
         (100.0, 5e14, 0.75, "b"),
         (2.0, 6e12, 0.25, "a"),
     ]
@@ -59,17 +59,17 @@ def test_points_and_roofs():
 def test_what_has_no_place_is_left_out():
     rows = [row("a", 2.0, 10**12), row("no flop", 0.0, 0), row("no bytes", None, 5)]
 
-    drawing = worked_out(CHART, table(*rows))
+    drawing = layout(CHART, table(*rows))
 
     assert len(drawing.points) == 1
     assert drawing.left_out == 2
-    assert worked_out(CHART, table(*rows[1:])) is None
-    assert worked_out(CHART, table()) is None
+    assert layout(CHART, table(*rows[1:])) is None
+    assert layout(CHART, table()) is None
 
 
 def test_without_a_known_roof_the_point_stands_alone():
     known = row("a", 2.0, 10**12)
-    drawing = worked_out(CHART, table({**known, "peak_bytes_per_s": None, "peak_flop_per_s": None}))
+    drawing = layout(CHART, table({**known, "peak_bytes_per_s": None, "peak_flop_per_s": None}))
 
     assert (drawing.slopes, drawing.levels) == ((), ())
     assert "<svg" in draw(drawing, "t", "k")
@@ -77,18 +77,18 @@ def test_without_a_known_roof_the_point_stands_alone():
 
 @pytest.mark.parametrize("x", [1e-300, 1e300, 5e-324, -1.0])
 def test_numbers_of_no_machine_have_no_place(x):
-    assert worked_out(CHART, table(row("a", x, 1))) is None
+    assert layout(CHART, table(row("a", x, 1))) is None
 
 
 @pytest.mark.parametrize("x", [1e-9, 1e18])
 def test_far_numbers_can_be_drawn(x):
-    assert "<svg" in draw(worked_out(CHART, table(row("a", x, 1))), "t", "k")
+    assert "<svg" in draw(layout(CHART, table(row("a", x, 1))), "t", "k")
 
 
 def test_names_stay_text():
     hostile = row("<script>$\\frac{1}{0}$</script>", 2.0, 10**12)
 
-    svg = draw(worked_out(CHART, table(hostile)), "t", "k")
+    svg = draw(layout(CHART, table(hostile)), "t", "k")
 
     assert "<script" not in svg
     assert "&lt;script&gt;" in svg
@@ -96,9 +96,9 @@ def test_names_stay_text():
 
 def test_the_same_rows_give_the_same_picture():
     rows = table(*(row(f"k{i}", 2.0 + i, 10**12 * (i + 1)) for i in range(30)))
-    first, second = (draw(worked_out(CHART, rows), "t", "k") for _ in range(2))
+    first, second = (draw(layout(CHART, rows), "t", "k") for _ in range(2))
 
     assert first == second
-    assert len(worked_out(CHART, rows).points) == dataclasses.replace(CHART).most
+    assert len(layout(CHART, rows).points) == dataclasses.replace(CHART).most
     # Colours are the page's own, for light and dark.
     assert not re.search(r"#0[1-3]0[1-3]", first)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
-from traceview.render.charts.layout import worked_out
-from traceview.render.charts.stairs import MOST_STEPS, Stairs
+from traceview.render.charts.layout import layout
+from traceview.render.charts.stairs import MOST_STEPS, StairsChart
 from traceview.render.charts.svg import draw
 from traceview.tables import Column, Table
 
@@ -31,11 +31,11 @@ def table(*rows):
 
 
 def test_a_panel_a_label_with_its_points_and_stairs():
-    found = worked_out(
+    found = layout(
         CHART,
         table(("a", 100, 20.0, 132, 21), ("b", 5, 7.0, 10, 7), ("a", 133, 40.0, 132, 21)),
     )
-    assert isinstance(found, Stairs)
+    assert isinstance(found, StairsChart)
     a, b = found.panels
     assert (a.label, a.points) == ("a", ((100.0, 20.0), (133.0, 40.0)))
     assert a.line == ((0.0, 21.0), (132.0, 21.0), (132.0, 42.0), (264.0, 42.0))
@@ -44,32 +44,32 @@ def test_a_panel_a_label_with_its_points_and_stairs():
 
 
 def test_labels_beyond_the_most_are_counted():
-    found = worked_out(replace(CHART, most=2), table(*((f"k{i}", 1, 1.0, 1, 1) for i in range(5))))
+    found = layout(replace(CHART, most=2), table(*((f"k{i}", 1, 1.0, 1, 1) for i in range(5))))
     assert (len(found.panels), found.left_out) == (2, 3)
 
 
 @pytest.mark.parametrize("odd", [None, 0.0, -1.0, math.inf, math.nan])
 def test_what_has_no_place_is_left_out(odd):
-    found = worked_out(CHART, table(("a", 5, odd, 10, 7), ("a", 6, 1.0, 10, 7)))
+    found = layout(CHART, table(("a", 5, odd, 10, 7), ("a", 6, 1.0, 10, 7)))
     assert found.panels[0].points == ((6.0, 1.0),)
 
 
 def test_nothing_to_see_is_no_chart():
-    assert worked_out(CHART, table()) is None
-    assert worked_out(CHART, table(("a", None, 3.0, 1, 1))) is None
+    assert layout(CHART, table()) is None
+    assert layout(CHART, table(("a", None, 3.0, 1, 1))) is None
 
 
 def test_very_many_steps_are_a_straight_line():
-    found = worked_out(CHART, table(("a", 1 << 60, 3.0, 1, 1)))
+    found = layout(CHART, table(("a", 1 << 60, 3.0, 1, 1)))
     assert len(found.panels[0].line) == 2
-    found = worked_out(CHART, table(("a", MOST_STEPS, 3.0, 1, 1)))
+    found = layout(CHART, table(("a", MOST_STEPS, 3.0, 1, 1)))
     assert len(found.panels[0].line) == 2 * MOST_STEPS
 
 
 @pytest.mark.parametrize("names", [("one",), ("one", "two", "three", HOSTILE, CONTROLS)])
 def test_it_can_be_drawn_whatever_the_names_are(names):
     rows = [(name, blocks, 1000.0 * blocks, 132, 9000) for name in names for blocks in (1, 133)]
-    svg = draw(worked_out(CHART, table(*rows)), "Title <&>", "key")
+    svg = draw(layout(CHART, table(*rows)), "Title <&>", "key")
     assert svg.startswith("<svg")
     assert "<img" not in svg
     assert "#0101" not in svg
@@ -80,5 +80,5 @@ def test_it_can_be_drawn_whatever_the_names_are(names):
 
 def test_the_same_data_give_the_same_bytes():
     rows = [("a", int(blocks), 20.0, 132, 21) for blocks in np.arange(1, 300, 7)]
-    one, other = (draw(worked_out(CHART, table(*rows)), "t", "key") for _ in range(2))
+    one, other = (draw(layout(CHART, table(*rows)), "t", "key") for _ in range(2))
     assert one == other

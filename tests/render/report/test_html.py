@@ -142,14 +142,14 @@ def test_a_long_table_is_cut_and_says_so():
     rows = len(page.named("tr"))
     assert MOST_ROWS < rows < MOST_ROWS + 100
     told = " ".join(page.texts)
-    assert "… and 7 more rows; here are the first: " in told
+    assert "… and 7 more rows. The rows above are the first; " in told
     assert "traceview report --html --all-rows" in told
 
 
 def test_what_a_long_table_leaves_out_is_added_up():
     page = Page(render_html(a_long_report(1_003), "1"))
     told = " ".join(page.texts)
-    assert "… and 3 more rows (calls 9 · idle 3.00 µs); here are the first: " in told
+    assert "… and 3 more rows (calls 9 · idle 3.00 µs). The rows above are the first; " in told
 
 
 def test_all_rows_are_there_where_they_are_asked_for():

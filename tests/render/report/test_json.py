@@ -82,6 +82,17 @@ def test_findings_come_worst_first():
         "message": "1.00 ms waits",
         "action": "Act.",
         "time_at_stake_ns": 1_000_000,
+        "share_of_step_pct": None,
+        "subject": {"kind": "recording", "name": "", "file": None, "line": None},
+        "evidence": {
+            "analysis": "step-lead",
+            "table": None,
+            "row": {},
+            "start_ns": None,
+            "end_ns": None,
+            "basis": None,
+            "values": {},
+        },
     }
     assert [f["severity"] for f in told] == ["high", "medium", "medium", "low", "info"]
     assert [f["time_at_stake_ns"] for f in told[1:3]] == [3_000_000, 2_000_000]
@@ -90,7 +101,7 @@ def test_findings_come_worst_first():
 def test_integers_stay_integers():
     text = render_json(a_report(), "1")
     assert '"total_ns": 12345678,' in text
-    assert '"time_at_stake_ns": 3000000\n' in text
+    assert '"time_at_stake_ns": 3000000,\n' in text
 
 
 @pytest.mark.parametrize("name", [HOSTILE, CONTROLS, "x" * 10_000_000, "\u2028 漢字 \x7f"])

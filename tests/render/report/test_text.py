@@ -87,7 +87,7 @@ def test_only_the_first_rows_are_shown_and_the_rest_is_counted():
     text = render_text(a_report(LONG), width=160)
     assert f"{LONG[9]} " in text
     assert f"{LONG[10]} " not in text
-    assert "… and 3 more, --json has all" in text
+    assert "… and 3 more (--json has all)" in text
 
 
 def test_findings_come_first_and_in_order():
@@ -152,6 +152,6 @@ def test_color_adds_styles_and_nothing_else():
 
 
 @pytest.mark.parametrize(("rows", "whole"), [(10_000, "--json"), (10_001, "--json --all-rows")])
-def test_what_has_all_rows_is_said(rows, whole):
+def test_a_cut_table_names_the_option_that_writes_all_rows(rows, whole):
     text = render_text(a_long_report(rows), width=100)
-    assert f"… and {rows - 10:,} more, {whole} has all\n" in text
+    assert f"… and {rows - 10:,} more ({whole} has all)\n" in text

@@ -1,7 +1,7 @@
-"""JSON text of documents that hold tables: column by column, each distinct text once.
+"""JSON text of documents that hold tables, written column by column, each distinct text once.
 
-The text is that of `json.dumps` with an indent of 1, which takes seconds for a million rows: it
-has no fast way to indent.
+The text equals that of `json.dumps` with an indent of 1, which takes seconds for a million rows
+because only its slow path indents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def written(value: Any) -> str:
 
 
 def pieces(value: Any, margin: str = "") -> Iterator[str]:
-    """The same text bit by bit, the lines after the first behind a margin."""
+    """The same text in pieces; all lines but the first are indented by `margin`."""
     inner = f"{margin} "
     if isinstance(value, Table):
         yield from _bracketed("[]", _rows(value, inner), margin)
@@ -56,7 +56,7 @@ def _bracketed(brackets: str, items: Iterable[Iterable[str]], margin: str) -> It
 
 
 def _rows(table: Table, margin: str) -> Iterator[tuple[str]]:
-    """Many rows at once, each column by itself, as one text that a list would hold."""
+    """The rows as items of a list, many in one text, formatted column by column."""
     names = [column.name for column in table.columns]
     keys = [f"{_text(name)}: ".replace("%", "%%") + "%s" for name in names]
     row = "".join(_bracketed("{}", [[key] for key in keys], margin))
@@ -69,7 +69,7 @@ def _parts(table: Table) -> Iterator[Table]:
     if len(table) > _ROWS_AT_ONCE:
         for column in table.columns:
             if column.dtype == "text":
-                # Asked for before the table is parted, texts are made together.
+                # Texts read before the table is split are made all at once.
                 _ = table.texts(column.name).values
     for first in range(0, len(table), _ROWS_AT_ONCE):
         yield table.take(np.arange(first, min(first + _ROWS_AT_ONCE, len(table))))
@@ -93,9 +93,9 @@ def _cells(table: Table, name: str) -> list[str]:
 
 def _texts(texts: Texts) -> list[str]:
     used = groups.different(texts.codes[texts.codes >= 0])
-    said = object_array(["null"] * (int(used[-1]) + 2 if len(used) else 1))
-    said[used] = object_array([_text(text) for text in texts.values[used]])
-    cells: list[str] = said[texts.codes].tolist()
+    written = object_array(["null"] * (int(used[-1]) + 2 if len(used) else 1))
+    written[used] = object_array([_text(text) for text in texts.values[used]])
+    cells: list[str] = written[texts.codes].tolist()
     return cells
 
 
@@ -110,7 +110,7 @@ def _text(value: Any) -> str:
 
 
 def _python_number(value: Any) -> int | bool:
-    """What json asks for a type that it does not know: numpy's integers and booleans."""
+    """The Python value of a numpy integer or boolean, which json does not know."""
     if isinstance(value, np.integer | np.bool_):
         number: int | bool = value.item()
         return number
@@ -118,7 +118,7 @@ def _python_number(value: Any) -> int | bool:
 
 
 def clean(value: Any) -> Any:
-    """The same value with nothing in it that JSON or UTF-8 cannot hold."""
+    """The same value without what JSON or UTF-8 cannot represent."""
     if isinstance(value, dict):
         return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -128,8 +128,11 @@ def clean(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def finding_fields(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON has it, of a trace or of a kernel."""
+def finding_fields(finding: Finding, analysis: str | None = None) -> dict[str, Any]:
+    """A finding of a trace or a kernel as JSON has it.
+
+    `analysis` names the analysis whose table shows it; None for a kernel's.
+    """
     evidence = finding.evidence
     return {
         "severity": finding.severity,
@@ -139,6 +142,7 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "share_of_step_pct": finding.share_of_step_pct,
         "subject": dict(vars(finding.subject)),
         "evidence": {
+            "analysis": analysis,
             "table": evidence.table,
             "row": dict(evidence.row),
             "start_ns": evidence.start_ns,

@@ -1,6 +1,6 @@
-"""What every page is made of: the frame that `page.html` is, its style, and tables.
+"""Pages from the templates in `render/templates`, and tables as the templates take them.
 
-The templates escape every text; what is drawn in Python is the only markup taken as it is.
+The templates escape every text; SVG drawn in Python is the only markup inserted as it is.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.analyses.base import TableSpec
-from traceview.render.base.row_limit import leading
+from traceview.render.base.row_limit import limited
 from traceview.render.base.safe_text import cells_of, visible
 from traceview.tables import Column, Table
 
 MOST_ROWS = 1_000
-"""Rows of a table on the page, where not all are asked for. JSON has more."""
+"""Rows of a table on the page unless all are requested. JSON has more."""
 
-_HERE = Path(__file__).parent
+_TEMPLATES = Path(__file__).parent.parent / "templates"
 _SHORT = 64
 _WHOLE = 4_000
 
 
 @dataclass(frozen=True)
-class Cell:
-    """`whole` is there when `text` leaves out the middle of a long name.
+class CellView:
+    """A cell as text. `whole` is the full name where `text` leaves out its middle.
 
     `link` is the id of an element of the page.
     """
@@ -41,6 +41,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heading:
+    """The heading of a column, with its name in JSON and its meaning."""
+
     name: str
     label: str
     meaning: str
@@ -49,27 +51,38 @@ class Heading:
 
 @dataclass(frozen=True)
 class TableView:
+    """A table as text. `left_out` counts the rows that it does not show; `sums` are theirs."""
+
     name: str
     meaning: str
     headings: tuple[Heading, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[CellView, ...], ...]
     left_out: int
     kept: str
     sums: tuple[tuple[str, str], ...]
     detail: bool
 
 
-def rendered(template: str, styles: tuple[str, ...], **content: object) -> str:
-    """The page that a template makes of its content; `styles` are files beside this one."""
-    style = "".join((_HERE / name).read_text("utf-8") for name in styles)
-    own = Markup(style)  # noqa: S704 - our own files
+def rendered(template: str, styles: tuple[str, ...], within: str = "", **content: object) -> str:
+    """The page that a template makes of its content; `styles` are files beside the templates.
+
+    `within` is a CSS selector: the style then holds inside such elements alone.
+    """
+    style = "".join((_TEMPLATES / name).read_text("utf-8") for name in styles)
+    own = Markup(_nested(style, within) if within else style)  # noqa: S704 - our own files
     return _environment().get_template(template).render(style=own, **content)
+
+
+def _nested(style: str, selector: str) -> str:
+    """The style with its rules nested in a selector, which takes the place of the whole page."""
+    rules = re.sub(r"(?m)^( *)(?::root|body)(?= \{)", r"\1&", style)
+    return f"{selector} {{\n{rules}}}"
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_HERE),
+        loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -86,8 +99,8 @@ def key(name: str) -> str:
 
 
 def table_view(spec: TableSpec, table: Table, most: int | None = MOST_ROWS) -> TableView:
-    """A table for the page: its brief columns first, at most so many rows; all if it is None."""
-    part = leading(spec, table, most)
+    """A table with its brief columns first and at most so many rows; all if `most` is None."""
+    part = limited(spec, table, most)
     head = part.table
     columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
     cells = [_cells(column, head) for column in columns]
@@ -104,12 +117,12 @@ def table_view(spec: TableSpec, table: Table, most: int | None = MOST_ROWS) -> T
 
 
 def _is_absent(column: Column, table: Table) -> bool:
-    """True if no row has a value: nothing would be learnt from the column."""
+    """True if no row has a value in the column, which is then left out."""
     return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
 
 
 def _in_reading_order(spec: TableSpec) -> list[Column]:
-    """The brief columns first: on a small screen the others are a scroll away."""
+    """The columns, brief ones first: on a small screen the others are a scroll away."""
     brief = [column for name in spec.brief for column in spec.columns if column.name == name]
     return brief + [column for column in spec.columns if column.name not in spec.brief]
 
@@ -118,10 +131,10 @@ def _heading(column: Column) -> Heading:
     return Heading(column.name, units.label(column.name), column.meaning, column.dtype == "text")
 
 
-def _cells(column: Column, table: Table) -> list[Cell]:
-    said = [visible(units.quantity(column.name, v), _WHOLE) for v in table.cells(column.name)]
-    short = cells_of(said, _SHORT, column.prose)
+def _cells(column: Column, table: Table) -> list[CellView]:
+    wholes = [visible(units.quantity(column.name, v), _WHOLE) for v in table.cells(column.name)]
+    texts = cells_of(wholes, _SHORT, column.prose)
     return [
-        Cell(text, None if text == whole else whole)
-        for text, whole in zip(short, said, strict=True)
+        CellView(text, None if text == whole else whole)
+        for text, whole in zip(texts, wholes, strict=True)
     ]

@@ -1,7 +1,7 @@
-"""The rows of a table that a document holds, and what those add up to that it leaves out.
+"""The rows of a table that a document shows, and the sums of those it leaves out.
 
-A training run has a row for each path and kernel: a million of them. The rows that matter come
-first, so a document holds as many as somebody may want to look at, and the sums of the rest.
+A training run can have a million rows, one per path and kernel. The rows that matter come first,
+so a document has as many as somebody may want to look at, and the sums of the rest.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Leading:
-    """A table, or part of one. `left_out` counts the other rows, and is 0 where it is whole.
+class LimitedTable:
+    """A table, or part of one; `left_out` counts the other rows, 0 for a whole table.
 
-    `kept` says which rows are there. `sums` are those of the others, by column; only columns that
-    count nothing twice have one.
+    `kept` describes the rows that are there. `sums` has one entry per column whose values may be
+    added up, over the rows left out.
     """
 
     table: Table
@@ -31,15 +31,15 @@ class Leading:
     sums: Mapping[str, Cell] = field(default_factory=dict)
 
 
-def leading(spec: TableSpec, table: Table, most: int | None) -> Leading:
-    """At most so many rows, all if `most` is None; they keep their order."""
+def limited(spec: TableSpec, table: Table, most: int | None) -> LimitedTable:
+    """At most so many rows of a table, in their order; all if `most` is None."""
     if most is None or len(table) <= most:
-        return Leading(table)
+        return LimitedTable(table)
     rows, kept = _chosen(spec, table, most)
     others = np.ones(len(table), bool)
     others[rows] = False
     sums = {name: _sum(table, name, others) for name in spec.adds}
-    return Leading(table.take(rows), len(table) - most, kept, sums)
+    return LimitedTable(table.take(rows), len(table) - most, kept, sums)
 
 
 def _chosen(spec: TableSpec, table: Table, most: int) -> tuple[Integers, str]:

@@ -1,4 +1,4 @@
-"""A roofline worked out from its declaration and its rows, before anything is drawn."""
+"""The layout of a roofline: one point per kernel under the memory and compute ceilings."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ _LEAST, _MOST = 1e-12, 1e24
 
 
 @dataclass(frozen=True)
-class Point:
-    """One row: where it is, its share of the sizes of all that are shown, and what it is called."""
+class RooflinePoint:
+    """One row of the table. `size_fraction` is its part (0 to 1) of the sizes of all points."""
 
     x: float
     y: float
-    share: float
+    size_fraction: float
     label: str
 
 
 @dataclass(frozen=True)
-class Roofline:
-    """Points under roofs, both axes logarithmic.
+class RooflineChart:
+    """Points under ceilings, both axes logarithmic.
 
-    `slopes` are roofs that rise with x, `levels` those that do not, with their labels. `x` and `y`
-    are the columns on the axes, `left` to `top` where they begin and end; `left_out` counts the
-    rows that have no place, or for which there was no room.
+    `slopes` are the memory ceilings, which rise with x, `levels` the compute ceilings, which are
+    flat; each has a label. `x` and `y` are the columns on the axes, `left` to `top` their limits.
+    `left_out` counts the rows without a value on both axes, and those beyond the most that a chart
+    shows.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[RooflinePoint, ...]
     slopes: tuple[tuple[float, str], ...]
     levels: tuple[tuple[float, str], ...]
     x: str
@@ -46,8 +47,8 @@ class Roofline:
     left_out: int
 
 
-def roofline(chart: Chart, table: Table) -> Roofline | None:
-    """The points of a chart, the largest first; None if none of its rows has a place."""
+def roofline_chart(chart: Chart, table: Table) -> RooflineChart | None:
+    """The points of a chart, largest first; None if no row has a value on both axes."""
     x, y, size, label = chart.x or "", chart.value, chart.size or "", chart.label
     slope, level, kind = chart.slope or "", chart.level or "", chart.stack or ""
     rows = [row for row in table.rows() if _positive(row[x]) and _positive(row[y])]
@@ -55,35 +56,35 @@ def roofline(chart: Chart, table: Table) -> Roofline | None:
     shown = rows[: chart.most]
     if not shown:
         return None
-    slopes = _roofs((row[slope], "memory") for row in shown)
-    levels = _roofs((row[level], str(row[kind])) for row in shown)
+    slopes = _ceilings((row[slope], "memory") for row in shown)
+    levels = _ceilings((row[level], str(row[kind])) for row in shown)
     labels = shortened_apart([visible(str(row[label])) for row in shown], _LABEL_WIDTH)
     whole = sum(_number(row[size]) for row in shown) or 1.0
     points = tuple(
-        Point(_number(row[x]), _number(row[y]), _number(row[size]) / whole, said)
-        for row, said in zip(shown, labels, strict=True)
+        RooflinePoint(_number(row[x]), _number(row[y]), _number(row[size]) / whole, name)
+        for row, name in zip(shown, labels, strict=True)
     )
     return _framed(points, slopes, levels, (x, y), (slope, level), len(table) - len(shown))
 
 
 def _framed(
-    points: tuple[Point, ...],
+    points: tuple[RooflinePoint, ...],
     slopes: dict[float, str],
     levels: dict[float, str],
     axes: tuple[str, str],
     columns: tuple[str, str],
     left_out: int,
-) -> Roofline:
-    """With room for all points, and for where the roofs meet."""
+) -> RooflineChart:
+    """The chart with axes that reach all points and the ridges, where two ceilings meet."""
     ridges = [level / slope for level in levels for slope in slopes]
     across = [*(point.x for point in points), *ridges]
     up = [*(point.y for point in points), *levels]
     left, right = min(across) / _ROOM, max(across) * _ROOM
     up += [slope * min(across) for slope in slopes]
-    return Roofline(
+    return RooflineChart(
         points,
-        tuple(_said(slopes, columns[0])),
-        tuple(_said(levels, columns[1])),
+        tuple(_labelled(slopes, columns[0])),
+        tuple(_labelled(levels, columns[1])),
         *axes,
         left=left,
         right=right,
@@ -93,17 +94,17 @@ def _framed(
     )
 
 
-def _roofs(rates: Iterable[tuple[Cell, str]]) -> dict[float, str]:
+def _ceilings(rates: Iterable[tuple[Cell, str]]) -> dict[float, str]:
     return {_number(rate): name for rate, name in rates if _positive(rate)}
 
 
-def _said(roofs: dict[float, str], column: str) -> Iterator[tuple[float, str]]:
-    for rate, name in sorted(roofs.items()):
+def _labelled(ceilings: dict[float, str], column: str) -> Iterator[tuple[float, str]]:
+    for rate, name in sorted(ceilings.items()):
         yield rate, f"{name} {units.quantity(column, rate)}"
 
 
 def _positive(cell: Cell) -> bool:
-    """Whether it has a place on an axis that no machine leaves."""
+    """Whether a cell is a number that any machine could reach, and so fits a log axis."""
     return _LEAST < _number(cell) < _MOST
 
 

@@ -1,4 +1,4 @@
-"""Measured points and the stairs that they should lie on, worked out before anything is drawn."""
+"""The layout of a stairs chart: measured points and the stairs that a model predicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Panel:
-    """One label: its points, and its stairs as the corners of a line."""
+    """One label: its measured points, and the predicted stairs as the corners of a line."""
 
     label: str
     points: tuple[Point, ...]
@@ -26,10 +26,10 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Stairs:
+class StairsChart:
     """Panels side by side. The axes have the units of `x_column` and `column`.
 
-    `left_out` counts the labels there was no room for.
+    `left_out` counts the labels beyond the most that a chart shows.
     """
 
     panels: tuple[Panel, ...]
@@ -38,20 +38,20 @@ class Stairs:
     left_out: int
 
 
-def stairs(chart: Chart, table: Table) -> Stairs | None:
-    """The panels of a chart; None if there is nothing to see in the table."""
+def stairs_chart(chart: Chart, table: Table) -> StairsChart | None:
+    """The panels of a chart; None if the table has no point to draw."""
     names = (chart.label, chart.x or "", chart.value, chart.run or "", chart.rise or "")
     rows = list(zip(*(table.cells(name) for name in names), strict=True))
     labels = list(dict.fromkeys(row[0] for row in rows))
     shown = labels[: chart.most]
-    said = shortened_apart([visible(str(label)) for label in shown], _LABEL_WIDTH)
+    titles = shortened_apart([visible(str(label)) for label in shown], _LABEL_WIDTH)
     panels = tuple(
-        _panel(text, [row[1:] for row in rows if row[0] == label])
-        for text, label in zip(said, shown, strict=True)
+        _panel(title, [row[1:] for row in rows if row[0] == label])
+        for title, label in zip(titles, shown, strict=True)
     )
     if not any(panel.points for panel in panels):
         return None
-    return Stairs(panels, chart.x or "", chart.value, len(labels) - len(shown))
+    return StairsChart(panels, chart.x or "", chart.value, len(labels) - len(shown))
 
 
 def _panel(label: str, rows: list[tuple[Cell, ...]]) -> Panel:
@@ -63,7 +63,7 @@ def _panel(label: str, rows: list[tuple[Cell, ...]]) -> Panel:
 
 
 def _number(cell: Cell) -> float | None:
-    """None for what has no place in a panel: absent, not finite, or not above 0."""
+    """A positive finite number; None for anything else, which has no place in a panel."""
     if isinstance(cell, int | float) and math.isfinite(cell) and cell > 0:
         return float(cell)
     return None

@@ -1,4 +1,4 @@
-"""What the head of every report says of the recording, as name and value."""
+"""The head of every report: facts about the recording, as names and values."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Set
 from pathlib import PurePath
 
 from traceview import units
-from traceview.report import Gpu, Process, TraceFacts
+from traceview.report import Gpu, Process, Report, TraceFacts
 
 _MOST_NAMED = 4
+_ON_GPU = ("kernels", "copies", "sets", "graph_launches")
 _COUNTED = {
     "kernels": ("kernel", "kernels"),
     "copies": ("copy", "copies"),
-    "sets": ("set", "sets"),
+    "sets": ("memset", "memsets"),
     "graph_launches": ("graph launch", "graph launches"),
     "api_calls": ("API call", "API calls"),
     "ranges": ("range", "ranges"),
@@ -21,7 +22,7 @@ _COUNTED = {
 
 
 def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
-    """Pairs of a name and a value; what the recording does not say is left out."""
+    """Pairs of a name and a value; what the recording does not contain is left out."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
     facts = [
         ("recorded by", _recorder(trace)),
@@ -31,11 +32,11 @@ def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
             _listed(Counter(_process(each) + _on(each.host_id, hosts) for each in trace.processes)),
         ),
         ("duration", units.duration(trace.duration_ns)),
-        ("holds", _rows(trace)),
+        ("contains", _rows(trace)),
         ("only ranges", ", ".join(trace.selection.include)),
         ("without ranges", ", ".join(trace.selection.exclude)),
-        ("strictly", "no range is inferred" if trace.strict else ""),
-        ("given", ", ".join(f"{name}={value:g}" for name, value in trace.peaks.items())),
+        ("strict", "no range is inferred" if trace.strict else ""),
+        ("peaks given", ", ".join(f"{name}={value:g}" for name, value in trace.peaks.items())),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -53,7 +54,7 @@ def _gpu(gpu: Gpu) -> str:
 
 
 def _process(process: Process) -> str:
-    """Some recorders give the path of the program: its last part is enough to know it by."""
+    """Name and id; of a program's path, which some recorders give, the last part."""
     return f"{PurePath(process.name or 'unnamed').name} ({process.process_id})"
 
 
@@ -62,9 +63,9 @@ def _on(host: int, hosts: Set[int]) -> str:
 
 
 def _listed(named: Counter[str]) -> str:
-    said = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
-    more = len(said) - _MOST_NAMED
-    return ", ".join(said[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    names = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _rows(trace: TraceFacts) -> str:
@@ -73,3 +74,15 @@ def _rows(trace: TraceFacts) -> str:
         for table, words in _COUNTED.items()
         if trace.row_counts.get(table)
     )
+
+
+def nothing_found(report: Report) -> str:
+    """The sentence that stands where there are no findings."""
+    if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
+        return (
+            "No GPU work was recorded, so there is no GPU time to save. If the program should "
+            "use a GPU, check torch.cuda.is_available() and run traceview doctor."
+        )
+    if report.trace.selection:
+        return "Nothing found in the selected ranges that would save time."
+    return "Nothing found that would save time."

@@ -1,8 +1,8 @@
 """A report as JSON: the schema that scripts rely on, version 1.
 
-Names are whole, numbers are as computed. What is absent is null; NaN and infinity, which JSON does
-not know, are null as well. Of a long table a document has the rows that matter most; `left_out`
-beside `tables` says how many others there are and what they add up to.
+Names are whole and numbers as computed. Absent values are null, and so are NaN and infinity, which
+JSON lacks. A long table is cut to the rows that matter most; `left_out` beside `tables` counts the
+other rows and has the sums of their columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from traceview.analyses.base import Analysis, Skipped
 from traceview.render.base.json_text import clean, finding_fields, pieces
-from traceview.render.base.row_limit import MOST_ROWS, Leading, leading
+from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
 from traceview.report import Outcome, RankedFinding, Report, TraceFacts
 
 __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
@@ -21,15 +21,15 @@ SCHEMA_VERSION = 1
 
 
 def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The report as one JSON document in ASCII, which no terminal and no encoding can spoil.
+    """The report as one JSON document in ASCII, which survives any terminal and encoding.
 
-    Of each table, at most so many rows; all if `most_rows` is None.
+    It has at most so many rows of each table; all if `most_rows` is None.
     """
     return "".join(json_pieces(report, version, most_rows))
 
 
 def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
-    """The same text bit by bit: that of a long recording may be longer than memory likes."""
+    """The same text in pieces: that of a long recording may not fit into memory."""
     yield from pieces(_document(report, version, most_rows))
     yield "\n"
 
@@ -68,7 +68,7 @@ def _trace(trace: TraceFacts) -> dict[str, Any]:
 def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
     if isinstance(outcome, Skipped):
         return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
-    parts = {s.name: leading(s, outcome.tables[s.name], most) for s in analysis.tables}
+    parts = {s.name: limited(s, outcome.tables[s.name], most) for s in analysis.tables}
     left_out = {name: _left_out(part) for name, part in parts.items() if part.left_out}
     return {
         "status": "ok",
@@ -81,9 +81,9 @@ def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[st
     }
 
 
-def _left_out(part: Leading) -> dict[str, Any]:
+def _left_out(part: LimitedTable) -> dict[str, Any]:
     return {"rows": part.left_out, "kept": part.kept, **part.sums}
 
 
 def _finding(ranked: RankedFinding) -> dict[str, Any]:
-    return {"analysis": ranked.analysis, **finding_fields(ranked.finding)}
+    return {"analysis": ranked.analysis, **finding_fields(ranked.finding, ranked.analysis)}

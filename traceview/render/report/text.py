@@ -26,7 +26,8 @@ from traceview.render.base.text_blocks import (
     noted,
     sentence,
 )
-from traceview.render.report.header import header_facts
+from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.saving import saving
 from traceview.report import Outcome, RankedFinding, Report
 from traceview.tables import Table
 
@@ -34,13 +35,13 @@ MOST_ROWS = 10
 
 
 def render_text(report: Report, *, width: int = 80, color: bool = False) -> str:
-    """The whole report in lines of at most `width` cells; with `color`, ANSI styles."""
+    """The whole report in lines of at most `width` cells; with ANSI styles if `color`."""
     sections = [_answer(a, report.outcomes[a.name], width) for a in report.analyses]
     return drawn([*_opening(report), *sections], width, color)
 
 
 def render_summary(report: Report, *, width: int = 80, color: bool = False) -> str:
-    """What the trace is and what to do first, without the answers behind it."""
+    """The head of the report and its findings, without the tables behind them."""
     return drawn(_opening(report), width, color)
 
 
@@ -61,22 +62,26 @@ def _header(report: Report) -> RenderableType:
 def _findings(report: Report) -> RenderableType:
     head = heading("What to do first")
     if not report.findings:
-        return Group(head, Text(report.without_findings))
+        return Group(head, Text(nothing_found(report)))
     rows = grid("", "right", "")
-    rows.add_row("", Text("at stake", "dim"), "")
-    for finding in report.findings[:MOST_ROWS]:
-        rows.add_row(*_finding_cells(finding))
+    if any(each.finding.time_at_stake_ns for each in report.findings[:MOST_ROWS]):
+        rows.add_row("", Text("can save up to", "dim"), "")
+    for each in report.findings[:MOST_ROWS]:
+        rows.add_row(*_finding_cells(each, report.whole))
     return Group(head, rows, *_rest(len(report.findings) - MOST_ROWS))
 
 
-def _finding_cells(ranked: RankedFinding) -> tuple[Text, Text, Text]:
+def _finding_cells(ranked: RankedFinding, whole: str) -> tuple[Text, Text, Text]:
     finding = ranked.finding
-    said = sentence(finding.message)
+    message = sentence(finding.message)
     if finding.action:
-        said.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
-    said.append(f"  [{ranked.analysis}]", "dim")
-    stake = units.duration(finding.time_at_stake_ns) if finding.time_at_stake_ns else ""
-    return Text(finding.severity, SEVERITY_STYLES[finding.severity]), Text(stake), said
+        message.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
+    message.append(f"  [{ranked.analysis}]", "dim")
+    stake, share = saving(finding, whole)
+    saved = Text(stake)
+    if share:
+        saved.append(f"\n{share}", "dim")
+    return Text(finding.severity, SEVERITY_STYLES[finding.severity]), saved, message
 
 
 def _answer(analysis: Analysis, outcome: Outcome, width: int) -> RenderableType:
@@ -115,10 +120,10 @@ def _table(spec: TableSpec, table: Table, width: int) -> RenderableType:
 def _elsewhere(rows: int) -> str:
     counted = units.counted(rows, "row")
     if rows > JSON_ROWS:
-        return f"{counted}, --json has {units.count(JSON_ROWS)}, with --all-rows all"
-    return f"{counted}, --html and --json have them"
+        return f"{counted}: {units.count(JSON_ROWS)} in --json, all with --json --all-rows"
+    return f"{counted}, shown by --html and --json"
 
 
 def _rest(rows: int, of: int = 0) -> list[RenderableType]:
     whole = "--json --all-rows" if of > JSON_ROWS else "--json"
-    return [Text(f"… and {units.count(rows)} more, {whole} has all", "dim")] if rows > 0 else []
+    return [Text(f"… and {units.count(rows)} more ({whole} has all)", "dim")] if rows > 0 else []

@@ -1,0 +1,75 @@
+"""How the public types show themselves: `repr`, HTML for notebooks, charts, whole documents.
+
+These types stand below `render` in the order of imports, and `render` draws them. Their methods
+call the functions of this module, which import `render` when they are called: it is the one place
+where an import points up, and tests/test_architecture.py excuses it by name. A registry that
+`render` fills would avoid the exception, but a value would then have its methods only after
+somebody has imported `render`, and a type checker could not see what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceview.errors import OutputExistsError
+from traceview.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Figure
+
+    from traceview.analyses.base import Result
+    from traceview.render.interactive.text import Shown
+    from traceview.report import Report
+
+
+def text(value: Shown) -> str:
+    """What `repr` gives: at most a screen of plain lines."""
+    from traceview.render.interactive.text import described
+
+    return described(value)
+
+
+def html(value: Shown) -> str:
+    """What a notebook shows: self-contained HTML without scripts."""
+    from traceview.render.interactive.html import snippet
+
+    return snippet(value)
+
+
+def figure(result: Result, table: str) -> Figure:
+    """The chart that an analysis declares for one of its tables."""
+    from traceview.render.interactive.figure import figure_of
+
+    return figure_of(result, table)
+
+
+def page(report: Report, all_rows: bool) -> str:
+    """The report as an HTML page."""
+    from traceview.render.base.page import MOST_ROWS
+    from traceview.render.report.html import render_html
+
+    return render_html(report, __version__, None if all_rows else MOST_ROWS)
+
+
+def document(report: Report, all_rows: bool) -> str:
+    """The report as a JSON document."""
+    from traceview.render.base.row_limit import MOST_ROWS
+    from traceview.render.report.json import render_json
+
+    return render_json(report, __version__, None if all_rows else MOST_ROWS)
+
+
+def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:
+    """The text itself, or the path of the file that it was written to.
+
+    Raises OutputExistsError, before the text is made, if the file exists and not `force`.
+    """
+    if path is None:
+        return make()
+    target = Path(path)
+    if target.exists() and not force:
+        raise OutputExistsError(target)
+    target.write_text(make(), "utf-8")
+    return target

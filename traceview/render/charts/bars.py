@@ -1,0 +1,135 @@
+"""Bar charts: horizontal or upright bars, stacked or not, and spans of time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+
+from traceview import units
+from traceview.analyses.base import Chart
+from traceview.render.base.safe_text import shortened_apart, visible
+from traceview.tables import Cell, Table
+
+MOST_SERIES = 6
+_LABEL_WIDTH, _SERIES_WIDTH = 34, 18
+_OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One segment of a row, in the unit of its column; `lower` puts it under its pair."""
+
+    row: int
+    start: float
+    length: float
+    series: str
+    lower: bool = False
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """Rows with one label each, their bars, and the text at the end of each row.
+
+    The axis has the unit of `column`. `left_out` counts the rows beyond the most that a chart
+    shows. If `upright`, the rows are columns from left to right.
+    """
+
+    labels: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    series: tuple[str, ...]
+    column: str
+    row_texts: tuple[str, ...]
+    left_out: int
+    upright: bool = False
+
+
+def bar_chart(chart: Chart, table: Table) -> BarChart | None:
+    """The bars of a chart of kind `bars`, `columns` or `spans`; None if none has a length."""
+    bars = _spans(chart, table) if chart.kind == "spans" else _bars(chart, table)
+    bars = replace(bars, upright=chart.kind == "columns")
+    return bars if any(bar.length > 0 for bar in bars.bars) else None
+
+
+def _bars(chart: Chart, table: Table) -> BarChart:
+    if chart.stack is not None:
+        return _stacked(chart, chart.stack, table)
+    shown = table.take(np.arange(min(len(table), chart.most)))
+    values = shown.cells(chart.value)
+    bars = tuple(Bar(row, 0.0, _length(value), "") for row, value in enumerate(values))
+    texts = tuple(units.quantity(chart.value, value) for value in values)
+    labels = _labels(shown.cells(chart.label))
+    return BarChart(labels, bars, (), chart.value, texts, len(table) - len(shown))
+
+
+def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:
+    labels, parts = table.cells(chart.label), table.cells(stack)
+    values = [_length(cell) for cell in table.cells(chart.value)]
+    series = _most_valued(parts, values)
+    sums: dict[tuple[Cell, Cell], float] = defaultdict(float)
+    for label, part, value in zip(labels, parts, values, strict=True):
+        sums[label, part if part in series else _OTHER] += value
+    rows = list(dict.fromkeys(labels))
+    shown = rows[: chart.most]
+    lengths = [[sums[label, part] for part in series] for label in shown]
+    texts = tuple(units.quantity(chart.value, sum(row)) for row in lengths)
+    names = _labels(series, _SERIES_WIDTH)
+    bars = tuple(bar for row, pieces in enumerate(lengths) for bar in _pile(row, pieces, names))
+    return BarChart(_labels(shown), bars, names, chart.value, texts, len(rows) - len(shown))
+
+
+def _pile(row: int, lengths: Sequence[float], names: Sequence[str]) -> list[Bar]:
+    starts = accumulate(lengths, initial=0.0)
+    return [Bar(row, *piece) for piece in zip(starts, lengths, names, strict=False)]
+
+
+def _most_valued(parts: Sequence[Cell], values: Sequence[float]) -> tuple[Cell, ...]:
+    """The series with a colour of their own, largest total first; the rest becomes `other`."""
+    totals: dict[Cell, float] = defaultdict(float)
+    for part, value in zip(parts, values, strict=True):
+        totals[part] += value
+    names = sorted((name for name in totals if totals[name] > 0), key=lambda n: -totals[n])
+    if len(names) <= MOST_SERIES:
+        return tuple(names)
+    kept = [name for name in names if name != _OTHER][: MOST_SERIES - 1]
+    return (*kept, _OTHER)
+
+
+def _spans(chart: Chart, table: Table) -> BarChart:
+    pairs = [(chart.value, chart.end, False), (chart.value2, chart.end2, True)]
+    used = [(start, end, lower) for start, end, lower in pairs if start and end]
+    shown = _labels(table.cells(chart.label)[: chart.most])
+    cells = {name: table.cells(name)[: chart.most] for pair in used for name in pair[:2]}
+    starts = [_number(cell) for start, _, _ in used for cell in cells[start]]
+    zero = min((start for start in starts if start is not None), default=0.0)
+    bars = tuple(
+        Bar(row, first - zero, max(last - first, 0.0), _side(start), lower)
+        for start, end, lower in used
+        for row, (a, b) in enumerate(zip(cells[start], cells[end], strict=True))
+        if (first := _number(a)) is not None and (last := _number(b)) is not None
+    )
+    series = tuple(_side(start) for start, _, _ in used) if len(used) > 1 else ()
+    return BarChart(shown, bars, series, "ns", (), len(table) - len(shown))
+
+
+def _side(column: str) -> str:
+    """The side of a pair of spans, from a column's name: `cpu_start_ns` gives `CPU`."""
+    return column.removesuffix("_ns").removesuffix("_start").replace("_", " ").upper()
+
+
+def _labels(cells: Sequence[Cell], width: int = _LABEL_WIDTH) -> tuple[str, ...]:
+    names = [units.ABSENT if cell is None else visible(str(cell)) for cell in cells]
+    return tuple(shortened_apart(names, width))
+
+
+def _number(cell: Cell) -> float | None:
+    return float(cell) if isinstance(cell, int | float) else None
+
+
+def _length(cell: Cell) -> float:
+    """Length of the bar for a value; 0 for an absent, negative or infinite one."""
+    number = _number(cell)
+    return max(number, 0.0) if number is not None and number < float("inf") else 0.0

@@ -1,0 +1,88 @@
+"""What a notebook shows of the public types: parts of the HTML report, without scripts or links.
+
+The style of the page is nested in the one element that stands for the value, so that it leaves the
+rest of the notebook alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from pathlib import PurePath
+
+from traceview.analyses.base import Result
+from traceview.findings import Finding
+from traceview.render.base.page import TableView, rendered, table_view
+from traceview.render.interactive.text import Shown, as_shown, shape
+from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.views import SectionView, finding_view, section_view
+from traceview.report import Report, TraceFacts, facts_of
+from traceview.tables import Table
+from traceview.trace import Trace
+
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class _Header:
+    title: str
+    facts: list[tuple[str, str]]
+    run: list[tuple[str, str]]
+    warnings: tuple[str, ...]
+
+
+@singledispatch
+def snippet(value: Shown) -> str:
+    """A value as one HTML element."""
+    raise TypeError(f"{type(value).__name__} has no HTML")
+
+
+@snippet.register
+def _(value: Trace) -> str:
+    return _drawn(header=_header(facts_of(value)))
+
+
+@snippet.register
+def _(value: Report) -> str:
+    titles = {analysis.name: analysis.title for analysis in value.analyses}
+    return _drawn(
+        header=_header(value.trace),
+        findings=[finding_view(f.finding, value.whole, titles[f.analysis]) for f in value.findings],
+        nothing_found=nothing_found(value),
+        sections=[section_view(a, value.outcomes[a.name], MOST_ROWS) for a in value.analyses],
+    )
+
+
+@snippet.register
+def _(value: Result) -> str:
+    if value.analysis is None:
+        views = [_table_view(table, name) for name, table in value.tables.items()]
+        return _drawn(sections=[SectionView("", "", "", tables=tuple(views), notes=value.notes)])
+    return _drawn(sections=[section_view(value.analysis, value, MOST_ROWS)])
+
+
+@snippet.register
+def _(value: Table) -> str:
+    return _drawn(table=_table_view(value, shape(value)))
+
+
+@snippet.register
+def _(value: Finding) -> str:
+    return _drawn(findings=[finding_view(value, "a step")])
+
+
+def _header(facts: TraceFacts) -> _Header:
+    title = PurePath(facts.path).name
+    return _Header(title, header_facts(facts), sorted(facts.run.items()), facts.warnings)
+
+
+def _table_view(table: Table, name: str) -> TableView:
+    spec, head = as_shown(table, MOST_ROWS)
+    left_out = len(table) - len(head)
+    return replace(table_view(spec, head), name=name, left_out=left_out, kept="the first")
+
+
+def _drawn(**parts: object) -> str:
+    absent = {"header": None, "findings": None, "nothing_found": "", "sections": (), "table": None}
+    content = {**absent, **parts, "whole": ".to_pandas()"}
+    return rendered("snippet.html", ("report.css", "snippet.css"), within=".traceview", **content)

@@ -1,0 +1,162 @@
+"""The `repr` of the public types: at most a screen of plain lines, harmless whatever the names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import singledispatch
+from pathlib import PurePath
+from textwrap import wrap
+
+import numpy as np
+
+from traceview import units
+from traceview.analyses.base import Result, TableSpec
+from traceview.findings import Finding
+from traceview.render.base.columns import fitting
+from traceview.render.base.safe_text import visible
+from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.saving import saving
+from traceview.report import Report, facts_of
+from traceview.tables import Array, Column, Table, Texts
+from traceview.trace import Trace
+
+Shown = Trace | Report | Result | Table | Finding
+
+WIDTH = 99
+"""One less than 100: the last line ends in a bracket."""
+MOST_FINDINGS, MOST_ROWS = 6, 10
+_MOST_LINES = 3
+
+
+@singledispatch
+def described(value: Shown) -> str:
+    """The `repr` of a value."""
+    raise TypeError(f"{type(value).__name__} has no description")
+
+
+@described.register
+def _(value: Trace) -> str:
+    facts = facts_of(value)
+    counts = ", ".join(f"{name} {units.count(rows)}" for name, rows in facts.row_counts.items())
+    lines = [f"<Trace {visible(value.path)}"]
+    about = [(name, text) for name, text in header_facts(facts) if name != "contains"]
+    for name, text in [*about, ("rows", counts)]:
+        lines += _paragraph(f"  {name:<14}", text, indent=16)
+    return "\n".join(lines) + ">"
+
+
+@described.register
+def _(value: Report) -> str:
+    facts = dict(header_facts(value.trace))
+    shown = [f"{name} {facts[name]}" for name in ("GPU", "duration") if name in facts]
+    shown += [units.counted(value.step_count, "step")] if value.step_count else []
+    lines = [f"<Report of {visible(PurePath(value.trace.path).name)}: {_counts(value)}"]
+    lines += _paragraph("  ", ", ".join(shown))
+    lines += [] if value.findings else _paragraph("  ", nothing_found(value))
+    for ranked in value.findings[:MOST_FINDINGS]:
+        lines += _finding(ranked.finding, value.whole, f"  [{ranked.analysis}]")
+    more = len(value.findings) - MOST_FINDINGS
+    lines += [f"  … and {units.count(more)} more in findings_table()"] if more > 0 else []
+    return "\n".join(lines) + ">"
+
+
+def _counts(report: Report) -> str:
+    answered = sum(isinstance(outcome, Result) for outcome in report.outcomes.values())
+    skipped = [name for name, o in report.outcomes.items() if not isinstance(o, Result)]
+    parts = [units.counted(len(report.findings), "finding")]
+    parts += [f"{units.counted(answered, 'analysis', 'analyses')} answered"]
+    parts += [f"skipped {', '.join(skipped)}"] if skipped else []
+    return ", ".join(parts)
+
+
+@described.register
+def _(value: Result) -> str:
+    name = f" of {value.analysis.name}" if value.analysis else ""
+    lines = [f"<Result{name}: {units.counted(len(value.findings), 'finding')}"]
+    charts = {chart.table for chart in value.analysis.charts} if value.analysis else set()
+    width = max(map(len, value.tables), default=0)
+    for table, rows in value.tables.items():
+        chart = ", chart" if table in charts else ""
+        lines.append(f"  {table:<{width}}  {units.counted(len(rows), 'row')}{chart}")
+    figures = [f"{units.stem(n)} {units.quantity(n, v)}" for n, v in value.summary.items()]
+    lines += _paragraph("  ", " · ".join(figures)) if figures else []
+    for note in value.notes[:2]:
+        lines += _paragraph("  note: ", note, indent=4)
+    return "\n".join(lines) + ">"
+
+
+@described.register
+def _(value: Table) -> str:
+    names = ", ".join(column.name for column in value.columns)
+    lines = [f"<Table: {shape(value)}", *_paragraph("  ", names)]
+    if len(value):
+        spec, head = as_shown(value, MOST_ROWS, prose=False)
+        grid = drawn([cells(fitting(spec, head, WIDTH - 2))], WIDTH - 2, color=False)
+        lines += [f"  {line}" for line in grid.splitlines()]
+    more = len(value) - MOST_ROWS
+    lines += [f"  … and {units.counted(more, 'more row')}"] if more > 0 else []
+    return "\n".join(lines) + ">"
+
+
+@described.register
+def _(value: Finding) -> str:
+    lines = list(_finding(value, "a step", ""))
+    subject = visible(f"{value.subject.kind} {value.subject.name}".rstrip())
+    lines += _paragraph("  about ", subject, indent=4)
+    lines += _paragraph("  → ", value.action, indent=4) if value.action else []
+    return "<Finding\n" + "\n".join(lines) + ">"
+
+
+def _finding(finding: Finding, whole: str, end: str) -> Iterator[str]:
+    """Severity and saving in one line, and the message in at most _MOST_LINES."""
+    amount = ", ".join(part for part in saving(finding, whole) if part)
+    yield f"  {finding.severity}{f': can save up to {amount}' if amount else ''}{end}"
+    yield from _paragraph("    ", finding.message)
+
+
+def _paragraph(lead: str, text: str, indent: int | None = None) -> list[str]:
+    """The text behind its lead, in at most _MOST_LINES lines of WIDTH."""
+    margin = " " * (len(lead) if indent is None else indent)
+    lines = wrap(visible(text, 1_000), WIDTH, initial_indent=lead, subsequent_indent=margin)
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], f"{lines[_MOST_LINES - 1][: WIDTH - 2]} …"]
+    return lines
+
+
+def shape(table: Table) -> str:
+    """The size of a table in words."""
+    rows, columns = units.counted(len(table), "row"), units.counted(len(table.columns), "column")
+    return f"{rows} × {columns}"
+
+
+def as_shown(table: Table, most: int, *, prose: bool = True) -> tuple[TableSpec, Table]:
+    """The first rows of any table, and a declaration that keeps the order of its columns.
+
+    Bytes, such as the code of kernels, become their size. Without `prose`, sentences are cut to
+    one line like names.
+    """
+    head = table.take(np.arange(min(len(table), most)))
+    columns = tuple(_shown_column(column, prose) for column in table.columns)
+    data = {c.name: _shown_values(head, c) for c in table.columns}
+    spec = TableSpec("table", "", columns, tuple(column.name for column in columns))
+    return spec, Table(columns, data)
+
+
+def _shown_column(column: Column, prose: bool) -> Column:
+    if column.dtype != "bytes":
+        return replace(column, prose=column.prose and prose)
+    return Column(column.name, "text", column.meaning, nullable=True)
+
+
+def _shown_values(table: Table, column: Column) -> Texts | Array:
+    if column.dtype == "text":
+        return table.texts(column.name)
+    if column.dtype == "bytes":
+        return Texts.of(_sizes(table[column.name]))
+    return table[column.name]
+
+
+def _sizes(values: Iterable[bytes | None]) -> Iterator[str | None]:
+    return (None if value is None else units.size(len(value)) for value in values)

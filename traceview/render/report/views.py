@@ -1,0 +1,105 @@
+"""What the templates need of a report: its findings and its sections, with every number as text."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from traceview import units
+from traceview.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.findings import Finding
+from traceview.render.base.page import TableView, key, table_view
+from traceview.render.charts.layout import layout
+from traceview.render.report.saving import saving
+from traceview.report import Outcome
+from traceview.tables import Table
+
+
+@dataclass(frozen=True)
+class ChartView:
+    """A chart as SVG; `left_out` counts the rows that it does not show."""
+
+    title: str
+    svg: Markup
+    left_out: int
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """A finding; `section` is the id of its analysis on the page, empty where there is none."""
+
+    severity: str
+    stake: str
+    share: str
+    message: str
+    action: str
+    title: str = ""
+    section: str = ""
+
+
+@dataclass(frozen=True)
+class SectionView:
+    """One analysis; `skipped` is None if it was answered. `key` is its id on the page."""
+
+    key: str
+    title: str
+    question: str
+    figures: tuple[tuple[str, str], ...] = ()
+    charts: tuple[ChartView, ...] = ()
+    tables: tuple[TableView, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: Skipped | None = None
+
+
+def finding_view(finding: Finding, whole: str, title: str = "", section: str = "") -> FindingView:
+    """A finding whose saving is shown as a share of `whole`, such as `a step`."""
+    stake, share = saving(finding, whole)
+    return FindingView(
+        severity=finding.severity,
+        stake=stake,
+        share=share,
+        message=finding.message,
+        action=finding.action,
+        title=title,
+        section=section,
+    )
+
+
+def section_view(analysis: Analysis, outcome: Outcome, most: int | None) -> SectionView:
+    """One analysis with at most so many rows of each table; all if `most` is None."""
+    names = (key(analysis.name), analysis.title, analysis.question)
+    if isinstance(outcome, Skipped):
+        return SectionView(*names, skipped=outcome)
+    return SectionView(
+        *names,
+        figures=tuple(
+            (units.stem(name), units.quantity(name, value))
+            for name, value in outcome.summary.items()
+        ),
+        charts=_charts(analysis, outcome),
+        tables=tuple(table_view(s, table, most) for s, table in outcome.shown(analysis.tables)),
+        notes=outcome.notes,
+    )
+
+
+def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
+    views = (
+        _chart(chart, result.tables[chart.table], f"{key(analysis.name)}-{number}")
+        for number, chart in enumerate(analysis.charts)
+    )
+    return tuple(view for view in views if view)
+
+
+def _chart(chart: Chart, table: Table, key: str) -> ChartView | None:
+    drawing = layout(chart, table)
+    if drawing is None:
+        return None
+    # Matplotlib takes most of a second to import: only a page that has a chart pays for it.
+    from traceview.render.charts.svg import draw
+
+    # A notebook may show the charts of one analysis for several reports: their ids must differ.
+    content = hashlib.sha256(repr(drawing).encode("utf-8", "replace")).hexdigest()[:8]
+    svg = draw(drawing, chart.title, f"{key}-{content}")
+    return ChartView(chart.title, Markup(svg), drawing.left_out)  # noqa: S704 - matplotlib escapes
