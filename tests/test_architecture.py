@@ -84,6 +84,16 @@ def test_no_form_of_import_is_overlooked(source):
     assert rooms_of(imported_modules(source, ["traceview", "trace"])) == {"render"}
 
 
+def test_display_imports_upwards_only_when_called():
+    """Importing it loads rooms of the lowest level alone."""
+    program = (
+        "import sys, traceview.display\n"
+        "print(*(m.split('.')[1] for m in sys.modules if m.startswith('traceview.')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert set(ran.stdout.split()) - FRONT <= LEVELS[0], ran.stderr
+
+
 @each_file
 def test_three_rooms_start_processes(path):
     starts = {"subprocess", "os.system", "os.popen", "multiprocessing", "pty"}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceview.errors import OutputExistsError
+from traceview.outputs import check_output
 from traceview.version import __version__
 
 if TYPE_CHECKING:
@@ -64,12 +64,11 @@ def document(report: Report, all_rows: bool) -> str:
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:
     """The text itself, or the path of the file that it was written to.
 
-    Raises OutputExistsError, before the text is made, if the file exists and not `force`.
+    Raises InputError or OutputExistsError, before the text is made, if it cannot be written there.
     """
     if path is None:
         return make()
     target = Path(path)
-    if target.exists() and not force:
-        raise OutputExistsError(target)
+    check_output(target, force=force)
     target.write_text(make(), "utf-8")
     return target
