@@ -1,7 +1,7 @@
-"""A finding: what is wrong, what it is about, what shows it, and what acting on it can save.
+"""Findings of traces and kernels: what is wrong, what shows it, what to do, what that can save.
 
-Traces and kernels share it. A program reads the fields; a person reads `message` and `action`,
-which are templates over the evidence, so that every number in a sentence is also a named value.
+A program reads the fields; a person reads `message` and `action`, which are templates over the
+evidence, so that every number in a sentence is also a named value.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from traceview import display, units
 from traceview.units import Value
@@ -22,13 +22,15 @@ SubjectKind = Literal[
     "recording",
 ]  # fmt: skip
 
+SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
+
 LONGEST_NAME = 80
-_PLACE = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
+_FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a finding is about. `file` and `line` name its place in the user's program.
+    """What a finding is about. `file` and `line` locate it in the user's program.
 
     `name` is the whole name as recorded: a kernel's, a range's, a CUDA call's; of a device
     `GPU 0`, of a line `gelu.py:31`.
@@ -47,10 +49,10 @@ RECORDING = Subject("recording")
 class Evidence:
     """What shows a finding.
 
-    `values` are its figures; their names end in their unit, as those of columns do. `table` is a
+    `values` are its figures, whose names end in their unit, as those of columns do. `table` is a
     result table of the analysis and `row` the cells that identify one of its rows. `start_ns` and
-    `end_ns` bound the time in which it shows, on the clock of the recording. `basis` says what a
-    statement about code stands on: `recompiled with num_warps=4: 128 bits instead of 32`.
+    `end_ns` bound the time in which it shows, on the clock of the recording. `basis` is the proof
+    of a statement about code: `recompiled with num_warps=4: 128 bits instead of 32`.
     """
 
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -66,10 +68,10 @@ class Finding:
     """What is wrong, what shows it, what to do, and how much time that can save.
 
     `template` is the message with the names of evidence values in braces: `{idle_ns}` becomes
-    `147 ms`, `{gaps:gap}` becomes `135 gaps`, `{launches:launch|launches}` names its own plural.
+    `147 ms`, `{gaps:gap}` becomes `135 gaps`, `{launches:launch|launches}` gives its own plural.
     `remedy` is the action, an imperative, in the same form. `time_at_stake_ns` is an upper bound
-    of what acting on it saves, `share_of_step_pct` the same as a share of the steady time of its
-    GPU, None where no time is claimed.
+    of the time that acting on it saves, `share_of_step_pct` that time as a share (0 to 100) of the
+    steady time of its GPU; None where no time is claimed.
     """
 
     severity: Severity
@@ -97,13 +99,18 @@ class Finding:
         return display.html(self)
 
 
-def filled(template: str, values: Mapping[str, Value]) -> str:
-    """A template with its values; braces around anything else stay as they are."""
+def field_names(template: str) -> list[str]:
+    """The names in braces, in order of appearance."""
+    return [match[1] for match in _FIELD.finditer(template)]
 
-    def value_of(place: re.Match[str]) -> str:
-        name, one, many = place[1], place[2], place[3]
+
+def filled(template: str, values: Mapping[str, Value]) -> str:
+    """A template with the values of its fields; other braces stay as they are."""
+
+    def text_of(field: re.Match[str]) -> str:
+        name, one, many = field[1], field[2], field[3]
         if name not in values:
-            return place[0]
+            return field[0]
         value = values[name]
         if isinstance(value, str):
             return shortened(value)
@@ -111,11 +118,11 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
             return units.counted(value, one, many or "")
         return units.quantity(name, value)
 
-    return _PLACE.sub(value_of, template)
+    return _FIELD.sub(text_of, template)
 
 
 def shortened(text: str | None, limit: int = LONGEST_NAME) -> str:
-    """A name from a trace, short enough for a sentence."""
+    """A name from a trace, cut to the length that a sentence bears."""
     text = text or ""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -124,13 +131,16 @@ HIGH, MEDIUM, LOW = 0.20, 0.05, 0.01
 
 
 def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
-    """Severity of a loss by its share of a span of device time; None below 1 %."""
-    share = at_stake_ns / span_ns if span_ns else 0.0
-    if share < LOW:
+    """Severity of a loss by its fraction of a span of device time; None below 1 %."""
+    fraction = at_stake_ns / span_ns if span_ns else 0.0
+    if fraction < LOW:
         return None
-    return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
+    return "high" if fraction >= HIGH else "medium" if fraction >= MEDIUM else "low"
 
 
 def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
-    """The share that a time has of a span, in percent; None of an empty span."""
-    return 100.0 * at_stake_ns / span_ns if span_ns > 0 else None
+    """A time as a share of a span, in percent; None for an empty span.
+
+    At most 100: the times of kernels that run at once add up to more than the span.
+    """
+    return min(100.0 * at_stake_ns / span_ns, 100.0) if span_ns > 0 else None
