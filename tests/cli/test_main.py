@@ -1,10 +1,13 @@
 """The command as a whole: one line for a failure, the right status, and a quick start."""
 
 import os
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 import traceview
@@ -45,6 +48,26 @@ def test_help_imports_no_verb_and_nothing_slow():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_describes_each_option_once(verb, capsys):
+    assert run([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    command = import_module(f"traceview.cli.{verb}").command
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert options
+    for option in options:
+        assert option.help, option.name
+        assert len(re.findall(rf"^  {option.opts[0]}\b", shown, re.MULTILINE)) == 1, option.name
+
+
+@pytest.mark.parametrize("verb", ["record", "report", "scrub", "doctor"])
+def test_help_ends_with_two_examples(verb, capsys):
+    run([verb, "--help"])
+    examples = capsys.readouterr().out.rpartition("\nExamples:\n")[2].splitlines()
+    assert len(examples) == 2
+    assert all(line.startswith(f"  traceview {verb}") for line in examples)
+
+
 def test_version_is_that_of_the_project(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"traceview {traceview.__version__}\n"
@@ -80,7 +103,7 @@ def test_too_little_memory_is_no_bug(failing, capsys, said):
     failing(MemoryError(said))
     assert run(["report", "x"]) == 1
     shown = capsys.readouterr().err
-    assert shown.startswith("traceview: error: there is too little memory (")
+    assert shown.startswith("traceview: error: out of memory (")
     assert said in shown
     assert shown.count("\n") == 1
 
@@ -135,7 +158,7 @@ def test_what_is_printed_to_a_closed_stdout_is_a_failure(tmp_path, options):
     done = closed("report", path, *options)
     assert done.returncode == 1
     assert done.stderr == (
-        "traceview: error: stdout is closed: what was printed is lost; leave it open\n"
+        "traceview: error: stdout is closed, so the output was lost; run it with stdout open\n"
     )
 
 
@@ -157,7 +180,7 @@ def test_a_python_without_streams_is_left_as_it_was(monkeypatch):
 def test_where_nothing_is_printed_nothing_is_lost(monkeypatch, failing):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr("traceview.cli.report.print_text", lambda draw: None)
-    monkeypatch.setattr("traceview.cli.report._made", lambda *_: None)
+    monkeypatch.setattr("traceview.cli.report._analyzed", lambda *_: None)
     assert run(["report", "x"]) == 0
 
 

@@ -97,7 +97,7 @@ def test_existing_output_is_refused_before_any_work(asked, tmp_path, capsys):
 def test_a_trace_taken_for_the_page_is_explained(asked, capsys):
     assert run(["report", "--html", "run.sqlite"]) == 2
     shown = capsys.readouterr().err
-    assert "--html took 'run.sqlite' as the file to write" in shown
+    assert "--html took 'run.sqlite' as its output file" in shown
     assert "traceview report run.sqlite --html" in shown
 
 
@@ -166,5 +166,5 @@ def test_all_rows_are_written_where_they_are_asked_for(asked, monkeypatch, tmp_p
 
 def test_all_rows_of_the_terminal_are_refused(asked, capsys):
     assert run(["report", "run.sqlite", "--all-rows"]) == 2
-    assert "--all-rows is for what --html and --json write" in capsys.readouterr().err
+    assert "--all-rows needs --html or --json" in capsys.readouterr().err
     assert asked == []

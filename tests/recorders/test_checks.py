@@ -53,7 +53,9 @@ def test_the_page_decoder(machine, monkeypatch):
     monkeypatch.setattr(sqlite_compiled, "_library", lambda: None)
     check = machine()["page decoder"]
     assert check.status == "missing"
-    assert check.detail.startswith("numpy (no C compiler at install); reading")
+    assert check.detail.startswith(
+        "numpy fallback (no C compiler when traceview was installed); traces load"
+    )
     assert "C compiler" in check.remedy
     monkeypatch.setenv(sqlite_compiled.SWITCH, "1")
     assert machine()["page decoder"].remedy == f"unset {sqlite_compiled.SWITCH}"
@@ -62,7 +64,12 @@ def test_the_page_decoder(machine, monkeypatch):
 @pytest.mark.parametrize(
     ("how", "name", "status", "said"),
     [
-        ({**WORKS, "version": "NVIDIA Nsight Systems version 2019.1"}, "nsys", "broken", "too old"),
+        (
+            {**WORKS, "version": "NVIDIA Nsight Systems version 2019.1"},
+            "nsys",
+            "broken",
+            "or newer is needed",
+        ),
         ({"profile": "echo 'no licence' >&2; exit 1"}, "nsys profile", "broken", "no licence"),
         ({**WORKS, "export": "echo 'no disk'; exit 1"}, "nsys export", "broken", "no disk"),
         ({**WORKS, "status": "(process-tree): Fail"}, "call chains", "missing", "not recorded"),
@@ -108,7 +115,7 @@ def test_the_table_fits_a_terminal_and_names_the_remedy(invoke):
     done = invoke()
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "install nsys again" in done.stdout
+    assert "reinstall nsys" in done.stdout
 
 
 def test_json(invoke):

@@ -100,7 +100,7 @@ def test_without_nsys(tmp_path, monkeypatch):
     path = tmp_path / "a.nsys-rep"
     path.write_bytes(b"content")
     monkeypatch.setenv("TRACEVIEW_NSYS", str(tmp_path / "nothing"))
-    with pytest.raises(ToolNotFoundError, match=r"has to be exported.*nsys export --type sqlite"):
+    with pytest.raises(ToolNotFoundError, match=r"must be exported.*nsys export --type sqlite"):
         export_report(path)
 
 

@@ -124,7 +124,7 @@ def test_without_gathering_there_is_no_table(environment, tmp_path, words, said)
     done = fake_nsys.recording(*line, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert "kernel_code" not in load(tmp_path / "t.sqlite").tables
-    assert ("kernels were not gathered" in done.stderr) == said
+    assert ("kernels were not recorded" in done.stderr) == said
     shown = traceview("ptx", "t.sqlite", cwd=tmp_path, environment=environment)
     assert shown.returncode == 1
     assert "holds no code of its kernels; record it anew" in shown.stderr
@@ -142,7 +142,7 @@ def test_what_the_hooks_noted_is_said(tmp_path):
     (tmp_path / "started").touch()
     (tmp_path / "notes.txt").write_text("".join(f"kernels: {n}\n" for n in (1, 1, 2, 3, 4, 5)))
     said = gathering.remarks(RecordOptions(), tmp_path, [sys.executable])
-    assert said == ["kernels: 1", "kernels: 2", "kernels: 3", "2 more like these"]
+    assert said == ["kernels: 1", "kernels: 2", "kernels: 3", "2 more warnings of this kind"]
 
 
 def test_nothing_is_added_where_nothing_is_wanted(tmp_path):

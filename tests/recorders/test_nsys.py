@@ -7,7 +7,7 @@ import pytest
 from tests.recorders import fake_nsys
 from traceview.errors import ToolNotFoundError
 from traceview.recorders import nsys as nsys_tool
-from traceview.recorders.nsys import Broken, find, inspect
+from traceview.recorders.nsys import Broken, find, probe
 from traceview.toolchain import processes
 
 IMPORTER = "host/host-linux-x64/QdstrmImporter"
@@ -22,7 +22,7 @@ def bare_machine(monkeypatch, tmp_path):
 
 
 def test_none_at_all(tmp_path):
-    with pytest.raises(ToolNotFoundError, match=r"not on this machine.*developer\.nvidia\.com"):
+    with pytest.raises(ToolNotFoundError, match=r"was not found on PATH.*developer\.nvidia\.com"):
         find(tmp_path)
 
 
@@ -55,13 +55,16 @@ def test_a_broken_one_is_passed_over(tmp_path, monkeypatch):
     [
         ("echo 'Illegal instruction' >&2; exit 132", "is broken (Illegal instruction)"),
         ("exit 7", "is broken (it printed nothing and exited with status 7)"),
-        ("echo hello", "tells no version: hello"),
-        ("echo 'NVIDIA Nsight Systems version 2021.3.2.4'", "is version 2021.3.2.4, too old"),
+        ("echo hello", "shows no version: hello"),
+        (
+            "echo 'NVIDIA Nsight Systems version 2021.3.2.4'",
+            "is version 2021.3.2.4, but 2022.4 or newer is needed",
+        ),
         ("kill -SEGV $$", "is broken (it crashed (signal 11))"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, body, reason):
-    found = inspect(fake_nsys.script(tmp_path / "nsys", body))
+    found = probe(fake_nsys.script(tmp_path / "nsys", body))
     assert isinstance(found, Broken)
     assert reason in found.reason
 
@@ -70,11 +73,11 @@ def test_one_that_hangs(tmp_path, monkeypatch):
     hangs = fake_nsys.script(tmp_path / "nsys", "exec /bin/sleep 60")
     run_briefly = functools.partial(processes.run_process, timeout_s=0.2)
     monkeypatch.setattr(nsys_tool, "run_process", run_briefly)
-    assert "is broken (it did not end within 0.2 s)" in inspect(hangs).reason
+    assert "is broken (it did not end within 0.2 s)" in probe(hangs).reason
 
 
 def test_no_such_file(tmp_path):
-    assert "No such file" in inspect(tmp_path / "nsys").reason
+    assert "No such file" in probe(tmp_path / "nsys").reason
 
 
 def inside_nsight_compute(root):
@@ -86,10 +89,10 @@ def inside_nsight_compute(root):
 def test_the_copy_in_nsight_compute_lacks_a_folder(tmp_path):
     folder = inside_nsight_compute(tmp_path)
     (folder / "host/linux-desktop-glibc_2_11_3-x64").mkdir()
-    lack = find(tmp_path).lack
-    assert "does not find its importer" in lack.what
+    defect = find(tmp_path).defect
+    assert "cannot find its importer" in defect.what
     link = f"ln -s linux-desktop-glibc_2_11_3-x64 {folder}/host/host-linux-x64"
-    assert lack.remedy == f"run: {link}"
+    assert defect.remedy == f"run: {link}"
 
 
 def test_the_copy_in_nsight_compute_lacks_a_library(tmp_path):
@@ -99,14 +102,14 @@ def test_the_copy_in_nsight_compute_lacks_a_library(tmp_path):
         "cannot open shared object file: No such file or directory"
     )
     fake_nsys.script(folder / IMPORTER, f"echo '{message}' >&2; exit 127")
-    lack = find(tmp_path).lack
-    assert "libdw.so.1" in lack.what
-    assert lack.remedy == "install the library: libdw1"
+    defect = find(tmp_path).defect
+    assert "libdw.so.1" in defect.what
+    assert defect.remedy == "install the package libdw1"
 
 
 def test_the_copy_in_nsight_compute_when_it_is_whole(tmp_path):
     fake_nsys.script(inside_nsight_compute(tmp_path) / IMPORTER, "exit 0")
-    assert find(tmp_path).lack is None
+    assert find(tmp_path).defect is None
 
 
 def test_one_that_can_do_all_goes_before_one_that_only_records(tmp_path):
@@ -120,6 +123,6 @@ def test_one_that_can_do_all_goes_before_one_that_only_records(tmp_path):
 
 
 def test_the_real_one(nsys):
-    found = inspect(nsys)
+    found = probe(nsys)
     assert found.version >= nsys_tool.OLDEST
-    assert found.lack is None
+    assert found.defect is None

@@ -67,7 +67,7 @@ def test_an_nsys_that_cannot_tell_shapes_is_said(tool, tmp_path):
         word for word in line(tool, tmp_path, RecordOptions(shapes=True), able) if "torch" in word
     ]
     [said] = blind_spots(RecordOptions(shapes=True), able)
-    assert said.startswith("shapes of tensors are not recorded: this nsys has no --pytorch")
+    assert said.startswith("tensor shapes are not recorded, because this nsys has no --pytorch")
 
 
 def test_what_the_tool_does_not_have_is_left_out(tool, tmp_path):

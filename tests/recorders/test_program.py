@@ -35,9 +35,9 @@ def test_a_program_is_run_as_it_is(folder):
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("missing.py", "there is no script missing.py"),
-        ("missing", "there is no program missing"),
-        ("./plain", "neither a .py file nor executable; make it so: chmod"),
+        ("missing.py", "script missing.py does not exist"),
+        ("missing", "program missing was not found"),
+        ("./plain", "neither a .py file nor executable; run: chmod"),
     ],
 )
 def test_what_cannot_run(folder, word, said):

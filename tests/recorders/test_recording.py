@@ -15,7 +15,7 @@ import pytest
 
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
-from traceview.recorders.nsys import inspect
+from traceview.recorders.nsys import probe
 from traceview.recorders.nvtx_compatibility import clash
 from traceview.version import __version__
 
@@ -50,7 +50,7 @@ INTERRUPTIBLE = (
 def environment(nsys):
     """Of a user called alice, with a secret, where nsys works."""
     try:
-        if told := clash(version("nvtx"), inspect(nsys)):
+        if told := clash(version("nvtx"), probe(nsys)):
             pytest.skip(told)
     except PackageNotFoundError:
         pytest.skip("nvtx is not installed: pip install 'nvtx<0.2.12'")
@@ -138,7 +138,7 @@ def test_nothing_tells_of_the_user(recorded, encoding):
 def test_the_kept_report_is_whole(recorded):
     report = recorded[0] / "train.nsys-rep"
     assert report.stat().st_size > 0
-    assert "train.nsys-rep (with the environment)" in recorded[1].stderr
+    assert "train.nsys-rep (contains the environment)" in recorded[1].stderr
 
 
 def test_nothing_else_is_left(recorded):
@@ -168,7 +168,7 @@ def test_nothing_is_overwritten_and_the_script_does_not_run(environment, tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("missing.py",), "there is no script missing.py"),
+        (("missing.py",), "script missing.py does not exist"),
         (("-o", "no/such/x.sqlite", "sh"), "folder no/such does not exist"),
         (("-o", ".", "sh"), "is a folder"),
     ],
@@ -216,7 +216,7 @@ def test_an_interrupt_keeps_what_was_recorded(environment, tmp_path, number):
     recording.interrupt(number)
     output = recording.finish()
     assert recording.process.returncode == 128 + number, output
-    assert "interrupted; what was recorded is kept" in output
+    assert "interrupted; the trace ends there" in output
     assert ranges(tmp_path / "endless.sqlite")[:3] == ["step_0", "step_1", "step_2"]
     assert run_table(tmp_path / "endless.sqlite")["exit_status"] == str(128 + number)
     assert leftovers(tmp_path) == []
@@ -229,7 +229,7 @@ def test_a_second_interrupt_gives_up_and_leaves_nothing(environment, tmp_path):
     recording.interrupt()
     output = recording.finish()
     assert recording.process.returncode == 130, output
-    assert "given up: nothing was written" in output
+    assert "recording aborted; nothing was written" in output
     assert {path.name for path in tmp_path.iterdir()} == {"endless.py", "running"}
 
 
@@ -248,7 +248,7 @@ def test_too_new_an_nvtx_is_told_before_the_run(environment, tmp_path):
     found = {**environment, "PYTHONPATH": str(described.parent)}
     done = traceview("record", "--backtrace", "none", "train.py", cwd=tmp_path, environment=found)
     assert done.returncode == 0, done.stderr
-    assert "warning: nvtx 0.2.17 records no range under nsys 2023.4" in done.stderr
+    assert "warning: nvtx 0.2.17 records no ranges under nsys 2023.4" in done.stderr
     assert "pip install 'nvtx<0.2.12'" in done.stderr
     assert run_table(tmp_path / "train.sqlite")["nvtx"] == "0.2.17"
 
@@ -273,10 +273,10 @@ def failing(tmp_path):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"version": "NVIDIA Nsight Systems version 2020.1"}, "too old"),
+        ({"version": "NVIDIA Nsight Systems version 2020.1"}, "or newer is needed"),
         ({"version": "something else"}, "is broken"),
         ({"profile": "echo no; exit 2"}, "nsys left no recording (exit status 2"),
-        ({"profile": ": > ${out%-rep}.qdstrm"}, "nsys could not import what it recorded"),
+        ({"profile": ": > ${out%-rep}.qdstrm"}, "nsys could not import its raw recording"),
         ({"profile": ": > $out", "export": "echo 'Not a report' >&2; exit 1"}, "Not a report"),
         ({"profile": ": > $out", "export": "exit 0"}, "cannot export"),
         ({"profile": ": > $out", "export": "echo half > $out"}, "SQLite cannot read"),
@@ -304,7 +304,7 @@ def runs_of_a_stumbling_nsys(tmp_path, words, started=""):
 def test_an_nsys_that_fails_before_the_program_starts_is_tried_again(tmp_path):
     runs, said = runs_of_a_stumbling_nsys(tmp_path, ["train.py"])
     assert runs == 3
-    assert said.count("before the program started; trying again") == 2
+    assert said.count("before the program started; retrying") == 2
     assert "cannot export" in said.splitlines()[-1]
 
 
@@ -339,6 +339,6 @@ def test_a_tool_that_cannot_import_is_refused_before_the_run(tmp_path):
     environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
     done = traceview("record", "sh", cwd=tmp_path, environment=environment)
     assert done.returncode == 1
-    assert "does not find its importer" in done.stderr
+    assert "cannot find its importer" in done.stderr
     assert "run: ln -s linux-desktop-glibc_2_11_3-x64" in done.stderr
     assert shutil.which("ran", path=tmp_path) is None

@@ -1,4 +1,4 @@
-"""The command `traceview`: finds the verb, and turns every failure into one line and a status."""
+"""The `traceview` command: dispatches verbs, turns failures into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from traceview.cli import closed_stdout
 from traceview.errors import TraceviewError
 
 VERBS = {
-    "record": "Run a script under a profiler and keep the trace.",
-    "report": "Say where the GPU time of a trace went, and what to do first.",
-    "ptx": "Say how wide the memory accesses of kernels are, why, and what to change.",
+    "record": "Run a script under nsys and write its trace.",
+    "report": "Show where the GPU time of a trace went and what to fix first.",
+    "ptx": "Show how wide the memory accesses of kernels are, and how to widen them.",
     "bench": "Check and time every version of a GPU operation.",
-    "scrub": "Copy a trace without what it tells of the machine and its user.",
-    "doctor": "Say what works on this machine, and how to mend the rest.",
+    "scrub": "Copy a trace without private data.",
+    "doctor": "Check this machine's setup and how to fix what is missing.",
 }
-"""One file of this folder each, with a click command named `command`."""
+"""Verbs by name, with their one-line help; each is a module here with a click `command`."""
 
 _DONE, _FAILED, _INTERRUPTED = 0, 1, 130
 
 
 @dataclass
 class Settings:
-    """What holds for a whole run of the command line."""
+    """Settings of one run of the command line."""
 
     debug: bool = False
 
 
 class _Verbs(click.Group):
-    """Imports the file of a verb only when that verb is used: `--help` imports none."""
+    """Import the module of a verb only when that verb is used: `--help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -72,7 +72,7 @@ debug_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_set_debug,
-    help="Show the traceback of an error.",
+    help="Show the full traceback on errors.",
 )
 
 
@@ -83,20 +83,26 @@ debug_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=_show_version,
-    help="Show the version.",
+    help="Show the version and exit.",
 )
 @debug_option
 def group() -> None:
-    """Find the cause of lost GPU time in a trace, the line to change, and what it would win."""
+    """Find lost GPU time in a trace, its cause, and the line to change.
+
+    \b
+    Examples:
+      traceview record train.py
+      traceview report train.sqlite --html
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave with its exit status."""
+    """Run the command line and exit with its status."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0 done, 1 could not be done, 2 misuse, 130 interrupted."""
+    """Run the command line. Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted."""
     with closed_stdout.openable():
         return _run(arguments, Settings())
 
@@ -104,10 +110,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
     try:
         status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
-        # A reader that has gone away must be noticed here, not in Python's own last flush.
+        # A closed pipe must show up here, not in Python's own flush at exit.
         sys.stdout.flush()
         if closed_stdout.is_lost():
-            raise TraceviewError("stdout is closed: what was printed is lost", "leave it open")
+            raise TraceviewError(
+                "stdout is closed, so the output was lost", "run it with stdout open"
+            )
         return status if isinstance(status, int) else _DONE
     except click.ClickException as misuse:
         misuse.show()
@@ -134,16 +142,14 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, TraceviewError | OSError):
         return f"error: {visible(str(error), 2_000)}"
     if isinstance(error, MemoryError):
-        said = visible(str(error), 400) or "an allocation failed"
-        return (
-            f"error: there is too little memory ({said}); use a machine with more, or record less"
-        )
-    said = visible(f"{type(error).__name__}: {error}", 400)
-    return f"internal error: {said}; please report it with the traceback that --debug shows"
+        detail = visible(str(error), 400) or "an allocation failed"
+        return f"error: out of memory ({detail}); use a machine with more memory or record less"
+    detail = visible(f"{type(error).__name__}: {error}", 400)
+    return f"internal error: {detail}; please report it with the traceback from --debug"
 
 
 def _discard(stream: TextIO) -> None:
-    """Send what is still buffered nowhere, so that Python's last flush has nothing to say."""
+    """Drop buffered output, so that Python's flush at exit raises nothing."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""A stdout or stderr that the caller has closed (>&-): what is printed is lost, which is told."""
+"""Detect a stdout or stderr that the caller closed (>&-), so that lost output is an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Nowhere(io.FileIO):
-    """The null device: were the stream's number left free, the next file opened would get it."""
+    """The null device, on the closed descriptor: the next opened file would reuse that."""
 
     def __init__(self) -> None:
         super().__init__(os.devnull, "w")
@@ -24,7 +24,7 @@ class _Nowhere(io.FileIO):
 
 @contextmanager
 def openable() -> Iterator[None]:
-    """Inside, there is a stdout and a stderr to print to, even where Python has none."""
+    """Provide a stdout and a stderr within the block, even where Python has none."""
     with ExitStack() as stack:
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
@@ -36,12 +36,12 @@ def openable() -> Iterator[None]:
 
 
 def stdout_is_closed() -> bool:
-    """Whether nothing that is printed arrives."""
+    """Whether stdout is closed, so that nothing printed arrives."""
     return _stdout() is not None
 
 
 def is_lost() -> bool:
-    """Whether something was printed, and flushed, that nobody gets."""
+    """Whether flushed output was lost to a closed stdout."""
     stdout = _stdout()
     return stdout is not None and stdout.has_lost
 

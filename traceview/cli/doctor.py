@@ -1,4 +1,4 @@
-"""`traceview doctor`: say what works on this machine, and how to mend the rest."""
+"""`traceview doctor`: check this machine's setup."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.output import print_text, progress
+from traceview.cli.verb import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to stdout.")
+@click.command(cls=Verb, examples=("traceview doctor", "traceview doctor --json"))
+@click.option("--json", "as_json", is_flag=True, help="Print only JSON to stdout.")
 @debug_option
 def command(as_json: bool) -> None:
-    """Say what of traceview works on this machine, and how to mend the rest."""
+    """Check this machine's setup and how to fix what is missing."""
     from traceview.recorders import check_machine
 
-    with progress("Trying nsys"):
+    with progress("Testing nsys"):
         checks = check_machine()
     if as_json:
         document = {"schema_version": 1, "checks": [asdict(check) for check in checks]}
@@ -44,11 +45,12 @@ def _table(checks: Sequence[MachineCheck], width: int, color: bool) -> str:
     from traceview.render.base.safe_text import visible
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("what", "state", "found, and how to mend it"):
+    for title in ("component", "status", "details"):
         table.add_column(title, overflow="fold")
     for check in checks:
-        said = "\n".join(visible(line, 600) for line in (check.detail, check.remedy) if line)
-        table.add_row(check.name, Text(check.status, _STYLES[check.status]), Text(said))
+        lines = (check.detail, check.remedy and f"Fix: {check.remedy}")
+        details = "\n".join(visible(line, 600) for line in lines if line)
+        table.add_row(check.name, Text(check.status, _STYLES[check.status]), Text(details))
     console = Console(width=width, force_terminal=color, no_color=not color, highlight=False)
     with console.capture() as captured:
         console.print(table)

@@ -1,7 +1,7 @@
-"""Options that take several values in a row: `--num-warps 4 8`.
+"""Options that take several values: `--num-warps 4 8`.
 
-Click gives an option a fixed number of values. So the argument list is rewritten before click sees
-it, to the same option given again for each value: `--num-warps 4 --num-warps 8`.
+Click options take a fixed number of values. So the arguments are rewritten before click parses
+them, repeating the option for each value: `--num-warps 4 --num-warps 8`.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ FORMS: Mapping[str, Callable[[str], bool]] = {
     "--constexpr": _is_named,
     "--signature": _is_signature,
 }
-"""The options with several values, and what a further value of each must look like."""
+"""Multi-value options, each with a test for what may be one of its further values."""
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
-    """The arguments with each option named again before each further value of it.
+    """Repeat each option before each further value of it.
 
-    A value is taken only if it has the option's form: `--num-warps 4 gelu.py` names a target.
+    Only words of the option's form count as values: in `--num-warps 4 gelu.py` the target follows.
     """
     return list(_spread(arguments))
 
 
 def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before `--`, and what behind it."""
+    """Split the arguments at `--`, which is in neither part."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return list(arguments[:end]), list(arguments[end + 1 :])
 
@@ -76,7 +76,7 @@ def _spread(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def one_or_list(values: Sequence[Any]) -> Any:
-    """None for no value, a single one as it is, several different ones as a list."""
+    """None for no value, a single value as it is, several distinct ones as a list."""
     different = list(dict.fromkeys(values))
     if len(different) > 1:
         return different

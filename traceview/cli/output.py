@@ -1,4 +1,4 @@
-"""Where the output of a verb goes: files written whole or not at all, and the terminal."""
+"""Output of a verb: files, written whole or not at all, and the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ json_option = click.option(
     is_flag=False,
     flag_value=STDOUT,
     metavar="[PATH|-]",
-    help="Write JSON; with no path or -, print it and nothing else to stdout.",
+    help="Write JSON. With no path or -, print only JSON to stdout.",
 )
 _NARROWEST, _PLAIN = 40, 80
 BLOCK_CHARACTERS = 1 << 16
@@ -33,12 +33,15 @@ def check_writable(
     """Raise InputError or OutputExistsError if one of the files cannot be written."""
     for path in paths:
         if path.name == STDOUT:
-            raise InputError("HTML goes to a file, not to stdout", "pass --html PATH")
+            raise InputError("HTML cannot be written to stdout", "pass --html PATH")
         check_report_output(path, force=force, source=source, source_kind=kind)
 
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:
-    """Write the file whole or not at all, and say so on stderr. The text may come in pieces."""
+    """Write text, whole or in pieces, to a file and print `Wrote PATH` to stderr.
+
+    The file is replaced as a whole or not at all.
+    """
     target = path.resolve()
     pieces = (text,) if isinstance(text, str) else text
     try:
@@ -52,7 +55,9 @@ def write_file(path: Path, text: str | Iterable[str]) -> None:
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise TraceviewError(f"cannot write {path}: {reason}", "choose another place") from error
+        raise TraceviewError(
+            f"cannot write {path}: {reason}", "choose another output file"
+        ) from error
     click.echo(f"Wrote {click.format_filename(path)}", err=True)
 
 
@@ -80,10 +85,10 @@ def _is_colorful() -> bool:
 
 
 def _width() -> int:
-    """COLUMNS, else that of the terminal, else the 80 that fit everywhere."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
+    """Columns: $COLUMNS, else the terminal's, else 80."""
+    requested = os.environ.get("COLUMNS", "")
+    if requested.isdecimal() and int(requested):
+        return int(requested)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _PLAIN
     except (OSError, ValueError):
@@ -92,7 +97,7 @@ def _width() -> int:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where each output goes; None for an output that was not asked for."""
+    """Destination of each output; None if it was not requested."""
 
     html: Path | None
     json: Path | None
@@ -100,7 +105,7 @@ class Outputs:
 
     @classmethod
     def of(cls, stem: str, html: str | None, json_: str | None) -> Outputs:
-        """From the options: an empty `html` stands for a page named after what it tells of."""
+        """From the options `--html` and `--json`; an empty `html` means `<stem>.html`."""
         page = Path(html or f"{stem}.html") if html is not None else None
         to_stdout = json_ == STDOUT
         return cls(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
@@ -111,7 +116,7 @@ class Outputs:
 
 
 def put_json(document: str | Iterable[str], path: Path | None) -> None:
-    """Write the document to the file, or to stdout if there is none; it may come in pieces."""
+    """Write a document, whole or in pieces, to the file or, if that is None, to stdout."""
     if path:
         write_file(path, document)
         return
@@ -120,7 +125,7 @@ def put_json(document: str | Iterable[str], path: Path | None) -> None:
 
 
 def _blocks(pieces: Iterable[str]) -> Iterator[str]:
-    """Pieces put together, as each that is printed is a call of the system."""
+    """Join pieces into blocks: each one printed is a system call."""
     held, size = [], 0
     for piece in pieces:
         held.append(piece)
@@ -133,7 +138,7 @@ def _blocks(pieces: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show on stderr what is being done, on a terminal only; call the result for the next step."""
+    """Show the current step on stderr if it is a terminal; call the result for the next step."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

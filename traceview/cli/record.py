@@ -1,4 +1,4 @@
-"""`traceview record`: run a script under a profiler and keep the trace."""
+"""`traceview record`: run a script under nsys and write its trace."""
 
 from __future__ import annotations
 
@@ -8,63 +8,78 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import closed_stdout, debug_option
+from traceview.cli.verb import Verb
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
     from traceview.recorders import Recording
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Verb,
+    context_settings={"allow_interspersed_args": False},
+    sections={
+        "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
+        "What to record": (
+            *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
+            *("--no-kernels", "--no-sync-sites", "--nsys-option"),
+        ),
+    },
+    examples=(
+        "traceview record train.py --epochs 1",
+        "traceview record -o run.sqlite --shapes torchrun --nproc-per-node 2 train.py",
+    ),
+)
 @click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
 @click.option(
     "--backend",
     type=click.Choice(["auto", "nsys"]),
     default="auto",
     show_default=True,
-    help="What records; auto takes what this machine has.",
+    help="Profiler to use; auto picks the best one on this machine.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="OUT.sqlite",
-    help="File to write; without it, <script>.sqlite in the current folder.",
+    help="Output file. Default: <script>.sqlite in the current folder.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option(
     "--trace",
     default="cuda,nvtx,cublas",
     show_default=True,
-    help="What nsys traces, its own names.",
+    help="APIs for nsys to trace, as in nsys profile --trace.",
 )
 @click.option(
     "--graph-trace",
     type=click.Choice(["node", "graph"]),
     default="node",
     show_default=True,
-    help="Record CUDA graphs node by node, or whole (cheaper, and hides their kernels).",
+    help="Record the kernels of CUDA graphs, or each graph launch as a whole (lower overhead).",
 )
 @click.option(
     "--backtrace",
     type=click.Choice(["none", "sync", "all"]),
     default="sync",
     show_default=True,
-    help="Keep the C++ call chain of these CUDA calls.",
+    help="CUDA calls whose C++ call chain is recorded.",
 )
-@click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's counters, too.")
+@click.option("--gpu-metrics", is_flag=True, help="Also sample the GPU's hardware counters.")
 @click.option(
     "--shapes",
     is_flag=True,
-    help="Have torch name the shapes of tensors: for the FLOP and the tiles of matrix products.",
+    help="Record the tensor shapes of torch operators; needed for the FLOP and tiles of GEMMs.",
 )
 @click.option(
     "--nsys-option",
     "nsys_options",
     multiple=True,
     metavar="OPTION",
-    help="An option of nsys profile, such as --nsys-option=--delay=5, in place of one of ours "
-    "(repeatable).",
+    help="Pass an option to nsys profile, such as --nsys-option=--delay=5. Overrides "
+    "traceview's own (repeatable).",
 )
 @click.option(
     "--no-kernels",
@@ -72,7 +87,7 @@ if TYPE_CHECKING:
     is_flag=True,
     flag_value=False,
     default=True,
-    help="Leave out the code of the Triton kernels that run.",
+    help="Do not store the code of the Triton kernels that run.",
 )
 @click.option(
     "--no-sync-sites",
@@ -80,11 +95,13 @@ if TYPE_CHECKING:
     is_flag=True,
     flag_value=False,
     default=True,
-    help="Leave out which lines of Python wait for the GPU.",
+    help="Do not record which Python lines wait for the GPU.",
 )
-@click.option("--keep-env", is_flag=True, help="Leave environment and home paths in the trace.")
+@click.option("--keep-env", is_flag=True, help="Keep environment and home paths in the trace.")
 @click.option(
-    "--keep-rep", is_flag=True, help="Keep the .nsys-rep, which holds the environment, beside it."
+    "--keep-rep",
+    is_flag=True,
+    help="Also keep the .nsys-rep file. It contains the environment.",
 )
 @debug_option
 def command(
@@ -97,14 +114,15 @@ def command(
     keep_rep: bool,
     **options: Any,
 ) -> None:
-    """Run SCRIPT [ARGS...] under nsys, write the trace and say what to do first.
+    """Run SCRIPT [ARGS...] under nsys, write its trace and print what to fix first.
 
-    SCRIPT is a .py file or any program. Options stand before it; what follows it is its own. The
-    exit status is that of the script. Ctrl-C ends it and keeps what was recorded.
+    SCRIPT is a .py file or any program. Options of traceview come before SCRIPT; everything after
+    it is passed to the script. The exit status is the script's. Ctrl-C stops the script and keeps
+    what was recorded so far.
     """
     from traceview.recorders import RecordOptions, record
 
-    done = record(
+    recording = record(
         (script, *arguments),
         output,
         options=RecordOptions(**options),
@@ -113,37 +131,38 @@ def command(
         keep_rep=keep_rep,
         note=_note,
     )
-    _tell(done)
-    raise click.exceptions.Exit(done.exit_status)
+    _report(recording)
+    raise click.exceptions.Exit(recording.exit_status)
 
 
 def _note(line: str) -> None:
     click.echo(f"traceview: {line}", err=True)
 
 
-def _tell(done: Recording) -> None:
-    if done.path is None:
-        _note("given up: nothing was written")
+def _report(recording: Recording) -> None:
+    if recording.path is None:
+        _note("recording aborted; nothing was written")
         return
-    if done.interrupted:
-        _note("interrupted; what was recorded is kept")
-    elif done.exit_status:
-        _note(f"the script ended with exit status {done.exit_status}; its trace is kept")
-    _summarise(done.path)
-    if done.report:
-        click.echo(f"Wrote {click.format_filename(done.report)} (with the environment)", err=True)
-    click.echo(f"Wrote {click.format_filename(done.path)}", err=True)
+    if recording.interrupted:
+        _note("interrupted; the trace ends there")
+    elif recording.exit_status:
+        _note(f"the script failed with exit status {recording.exit_status}; its trace is kept")
+    _print_summary(recording.path)
+    if recording.report:
+        path = click.format_filename(recording.report)
+        click.echo(f"Wrote {path} (contains the environment)", err=True)
+    click.echo(f"Wrote {click.format_filename(recording.path)}", err=True)
 
 
-def _summarise(path: Path) -> None:
+def _print_summary(path: Path) -> None:
     from traceview.cli.report import print_summary
 
     if closed_stdout.stdout_is_closed():
-        # No error: the trace is what was asked for, and the exit status is the script's.
+        # Not an error: the trace was written, and the exit status is the script's.
         _note("no summary: stdout is closed")
         return
     try:
         print_summary(path)
     except TraceviewError as error:
-        # The trace is there, whatever the report makes of it, and the script's status is due.
+        # The trace was written, whether or not it can be read; the exit status is the script's.
         _note(f"no summary: {error}")

@@ -1,4 +1,4 @@
-"""`traceview report`: put all questions to a trace and show the answers."""
+"""`traceview report`: run all analyses on a trace and show their results."""
 
 from __future__ import annotations
 
@@ -19,57 +19,77 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
+from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.report import Report
 
-_HERE = ""
+_DEFAULT_PATH = ""
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    sections={
+        "Output": ("--html", "--json", "--all-rows", "--force"),
+        "Selection": ("--only", "--range", "--exclude-range", "--strict"),
+        "Additional input": ("--peak", "--ncu", "--cubin"),
+    },
+    examples=(
+        "traceview report train.sqlite --html",
+        "traceview report train.sqlite --only gpu-idle --range 'epoch_1/*'",
+    ),
+)
 @click.argument("trace", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--html",
     is_flag=False,
-    flag_value=_HERE,
+    flag_value=_DEFAULT_PATH,
     metavar="[PATH]",
-    help="Write one HTML page; with no path, <trace>.html in the current folder.",
+    help="Write a self-contained HTML page. Default path: <trace>.html in the current folder.",
 )
 @json_option
-@click.option("--only", multiple=True, metavar="NAME", help="Ask this question alone (repeatable).")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this analysis, such as gpu-idle (repeatable).",
+)
 @click.option(
     "--range",
     "ranges",
     multiple=True,
     metavar="GLOB",
-    help="Speak only of ranges of this name or path; PATH (N) is the N-th of it (repeatable).",
+    help="Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
+    "(repeatable).",
 )
 @click.option(
     "--exclude-range",
     "exclude_ranges",
     multiple=True,
     metavar="GLOB",
-    help="Leave out ranges of this name or path, such as warm-up steps (repeatable).",
+    help="Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="Infer no range for work launched by a thread without ranges, such as autograd's.",
+    help="Do not assign work from threads without ranges, such as autograd's, to a range of "
+    "the main thread.",
 )
 @click.option(
     "--peak",
     "peaks",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A figure of the GPU that the trace lacks or has wrong, such as bandwidth=4.8e12, "
-    "bf16=989e12, link=64e9, sms=132 or capability=9.0 (repeatable).",
+    help="Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
+    "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
 )
 @click.option(
     "--ncu",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
-    help="What Nsight Compute counted in the same program (ncu --csv --page raw), for roofline.",
+    help="Nsight Compute counters of the same program, from ncu --csv --page raw; used by "
+    "roofline.",
 )
 @click.option(
     "--cubin",
@@ -77,15 +97,16 @@ _HERE = ""
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Code of kernels that were recorded without it: a .cubin or .ptx file, or what nvcc "
-    "made, such as an extension module (.so) (repeatable), for load-widths.",
+    help="Code of kernels that the trace lacks: a .cubin, a .ptx, or a binary built by nvcc such "
+    "as an extension module (.so); used by load-widths (repeatable).",
 )
 @click.option(
     "--all-rows",
     is_flag=True,
-    help="Write all rows of all tables; else JSON has the first 10,000 of each, HTML 1,000.",
+    help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to "
+    "HTML.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 def command(
     trace: Path | None,
@@ -101,25 +122,29 @@ def command(
     all_rows: bool,
     force: bool,
 ) -> None:
-    """Say where the GPU time of TRACE went, and what to do first.
+    """Show where the GPU time of TRACE went and what to fix first.
 
-    TRACE is an nsys SQLite export, also as .gz, .xz or .zst, or a .nsys-rep, which nsys exports
-    first. Without --html or --json the report is printed.
+    TRACE is an nsys SQLite export or a .nsys-rep, which nsys exports first; either may be
+    compressed (.gz, .xz, .zst). Without --html or --json the report is printed.
     """
     if trace is None:
         raise click.UsageError(_no_trace(html, json_), click.get_current_context())
     outputs = Outputs.of(_stem(trace), html, json_)
     if all_rows and html is None and json_ is None:
-        raise click.UsageError("--all-rows is for what --html and --json write")
+        raise click.UsageError("--all-rows needs --html or --json")
     check_writable(outputs.files, source=trace, force=force)
-    _show(_made(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins), outputs, all_rows)
+    _show(
+        _analyzed(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins),
+        outputs,
+        all_rows,
+    )
 
 
 def print_summary(path: Path) -> None:
-    """Print what a trace is and what to do first. Raises TraceviewError if it cannot be read."""
+    """Print the header and findings of a trace. Raises TraceviewError if it cannot be read."""
     from traceview.render.report.text import render_summary
 
-    report = _made(path)
+    report = _analyzed(path)
     print_text(lambda width, color: render_summary(report, width=width, color=color))
 
 
@@ -127,7 +152,7 @@ def _no_trace(html: str | None, json_: str | None) -> str:
     for option, taken in (("--html", html), ("--json", json_)):
         if taken and taken != STDOUT:
             return (
-                f"{option} took {taken!r} as the file to write, which leaves no TRACE. "
+                f"{option} took {taken!r} as its output file, so TRACE is missing. "
                 f"Put TRACE first: traceview report {taken} {option}"
             )
     return "Missing argument 'TRACE'."
@@ -137,7 +162,7 @@ def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
 
-def _made(
+def _analyzed(
     path: Path,
     only: tuple[str, ...] = (),
     ranges: tuple[str, ...] = (),
@@ -153,7 +178,7 @@ def _made(
     keep_freed_memory()
     with progress("Reading the trace") as next_step:
         trace = traceview.load(path)
-        next_step("Looking for lost time")
+        next_step("Analyzing")
         return traceview.analyze(
             trace,
             only,
@@ -183,7 +208,7 @@ def _page(report: Report, all_rows: bool) -> str:
     from traceview.render.base.page import MOST_ROWS
     from traceview.render.report.html import render_html
 
-    with progress("Drawing the page"):
+    with progress("Rendering the page"):
         return render_html(report, __version__, None if all_rows else MOST_ROWS)
 
 

@@ -1,4 +1,4 @@
-"""`traceview scrub`: copy a trace without what it tells of the machine and its user."""
+"""`traceview scrub`: copy a trace without private data."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
+from traceview.cli.verb import Verb
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "traceview scrub train.sqlite train.clean.sqlite",
+        "traceview scrub train.nsys-rep train.clean.sqlite --force",
+    ),
+)
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.argument("output", type=click.Path(path_type=Path), metavar="OUT.sqlite")
-@click.option("--force", is_flag=True, help="Replace OUT.sqlite if it exists.")
+@click.option("--force", is_flag=True, help="Overwrite OUT.sqlite.")
 @debug_option
 def command(trace: Path, output: Path, force: bool) -> None:
-    """Copy TRACE to OUT.sqlite without environment, program output, user, host and home paths.
+    """Copy TRACE to OUT.sqlite without private data.
 
-    Names of kernels, ranges and calls stay as they are; TRACE is not changed.
+    Removes environment variables, program output, user and host names, and home paths. Names of
+    kernels, ranges and calls stay as they are. TRACE is not changed.
     """
     import traceview
 
     report = traceview.scrub(trace, output, force=force)
     for what, values in report.replaced.items():
         click.echo(f"{values:>6} {what}", err=True)
-    click.echo(f"{report.total:>6} values removed or shortened", err=True)
+    click.echo(f"{report.total:>6} values removed or shortened in total", err=True)
     click.echo(f"Wrote {click.format_filename(output)}", err=True)

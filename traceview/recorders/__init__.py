@@ -1,4 +1,8 @@
-"""Recordings: find nsys, run a program under it, export what it recorded."""
+"""Record programs: find nsys, run a program under it, export the trace.
+
+The package is not called `record`: a subpackage of that name would replace the function
+`traceview.record` as soon as it is imported.
+"""
 
 from traceview.recorders.checks import MachineCheck, check_machine
 from traceview.recorders.export import export_report

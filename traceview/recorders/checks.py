@@ -1,4 +1,4 @@
-"""What of traceview works on this machine, and how to mend the rest."""
+"""Checks of this machine: what traceview can use, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from traceview.version import __version__
 Status = Literal["ok", "missing", "broken"]
 _OPTIONAL = {
     "torch": ("to run the workloads", "pip install 'traceview[workloads]'"),
-    "triton": ("to look into Triton kernels", "pip install 'traceview[ptx]'"),
-    "nvtx": ("for ranges where torch has no CUDA", "pip install 'nvtx<0.2.12'"),
+    "triton": ("to inspect Triton kernels", "pip install 'traceview[ptx]'"),
+    "nvtx": ("for NVTX ranges without a CUDA build of torch", "pip install 'nvtx<0.2.12'"),
 }
 _TRIAL_S = 60.0
 
 
 @dataclass(frozen=True)
 class MachineCheck:
-    """One thing that traceview can use; `remedy` is empty where it works."""
+    """One component that traceview can use; `remedy` is empty if it works."""
 
     name: str
     status: Status
@@ -42,7 +42,7 @@ class MachineCheck:
 
 
 def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
-    """Look at everything; takes some seconds, as nsys is tried. `root` holds install folders."""
+    """Check every component, which includes a short recording. `root` holds install folders."""
     python = f"{sys.version.split()[0]} ({sys.executable})"
     tools = list(look(root))
     working = [tool for tool in tools if isinstance(tool, Nsys)]
@@ -52,53 +52,52 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
         _page_decoder(),
         *_gpu(),
         *_nsys(tools),
-        *(_trial(min(working, key=lambda tool: tool.lack is not None)) if working else ()),
+        *(_trial(min(working, key=lambda tool: tool.defect is not None)) if working else ()),
         *_packages(working),
         _zstd(),
     ]
 
 
 def _page_decoder() -> MachineCheck:
-    if c_decoder.there():
+    if c_decoder.is_available():
         return MachineCheck("page decoder", "ok", "compiled")
     if os.environ.get(c_decoder.SWITCH):
-        why, remedy = f"{c_decoder.SWITCH} is set", f"unset {c_decoder.SWITCH}"
+        reason, remedy = f"{c_decoder.SWITCH} is set", f"unset {c_decoder.SWITCH}"
     else:
-        why, remedy = "no C compiler at install", "get a C compiler and install traceview again"
-    detail = f"numpy ({why}); reading a trace takes about 2.5 times as long"
+        reason = "no C compiler when traceview was installed"
+        remedy = "install a C compiler, then reinstall traceview"
+    detail = f"numpy fallback ({reason}); traces load about 2.5 times slower"
     return MachineCheck("page decoder", "missing", detail, remedy)
 
 
 def _gpu() -> Iterator[MachineCheck]:
-    found = surroundings.gpu_versions()
-    if found:
-        yield MachineCheck("GPU", "ok", found["gpu"])
-        yield MachineCheck("driver", "ok", found["driver"])
+    versions = surroundings.gpu_versions()
+    if versions:
+        yield MachineCheck("GPU", "ok", versions["gpu"])
+        yield MachineCheck("driver", "ok", versions["driver"])
     else:
         yield MachineCheck(
             "GPU",
             "missing",
-            "nvidia-smi finds none: traces can be read here, GPU work cannot be recorded",
-            "record on a machine with an NVIDIA GPU, read the trace anywhere",
+            "nvidia-smi lists no GPU; traces can be read but not recorded here",
+            "record on a machine with an NVIDIA GPU; the trace can be read anywhere",
         )
 
 
 def _nsys(tools: list[Nsys | Broken]) -> Iterator[MachineCheck]:
     if not tools:
-        yield MachineCheck(
-            "nsys", "missing", "not on PATH, nor in the usual install folders", GET_IT
-        )
+        yield MachineCheck("nsys", "missing", "not on PATH or in the usual install folders", GET_IT)
     for tool in tools:
         if isinstance(tool, Broken):
             yield MachineCheck("nsys", "broken", tool.reason, tool.remedy)
-        elif tool.lack:
-            yield MachineCheck("nsys", "broken", tool.lack.what, tool.lack.remedy)
+        elif tool.defect:
+            yield MachineCheck("nsys", "broken", tool.defect.what, tool.defect.remedy)
         else:
             yield MachineCheck("nsys", "ok", f"{tool.version_text} ({tool.path})")
 
 
 def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
-    """Record and export a program that does nothing."""
+    """Record and export an empty program."""
     try:
         able = abilities(nsys)
         with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
@@ -106,43 +105,43 @@ def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
             nothing = [sys.executable, "-c", "pass"]
             command = profile_command(nsys, able, RecordOptions(), report, nothing)
             for _ in range(ATTEMPTS):
-                said = run_process(command, timeout_s=_TRIAL_S)
-                if said.ok and report.is_file():
+                ran = run_process(command, timeout_s=_TRIAL_S)
+                if ran.ok and report.is_file():
                     break
-            if not said.ok or not report.is_file():
-                remedy = nsys.lack.remedy if nsys.lack else "install nsys again"
-                yield MachineCheck("nsys profile", "broken", said.evidence, remedy)
+            if not ran.ok or not report.is_file():
+                remedy = nsys.defect.remedy if nsys.defect else "reinstall nsys"
+                yield MachineCheck("nsys profile", "broken", ran.evidence, remedy)
                 return
-            yield MachineCheck("nsys profile", "ok", "records a program")
+            yield MachineCheck("nsys profile", "ok", "recorded an empty program")
             export(nsys, report, Path(folder, "trial.sqlite"))
-            yield MachineCheck("nsys export", "ok", "exports SQLite")
+            yield MachineCheck("nsys export", "ok", "exported SQLite")
     except TraceviewError as error:
         yield MachineCheck("nsys export", "broken", error.what, error.remedy)
         return
     yield from _call_chains(blind_spots(RecordOptions(), able))
 
 
-def _call_chains(blind: list[str]) -> Iterator[MachineCheck]:
-    for line in blind:
+def _call_chains(missing: list[str]) -> Iterator[MachineCheck]:
+    for line in missing:
         detail, _, remedy = line.partition("; ")
         yield MachineCheck("call chains", "missing", detail, remedy)
-    if not blind:
-        yield MachineCheck("call chains", "ok", "nsys may sample the CPU")
+    if not missing:
+        yield MachineCheck("call chains", "ok", "nsys can sample the CPU")
 
 
 def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
-    there = surroundings.python_versions(Path(sys.executable))
+    installed = surroundings.python_versions(Path(sys.executable))
     for name, (purpose, remedy) in _OPTIONAL.items():
-        if name not in there:
+        if name not in installed:
             yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
             continue
         problem = (
-            nvtx_compatibility.clash(there[name], working[0])
+            nvtx_compatibility.clash(installed[name], working[0])
             if name == "nvtx" and working
             else None
         )
-        detail, _, mend = (problem or there[name]).partition(": ")
-        yield MachineCheck(name, "broken" if problem else "ok", detail, mend)
+        detail, _, fix = (problem or installed[name]).partition(": ")
+        yield MachineCheck(name, "broken" if problem else "ok", detail, fix)
 
 
 def _zstd() -> MachineCheck:

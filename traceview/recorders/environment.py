@@ -1,4 +1,4 @@
-"""What a recording notes of its surroundings: versions, GPU, driver, git commit."""
+"""Environment of a recording: package versions, GPU, driver, git commit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from traceview.toolchain.processes import run_process
 
 PACKAGES = ("torch", "triton", "nvtx", "numpy", "jax")
-# Asked of the Python that runs the script, and without importing what would take seconds.
-_ASK_PYTHON = f"""
+# Runs in the Python of the script, and imports none of the packages, which would take seconds.
+_VERSIONS_SCRIPT = f"""
 import json, platform
 from importlib import metadata
 found = {{"python": platform.python_version()}}
@@ -31,10 +31,10 @@ _GPU_FIELDS = "name,driver_version"
 
 
 def python_versions(python: Path | None) -> dict[str, str]:
-    """Versions of Python, of PACKAGES and of the CUDA runtime that pip installed; what is there."""
+    """Versions of Python, of the installed PACKAGES and of the CUDA runtime installed by pip."""
     if python is None:
         return {}
-    said = run_process([python, "-c", _ASK_PYTHON])
+    said = run_process([python, "-c", _VERSIONS_SCRIPT])
     try:
         found = json.loads(said.out)
     except ValueError:
@@ -47,7 +47,7 @@ def python_versions(python: Path | None) -> dict[str, str]:
 
 
 def gpu_versions() -> dict[str, str]:
-    """Names of the GPUs and version of the driver; empty without an NVIDIA driver."""
+    """GPU names and driver version; empty without an NVIDIA driver."""
     query = run_process(["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader"])
     rows = [line.split(", ") for line in query.out.splitlines() if ", " in line]
     if not query.ok or not rows:
@@ -56,9 +56,9 @@ def gpu_versions() -> dict[str, str]:
 
 
 def git_commit(script: Path) -> dict[str, str]:
-    """Commit of the script's folder, and whether it was changed since; empty outside of git."""
+    """Commit of the script's repository and whether it has changes; empty outside git."""
     folder = script.resolve().parent
-    # Looking must change nothing: `git status` would otherwise refresh the index.
+    # Read-only: without this, `git status` refreshes the index.
     quiet = {"GIT_OPTIONAL_LOCKS": "0"}
     head = run_process(["git", "rev-parse", "HEAD"], folder=folder, environment=quiet)
     if not head.ok:
@@ -70,7 +70,7 @@ def git_commit(script: Path) -> dict[str, str]:
 
 
 def describe(python: Path | None, script: Path) -> Mapping[str, str]:
-    """All of it, each as name to text; what is not known is left out."""
+    """All facts about the environment, name to text; unknown ones are left out."""
     return {
         **python_versions(python),
         **gpu_versions(),

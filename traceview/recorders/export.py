@@ -1,4 +1,4 @@
-"""Let nsys export its reports to SQLite; reports of others into a cache, never beside them."""
+"""Export nsys reports to SQLite; those of the user into a cache, never next to the report."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from traceview.toolchain.processes import run_process
 
 CACHE_BYTES = 2 * 10**9
 _HOUR_S = 3600.0
-_ELSEWHERE = "or have it exported where nsys is: nsys export --type sqlite FILE.nsys-rep"
+_ELSEWHERE = "or export it on a machine with nsys: nsys export --type sqlite FILE.nsys-rep"
 
 
 def export(nsys: Nsys, report: Path, out: Path) -> None:
     """Export a report to SQLite. Raises TraceFormatError if nsys cannot."""
     options = ("--type=sqlite", "--quiet=true", f"--output={out}")
-    said = run_process([nsys.path, "export", *options, report], timeout_s=_HOUR_S)
-    # Some versions return 0 after they have failed.
-    if not said.ok or not out.is_file():
+    ran = run_process([nsys.path, "export", *options, report], timeout_s=_HOUR_S)
+    # Some versions exit with 0 after a failure.
+    if not ran.ok or not out.is_file():
         raise TraceFormatError(
-            f"nsys {nsys.version_text} cannot export {report} ({said.evidence})",
+            f"nsys {nsys.version_text} cannot export {report} ({ran.evidence})",
             "export it with the nsys that recorded it, or copy the file again",
         )
 
 
 def export_report(path: Path) -> Path:
-    """The SQLite export of an nsys report, from the cache if it was exported before.
+    """Export an nsys report to SQLite, or return the cached export.
 
-    The cache is in $XDG_CACHE_HOME/traceview or ~/.cache/traceview; the least recently used
-    exports beyond 2 GB are removed. Raises TraceFormatError if the report cannot be read or
-    exported, ToolNotFoundError if there is no nsys.
+    The cache is $XDG_CACHE_HOME/traceview or ~/.cache/traceview, 2 GB at most: the least recently
+    used exports are removed. Raises TraceFormatError if the report cannot be read or exported,
+    ToolNotFoundError if there is no nsys, RecordingError if the cache cannot be written.
     """
     key = _content_key(path)
     try:
         nsys = find()
     except ToolNotFoundError as error:
-        what = f"{path} has to be exported by nsys: {error.what}"
+        what = f"{path} must be exported by nsys first, and {error.what}"
         raise ToolNotFoundError(what, f"{error.remedy}, {_ELSEWHERE}") from error
     try:
         cached = _cache_folder() / f"{key}-{nsys.version_text}.sqlite"
@@ -48,8 +48,8 @@ def export_report(path: Path) -> Path:
         else:
             _fill(nsys, path, cached)
     except OSError as error:
-        what = f"cannot write the cache of exports: {error}"
-        raise RecordingError(what, "set XDG_CACHE_HOME to a folder that can be written") from error
+        what = f"cannot write to the export cache: {error}"
+        raise RecordingError(what, "set XDG_CACHE_HOME to a writable folder") from error
     return cached
 
 
@@ -70,13 +70,13 @@ def _cache_folder() -> Path:
     chosen = os.environ.get("XDG_CACHE_HOME")
     folder = Path(chosen) if chosen else Path.home() / ".cache"
     folder = folder / "traceview"
-    # An export holds the environment of the program that was recorded.
+    # Private: an export contains the environment of the recorded program.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def _fill(nsys: Nsys, report: Path, cached: Path) -> None:
-    # A folder of its own and one rename: another process sees no file or the whole of it.
+    # Exported elsewhere and renamed: other processes see the whole file or none.
     with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
         fresh = Path(folder, "export.sqlite")
         export(nsys, report, fresh)

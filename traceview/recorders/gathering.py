@@ -1,7 +1,7 @@
-"""What the recorded program is given so that it writes down its own kernels and calls.
+"""Injection into the recorded program, which then writes its kernels and sync sites to a folder.
 
-A folder of ours comes first on its PYTHONPATH; see traceview.recorders.injected. Children inherit
-it: the ranks of torchrun, Inductor's compile workers, the workers of a DataLoader.
+The folder recorders/injected comes first on the program's PYTHONPATH. Child processes inherit it:
+the ranks of torchrun, Inductor's compile workers, DataLoader workers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from traceview.recorders.program import python_of
 
 _INJECTED = Path(__file__).parent / "injected"
 _MOST_NOTES = 3
-_BLIND = (
-    "the program's Triton kernels were not gathered: its Python ran nothing of ours, as with "
-    "python -I, -E or -S; run it without these options"
+_NO_HOOKS = (
+    "the program's Triton kernels were not recorded, because its Python ignored PYTHONPATH; run "
+    "it without python -I, -E or -S"
 )
 
 
 def environment(options: RecordOptions, folder: Path) -> Mapping[str, str]:
-    """The variables to add to the program's; kernels go into `folder`, which is made."""
+    """Environment variables to add to the program's; creates `folder` for the kernels."""
     wanted: dict[str, str] = {}
     if options.kernels:
         folder.mkdir(exist_ok=True)
@@ -40,15 +40,15 @@ def environment(options: RecordOptions, folder: Path) -> Mapping[str, str]:
 
 
 def has_started(folder: Path) -> bool:
-    """Whether a Python of the program came as far as our hooks."""
+    """Whether a Python of the program reached the injected hooks."""
     return (folder / STARTED).exists()
 
 
 def never_ran(options: RecordOptions, folder: Path, command: Sequence[str]) -> bool:
-    """Whether the program is known not to have started.
+    """Whether the program certainly did not start.
 
-    Known it is of a script that our own Python runs with its usual options alone: that comes to
-    our hooks before anything of the script's.
+    This is known only of a script run by our own Python without options: the hooks run before the
+    script does.
     """
     hooked = options.kernels and command[0] == sys.executable
     hooked = hooked and any(word.endswith(".py") for word in command[1:2])
@@ -56,12 +56,12 @@ def never_ran(options: RecordOptions, folder: Path, command: Sequence[str]) -> b
 
 
 def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> list[str]:
-    """What went wrong inside the program, one line each."""
-    said = _lines(folder / NOTES)
+    """Failures of the hooks inside the program, one line each."""
+    notes = _lines(folder / NOTES)
     if options.kernels and python_of(command) and not has_started(folder):
-        said = [_BLIND, *said]
-    more = len(said) - _MOST_NOTES
-    return [*said[:_MOST_NOTES], *([f"{more} more like these"] if more > 0 else [])]
+        notes = [_NO_HOOKS, *notes]
+    more = len(notes) - _MOST_NOTES
+    return [*notes[:_MOST_NOTES], *([f"{more} more warnings of this kind"] if more > 0 else [])]
 
 
 def _lines(path: Path) -> list[str]:

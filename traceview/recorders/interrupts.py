@@ -1,4 +1,4 @@
-"""Run the recorder in the foreground, and end it gently when the user asks."""
+"""Run nsys in the foreground and stop it gracefully when the user interrupts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_GIVE_UP_S = 3.0
+_STOP_TIMEOUT_S = 3.0
 
 
-class GivenUp(Exception):  # noqa: N818 (it is the user's wish, not an error)
-    """The user asked a second time: what was recorded is not wanted either."""
+class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
+    """The user interrupted a second time: discard the recording."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"given up on signal {signal_number}")
+        super().__init__(f"aborted by signal {signal_number}")
         self.status = 128 + signal_number
 
 
 @dataclass
 class Requests:
-    """The signals that asked to end, in the order they came."""
+    """Received termination signals, in order of arrival."""
 
     signals: list[int] = field(default_factory=list)
     running: subprocess.Popen[bytes] | None = None
@@ -33,21 +33,21 @@ class Requests:
     def take(self, number: int, _: FrameType | None) -> None:
         self.signals.append(number)
         if len(self.signals) == 2:
-            raise GivenUp(number)
+            raise Aborted(number)
         if self.running:
             self.running.send_signal(signal.SIGINT)
 
     @property
     def status(self) -> int | None:
-        """The exit status of somebody who was interrupted; None if nobody asked."""
+        """128 + n for the first signal n, or None if there was none."""
         return 128 + self.signals[0] if self.signals else None
 
 
 @contextmanager
-def watched() -> Iterator[Requests]:
-    """Within the block the first signal to end is a request, the second raises GivenUp."""
+def handled() -> Iterator[Requests]:
+    """Handle termination signals in the block: the first stops the program, the second aborts."""
     requests = Requests()
-    before = {number: signal.signal(number, requests.take) for number in _heeded()}
+    before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
     try:
         yield requests
     finally:
@@ -55,8 +55,8 @@ def watched() -> Iterator[Requests]:
             signal.signal(number, handler)
 
 
-def _heeded() -> list[signal.Signals]:
-    """What may be watched: in the main thread, and not where nohup told us to ignore it."""
+def _handled_signals() -> list[signal.Signals]:
+    """Signals to handle: none outside the main thread, and not those ignored by nohup."""
     if threading.current_thread() is not threading.main_thread():
         return []
     return [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
@@ -65,29 +65,29 @@ def _heeded() -> list[signal.Signals]:
 def run(
     command: Sequence[str], requests: Requests, environment: Mapping[str, str] | None = None
 ) -> int:
-    """Run a command to its end and return its exit status, 128 + n if signal n ended it.
+    """Run a command and return its exit status, 128 + n if signal n killed it.
 
-    A request to end reaches the command once, as SIGINT. A terminal would send it to the whole
-    foreground group, too, and nsys drops its recording when it is interrupted twice: so the
-    command has a process group of its own. Raises OSError if it cannot start.
+    The command receives an interrupt once, as SIGINT. It has its own process group, because a
+    terminal interrupts the whole foreground group and nsys discards its recording when interrupted
+    twice. Raises OSError if the command cannot start.
     """
     process = subprocess.Popen(command, process_group=0, env=environment)  # noqa: S603
     requests.running = process
     try:
         status = process.wait()
-    except GivenUp:
-        _end(process)
+    except Aborted:
+        _stop(process)
         raise
     finally:
         requests.running = None
     return 128 - status if status < 0 else status
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a recorder that was interrupted before: a second signal makes nsys drop its session."""
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop an interrupted nsys: a second signal makes it discard its session."""
     process.send_signal(signal.SIGINT)
     try:
-        process.wait(_GIVE_UP_S)
+        process.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""TRACEVIEW_KERNELS: the kernels that the program gathered, in the recording itself."""
+"""TRACEVIEW_KERNELS: write the kernels gathered in the program into the trace."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Row = dict[str, Any]
 
 
 def write_kernels(database: Path, folder: Path) -> int:
-    """Add the table of the kernels in a gathered folder, and say how many there are.
+    """Add the table of the kernels in a gathered folder. Returns their number.
 
-    A kernel that several processes wrote is there once; a file that is damaged is left out.
-    Raises RecordingError if the database is no sound one.
+    A kernel written by several processes is stored once; damaged files are left out. Raises
+    RecordingError if the database is damaged.
     """
-    # Imported late: it takes a third of a second, which reading a trace should not pay.
+    # Imported late: it takes 0.3 s, which reading a trace should not pay.
     from sqlite_utils import Database
 
     rows = list(_rows(folder))
@@ -38,54 +38,54 @@ def write_kernels(database: Path, folder: Path) -> int:
             table.create(columns, replace=True)
             table.insert_all(rows)
     except sqlite3.Error as error:
-        what = f"nsys exported what SQLite cannot read ({error})"
-        raise RecordingError(what, "traceview doctor tries the export") from error
+        what = f"SQLite cannot read the export of nsys ({error})"
+        raise RecordingError(what, "run traceview doctor to test the export") from error
     return len(rows)
 
 
 def _rows(folder: Path) -> Iterator[Row]:
-    """One row a kernel, by name; what the compiler gave comes before what a launcher knew."""
+    """One row per kernel, by name; files of the compiler come before those of a launcher."""
     seen: set[tuple[object, ...]] = set()
     paths = sorted(folder.glob("*.json"), key=lambda path: (path.name.endswith(_LOADED), path.name))
     for path in paths:
         row = _row(path)
         if row is None:
             continue
-        # The hash says from what it was made; without one, all that came of it does.
-        same = (row["hash"],) if row["hash"] else tuple(row.values())
-        if same not in seen:
-            seen.add(same)
+        # The hash identifies source and options. Without one, compare all fields.
+        key = (row["hash"],) if row["hash"] else tuple(row.values())
+        if key not in seen:
+            seen.add(key)
             yield row
 
 
 def _row(path: Path) -> Row | None:
     try:
-        return _of(json.loads(path.read_bytes()))
+        return _row_of(json.loads(path.read_bytes()))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
-def _of(told: Mapping[str, Any]) -> Row:
-    arguments = told.get("arguments") or []
+def _row_of(kernel: Mapping[str, Any]) -> Row:
+    arguments = kernel.get("arguments") or []
     known = ("name", "type", "divisible_by_16")
     signature = [{key: argument[key] for key in known} for argument in arguments]
     constexprs = {a["name"]: a.get("value") for a in arguments if a["type"] == "constexpr"}
-    ptx = told.get("ptx")
+    ptx = kernel.get("ptx")
     return {
-        "name": str(told["name"]),
-        "hash": told.get("hash"),
-        "arch": f"sm_{int(told['arch'])}" if told.get("arch") else None,
-        "num_warps": told.get("num_warps"),
-        "num_stages": told.get("num_stages"),
-        "shared_memory_bytes": told.get("shared_bytes"),
+        "name": str(kernel["name"]),
+        "hash": kernel.get("hash"),
+        "arch": f"sm_{int(kernel['arch'])}" if kernel.get("arch") else None,
+        "num_warps": kernel.get("num_warps"),
+        "num_stages": kernel.get("num_stages"),
+        "shared_memory_bytes": kernel.get("shared_bytes"),
         "signature": json.dumps(signature),
         "constexprs": json.dumps(constexprs),
-        "options": json.dumps(told.get("options") or {}),
-        "source_file": told.get("source_file"),
-        "source_line": told.get("source_line"),
-        "source_text": told.get("source_text"),
+        "options": json.dumps(kernel.get("options") or {}),
+        "source_file": kernel.get("source_file"),
+        "source_line": kernel.get("source_line"),
+        "source_text": kernel.get("source_text"),
         "ptx": _packed(ptx.encode("utf-8", "surrogateescape") if ptx else None),
-        "cubin": _packed(binascii.a2b_base64(told["cubin"]) if told.get("cubin") else None),
+        "cubin": _packed(binascii.a2b_base64(kernel["cubin"]) if kernel.get("cubin") else None),
     }
 
 

@@ -1,4 +1,4 @@
-"""The nvtx package against nsys: newer packages record no range under older recorders."""
+"""Compatibility of the nvtx package with nsys: newer packages record no range in older nsys."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ LAST_OLD_NSYS = (2024, 2)
 
 
 def clash(nvtx: str | None, nsys: Nsys) -> str | None:
-    """What to tell a user whose ranges will not be recorded; None where all is well."""
+    """Warning if ranges of this nvtx will not be recorded; None if they will."""
     if not nvtx or nsys.version > LAST_OLD_NSYS or _numbers(nvtx) < FIRST_NEW_NVTX:
         return None
     newest = ".".join(map(str, LAST_OLD_NSYS))
     return (
-        f"nvtx {nvtx} records no range under nsys {nsys.version_text} (nor under any up to "
-        f"{newest}): pip install 'nvtx<0.2.12', or use a newer nsys"
+        f"nvtx {nvtx} records no ranges under nsys {nsys.version_text} (nor any nsys up to "
+        f"{newest}): pip install 'nvtx<0.2.12' or use a newer nsys"
     )
 
 

@@ -1,4 +1,4 @@
-"""The options of `nsys profile`: what the answers need, as far as this nsys has it."""
+"""Options of `nsys profile`: those the analyses need, as far as the installed nsys has them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What to record. The defaults are what the analyses need.
+    """What to record. The defaults suit the analyses.
 
-    `backtrace` says of which CUDA calls the C++ call chain is kept, `graph_trace` whether a CUDA
-    graph is recorded node by node or whole; `extra` options come last, in place of those of the
-    same name. With `shapes` torch names the shapes of tensors of each operator, with `kernels` the
-    code of Triton kernels is gathered, with `sync_sites` the lines of Python that wait for the GPU.
+    `trace` lists the APIs that nsys traces. `graph_trace` records the kernels of CUDA graphs
+    (`node`) or each graph launch as a whole (`graph`). `backtrace` selects the CUDA calls whose C++
+    call chain is recorded. `gpu_metrics` samples hardware counters. `shapes` records the tensor
+    shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
+    that wait for the GPU. `nsys_options` are passed to nsys profile and override traceview's own.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -46,7 +47,7 @@ class RecordOptions:
 
 @dataclass(frozen=True)
 class Abilities:
-    """What one nsys can do on this machine; `short` gives the long name of a short option."""
+    """What one nsys can do on this machine. `short` maps short option names to long ones."""
 
     options: frozenset[str]
     sampling_period: int | None
@@ -55,18 +56,18 @@ class Abilities:
 
 
 def abilities(nsys: Nsys) -> Abilities:
-    """Ask nsys for its options and for its view of this machine.
+    """Query nsys for its options and for what it can record on this machine.
 
     Raises RecordingError if it lists no options.
     """
-    said = run_process([nsys.path, "profile", "--help"])
-    listed = _OPTION.findall(said.out)
+    help_text = run_process([nsys.path, "profile", "--help"])
+    listed = _OPTION.findall(help_text.out)
     options = frozenset(long for _, long in listed)
     if "--trace" not in options:
         raise RecordingError(
-            f"{nsys.path} does not list its options ({said.evidence})", "install nsys again"
+            f"{nsys.path} does not list its options ({help_text.evidence})", "reinstall nsys"
         )
-    periods = _PERIODS.search(said.out)
+    periods = _PERIODS.search(help_text.out)
     environment = run_process([nsys.path, "status", "--environment"])
     return Abilities(
         options,
@@ -89,14 +90,14 @@ def profile_command(
         *_metrics(options, able),
         *([_SHAPES] if options.shapes else []),
     ]
-    # nsys refuses an option that is given twice.
+    # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
     known = [word for word in wanted if _name(word) in able.options - replaced]
-    # nsys keeps its raw recording, which holds the environment, where TMPDIR says: in our folder,
-    # so that it goes with it. The program gets the value that it would have had.
+    # nsys writes its raw recording, which contains the environment, to $TMPDIR: our folder, which
+    # is removed afterwards. The program still sees the TMPDIR of its caller.
     if "--env-var" in able.options - replaced:
         known.append(f"--env-var=TMPDIR={os.environ.get('TMPDIR', '/tmp')}")  # noqa: S108
-    # nsys puts the values of variables where it finds %q{NAME} in the name of its output.
+    # nsys expands %q{NAME} in the name of its output.
     output = f"--output={str(report).replace('%', '%%')}"
     return [str(nsys.path), "profile", *known, *options.nsys_options, output, *command]
 
@@ -106,18 +107,17 @@ def _name(option: str) -> str:
 
 
 def blind_spots(options: RecordOptions, able: Abilities) -> list[str]:
-    """What was asked for and cannot be recorded here, with the remedy; one line each."""
+    """Requested data that cannot be recorded here, one line each with the fix."""
     blind = []
     if options.backtrace != "none" and not able.can_sample:
         blind.append(
-            "call chains of synchronizations are not recorded: nsys may not sample the CPU here; "
-            "allow it with: sysctl kernel.perf_event_paranoid=2 (in a container: "
-            "--cap-add=SYS_ADMIN)"
+            "C++ call chains are not recorded, because nsys may not sample the CPU here; allow it "
+            "with: sysctl kernel.perf_event_paranoid=2 (in a container: --cap-add=SYS_ADMIN)"
         )
     if options.shapes and _name(_SHAPES) not in able.options:
         blind.append(
-            "shapes of tensors are not recorded: this nsys has no --pytorch; take a newer one, or "
-            "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+            "tensor shapes are not recorded, because this nsys has no --pytorch option; install a "
+            "newer nsys or use torch.autograd.profiler.emit_nvtx(record_shapes=True)"
         )
     return blind
 
@@ -125,9 +125,9 @@ def blind_spots(options: RecordOptions, able: Abilities) -> list[str]:
 def _call_chains(options: RecordOptions, able: Abilities) -> list[str]:
     if options.backtrace == "none" or not able.can_sample:
         return ["--sample=none"]
-    # Call chains of CUDA calls come only with CPU sampling. The samples themselves nobody reads:
-    # as few as possible are taken, and without their stacks, which would fill gigabytes.
-    # The threshold of 0 ns keeps short waits, too.
+    # nsys records call chains of CUDA calls only with CPU sampling. The samples themselves are not
+    # used: take as few as possible, and without stacks, which would fill gigabytes. The threshold
+    # of 0 ns also keeps short waits.
     period = [f"--sampling-period={able.sampling_period}"] if able.sampling_period else []
     return [
         f"--cudabacktrace={options.backtrace}:0",

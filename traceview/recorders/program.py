@@ -1,4 +1,4 @@
-"""The program to record: how a script becomes a command, and which Python will run it."""
+"""The program to record: the command that runs a script, and the Python that runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHEBANG_BYTES = 256
 
 
 def command_of(words: Sequence[str]) -> list[str]:
-    """The command that runs SCRIPT [ARGS...]; a `.py` file is run by the present Python.
+    """The command for SCRIPT [ARGS...]; this Python runs a `.py` file.
 
     Raises InputError if there is no such script or program.
     """
@@ -23,25 +23,25 @@ def command_of(words: Sequence[str]) -> list[str]:
     path = Path(script)
     if path.suffix == ".py":
         if not path.is_file():
-            raise InputError(f"there is no script {script}", "check the path")
+            raise InputError(f"script {script} does not exist", "check the path")
         return [sys.executable, script, *arguments]
     program = shutil.which(script)
     if program:
         return [program, *arguments]
     if path.is_file():
         raise InputError(
-            f"{script} is neither a .py file nor executable", f"make it so: chmod +x {script}"
+            f"{script} is neither a .py file nor executable", f"run: chmod +x {script}"
         )
-    raise InputError(f"there is no program {script}", "check the name, or give a path to it")
+    raise InputError(f"program {script} was not found", "check the name or pass its path")
 
 
 def script_of(words: Sequence[str]) -> Path:
-    """What a command runs, in the eyes of its user: the script where there is one."""
+    """The script in a command, else the program itself."""
     return next((Path(w) for w in words if w.endswith(".py")), Path(words[0]))
 
 
 def python_of(command: Sequence[str]) -> Path | None:
-    """The Python that runs a command; None if it is no Python program, as far as can be seen."""
+    """The Python that runs a command; None if it does not look like a Python program."""
     program = Path(shutil.which(command[0]) or command[0])
     if _is_python(program.name):
         return program

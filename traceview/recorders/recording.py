@@ -1,4 +1,4 @@
-"""Record a program under nsys, into one SQLite file that tells nothing of its user."""
+"""Record a program under nsys into one SQLite file without private data."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
 
 @dataclass(frozen=True)
 class Recording:
-    """What came of it.
+    """Result of a recording.
 
-    `path` is None if the user gave the recording up. `exit_status` is that of the program, or
-    128 + n if the user asked with signal n to end it.
+    `path` is None if the user aborted it. `exit_status` is the program's, or 128 + n if the user
+    stopped it with signal n. `report` is the .nsys-rep file, if kept.
     """
 
     path: Path | None
@@ -49,7 +49,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class _Job:
-    """One recording to make, all of it checked before the program runs."""
+    """A recording to make, checked before the program runs."""
 
     nsys: Nsys
     words: Sequence[str]
@@ -72,15 +72,14 @@ def record(
 ) -> Recording:
     """Run SCRIPT [ARGS...] under nsys and write the SQLite export of the recording.
 
-    `out` is `<script stem>.sqlite` in the current folder unless given. The environment, host and
-    user names and home paths that nsys stores are removed unless `keep_env`; `keep_rep` keeps
-    nsys's own report beside the output, which holds them. `note` gets one line at a time for the
-    user: the exact command, and warnings. The program's arguments, environment, input and
-    working folder are those of the caller.
+    `out` defaults to `<script stem>.sqlite` in the current folder. Environment, host and user names
+    and home paths are removed from it unless `keep_env`; `keep_rep` keeps nsys's own report next to
+    it, which contains them. `note` receives messages for the user, one line per call: the exact
+    nsys command, and warnings. The program inherits environment, stdin and working folder.
 
-    Raises InputError if there is no such program, OutputExistsError if `out` exists and not
-    `force`, ToolNotFoundError if no nsys can do it, RecordingError if nsys leaves no recording.
-    Of these, only the last can come after the program has run.
+    Raises InputError if there is no such program or `out` cannot be written, OutputExistsError if
+    it exists and not `force`, ToolNotFoundError if no nsys works, RecordingError if nsys leaves no
+    recording. Only the last can be raised after the program has run.
     """
     target = out or Path(f"{script_of(words).stem}.sqlite")
     report = target.with_suffix(".nsys-rep") if keep_rep else None
@@ -94,8 +93,8 @@ def record(
 
 def _usable_nsys() -> Nsys:
     nsys = find()
-    if nsys.lack:
-        raise ToolNotFoundError(nsys.lack.what, nsys.lack.remedy)
+    if nsys.defect:
+        raise ToolNotFoundError(nsys.defect.what, nsys.defect.remedy)
     return nsys
 
 
@@ -106,8 +105,8 @@ def _recorded(job: _Job, options: RecordOptions) -> Recording:
         if line:
             job.note(f"warning: {line}")
     try:
-        # Beside the output: moving a file into place is one step only within a file system.
-        with interrupts.watched() as requests, _workplace(job.out) as folder:
+        # In the folder of the output: a rename is atomic only within one file system.
+        with interrupts.handled() as requests, _work_folder(job.out) as folder:
             report = folder / "recording.nsys-rep"
             command = profile_command(job.nsys, able, options, report, job.command)
             started = datetime.now(UTC)
@@ -117,7 +116,7 @@ def _recorded(job: _Job, options: RecordOptions) -> Recording:
             for _ in range(ATTEMPTS - 1):
                 if requests.signals or not _never_ran(job, options, folder):
                     break
-                job.note("warning: nsys failed before the program started; trying again")
+                job.note("warning: nsys failed before the program started; retrying")
                 status = _run(command, requests, job, added)
             _check_report(report, status)
             for line in gathering.remarks(options, folder / _GATHERED, job.command):
@@ -126,22 +125,22 @@ def _recorded(job: _Job, options: RecordOptions) -> Recording:
             shown = [word.replace(str(report), report.name) for word in command]
             facts |= _run_facts(job, shown, ended, started)
             if options.sync_sites and python_of(job.command):
-                # None of our marks in the recording then means that nothing was marked.
+                # So that a recording without marks means that nothing waited.
                 facts[NOTED] = "marked"
             _finish(job, report, facts)
             return Recording(job.out, ended, requests.status is not None, job.report)
-    except interrupts.GivenUp as wish:
-        return Recording(None, wish.status, interrupted=True)
+    except interrupts.Aborted as aborted:
+        return Recording(None, aborted.status, interrupted=True)
 
 
 @contextmanager
-def _workplace(out: Path) -> Iterator[Path]:
+def _work_folder(out: Path) -> Iterator[Path]:
     parent = out.absolute().parent
     try:
         folder = tempfile.TemporaryDirectory(dir=parent, prefix=".traceview-")
     except OSError as error:
-        what = f"cannot write into {parent}: {error.strerror or error}"
-        raise RecordingError(what, "choose another place with -o") from error
+        what = f"cannot write to {parent}: {error.strerror or error}"
+        raise RecordingError(what, "choose another output file with -o") from error
     try:
         yield Path(folder.name)
     finally:
@@ -149,7 +148,7 @@ def _workplace(out: Path) -> Iterator[Path]:
 
 
 def _remove(folder: tempfile.TemporaryDirectory[str]) -> None:
-    # Agents of nsys that were told to end may write on for a moment.
+    # Processes of nsys may still be writing for a moment.
     for _ in range(_REMOVALS):
         try:
             folder.cleanup()
@@ -181,10 +180,10 @@ def _check_report(report: Path, status: int) -> None:
     if report.is_file():
         return
     raw = any(report.parent.glob("*.qdstrm"))
-    what = "nsys could not import what it recorded" if raw else "nsys left no recording"
+    what = "nsys could not import its raw recording" if raw else "nsys left no recording"
     raise RecordingError(
-        f"{what} (exit status {status}; its own message stands above)",
-        "traceview doctor tries nsys on an empty program and says more",
+        f"{what} (exit status {status}; see its message above)",
+        "run traceview doctor, which tests nsys on an empty program",
     )
 
 
@@ -204,17 +203,17 @@ def _run_facts(
 def _finish(job: _Job, report: Path, facts: Mapping[str, str]) -> None:
     raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
     export(job.nsys, report, raw)
-    # Before the cleaning: a command line, too, can hold what the environment holds.
+    # Before scrubbing: the command line may contain values of the environment.
     write_run(raw, facts)
     gathered = report.with_name(_GATHERED)
-    # Without a Python of ours in the program nobody looked: the table stays away.
+    # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
     if gathering.has_started(gathered):
         write_kernels(raw, gathered)
     if not job.keep_env:
         scrub(raw, clean)
     if job.report:
         shutil.copyfile(report, report.with_name("kept"))
-        # It holds the environment: for the user's own eyes.
+        # It contains the environment: readable by the user only.
         report.with_name("kept").chmod(0o600)
         report.with_name("kept").replace(job.report)
     (raw if job.keep_env else clean).replace(job.out)

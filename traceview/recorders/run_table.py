@@ -1,4 +1,4 @@
-"""TRACEVIEW_RUN: what a recording notes of its run, in the file itself."""
+"""TRACEVIEW_RUN: versions, command line and machine of a recorded run, in the trace itself."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TABLE = "TRACEVIEW_RUN"
 
 
 def write_run(database: Path, facts: Mapping[str, str]) -> None:
-    """Add the table of facts, name to value, in place of one that may be there.
+    """Add the table of facts, name to value, replacing an existing one.
 
-    Raises RecordingError if the file is no sound database.
+    Raises RecordingError if the database is damaged.
     """
-    # Imported late: it takes a third of a second, which reading a trace should not pay.
+    # Imported late: it takes 0.3 s, which reading a trace should not pay.
     from sqlite_utils import Database
 
     rows = [{"name": name, "value": value} for name, value in facts.items()]
@@ -28,5 +28,5 @@ def write_run(database: Path, facts: Mapping[str, str]) -> None:
             table.create({"name": str, "value": str}, pk="name", replace=True)
             table.insert_all(rows)
     except sqlite3.Error as error:
-        what = f"nsys exported what SQLite cannot read ({error})"
-        raise RecordingError(what, "traceview doctor tries the export") from error
+        what = f"SQLite cannot read the export of nsys ({error})"
+        raise RecordingError(what, "run traceview doctor to test the export") from error

@@ -22,7 +22,7 @@ from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Columns, Kind, read_rows
 
 pytestmark = pytest.mark.skipif(
-    not sqlite_compiled.there(), reason="there is no compiled page decoder here"
+    not sqlite_compiled.is_available(), reason="there is no compiled page decoder here"
 )
 
 KINDS: dict[str, Kind] = {"c": "integer", "a": "integer", "t": "text", "b": "integer", "u": "text"}
@@ -257,11 +257,11 @@ def test_a_library_of_another_version_is_left_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sqlite_compiled, "INTERFACE", sqlite_compiled.INTERFACE + 1)
     sqlite_compiled._library.cache_clear()
     try:
-        assert not sqlite_compiled.there()
+        assert not sqlite_compiled.is_available()
     finally:
         monkeypatch.undo()
         sqlite_compiled._library.cache_clear()
-    assert sqlite_compiled.there()
+    assert sqlite_compiled.is_available()
 
 
 def leaf(cell: bytes, at: int = 0) -> bytes:

@@ -36,7 +36,7 @@ def _decoder(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "numpy":
             patch.setenv(c_decoder.SWITCH, "1")
-        elif not c_decoder.there():
+        elif not c_decoder.is_available():
             pytest.skip("there is no compiled page decoder here")
         yield
 

@@ -1,7 +1,7 @@
-"""The page decoder of pages.c: what sqlite_cells does, several times as fast.
+"""The compiled page decoder, pages.c: what cells.py does, several times as fast.
 
-It is compiled when traceview is installed, where there is a compiler. Called through ctypes, which
-leaves Python to other threads meanwhile.
+Built when traceview is installed, if there is a C compiler. Called through ctypes, which releases
+the GIL.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn
 from traceview.trace.sqlite.columns import Piece
 from traceview.trace.sqlite.record_layout import DeclinedError
 
-# Set to anything to do without, e.g. to tell whether a fault is in the compiled code.
+# Set to anything to use the numpy decoder, e.g. to rule out a bug in the compiled code.
 SWITCH = "TRACEVIEW_NO_C"
-# That of pages.c: an editable install may have a library that was built from an older one.
+# The version in pages.c: an editable install may have a library built from older source.
 INTERFACE = 1
 
 
@@ -54,14 +54,14 @@ class _CColumn(Structure):
     )
 
 
-def there() -> bool:
-    """Whether the compiled decoder can be used."""
+def is_available() -> bool:
+    """Whether the compiled decoder is installed and not switched off."""
     return not os.environ.get(SWITCH) and _library() is not None
 
 
 @cache
 def _library() -> Any:
-    """None where traceview was installed without a compiler."""
+    """The loaded library; None if traceview was installed without a compiler."""
     here = Path(__file__).parent
     files = (here / f"pages{suffix}" for suffix in EXTENSION_SUFFIXES)
     try:
@@ -75,8 +75,8 @@ def _library() -> Any:
     return library
 
 
-class _Room:
-    """Memory for one wanted column of a chunk of at most so many rows."""
+class _ColumnBuffers:
+    """Buffers for one column of a chunk of at most `rows` rows."""
 
     def __init__(self, wanted: WantedColumn, rows: int) -> None:
         self.wanted = wanted
@@ -106,12 +106,12 @@ class _Room:
 
 
 class CompiledDecoder:
-    """Decodes one chunk after the other in the same memory: fresh memory would cost more time."""
+    """Decode chunks into reused buffers: allocating for each would take longer."""
 
     chunk_bytes: ClassVar = 512 << 10
 
     def __init__(self, wanted: Sequence[WantedColumn]) -> None:
-        # The compiled code takes the columns in the order in which a record has them.
+        # The compiled code wants the columns in record order.
         self._order = sorted(range(len(wanted)), key=lambda column: wanted[column].place)
         self._wanted = wanted
         self._content = np.empty(0, np.uint8)
@@ -119,7 +119,7 @@ class CompiledDecoder:
         self._columns: Any = None
 
     def room(self, size: int) -> Bytes:
-        """Memory to read that many bytes into. What was decoded before is gone."""
+        """A buffer of `size` bytes to read into. Invalidates what was decoded before."""
         if size > len(self._content):
             self._content = np.empty(size, np.uint8)
         return self._content[:size]
@@ -143,7 +143,7 @@ class CompiledDecoder:
     def _make_room(self, rows: int) -> None:
         if rows > self._most_rows:
             self._most_rows = rows + rows // 8
-            self._rooms = [_Room(self._wanted[at], self._most_rows) for at in self._order]
+            self._rooms = [_ColumnBuffers(self._wanted[at], self._most_rows) for at in self._order]
             described = [room.described() for room in self._rooms]
             self._columns = (_CColumn * len(described))(*described)
 

@@ -124,7 +124,7 @@ def _decoded(
     file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]
 ) -> Iterator[tuple[Pages, list[Piece]]]:
     """Some pages and their columns, valid until the next; a few are decoded ahead meanwhile."""
-    kind = c_decoder.CompiledDecoder if c_decoder.there() else _NumpyDecoder
+    kind = c_decoder.CompiledDecoder if c_decoder.is_available() else _NumpyDecoder
     chunk_pages = max(1, kind.chunk_bytes // file.page_bytes)
     free: deque[_Decoder] = deque(kind(wanted) for _ in range(THREADS + 1))
     ahead: deque[tuple[Pages, _Decoder, Future[list[Piece]]]] = deque()
