@@ -1,71 +1,78 @@
-"""Which arguments of the kernel an access depends on, by their names in the user's program."""
+"""Which kernel arguments an access depends on: the provenance of its address and its mask."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from traceview.ptx.addresses.slicing import Origin, Slices, reads, results, together
+from traceview.ptx.addresses.slicing import Origin, Slices, results, together
 from traceview.ptx.elements_per_thread import pointee_bits
-from traceview.ptx.model import Access, Argument, Function, Instruction
+from traceview.ptx.model import Access, Argument, Function, Instruction, SourceLine
 
 # Triton appends pointers to scratch memory of its own.
 _SCRATCH = 2
 
 Array = frozenset[str]
-"""What an address starts from: the pointer arguments, one unless it is computed from several."""
+"""The pointer arguments that an address starts from: one, unless it is computed from several."""
+
+_Key = tuple[str, SourceLine | None, int]
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The accesses of one PTX function, with what their addresses and guards are computed from.
+    """The accesses of one PTX function, with what their addresses and masks are computed from.
 
-    With `only` it knows those of one array alone.
+    Instructions are grouped by access and sliced once per function; all lookups share that. With
+    `only` it covers the accesses to one array.
     """
 
     slices: Slices
     arguments: tuple[Argument, ...]
     only: Array | None = None
+    _by_access: Mapping[_Key, Sequence[Instruction]] = field(default_factory=dict, repr=False)
+    _by_parameter: Mapping[str, Argument] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, function: Function, arguments: Sequence[Argument] = ()) -> Provenance:
-        """`arguments` are those of the kernel as compiled, constexprs among them."""
-        return cls(Slices.of(function), tuple(arguments))
+        """Index a function; `arguments` are those of the kernel as compiled, with constexprs."""
+        by_access: dict[_Key, list[Instruction]] = defaultdict(list)
+        for each in function.instructions:
+            by_access[each.opcode, each.source, each.loop_depth].append(each)
+        return cls(
+            Slices.of(function),
+            tuple(arguments),
+            _by_access=dict(by_access),
+            _by_parameter=_arguments_by_parameter(function, arguments),
+        )
 
-    def instructions(self, access: Access) -> list[Instruction]:
+    def instructions(self, access: Access) -> Sequence[Instruction]:
         """The instructions that were counted as this access."""
-        return [
-            instruction
-            for instruction in self.slices.function.instructions
-            if instruction.opcode == access.opcode
-            and instruction.source == access.source
-            and instruction.loop_depth == access.loop_depth
-            and self.only in (None, self._array(instruction))
-        ]
+        counted = self._by_access.get((access.opcode, access.source, access.loop_depth), ())
+        return [each for each in counted if self.only in (None, self._array(each))]
 
     def of_array(self, array: Array) -> Provenance:
-        """The same for the accesses of one array."""
+        """The provenance of the accesses to one array alone."""
         return replace(self, only=array)
 
     def by_array(self, accesses: Iterable[Access]) -> Mapping[Array, list[Access]]:
-        """The accesses parted by the arrays that they touch; one line may read several.
+        """The accesses grouped by the array that they touch; one source line may touch several.
 
-        Where the arguments cannot be told from each other, all are under the empty set.
+        All are under the empty set if parameters cannot be matched to arguments.
         """
-        parted: dict[Array, list[Access]] = defaultdict(list)
+        grouped: dict[Array, list[Access]] = defaultdict(list)
         for access in accesses:
             counts = Counter(self._array(instruction) for instruction in self.instructions(access))
             for array, count in counts.items():
-                parted[array].append(replace(access, count=count))
-        return parted
+                grouped[array].append(replace(access, count=count))
+        return grouped
 
     def _array(self, instruction: Instruction) -> Array:
-        from_ = self.named(self.slices.address(instruction).parameters)
-        return frozenset(argument.name for argument in from_ if argument.type.startswith("*"))
+        arguments = self.named(self.slices.address(instruction).parameters)
+        return frozenset(each.name for each in arguments if each.type.startswith("*"))
 
     def address(self, access: Access) -> Origin:
-        """What the addresses of an access are computed from, all its instructions together."""
+        """What the addresses of an access are computed from, over all its instructions."""
         return together(self.slices.address(i) for i in self.instructions(access))
 
     def guard(self, access: Access) -> Origin:
@@ -73,28 +80,33 @@ class Provenance:
         return together(self.slices.guard(i) for i in self.instructions(access))
 
     def named(self, parameters: Iterable[str]) -> list[Argument]:
-        """The arguments that parameters of the PTX stand for; none where they cannot be told."""
-        order = self.slices.function.parameters
-        passed = [a for a in self.arguments if a.type != "constexpr"]
-        if not len(passed) <= len(order) <= len(passed) + _SCRATCH:
-            return []
-        by_name = dict(zip(order, passed, strict=False))
+        """The arguments behind parameters of the PTX, in order; none if they cannot be matched."""
         wanted = set(parameters)
-        return [argument for name, argument in by_name.items() if name in wanted]
+        return [argument for name, argument in self._by_parameter.items() if name in wanted]
 
     def element_bits(self, access: Access) -> int | None:
-        """The bits of what the pointer of an access points to; None where it cannot be told."""
+        """The element size of the array of an access in bits; None if it is not known."""
         pointers = self.named(self.address(access).parameters)
         sizes = {bits for pointer in pointers if (bits := pointee_bits(pointer))}
         return sizes.pop() if len(sizes) == 1 else None
 
     def streams(self, accesses: Iterable[Access]) -> int:
-        """How many different arrays these accesses touch, told by the pointers they start from."""
-        each = (i for access in accesses for i in self.instructions(access))
-        return len({self.slices.address(instruction).pointers for instruction in each})
+        """The number of arrays that accesses touch, counted by the pointers they start from."""
+        instructions = (each for access in accesses for each in self.instructions(access))
+        return len({self.slices.address(each).pointers for each in instructions})
 
     def unused_lanes(self, access: Access) -> int:
-        """How many values a vector load brings that no instruction reads."""
-        wanted = {name for i in self.slices.function.instructions for name in reads(i)}
-        loads = (i for i in self.instructions(access) if access.kind == "load")
-        return sum(name not in wanted for load in loads for name in results(load))
+        """The number of values that a vector load brings and no instruction reads."""
+        loads = self.instructions(access) if access.kind == "load" else ()
+        return sum(name not in self.slices.read_registers for i in loads for name in results(i))
+
+
+def _arguments_by_parameter(
+    function: Function, arguments: Sequence[Argument]
+) -> dict[str, Argument]:
+    """The arguments by the names of PTX parameters; empty if the numbers of both do not match."""
+    parameters = function.parameters
+    passed = [argument for argument in arguments if argument.type != "constexpr"]
+    if not len(passed) <= len(parameters) <= len(passed) + _SCRATCH:
+        return {}
+    return dict(zip(parameters, passed, strict=False))

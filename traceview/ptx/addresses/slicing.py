@@ -1,7 +1,7 @@
-"""Where the address of an access comes from: which parameters, loaded data, the thread's number.
+"""Backward slices of addresses and masks: the parameters, loads and thread indices behind them.
 
-A backward slice through the registers of a PTX function. Registers may be assigned more than
-once; every assignment counts, so that the answer names what an address may depend on.
+A slice follows registers of a PTX function backwards to where their values come from. A register
+may be assigned more than once; every assignment counts, as an address may depend on each.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from traceview.ptx.model import Function, Instruction
 
@@ -17,7 +18,7 @@ _VECTOR = re.compile(r"^\s*\{([^}]*)\}")
 _WITHOUT_RESULT = ("st.", "bra", "ret", "bar", "red.", "cp.", "membar", "fence", "mbarrier.inval")
 _THREAD = {"%tid.x", "%tid.y", "%tid.z", "%laneid", "%warpid"}
 _BLOCK = {"%ctaid.x", "%ctaid.y", "%ctaid.z", "%clusterid.x", "%clusterid.y", "%clusterid.z"}
-# What the address of a load leads to is another value: only that it is loaded matters.
+# A slice ends at these: what the address of the load depends on does not matter.
 _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "atom.", "ldu.")
 
 
@@ -25,10 +26,10 @@ _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "at
 class Origin:
     """What a value is computed from.
 
-    `parameters` are the kernel parameters' names, `pointers` those of them that have 64 bits.
-    `loaded` says that data loaded from global memory enter it, `gathered` that these may differ
-    between the threads of a block, `through_shared` that values went through shared memory,
-    `per_thread` that it differs between the threads of a block, `per_block` between blocks.
+    `parameters` are names of kernel parameters, `pointers` the 64-bit ones among them. `loaded`: it
+    depends on data loaded from global memory. `gathered`: the addresses of those loads differ
+    between the threads of a block. `through_shared`: it depends on values from shared memory.
+    `per_thread`: it differs between the threads of a block. `per_block`: between blocks.
     """
 
     parameters: frozenset[str]
@@ -42,17 +43,15 @@ class Origin:
 
 @dataclass(frozen=True)
 class Slices:
-    """The assignments of a function, ready to be followed backwards."""
+    """The assignments of a function by register, and the slices computed so far."""
 
     function: Function
     _writers: Mapping[str, list[Instruction]] = field(repr=False)
-    _followed: dict[tuple[str, ...], Origin] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _origins: dict[tuple[str, ...], Origin] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, function: Function) -> Slices:
-        """Note which instruction writes which register."""
+        """Index the instructions of a function by the registers that they write."""
         writers: dict[str, list[Instruction]] = {}
         for instruction in function.instructions:
             for register in results(instruction):
@@ -64,23 +63,30 @@ class Slices:
         return self._origin(registers_in(address_text(access.operands)))
 
     def guard(self, access: Instruction) -> Origin:
-        """What decides whether the access takes place."""
+        """What the predicate (the mask) of an access is computed from."""
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
 
     def writer(self, register: str) -> Instruction | None:
-        """What gives a register its value first; of a value and its substitute, the load."""
+        """The first instruction that writes a register; a load, if there is one.
+
+        Triton writes a masked load's `other` value first and then loads over it.
+        """
         writers = self._writers.get(register, [])
         loads = (each for each in writers if each.opcode.startswith(("ld.", *_LOADS)))
         return next(loads, writers[0] if writers else None)
 
-    def _origin(self, registers: Iterable[str]) -> Origin:
-        # Asked again for every finding and every trial.
-        key = tuple(registers)
-        if key not in self._followed:
-            self._followed[key] = self._follow(key)
-        return self._followed[key]
+    @cached_property
+    def read_registers(self) -> frozenset[str]:
+        """All registers that some instruction of the function reads."""
+        return frozenset(name for each in self.function.instructions for name in reads(each))
 
-    def _follow(self, registers: Iterable[str]) -> Origin:
+    def _origin(self, registers: Iterable[str]) -> Origin:
+        key = tuple(registers)
+        if key not in self._origins:
+            self._origins[key] = self._slice(key)
+        return self._origins[key]
+
+    def _slice(self, registers: Iterable[str]) -> Origin:
         seen: set[str] = set()
         waiting = list(registers)
         parameters: set[str] = set()
@@ -109,7 +115,7 @@ class Slices:
         )
 
     def _varies(self, registers: Iterable[str]) -> bool:
-        """Whether the thread's number enters values, be it through what is loaded."""
+        """Whether values depend on the thread index, be it through loaded data."""
         seen, waiting = set[str](), list(registers)
         while waiting:
             register = waiting.pop()
@@ -134,7 +140,7 @@ def results(instruction: Instruction) -> list[str]:
 
 
 def reads(instruction: Instruction) -> list[str]:
-    """The registers that an instruction reads, its guard among them."""
+    """The registers that an instruction reads, its predicate included."""
     written = 0 if instruction.opcode.startswith(_WITHOUT_RESULT) else 1
     text = instruction.operands
     rest = text[len(_first_operand(text)) :] if written else text
@@ -159,13 +165,13 @@ def registers_in(text: str) -> list[str]:
 
 
 def address_text(operands: str) -> str:
-    """What stands in the first brackets; for an asynchronous copy, in the second: the source."""
+    """The text in brackets; of an asynchronous copy, which has two addresses, the source."""
     brackets = re.findall(r"\[([^\]]*)\]", operands)
     return brackets[-1] if brackets else ""
 
 
 def together(origins: Iterable[Origin]) -> Origin:
-    """What several values are computed from."""
+    """The union of what several values are computed from."""
     listed = list(origins)
     return Origin(
         frozenset().union(*(origin.parameters for origin in listed)),
