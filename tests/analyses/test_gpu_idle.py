@@ -256,8 +256,8 @@ def test_ranges_that_launched_nothing_tell_how_long_the_gpu_was_idle_meanwhile(t
     [finding] = ask(ANALYSIS, three_steps(), tmp_path, include=("load",)).findings
 
     assert finding.message == (
-        "No GPU work was launched in the selected ranges; while they were open, GPU 0 was idle for "
-        "8 ns of 8 ns"
+        "No GPU work was launched in the selected ranges. GPU 0 sat idle for 8 ns of the 8 ns they "
+        "were open."
     )
     assert finding.time_at_stake_ns == 8
     without = {"include": ("step_1",), "exclude": ("step_*",)}
@@ -279,7 +279,9 @@ def test_a_synchronization_before_the_selection_is_told_of_here(tmp_path):
     before = ask(sync_stalls.ANALYSIS, export, tmp_path, include=("step_0",))
 
     assert rows(one, "causes", *CAUSE) == [("sync-drain", 1, 60)]
-    assert "most of it, 60 ns, after cudaStreamSynchronize in step_0" in one.findings[0].message
+    assert one.findings[0].message.endswith(
+        " 60 ns of that followed cudaStreamSynchronize in step_0."
+    )
     assert rows(before, "sites", "idle_after_ns") == [(60,)]
     assert rows(ask(sync_stalls.ANALYSIS, export, tmp_path, include=("step_1",)), "sites") == []
     assert not ask(ANALYSIS, export, tmp_path).findings
@@ -328,22 +330,24 @@ def late(*gaps: int, device: int = 0, export: Export | None = None) -> Export:
 def test_one_long_gap_is_not_said_to_be_of_each_step(tmp_path):
     [finding] = ask(ANALYSIS, late(1_000, 900_000, 2_000), tmp_path).findings
 
-    assert "900 µs of it is one gap, before work launched in part_b" in finding.message
-    assert finding.action.startswith("Look whether each step does it. If so, take this CPU work")
+    assert "900 µs of that was a single gap before work launched in part_b." in finding.message
+    assert finding.action.startswith(
+        "Check whether every step does this. If so, take this CPU work"
+    )
 
 
 def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
     others = [40_000] * 15
     [finding] = ask(ANALYSIS, late(900_000, *others), tmp_path).findings
 
-    assert "900 µs of it is one gap, before work launched in part_a" in finding.message
-    assert not finding.action.startswith("Look whether")
+    assert "900 µs of that was a single gap before work launched in part_a." in finding.message
+    assert not finding.action.startswith("Check whether")
 
 
 def test_two_gaps_alike_are_no_single_one(tmp_path):
     [finding] = ask(ANALYSIS, late(900_000, 600_000), tmp_path).findings
 
-    assert "one gap" not in finding.message
+    assert "single gap" not in finding.message
     assert finding.action.startswith("Take this CPU work")
 
 
@@ -351,8 +355,8 @@ def test_a_gap_of_a_selection_is_no_single_one_where_others_are_like_it(tmp_path
     [alike] = ask(ANALYSIS, late(900_000, 600_000), tmp_path, include=("part_a",)).findings
     [lone] = ask(ANALYSIS, late(900_000, 6_000), tmp_path, include=("part_a",)).findings
 
-    assert "one gap" not in alike.message
-    assert "it is one gap, before work launched in part_a" in lone.message
+    assert "single gap" not in alike.message
+    assert "It was a single gap before work launched in part_a." in lone.message
 
 
 def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):
@@ -361,8 +365,8 @@ def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.message.startswith("GPU 1 was idle for 1.60 ms in 2 gaps")
-    assert finding.message.endswith("; 1 other GPU for 1.50 ms")
+    assert finding.message.startswith("GPU 1 sat idle for 1.60 ms (2 gaps)")
+    assert finding.message.endswith(" 1 other GPU sat idle for 1.50 ms for the same reason.")
     assert finding.time_at_stake_ns == 1_600_000
 
 

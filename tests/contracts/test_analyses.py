@@ -70,7 +70,7 @@ NEEDS_A_SOURCE = {"load-widths", "roofline"}
 ON_REQUEST = {"thread_runs", "call_sites", "gpu_metrics", "kernel_counters"}
 VERDICTS = {"gpu-bound", "launch-bound", "sync-drained", "queue-full", "mixed"}
 IMPERATIVES = re.compile(
-    r"(Allocate|Export|Fuse|Give|Instantiate|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Start|Take|Update"
+    r"(Allocate|Check|Export|Fuse|Give|Instantiate|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Start|Take|Update"
     r"|Upload|Use|Warm)\b"
     # A command to type is an action, too.
     r"|(traceview|nsys|pip) [a-z]"

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.facts.idle.gaps import LAUNCH_LATE, gaps, steady_span_ns
-from traceview.facts.operations.cuda_api import Does, what_calls_do
-from traceview.facts.operations.operations import first_launches, operations
-from traceview.facts.queue.launch_queue import queue_full
+from traceview.analyses.gpu_wording import gpu_subject
+from traceview.facts.idle.causes import LAUNCH_LATE
+from traceview.facts.idle.gaps import Gaps, gaps, steady_span_ns
+from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls
+from traceview.facts.operations.operations import calls_that_enqueue, first_launch_calls, operations
+from traceview.facts.queue.launch_queue import QueueFull, queue_full
 from traceview.facts.ranges.selection import selected_calls
-from traceview.findings import Finding, severity_of
-from traceview.tables import Column, Integers, Mask, Table, picked
+from traceview.findings import RECORDING, Evidence, Finding, severity_of, share_pct
+from traceview.tables import Cell, Column, Integers, Table, picked
 from traceview.trace import Trace
 
 CALLS = TableSpec(
     "calls",
-    "one row a launch call, most time first",
+    "one row per launch call, most time first",
     (
         Column("api", "text", "runtime or driver call"),
-        Column("calls", "int64", "times it was called"),
-        Column("total_ns", "int64", "launch overhead: CPU time in it, less queue_full"),
-        Column("median_ns", "int64", "median of a call"),
+        Column("calls", "int64", "number of calls"),
+        Column("total_ns", "int64", "launch overhead: CPU time in it, without queue_full"),
+        Column("median_ns", "int64", "median per call"),
         Column("max_ns", "int64", "longest call"),
-        Column("exposed_ns", "int64", "of the total, inside idle gaps of the device, call by call"),
-        Column("first_launch_ns", "int64", "of the total, first launches, which load code"),
-        Column("queue_full_ns", "int64", "time held back by a full launch queue, no overhead"),
+        Column("exposed_ns", "int64", "part of total inside idle gaps of the device, call by call"),
+        Column("first_launch_ns", "int64", "part of total in first launches, which load code"),
+        Column(
+            "queue_full_ns",
+            "int64",
+            "wait for room in a full launch queue, which is no overhead",
+        ),
     ),
     brief=(
         "api",
@@ -44,105 +50,107 @@ CALLS = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    calls = trace.api_calls
-    launches = (what_calls_do(trace) == Does.LAUNCH) & selected_calls(trace)
-    on = {device: np.flatnonzero(made & launches) for device, made in _launched_on(trace)}
+    calls, full = api_calls(trace), queue_full(trace)
+    launches = (calls.does == Does.LAUNCH) & selected_calls(trace)
     rows = np.flatnonzero(launches)
-    held = picked(queue_full(trace).held_ns, rows)
+    held = picked(full.held_ns, rows)
     took = calls.duration_ns[rows] - held
-    exposed = _exposed(trace, on)[rows]
-    first = _first(trace)[rows]
-    names = calls.texts("name").take(rows)
-    found = groups.group(names.codes)
-    figures = groups.stats(found, took)
+    by_device = _launches_by_device(trace, rows)
+    exposed = exposed_ns(gaps(trace), calls, by_device, full)[rows]
+    first = first_launch_calls(trace)[rows]
+    names = trace.api_calls.texts("name").take(rows)
+    each = groups.group(names.codes)
+    figures = groups.stats(each, took)
     table = Table(
         CALLS.columns,
         {
-            "api": names.take(found.first),
+            "api": names.take(each.first),
             "calls": figures.calls,
             "total_ns": figures.total,
             "median_ns": figures.median,
             "max_ns": figures.most,
-            "exposed_ns": groups.sums(found, exposed),
-            "first_launch_ns": groups.sums(found, np.where(first, took, 0)),
-            "queue_full_ns": groups.sums(found, held),
+            "exposed_ns": groups.sums(each, exposed),
+            "first_launch_ns": groups.sums(each, np.where(first, took, 0)),
+            "queue_full_ns": groups.sums(each, held),
         },
-    )
+    ).take(np.argsort(-figures.total, kind="stable"))
     return Result(
-        {"calls": table.take(np.argsort(-figures.total, kind="stable"))},
-        _findings(trace, on),
+        {"calls": table},
+        _findings(trace, by_device, table),
         {
             "launches": len(rows),
             "launch_overhead_ns": int(took.sum()),
             "queue_full_ns": int(held.sum()),
         },
-        _notes(trace, int(held.sum())),
+        _notes(int(held.sum()), full.recorded),
     )
 
 
-def _notes(trace: Trace, held_ns: int) -> tuple[str, ...]:
+def _notes(held_ns: int, recorded: bool) -> tuple[str, ...]:
     if not held_ns:
         return ()
-    told = "recorded" if queue_full(trace).recorded else "inferred from depth and duration"
+    source = "recorded" if recorded else "inferred from queue depth and call duration"
     return (
-        f"for {units.duration(held_ns)} ({told}) launch calls stood before a full queue; the GPU "
-        "has more than enough to do then, so that time counts in no total here",
+        f"Launch calls waited {units.duration(held_ns)} for room in a full queue ({source}). "
+        "The GPU has plenty of work then, so no total here includes that time.",
     )
 
 
-def _exposed(trace: Trace, launches: Mapping[int, Integers]) -> Integers:
-    """Of each launch, the part inside an idle gap of the device that it launched on.
+def exposed_ns(
+    gaps: Gaps, calls: ApiCalls, by_device: Mapping[int, Integers], full: QueueFull
+) -> Integers:
+    """Time of each launch call inside idle gaps of the device that it launched on.
 
-    What a full queue held back is left out.
+    `by_device` are rows of `calls`. Time that a full launch queue held a call back is left out.
     """
-    calls, gap = trace.api_calls, gaps(trace)
     result = np.zeros(len(calls), np.int64)
-    for device, mine in launches.items():
-        here = gap.device == device
-        idle = intervals.by_start(gap.start_ns[here], gap.end_ns[here])
-        result[mine] = intervals.overlap(idle, calls["start_ns"][mine], calls["end_ns"][mine])
-        for thread, held in queue_full(trace).by_thread.items():
-            own = mine[calls["thread"][mine] == thread]
+    for device, rows in by_device.items():
+        on_device = gaps.device == device
+        idle = intervals.by_start(gaps.start_ns[on_device], gaps.end_ns[on_device])
+        result[rows] = intervals.overlap(idle, calls.start_ns[rows], calls.end_ns[rows])
+        for thread, held in full.by_thread.items():
+            own = rows[calls.thread[rows] == thread]
             both = intervals.intersection(idle, held)
-            result[own] -= intervals.overlap(both, calls["start_ns"][own], calls["end_ns"][own])
+            result[own] -= intervals.overlap(both, calls.start_ns[own], calls.end_ns[own])
     return result
 
 
-def _launched_on(trace: Trace) -> Iterator[tuple[int, Mask]]:
-    """For each device, which API calls enqueued work on it."""
-    done = operations(trace)
-    for device in groups.different(done.device).tolist():
-        launched = np.zeros(len(trace.api_calls), bool)
-        launched[done.call[(done.device == device) & done.launched]] = True
-        yield device, launched
+def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]:
+    """The launch calls that enqueued work on each device."""
+    ops, calls = operations(trace), len(trace.api_calls)
+    return {
+        device: launches[calls_that_enqueue(ops, calls, ops.device == device)[launches]]
+        for device in groups.different(ops.device).tolist()
+    }
 
 
-def _first(trace: Trace) -> Mask:
-    """True for the API calls that launched a kernel for the first time."""
-    done = operations(trace)
-    result = np.zeros(len(trace.api_calls), bool)
-    result[done.call[first_launches(trace) & done.launched]] = True
-    return result
-
-
-def _findings(trace: Trace, launches: Mapping[int, Integers]) -> tuple[Finding, ...]:
+def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> tuple[Finding, ...]:
     """Idle time that passed inside launch calls, each instant once, whoever made the calls."""
-    calls, gap = trace.api_calls, gaps(trace)
-    total = 0
-    for device, mine in launches.items():
-        here = (gap.device == device) & (gap.cause == LAUNCH_LATE) & ~gap.one_time
-        inside = intervals.union(calls["start_ns"][mine], calls["end_ns"][mine])
-        total += int(intervals.overlap(inside, gap.start_ns[here], gap.end_ns[here]).sum())
-    severity = severity_of(total, steady_span_ns(trace))
+    calls, every = trace.api_calls, gaps(trace)
+    late = (every.cause == LAUNCH_LATE) & ~every.one_time
+    inside = np.zeros(len(late), np.int64)
+    for device, rows in by_device.items():
+        own = np.flatnonzero(late & (every.device == device))
+        launching = intervals.union(calls["start_ns"][rows], calls["end_ns"][rows])
+        inside[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
+    total_ns, span_ns = int(inside.sum()), steady_span_ns(trace)
+    severity = severity_of(total_ns, span_ns)
     if severity is None:
         return ()
+    late_ns, longest = int(every.idle_ns[late].sum()), int(np.argmax(inside))
+    values: dict[str, Cell] = {"idle_ns": total_ns, "late_idle_ns": late_ns}
+    row: dict[str, Cell] = {"api": table.texts("api")[int(np.argmax(table["exposed_ns"]))]}
+    window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (
         Finding(
             severity,
-            f"Of the GPU's idle time of cause launch-late, {units.duration(total)} passed while "
-            "the CPU was inside launch calls",
+            "The CPU was inside launch calls for {idle_ns} of the {late_idle_ns} that the GPU sat "
+            "idle waiting for launches.",
             "Launch less often: fuse kernels, use torch.compile, or replay a CUDA graph.",
-            total,
+            total_ns,
+            gpu_subject(trace, next(iter(by_device))) if len(by_device) == 1 else RECORDING,
+            Evidence(values, "calls", row, *window),
+            share_pct(total_ns, span_ns),
         ),
     )
 

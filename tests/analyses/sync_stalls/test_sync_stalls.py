@@ -304,7 +304,7 @@ def test_a_finding_counts_the_calls_and_waits_after_set_up_alone(tmp_path):
     assert rows(result, "sites", "calls") == [(4,)]
     [finding] = result.findings
     assert finding.time_at_stake_ns == 3 * 25
-    assert "after 3 calls; the CPU waits 1.34 µs in it" in finding.message
+    assert finding.message.endswith(" after 3 calls. The CPU spends 1.34 µs in them.")
 
 
 def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
@@ -322,8 +322,8 @@ def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
     assert rows(result, "sites", *columns, "idle_after_ns") == [
         ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 110)
     ]
-    assert "in 1 call of cudaFree" in result.findings[0].message
-    assert result.findings[0].action.startswith("Look whether each step does it")
+    assert "during 1 call to cudaFree" in result.findings[0].message
+    assert result.findings[0].action.startswith("Check whether every step does this")
 
 
 def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):
@@ -334,7 +334,7 @@ def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     [finding] = result.findings
-    assert "in 2 calls of cudaFree" in finding.message
+    assert "during 2 calls to cudaFree" in finding.message
     assert finding.action.startswith("Allocate before the loop")
 
 

@@ -78,13 +78,13 @@ def test_work_behind_a_copy_of_its_stream_waited_for_the_copy(tmp_path):
     assert gaps(export, tmp_path, "evidence") == [
         (
             "copy-wait",
-            "cudaLaunchKernel called 995 ns before the GPU ran dry; on its stream behind copy H2D, "
-            "which ended 10 ns earlier",
+            "cudaLaunchKernel was called 995 ns before the GPU ran dry. Its stream was busy with "
+            "H2D copy until 10 ns before the work started.",
         ),
         (
             "dependency",
-            "cudaLaunchKernel called 1.09 µs before the GPU ran dry; on its stream behind k, "
-            "which ended 5 ns earlier",
+            "cudaLaunchKernel was called 1.09 µs before the GPU ran dry. Its stream was busy with "
+            "k until 5 ns before the work started.",
         ),
     ]
 
@@ -100,8 +100,8 @@ def test_a_stream_that_waits_for_an_event_behind_a_copy_of_another(tmp_path):
 
     told = gaps(recorded(True), tmp_path, "evidence")
     assert told[0][0] == "copy-wait"
-    assert "its stream waited for an event; the last work to end before was copy H2D" in told[0][1]
-    assert "on stream 8 of GPU 0" in told[0][1]
+    assert "Its stream waited for an event; the last work to end" in told[0][1]
+    assert "was H2D copy on stream 8 of GPU 0" in told[0][1]
     # Without the wait nothing proves that the copy was what it waited for.
     assert causes(recorded(False), tmp_path) == ["dependency"]
 
@@ -130,8 +130,8 @@ def test_a_copy_out_of_pageable_memory_waits_for_the_cpu_to_move_it(tmp_path):
     assert proof == [
         (
             "copy-wait",
-            "cudaMemcpyAsync called 100 ns after the GPU ran dry; the CPU first moved its 16.0 MB "
-            "out of pageable memory",
+            "cudaMemcpyAsync was called 100 ns after the GPU ran dry. The CPU first moved its "
+            "16.0 MB out of pageable memory.",
         )
     ]
     assert causes(copied("pinned"), tmp_path) == ["launch-late"]
@@ -190,8 +190,8 @@ def test_an_allocation_of_the_launching_thread_counts_and_that_of_another_does_n
         (
             "allocation",
             "cudaMalloc",
-            "cudaLaunchKernel called 910 ns after the GPU ran dry; thread 1000: 890 ns in "
-            "cudaMalloc",
+            "cudaLaunchKernel was called 910 ns after the GPU ran dry. In the gap, thread 1000 "
+            "spent 890 ns in cudaMalloc.",
         )
     ]
     assert causes(allocated(1), tmp_path) == ["launch-late"]
@@ -207,7 +207,9 @@ def test_the_profiler_is_blamed_on_the_launching_thread_only(tmp_path):
         )
 
     mine = gaps(profiled("flush", 0), tmp_path, "evidence")
-    assert mine == [("profiler", "thread 1000 was in 'flush' for 890 ns of it")]
+    assert mine == [
+        ("profiler", "The profiler ('flush') held thread 1000 up for 890 ns of the gap.")
+    ]
     assert causes(profiled("flush", 1), tmp_path) == ["launch-late"]
     assert causes(profiled("dlopen(libcublas.so)", 0), tmp_path) == ["launch-late"]
 
@@ -216,7 +218,7 @@ def test_work_whose_launch_was_not_recorded(tmp_path):
     export = Export().launch((0, 2), (10, 20)).kernel_without_launch((50, 60))
 
     assert gaps(export, tmp_path, "call", "evidence") == [
-        ("unknown", None, "no launch call was recorded for it")
+        ("unknown", None, "The launch call of the next work was not recorded.")
     ]
 
 
@@ -236,18 +238,19 @@ def test_where_the_cpu_was_while_a_launch_was_late(tmp_path):
         ("step_#/data_loading", "outside CUDA", 2, 2 * 4_900),
         ("step_#", "outside CUDA", 2, 2 * 1_000),
         ("step_#/data_loading", "cudaMalloc", 2, 2 * 1_000),
-        ("(unattributed)", "launched, on its way to the GPU", 2, 2 * 100),
+        ("(unattributed)", "launch in flight", 2, 2 * 100),
         ("step_#", "cudaLaunchKernel", 2, 2 * 100),
     ]
     assert sum(row[0] for row in rows(result, "late", "share_pct")) == pytest.approx(100)
     proof = rows(result, "gaps", "evidence")
     assert proof[1] == (
-        "cudaLaunchKernel called 6.90 µs after the GPU ran dry; thread 1000: 4.90 µs outside CUDA, "
-        "1.00 µs in cudaMalloc in step_1/data_loading; 1.00 µs outside CUDA in step_1",
+        "cudaLaunchKernel was called 6.90 µs after the GPU ran dry. In the gap, thread 1000 spent "
+        "4.90 µs outside CUDA and 1.00 µs in cudaMalloc in step_1/data_loading, 1.00 µs outside "
+        "CUDA in step_1.",
     )
-    late = next(f for f in result.findings if "launch-late" in f.message)
-    assert "for 9.80 µs of it the launching thread was outside CUDA" in late.message
-    assert late.message.endswith("in step_#/data_loading")
+    late = next(f for f in result.findings if f.evidence.row["cause"] == "launch-late")
+    assert "9.80 µs of that was" in late.message
+    assert late.message.endswith("in step_#/data_loading.")
     assert late.action.startswith("Give the GPU more work per launch")
 
 
@@ -260,8 +263,7 @@ def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
 
     (finding,) = ask(ANALYSIS, export, tmp_path).findings
 
-    where = "the launching thread was outside CUDA (Python or other work) in data_loading"
-    assert where in finding.message
+    assert finding.message.endswith(" of that was Python code in data_loading.")
     assert finding.action.startswith("Take this CPU work out of the loop")
 
 
@@ -275,9 +277,10 @@ def test_set_up_does_not_make_short_gaps_long_work(tmp_path):
         export.launch((start, start + 5), (start + 10, start + 1_010))
         now = start + 1_010
 
-    late = [f for f in ask(ANALYSIS, export, tmp_path).findings if "launch-late" in f.message]
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    late = [f for f in findings if f.evidence.row.get("cause") == "launch-late"]
 
-    assert "for 160 µs of it the launching thread was outside CUDA" in late[0].message
+    assert "160 µs of that was" in late[0].message
     assert late[0].action.startswith("Give the GPU more work per launch")
 
 
@@ -293,8 +296,8 @@ def test_the_evidence_tells_of_the_last_wait_of_the_thread(tmp_path):
     assert gaps(export, tmp_path, "evidence") == [
         (
             "launch-late",
-            "cudaLaunchKernel called 20.0 µs after the GPU ran dry; thread 1000: "
-            "20.0 µs outside CUDA",
+            "cudaLaunchKernel was called 20.0 µs after the GPU ran dry. In the gap, thread 1000 "
+            "spent 20.0 µs outside CUDA.",
         )
     ]
 
@@ -312,9 +315,9 @@ def test_a_thread_that_the_system_took_off_the_cpu(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "late", "where", "idle_ns") == [
-        ("off the CPU (waiting or preempted)", 500),
+        ("off the CPU", 500),
         ("outside CUDA", 400),
-        ("launched, on its way to the GPU", 8),
+        ("launch in flight", 8),
         ("cudaLaunchKernel", 2),
     ]
 
@@ -379,5 +382,5 @@ def test_a_deep_healthy_queue_is_never_called_starvation(tmp_path):
 
     assert rows(result, "causes", "cause", "gaps", "idle_ns") == [("dependency", 899, 899 * 1_500)]
     assert not rows(result, "late", "where")
-    assert all("launch-late" not in finding.message for finding in result.findings)
-    assert "899 gaps, 1.50 µs each (median)" in result.findings[0].message
+    assert all(f.evidence.row.get("cause") != "launch-late" for f in result.findings)
+    assert "(899 gaps, median 1.50 µs)" in result.findings[0].message

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.build import Export
-from traceview.facts.operations.display_names import label
+from traceview.analyses.gpu_idle.wording import operation_name
 from traceview.facts.operations.kernel_labels import MOST, kernel_labels, labels
 
 VECTOR = (
@@ -106,4 +106,4 @@ def test_each_run_has_the_label_of_its_kernel(tmp_path):
         "Kernel2 cutlass_80_conv",
         "Kernel2 cutlass_80_gemm",
     ]
-    assert label(trace, 1) == "Kernel2 cutlass_80_conv"
+    assert operation_name(trace, 1) == "Kernel2 cutlass_80_conv"

@@ -1,6 +1,6 @@
 """When the GPU had nothing to do, and why.
 
-Busy is the union of kernels, copies, sets and whole graphs of all processes on a device.
+A device is busy while any kernel, copy, memset or whole graph of any process runs on it.
 """
 
 from __future__ import annotations
@@ -9,41 +9,42 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.analyses.gpu_idle.evidence import Evidence
 from traceview.analyses.gpu_idle.findings import idle_findings
+from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
+from traceview.analyses.gpu_idle.wording import MEANINGS, activity_name, operation_name
 from traceview.analyses.warm_up_wording import warm_up_notes
-from traceview.facts.idle.gaps import CAUSES, Gaps, device_work, gaps
-from traceview.facts.idle.late_launches import late_places
-from traceview.facts.operations.display_names import label
-from traceview.facts.operations.hosts import HOST, device_hosts
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import Gaps, device_work, gaps
+from traceview.facts.idle.late_launches import late_idle
+from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import UNATTRIBUTED, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.tables import NULL, Column, Table, Texts
+from traceview.tables import Array, Column, Integers, Table, Texts
 from traceview.trace import Trace
 
 DEVICES = TableSpec(
     "devices",
-    "one row a GPU that did work",
+    "one row per GPU that did work",
     (
-        Column("device_id", "int32", "GPU, numbered as the recorder does"),
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
         Column(
             "span_ns",
             "int64",
-            "first start to last end of device work; of selected work, busy and idle together",
+            "first start to last end of GPU work; busy plus idle time where ranges are selected",
         ),
-        Column("busy_ns", "int64", "union of kernels, copies, sets and graphs"),
-        Column("idle_ns", "int64", "span less busy"),
-        Column("busy_pct", "float64", "busy of span"),
+        Column("busy_ns", "int64", "union of kernels, copies, memsets and whole graphs"),
+        Column("idle_ns", "int64", "span minus busy"),
+        Column("busy_pct", "float64", "busy share of the span"),
         Column(
             "one_time_idle_ns",
             "int64",
-            "idle in set-up, first uses of kernels and the first allocation of pinned memory",
+            "idle in warm-up, first uses of kernels and the first allocation of pinned memory",
         ),
         Column(
             "steady_busy_pct",
             "float64",
-            "busy of span, both after set-up and without first uses; absent where that is all",
+            "busy share after warm-up, without first uses; absent if nothing ran after warm-up",
             nullable=True,
         ),
         HOST,
@@ -61,15 +62,15 @@ DEVICES = TableSpec(
 )
 CAUSE_TABLE = TableSpec(
     "causes",
-    "one row a GPU and cause, over all gaps",
+    "one row per GPU and cause, over all gaps",
     (
-        Column("device_id", "int32", "GPU, numbered as the recorder does"),
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
         Column("cause", "text", "why the work that ended the gap did not start earlier"),
-        Column("gaps", "int64", "idle gaps"),
-        Column("idle_ns", "int64", "their time"),
-        Column("share_pct", "float64", "of the GPU's idle time"),
-        Column("steady_idle_ns", "int64", "of it, after set-up"),
-        Column("meaning", "text", "what the cause means", prose=True),
+        Column("gaps", "int64", "number of idle gaps"),
+        Column("idle_ns", "int64", "idle time in them"),
+        Column("share_pct", "float64", "share of the GPU's idle time"),
+        Column("steady_idle_ns", "int64", "part of idle after warm-up"),
+        Column("meaning", "text", "meaning of the cause", prose=True),
         HOST,
     ),
     brief=(
@@ -87,14 +88,14 @@ GAPS = TableSpec(
     "gaps",
     "the 100 longest idle gaps",
     (
-        Column("device_id", "int32", "GPU, numbered as the recorder does"),
-        Column("start_ns", "int64", "when the GPU ran dry"),
-        Column("duration_ns", "int64", "until work started again"),
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
+        Column("start_ns", "int64", "time at which the GPU ran dry"),
+        Column("duration_ns", "int64", "time until work started again"),
         Column("cause", "text", "why the work that ended the gap did not start earlier"),
-        Column("range_path", "text", "range in which the work that ended it was launched"),
-        Column("next_operation", "text", "the work that ended it"),
+        Column("range_path", "text", "range in which the next work was launched"),
+        Column("next_operation", "text", "the work that ended the gap"),
         Column("call", "text", "the CUDA call that the cause rests on", nullable=True),
-        Column("evidence", "text", "what in the recording proves the cause", prose=True),
+        Column("evidence", "text", "what in the recording shows the cause", prose=True),
         HOST,
     ),
     brief=(
@@ -111,20 +112,20 @@ GAPS = TableSpec(
 )
 LATE = TableSpec(
     "late",
-    "launch-late idle by where the CPU was meanwhile, most steady idle first",
+    "launch-late idle time by what the CPU did meanwhile, most steady idle first",
     (
-        Column("device_id", "int32", "GPU, numbered as the recorder does"),
-        Column("range_pattern", "text", "range the launching thread was in, numbers as #"),
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
+        Column("range_pattern", "text", "range open on the launching thread, numbers as #"),
         Column(
             "where",
             "text",
-            "CUDA call it was in, or outside CUDA: Python or other work",
+            "CUDA call it was in; outside CUDA is Python or other CPU work",
             prose=True,
         ),
-        Column("gaps", "int64", "idle gaps with some of it"),
-        Column("idle_ns", "int64", "GPU idle time that passed while it was there"),
-        Column("share_pct", "float64", "of the GPU's launch-late idle time"),
-        Column("steady_idle_ns", "int64", "of it, after set-up"),
+        Column("gaps", "int64", "idle gaps with some of this time"),
+        Column("idle_ns", "int64", "GPU idle time meanwhile"),
+        Column("share_pct", "float64", "share of the GPU's launch-late idle time"),
+        Column("steady_idle_ns", "int64", "part of idle after warm-up"),
     ),
     brief=("steady_idle_ns", "idle_ns", "share_pct", "range_pattern", "where", "gaps", "device_id"),
     adds=("idle_ns", "steady_idle_ns"),
@@ -133,89 +134,102 @@ LONGEST = 100
 
 
 def compute(trace: Trace) -> Result:
-    found = gaps(trace)
+    every = gaps(trace)
     return Result(
         {
-            "devices": _devices(trace, found),
-            "causes": _causes(trace, found),
-            "late": late_places(trace).table(LATE.columns),
-            "gaps": _longest(trace, found),
+            "devices": _devices(trace, every),
+            "causes": _causes(trace, every),
+            "late": _late(trace),
+            "gaps": _longest(trace, every),
         },
         idle_findings(trace),
         notes=warm_up_notes(trace),
     )
 
 
-def _devices(trace: Trace, found: Gaps) -> Table:
-    done = operations(trace)
-    chosen = selected_operations(trace)
-    hosts = device_hosts(trace)
+def _devices(trace: Trace, gaps: Gaps) -> Table:
     rows = []
-    for device in groups.different(done.device[chosen]).tolist():
+    for device in groups.different(operations(trace).device[selected_operations(trace)]).tolist():
         work_ns, steady_ns = device_work(trace)[device]
-        idle = found.idle_ns[found.device == device]
-        here = found.device == device
-        once = int(found.idle_ns[here & found.one_time].sum())
-        span_ns = work_ns + int(idle.sum())
-        steady_span = steady_ns + int(found.idle_ns[here & ~found.one_time].sum())
+        idle_ns = int(gaps.idle_ns[gaps.device == device].sum())
+        steady_idle_ns = gaps.steady_idle_ns(device)
+        span_ns, steady_span_ns = work_ns + idle_ns, steady_ns + steady_idle_ns
         rows.append(
             {
-                "device_id": int(trace.devices["device_id"][device]),
-                "host_id": None if hosts[device] == NULL else int(hosts[device]),
+                **gpu_cells(trace, device),
                 "span_ns": span_ns,
                 "busy_ns": work_ns,
-                "idle_ns": int(idle.sum()),
+                "idle_ns": idle_ns,
                 "busy_pct": 100.0 * work_ns / max(span_ns, 1),
-                "one_time_idle_ns": once,
-                "steady_busy_pct": 100.0 * steady_ns / steady_span if steady_span else None,
+                "one_time_idle_ns": idle_ns - steady_idle_ns,
+                "steady_busy_pct": 100.0 * steady_ns / steady_span_ns if steady_span_ns else None,
             }
         )
     return Table.from_rows(DEVICES.columns, rows)
 
 
-def _causes(trace: Trace, found: Gaps) -> Table:
-    each = groups.group(found.device, found.cause)
-    idle = groups.sums(each, found.idle_ns)
-    names, meanings = list(CAUSES), list(CAUSES.values())
-    cause = found.cause[each.first].tolist()
-    device = found.device[each.first]
-    whole = np.array([found.idle_ns[found.device == d].sum() for d in device], np.int64)
+def _causes(trace: Trace, gaps: Gaps) -> Table:
+    each = groups.group(gaps.device, gaps.cause)
+    idle, device = groups.sums(each, gaps.idle_ns), gaps.device[each.first]
+    cause = [CAUSES[number] for number in gaps.cause[each.first].tolist()]
     table = Table(
         CAUSE_TABLE.columns,
         {
             "device_id": trace.devices["device_id"][device],
             "host_id": device_hosts(trace)[device],
-            "cause": Texts.of(names[c] for c in cause),
-            "gaps": groups.sums(each, np.ones(len(found), np.int64)),
+            "cause": Texts.of(cause),
+            "gaps": groups.count(each),
             "idle_ns": idle,
-            "share_pct": 100.0 * idle / np.maximum(whole, 1),
-            "steady_idle_ns": groups.sums(each, np.where(found.one_time, 0, found.idle_ns)),
-            "meaning": Texts.of(meanings[c] for c in cause),
+            "share_pct": _share_of_device_pct(device, idle),
+            "steady_idle_ns": groups.sums(each, np.where(gaps.one_time, 0, gaps.idle_ns)),
+            "meaning": Texts.of(MEANINGS[name] for name in cause),
         },
     )
     return table.take(np.lexsort((-idle, device)))
 
 
-def _longest(trace: Trace, found: Gaps) -> Table:
-    rows = np.argsort(-found.idle_ns, kind="stable")[:LONGEST]
-    after = found.after[rows]
-    tree = range_tree(trace)
-    path = attributed_operations(trace).path(tree)[after]
-    names = list(CAUSES)
-    shown = np.arange(len(rows))
-    proof = Evidence(trace, rows)
+def _late(trace: Trace) -> Table:
+    """Launch-late idle time by site, most steady idle first, then most idle."""
+    late, patterns = late_idle(trace), range_tree(trace).patterns
+    data: dict[str, Array | Texts] = {
+        "device_id": trace.devices["device_id"][late.device],
+        "range_pattern": Texts.of(
+            patterns[row] if row >= 0 else UNATTRIBUTED for row in late.pattern.tolist()
+        ),
+        "where": Texts.of(activity_name(trace, each) for each in late.activity.tolist()),
+        "gaps": late.gaps,
+        "idle_ns": late.time_ns,
+        "share_pct": _share_of_device_pct(late.device, late.time_ns),
+        "steady_idle_ns": late.steady_ns,
+    }
+    return Table(LATE.columns, data).take(np.lexsort((-late.time_ns, -late.steady_ns)))
+
+
+def _share_of_device_pct(device: Array, time: Integers) -> Array:
+    """The share that each row has of all rows of its device, in percent."""
+    by_device = groups.group(device)
+    total = groups.sums(by_device, time)[by_device.ids]
+    result: Array = 100.0 * time / np.maximum(total, 1)
+    return result
+
+
+def _longest(trace: Trace, gaps: Gaps) -> Table:
+    rows = np.argsort(-gaps.idle_ns, kind="stable")[:LONGEST]
+    longest, tree = gaps.take(rows), range_tree(trace)
+    path = attributed_operations(trace).path(tree)[longest.after]
+    evidence, numbers = GapEvidence(trace, rows), range(len(rows))
     return Table(
         GAPS.columns,
         {
-            "device_id": trace.devices["device_id"][found.device[rows]],
-            "host_id": device_hosts(trace)[found.device[rows]],
-            "start_ns": found.start_ns[rows],
-            "duration_ns": found.idle_ns[rows],
-            "cause": Texts.of(names[c] for c in found.cause[rows].tolist()),
+            "device_id": trace.devices["device_id"][longest.device],
+            "host_id": device_hosts(trace)[longest.device],
+            "start_ns": longest.start_ns,
+            "duration_ns": longest.idle_ns,
+            "cause": Texts.of(CAUSES[cause] for cause in longest.cause.tolist()),
             "range_path": Texts.of(tree.paths[p] if p >= 0 else UNATTRIBUTED for p in path),
-            "next_operation": Texts.of(label(trace, row) for row in after.tolist()),
-            "call": Texts.of(proof.call(number) for number in shown.tolist()),
-            "evidence": Texts.of(proof.text(number) for number in shown.tolist()),
+            "next_operation": Texts.of(operation_name(trace, r) for r in longest.after.tolist()),
+            "call": Texts.of(evidence.call(number) for number in numbers),
+            "evidence": Texts.of(evidence.text(number) for number in numbers),
         },
     )
 

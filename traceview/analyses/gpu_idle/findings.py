@@ -1,14 +1,25 @@
-"""What `gpu-idle` finds worth telling: one finding a cause, of the GPU that lost most by it.
+"""Findings of `gpu-idle`: one per cause, for the GPU that lost most by it.
 
 GPUs that idle at the same time lose the time of the program once. So the time at stake is that of
-one GPU, and a share of its own time.
+one GPU, and a share of its own steady time.
 """
 
 from __future__ import annotations
 
-from traceview import groups, intervals, units
-from traceview.analyses.gpu_idle.evidence import behind_own, lone_gap, most_after, most_before
-from traceview.facts.idle.gaps import (
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.analyses.gpu_idle.details import (
+    back_to_back,
+    lone_gap,
+    longest_launch_site,
+    longest_wait_site,
+)
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.idle.causes import (
     ALLOCATION,
     CAUSES,
     COPY_WAIT,
@@ -19,21 +30,32 @@ from traceview.facts.idle.gaps import (
     PROFILER,
     SYNC_DRAIN,
     UNKNOWN,
-    device_work,
-    every_gap,
-    gaps,
-    steady_spans_ns,
 )
-from traceview.facts.idle.late_launches import TAKE_OUT, late_places
+from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans_ns
+from traceview.facts.idle.late_launches import LateSite, late_idle
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_graphs import AS_WHOLE, cuda_graphs
-from traceview.facts.operations.hosts import on_host
+from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_calls, selected_windows
-from traceview.findings import Finding, Severity, severity_of
-from traceview.tables import Mask
+from traceview.findings import Evidence, Finding, Severity, severity_of, share_pct
+from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 
+LOST = {
+    LAUNCH_LATE: "waiting for the CPU to launch work",
+    SYNC_DRAIN: "after synchronizations outside the selected ranges",
+    DEPENDENCY: "with work already queued",
+    COPY_WAIT: "waiting for memory copies",
+    GRAPH_LAUNCH: "while the CPU launched, instantiated or uploaded the next CUDA graph",
+    MODULE_LOAD: "while the CPU loaded GPU code",
+    ALLOCATION: "while the CPU allocated or freed memory",
+    PROFILER: "while the profiler held the CPU up",
+    UNKNOWN: "before work whose launch call was not recorded",
+}
+"""How the GPU lost the time, by cause, behind `The GPU sat idle for 147 ms (135 gaps)`."""
 ACTIONS = {
     LAUNCH_LATE: "Give the GPU more work per launch (fuse, batch, torch.compile, a CUDA graph), "
     "or take the CPU work between launches out of the loop.",
@@ -51,8 +73,13 @@ ACTIONS = {
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
+TAKE_OUT = (
+    "Take this CPU work out of the loop: do it earlier, or on another thread or process "
+    "(DataLoader workers), so that launches reach the GPU before it runs dry."
+)
+"""For launch-late idle time in which the CPU did other work than launching."""
 NEARLY_ALL = 0.75
-ONCE = "Look whether each step does it. If so, "
+IF_REPEATED = "Check whether every step does this. If so, "
 MAY_BE_ONCE = {
     LAUNCH_LATE: ".",
     COPY_WAIT: ".",
@@ -61,136 +88,239 @@ MAY_BE_ONCE = {
 }
 """Causes of which one gap may be all there is, and how the advice for it ends."""
 NODES = (
-    "; the graphs were recorded node by node, which makes each launch of one several times as long"
+    " The graphs were recorded node by node, which makes each graph launch several times as long."
 )
 
 
+@dataclass
+class Wording:
+    """Message and action of a finding while they are put together, with their evidence values."""
+
+    template: str
+    remedy: str
+    values: dict[str, Cell] = field(default_factory=dict)
+
+    def add(self, sentence: str, **values: Cell) -> None:
+        """Append a sentence, which starts with a blank, and its values."""
+        self.template += sentence
+        self.values.update(values)
+
+
 def idle_findings(trace: Trace) -> tuple[Finding, ...]:
-    """Steady idle by cause; idle after a selected synchronization is one of sync-stalls."""
-    told = (_of_cause(trace, cause) for cause in ACTIONS)
-    found = tuple(finding for finding in told if finding is not None)
-    return (*found, *_one_time(trace), *_without_work(trace))
+    """Steady idle time by cause; sync-stalls reports idle time after selected synchronizations."""
+    return (*_by_cause(trace), *_one_time(trace), *_without_work(trace))
 
 
-def _of_cause(trace: Trace, cause: int) -> Finding | None:
-    found, spans = gaps(trace), steady_spans_ns(trace)
-    steady = (found.cause == cause) & ~found.one_time
-    if cause == SYNC_DRAIN:
-        steady &= ~_told_elsewhere(trace)
-    idle = {d: int(found.idle_ns[steady & (found.device == d)].sum()) for d in spans}
-    if not idle:
-        return None
-    device = max(idle, key=lambda each: idle[each])
-    severity = severity_of(idle[device], spans[device])
+def _by_cause(trace: Trace) -> Iterator[Finding]:
+    every = gaps(trace)
+    for cause in ACTIONS:
+        steady = (every.cause == cause) & ~every.one_time
+        if cause == SYNC_DRAIN:
+            steady &= ~_after_selected_waits(trace)
+        yield from _of_cause(trace, cause, steady)
+
+
+def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
+    """The finding for steady gaps of one cause, if they are worth one."""
+    device, idle_ns = _most_idle(trace, steady)
+    severity = severity_of(idle_ns, steady_spans_ns(trace).get(device, 0))
     if severity is None:
-        return None
-    mine = steady & (found.device == device)
-    opening = (
-        f"{_gpu(trace, device)} was idle for {units.duration(idle[device])} in "
-        f"{units.counted(int(mine.sum()), 'gap')} of cause {list(CAUSES)[cause]}: "
-        f"{list(CAUSES.values())[cause]}"
+        return
+    own = steady & (gaps(trace).device == device)
+    wording = _opening(trace, device, idle_ns, own, LOST[cause], ACTIONS[cause])
+    if cause == LAUNCH_LATE and (site := late_idle(trace).longest(device)):
+        _add_late_site(wording, trace, site)
+    severity = _add_details(wording, trace, cause, own, severity)
+    _add_other_gpus(wording, trace, steady & ~own)
+    row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
+    yield _finding(trace, severity, wording, device, own, ("causes", row))
+
+
+def _finding(
+    trace: Trace,
+    severity: Severity,
+    wording: Wording,
+    device: int,
+    own: Mask,
+    shown_in: tuple[str, dict[str, Cell]],
+) -> Finding:
+    """The finding for some gaps of one GPU; its window is that of the longest of them.
+
+    Time of warm-up is no share of a step.
+    """
+    every = gaps(trace)
+    idle_ns = int(every.idle_ns[own].sum())
+    longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
+    table, row = shown_in
+    start_ns, end_ns = int(every.start_ns[longest]), int(every.end_ns[longest])
+    steady = not every.one_time[longest]
+    return Finding(
+        severity,
+        wording.template,
+        wording.remedy,
+        idle_ns,
+        gpu_subject(trace, device),
+        Evidence(wording.values, table, row, start_ns, end_ns),
+        share_pct(idle_ns, steady_spans_ns(trace)[device]) if steady else None,
     )
-    severity, evidence, action = _told(trace, cause, device, mine, severity)
-    message = f"{opening}{evidence}{_others(trace, steady & ~mine)}"
-    return Finding(severity, message, action, idle[device])
 
 
-def _told_elsewhere(trace: Trace) -> Mask:
-    """True for the gaps of which sync-stalls tells, as it tells of all selected waits."""
+def _most_idle(trace: Trace, chosen: Mask) -> tuple[int, int]:
+    """The GPU (row in devices) that idled longest in the chosen gaps, and its time there."""
+    every = gaps(trace)
+    idle = {
+        device: int(every.idle_ns[chosen & (every.device == device)].sum())
+        for device in steady_spans_ns(trace)
+    }
+    device = max(idle, key=lambda each: idle[each], default=-1)
+    return device, idle.get(device, 0)
+
+
+def _after_selected_waits(trace: Trace) -> Mask:
+    """True for the gaps due to selected waits, which sync-stalls reports."""
     wait = gaps(trace).wait
-    told = wait >= 0
-    told[told] = selected_calls(trace)[waits(trace).call[wait[told]]]
-    return told
+    result: Mask = wait >= 0
+    result[result] = selected_calls(trace)[waits(trace).call[wait[result]]]
+    return result
 
 
-def _gpu(trace: Trace, device: int) -> str:
-    """The GPU as the subject of a sentence: named where several did selected work."""
-    if len(device_work(trace)) == 1:
-        return "The GPU"
-    return f"GPU {trace.devices['device_id'][device]}{on_host(trace, device)}"
+def _opening(trace: Trace, device: int, idle_ns: int, own: Mask, lost: str, action: str) -> Wording:
+    """`The GPU sat idle for 147 ms (135 gaps) waiting …`; GPUs are numbered if several worked."""
+    gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
+    values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": int(own.sum())}
+    return Wording(f"{gpu} sat idle for {{idle_ns}} ({{gaps:gap}}) {lost}.", action, values)
 
 
-def _others(trace: Trace, more: Mask) -> str:
-    found = gaps(trace)
-    number = len(groups.different(found.device[more]))
-    if not number:
-        return ""
-    total = units.duration(int(found.idle_ns[more].sum()))
-    return f"; {units.counted(number, 'other GPU')} for {total}{' together' if number > 1 else ''}"
+def _add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
+    """What the CPU did during most of the launch-late time, and in which range."""
+    doing = {
+        OUTSIDE_CUDA: "Python code" if site.python else "CPU code outside CUDA",
+        QUEUE_FULL: "spent at a full launch queue",
+        OFF_CPU: "spent off the CPU (waiting or preempted)",
+    }.get(site.activity, "spent in {cpu_call}")
+    if site.activity >= 0:
+        names = trace.recorded("api_calls").texts("name").values
+        wording.values["cpu_call"] = str(names[site.activity])
+    pattern = range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
+    where = "outside any range" if pattern is None else "in {range_pattern}"
+    values: dict[str, Cell] = {"cpu_ns": site.steady_ns, "range_pattern": pattern}
+    wording.add(f" {{cpu_ns}} of that was {doing} {where}.", **values)
+    if site.other_work:
+        wording.remedy = TAKE_OUT
 
 
-def _told(
-    trace: Trace, cause: int, device: int, mine: Mask, severity: Severity
-) -> tuple[Severity, str, str]:
-    """Severity, evidence and action for the gaps of one cause on one GPU."""
-    action, said = ACTIONS[cause], []
-    if cause == LAUNCH_LATE and (place := late_places(trace).worst(device)):
-        said.append(place.text)
-        action = TAKE_OUT if place.elsewhere else action
-    alone = lone_gap(trace, mine) if cause in MAY_BE_ONCE else None
-    if alone:
-        said.append(alone.text)
-        if alone.share >= NEARLY_ALL:
-            action = f"{ONCE}{action[0].lower()}{action[1:].rstrip('.')}{MAY_BE_ONCE[cause]}"
+def _add_details(
+    wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity
+) -> Severity:
+    """What stands out in the gaps of one cause. Returns the severity, which that may lower."""
+    lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
+    if lone:
+        _add_lone_gap(wording, cause, lone.range_path, lone.idle_ns, lone.fraction)
     elif cause == DEPENDENCY:
-        said.append(behind_own(gaps(trace), mine))
-    elif cause == SYNC_DRAIN:
-        said.append(most_after(trace, mine))
-    elif cause != LAUNCH_LATE and (most := most_before(trace, gaps(trace), mine)):
-        said.append(most)
-    evidence = "".join(f"; {each}" for each in said)
-    if cause == GRAPH_LAUNCH and _by_nodes(trace, mine):
-        return "info", f"{evidence}{NODES}", AS_WHOLE
-    return severity, evidence, action
+        steps = back_to_back(gaps(trace), own)
+        median = ", median {same_stream_median_ns}" if steps.gaps else ""
+        wording.add(
+            " {same_stream_idle_ns} of that was between operations of one stream "
+            f"({{same_stream_gaps:gap}}{median}).",
+            same_stream_idle_ns=steps.idle_ns,
+            same_stream_gaps=steps.gaps,
+            same_stream_median_ns=steps.median_ns,
+        )
+    elif cause != LAUNCH_LATE:
+        _add_call_site(wording, trace, cause, own)
+    if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
+        wording.add(NODES)
+        wording.remedy = AS_WHOLE
+        return "info"
+    return severity
 
 
-def _by_nodes(trace: Trace, mine: Mask) -> bool:
-    """Whether most of this idle time came before graphs that were recorded node by node."""
-    found = gaps(trace)
-    nodes = mine & cuda_graphs(trace).node[found.after]
-    return 2 * int(found.idle_ns[nodes].sum()) >= int(found.idle_ns[mine].sum())
+def _add_lone_gap(
+    wording: Wording, cause: int, range_path: str | None, idle_ns: int, fraction: float
+) -> None:
+    where = "outside any range" if range_path is None else "in {longest_gap_range}"
+    several = wording.values["gaps"] != 1
+    what = "{longest_gap_ns} of that was a single gap" if several else "It was a single gap"
+    values: dict[str, Cell] = {"longest_gap_ns": idle_ns, "longest_gap_range": range_path}
+    wording.add(f" {what} before work launched {where}.", **values)
+    if fraction >= NEARLY_ALL:
+        action = wording.remedy
+        again = f"{action[0].lower()}{action[1:].rstrip('.')}"
+        wording.remedy = f"{IF_REPEATED}{again}{MAY_BE_ONCE[cause]}"
 
 
-def _one_time(trace: Trace) -> tuple[Finding, ...]:
-    """What set-up and first uses took, on the GPU that idled longest."""
-    found, spans = gaps(trace), steady_spans_ns(trace)
-    once = {d: int(found.idle_ns[found.one_time & (found.device == d)].sum()) for d in spans}
-    if not once:
-        return ()
-    device = max(once, key=lambda each: once[each])
-    if severity_of(once[device], spans[device]) is None:
-        return ()
-    message = (
-        f"{_gpu(trace, device)} was idle for {units.duration(once[device])} in set-up and in first "
-        "uses, while the program set itself up, code was loaded, or pinned memory first allocated"
-        f"{_others(trace, found.one_time & (found.device != device))}"
+def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
+    """The call and range with most of the idle time: of the wait before it, or of the launch."""
+    drained = cause == SYNC_DRAIN
+    site = longest_wait_site(trace, own) if drained else longest_launch_site(trace, own)
+    if site is None:
+        return
+    what = "followed {call}" if drained else "came before work launched by {call}"
+    where = "" if site.range_path is None else " in {range_path}"
+    wording.add(
+        f" {{call_idle_ns}} of that {what}{where}.",
+        call_idle_ns=site.idle_ns,
+        call=site.api,
+        range_path=site.range_path,
     )
+
+
+def _by_nodes(trace: Trace, own: Mask) -> bool:
+    """Whether most of this idle time came before graphs that were recorded node by node."""
+    every = gaps(trace)
+    nodes = own & cuda_graphs(trace).node[every.after]
+    return 2 * int(every.idle_ns[nodes].sum()) >= int(every.idle_ns[own].sum())
+
+
+def _add_other_gpus(wording: Wording, trace: Trace, others: Mask) -> None:
+    every = gaps(trace)
+    gpus = len(groups.different(every.device[others]))
+    if gpus:
+        total = "a total of " if gpus > 1 else ""
+        wording.add(
+            f" {{other_gpus:other GPU}} sat idle for {total}{{other_idle_ns}} for the same reason.",
+            other_gpus=gpus,
+            other_idle_ns=int(every.idle_ns[others].sum()),
+        )
+
+
+def _one_time(trace: Trace) -> Iterator[Finding]:
+    """Idle time in warm-up and first uses, for the GPU that idled longest then."""
+    every = gaps(trace)
+    device, idle_ns = _most_idle(trace, every.one_time)
+    if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
+        return
+    own = every.one_time & (every.device == device)
+    lost = "in warm-up and first uses (start-up, code loading, first allocation of pinned memory)"
     action = "Warm up before measuring; a longer run pays this once."
-    return (Finding("info", message, action, once[device]),)
+    wording = _opening(trace, device, idle_ns, own, lost, action)
+    _add_other_gpus(wording, trace, every.one_time & ~own)
+    yield _finding(trace, "info", wording, device, own, ("devices", gpu_cells(trace, device)))
 
 
-def _without_work(trace: Trace) -> tuple[Finding, ...]:
-    """How long a GPU lay idle while selected ranges were open in which nothing was launched."""
+def _without_work(trace: Trace) -> Iterator[Finding]:
+    """Idle time of a GPU while selected ranges were open in which nothing was launched."""
     if not trace.selection.include or device_work(trace):
-        return ()
-    done, gap = operations(trace), every_gap(trace)
+        return
+    ops, every = operations(trace), every_gap(trace)
     longest, whole, where = 0, 0, -1
     for process, window in selected_windows(trace).items():
-        for device in groups.different(done.device[done.process == process]).tolist():
-            here = gap.device == device
-            inside = intervals.overlap(window, gap.start_ns[here], gap.end_ns[here])
+        for device in groups.different(ops.device[ops.process == process]).tolist():
+            here = every.device == device
+            inside = intervals.overlap(window, every.start_ns[here], every.end_ns[here])
             if inside.sum() > longest:
                 longest, whole, where = int(inside.sum()), window.total(), device
     severity = severity_of(longest, whole)
     if severity is None:
-        return ()
-    message = (
-        "No GPU work was launched in the selected ranges; while they were open, "
-        f"GPU {trace.devices['device_id'][where]}{on_host(trace, where)} was idle for "
-        f"{units.duration(longest)} of {units.duration(whole)}"
+        return
+    yield Finding(
+        severity,
+        "No GPU work was launched in the selected ranges. "
+        f"{gpu_name(trace, where)} sat idle for {{idle_ns}} of the {{open_ns}} they were open.",
+        "Look at the ranges around them as well: an idle gap counts, with its cause, where the "
+        "work that ended it was launched.",
+        longest,
+        gpu_subject(trace, where),
+        Evidence({"idle_ns": longest, "open_ns": whole}),
+        share_pct(longest, whole),
     )
-    action = (
-        "Look at the ranges around them as well: an idle gap counts, and has its cause told, where "
-        "the work that ended it was launched."
-    )
-    return (Finding(severity, message, action, longest),)

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.facts.idle.gaps import CAUSES, gaps
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import Does, what_calls_do
 from traceview.facts.operations.operations import operations

@@ -19,7 +19,8 @@ from traceview.analyses.steps.parts import (
     WAITING,
     step_parts,
 )
-from traceview.facts.idle.gaps import CAUSES, SYNC_DRAIN, gaps
+from traceview.facts.idle.causes import CAUSES, SYNC_DRAIN
+from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import attribute, range_tree
 from traceview.facts.steps.steps import pace
@@ -36,7 +37,7 @@ _AT_LENGTH = {
     COMPUTING: "CPU time",
 }
 _IS_IDLE = np.array([name.startswith(IDLE) for name in PARTS])
-_DRAINED = PARTS.index(f"{IDLE}{list(CAUSES)[SYNC_DRAIN]}")
+_DRAINED = PARTS.index(f"{IDLE}{CAUSES[SYNC_DRAIN]}")
 
 
 @fact

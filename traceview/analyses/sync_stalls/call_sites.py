@@ -14,54 +14,67 @@ from traceview.trace import Trace, fact
 
 
 @dataclass(frozen=True)
-class Sites:
-    """One row a wait. `place` is `train.py:31 in step`, `source` the text of that line, `hint` the
-    call: each absent where the recording does not tell.
+class CallSites:
+    """The call site of each wait, one row per wait; each column absent where it is not known.
+
+    `site` is `train.py:31 in step`, `file` and `line` (0 if absent) its parts, `source` the text of
+    that line, `hint` the call of the program, such as `Tensor.item`.
     """
 
-    place: Texts
+    site: Texts
+    file: Texts
+    line: Integers
     source: Texts
     hint: Texts
 
-    def take(self, rows: Integers) -> Sites:
-        """The sites of these waits."""
-        return Sites(self.place.take(rows), self.source.take(rows), self.hint.take(rows))
+    def take(self, rows: Integers) -> CallSites:
+        """The call sites of these waits."""
+        return CallSites(
+            self.site.take(rows),
+            self.file.take(rows),
+            self.line[rows],
+            self.source.take(rows),
+            self.hint.take(rows),
+        )
 
 
 @fact
-def wait_sites(trace: Trace) -> Sites:
-    """From the marks of the program where there are some; the hint else from the call chain."""
+def wait_sites(trace: Trace) -> CallSites:
+    """Call sites from the program's marks where there are some; hints else from call chains."""
     marks = trace.recorded("call_sites")
-    found = waits(trace)
-    row = _marked(marks, found.thread, found.start_ns)
-    hint = [None] * len(row) if not len(marks) else _of(marks.texts("hint"), row)
-    chains = _chain_hints(trace, found.call)
-    return Sites(
-        place=_places(marks, row),
-        source=Texts.of(_of(marks.texts("source"), row)),
-        hint=Texts.of(mark or chain for mark, chain in zip(hint, chains, strict=True)),
+    every = waits(trace)
+    row = open_marks(marks, every.thread, every.start_ns)
+    hints = zip(_cells(marks, "hint", row), _hints_of_chains(trace, every.call), strict=True)
+    line = marks["line"][np.maximum(row, 0)] if len(marks) else np.zeros(len(row), np.int64)
+    return CallSites(
+        site=_site_texts(marks, row),
+        file=Texts.of(_cells(marks, "file", row)),
+        line=np.where((row >= 0) & (line != NULL), line, 0).astype(np.int64),
+        source=Texts.of(_cells(marks, "source", row)),
+        hint=Texts.of(mark or chain for mark, chain in hints),
     )
 
 
-def _marked(marks: Table, thread: Array, time: Integers) -> Integers:
+def open_marks(marks: Table, thread: Array, time: Integers) -> Integers:
     """Row of the mark that is open on a thread at a time, or −1. Marks of a thread never nest."""
     result = np.full(len(time), -1, np.int64)
     start, end = marks["start_ns"], marks["end_ns"]
     for number in groups.different(marks["thread"]):
-        mine = np.flatnonzero(marks["thread"] == number)
+        own = np.flatnonzero(marks["thread"] == number)
         asked = np.flatnonzero(thread == number)
-        last = np.searchsorted(start[mine], time[asked], side="right") - 1
-        row = mine[np.maximum(last, 0)]
+        last = np.searchsorted(start[own], time[asked], side="right") - 1
+        row = own[np.maximum(last, 0)]
         open_: Mask = (last >= 0) & ((end[row] == NULL) | (time[asked] < end[row]))
         result[asked] = np.where(open_, row, -1)
     return result
 
 
-def _of(texts: Texts, row: Integers) -> list[str | None]:
+def _cells(marks: Table, column: str, row: Integers) -> list[str | None]:
+    texts = marks.texts(column)
     return [texts[number] if number >= 0 else None for number in row.tolist()]
 
 
-def _places(marks: Table, row: Integers) -> Texts:
+def _site_texts(marks: Table, row: Integers) -> Texts:
     """`train.py:31 in step` of each row."""
     file, line, function = marks.texts("file"), marks["line"], marks.texts("function")
     known = {}
@@ -71,11 +84,11 @@ def _places(marks: Table, row: Integers) -> Texts:
     return Texts.of(known.get(number) for number in row.tolist())
 
 
-def _chain_hints(trace: Trace, call: Integers) -> list[str | None]:
+def _hints_of_chains(trace: Trace, call: Integers) -> list[str | None]:
     ids, hints = chain_hints(trace)
     chain = trace.recorded("api_calls")["callchain_id"][call]
     if not len(ids):
         return [None] * len(chain)
     place = np.minimum(np.searchsorted(ids, chain), len(ids) - 1)
     same = ids[place] == chain
-    return [hints[int(p)] if ok else None for p, ok in zip(place, same, strict=True)]
+    return [hints[int(p)] if known else None for p, known in zip(place, same, strict=True)]

@@ -1,40 +1,35 @@
-"""Which synchronizations wait for a result: a copy to the host that the thread has asked for."""
+"""Synchronizations that wait for no result: no copy to the host precedes them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import Does
-from traceview.facts.operations.operations import Kind, operations
-from traceview.tables import Integers, Mask
+from traceview.facts.operations.blocking_calls import Waits, waits
+from traceview.facts.operations.copies import downloads
+from traceview.facts.operations.cuda_api import Does, api_calls
+from traceview.facts.operations.operations import operations
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 
 @fact
-def hands_nothing_back(trace: Trace) -> Mask:
-    """True for the synchronizations, among waits, that no copy to the host precedes.
+def waits_for_no_result(trace: Trace) -> Mask:
+    """True for the synchronizations, among waits, before which nothing was copied to the host."""
+    ops, calls = operations(trace), api_calls(trace)
+    copying = ops.call[downloads(trace) & ops.launched]
+    return without_copies(waits(trace), calls.thread[copying], calls.start_ns[copying])
 
-    That is, none called for by their thread since its synchronization before: what was copied
-    earlier had arrived there.
+
+def without_copies(waits: Waits, copy_thread: Array, copy_ns: Integers) -> Mask:
+    """True for the synchronizations before which their thread called for no copy to the host.
+
+    Only calls since its synchronization before count: what was copied earlier had arrived there.
     """
-    found = waits(trace)
-    result: Mask = found.does == Does.SYNCHRONIZE
-    thread, start = _asked(trace)
-    for number in groups.different(found.thread[result]):
-        rows = np.flatnonzero(result & (found.thread == number))
-        copied = np.sort(start[thread == number])
-        asked = np.searchsorted(copied, found.start_ns[rows])
-        result[rows] = np.diff(asked, prepend=0) == 0
+    result: Mask = waits.does == Does.SYNCHRONIZE
+    for thread in groups.different(waits.thread[result]):
+        rows = np.flatnonzero(result & (waits.thread == thread))
+        copied = np.sort(copy_ns[copy_thread == thread])
+        before = np.searchsorted(copied, waits.start_ns[rows])
+        result[rows] = np.diff(before, prepend=0) == 0
     return result
-
-
-def _asked(trace: Trace) -> tuple[Integers, Integers]:
-    """Thread and start of the calls for copies to the host."""
-    done, calls = operations(trace), trace.recorded("api_calls")
-    mine = (done.kind == Kind.COPY) & done.launched
-    to_host = trace.recorded("copies").texts("direction").isin(["D2H"])
-    mine[mine] = to_host[done.row[mine]]
-    call = done.call[mine]
-    return calls["thread"][call], calls["start_ns"][call]

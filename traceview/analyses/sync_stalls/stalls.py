@@ -1,40 +1,36 @@
-"""What each wait of the CPU cost: how long the GPU worked meanwhile, and lay idle because of it."""
+"""The cost of each wait of the CPU: GPU work meanwhile, and GPU idle time that it caused."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gaps import (
-    ALLOCATION,
-    COPY_WAIT,
-    MODULE_LOAD,
-    Gaps,
-    busy,
-    every_gap,
-    gaps,
-    steady_span_ns,
-)
+from traceview.facts.idle.causes import ALLOCATION, COPY_WAIT, MODULE_LOAD
+from traceview.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
 from traceview.facts.operations.blocking_calls import Waits, waits
-from traceview.facts.operations.cuda_api import Does
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.copies import pageable_uploads, uploads
+from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls
+from traceview.facts.operations.operations import Operations, operations
 from traceview.facts.ranges.selection import selected_calls, selected_operations
+from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
 BLOCKING = (Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC, Does.ALLOCATE, Does.LOAD)
+_LONG_AGO = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
 class Stalls:
-    """One row a wait, but for `wait` and `gap_idle_ns`, one row of every_gap.
+    """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per gap.
 
-    `outer` is the row of the blocking call that a wait stands in, its own where it stands in none:
-    a driver call inside a runtime call is no second wait. `benign_ns` is the time of the wait in
-    which the device waited for worked. `wait` is the outermost wait that a gap is due to, −1 where
-    it is due to none: a gap has one cause, so the idle time of all waits is that of these gaps.
+    `outer` is the row of the blocking call around a wait, or its own: a driver call inside a
+    runtime call is no second wait. `benign_ns` is the part of the wait in which the device waited
+    for worked. `wait` is the outermost wait that caused a gap of every_gap, −1 where none did. A
+    gap has one cause, so the idle time of all waits is that of these gaps.
     """
 
     outer: Integers
@@ -43,7 +39,7 @@ class Stalls:
     gap_idle_ns: Integers
 
     def idle_ns(self, chosen: Mask) -> Integers:
-        """GPU idle time due to each wait, of the chosen gaps."""
+        """GPU idle time that each wait caused, of the chosen gaps."""
         caused = chosen & (self.wait >= 0)
         result = np.zeros(len(self.outer), np.int64)
         np.add.at(result, self.wait[caused], self.gap_idle_ns[caused])
@@ -52,115 +48,115 @@ class Stalls:
 
 @fact
 def stalls(trace: Trace) -> Stalls:
-    found, gap = waits(trace), every_gap(trace)
-    outer = _outermost(found)
-    blamed = _blamed(trace, found, gap)
-    wait = np.where(blamed >= 0, outer[np.maximum(blamed, 0)], -1) if len(found) else blamed
-    return Stalls(outer, _benign(trace, found), wait, gap.idle_ns)
+    every, gaps, ops = waits(trace), every_gap(trace), operations(trace)
+    staged = staged_copies(gaps, pageable_uploads(trace)[gaps.after], api_calls(trace))
+    outer, wait = outermost_waits(every), causing_waits(every, gaps, staged)
+    if len(every):
+        wait = np.where(wait >= 0, outer[np.maximum(wait, 0)], -1)
+    return Stalls(outer, benign_time(every, busy(trace), ops), wait, gaps.idle_ns)
 
 
 @fact
-def caused(trace: Trace) -> Mask:
-    """True for the gaps, of every_gap, that are due to a selected wait, whatever work ended them.
+def caused_by_selected_waits(trace: Trace) -> Mask:
+    """True for the gaps, of every_gap, that a selected wait caused, whatever work ended them.
 
     What a synchronization at the end of a step costs, the next step pays.
     """
     wait = stalls(trace).wait
-    mine = np.zeros(len(wait), bool)
-    due = np.flatnonzero(wait >= 0)
-    mine[due] = selected_calls(trace)[waits(trace).call[wait[due]]]
-    return mine
+    result = np.zeros(len(wait), bool)
+    caused = np.flatnonzero(wait >= 0)
+    result[caused] = selected_calls(trace)[waits(trace).call[wait[caused]]]
+    return result
 
 
-def answered_span_ns(trace: Trace) -> int:
-    """`steady_span_ns`, with the idle time that selected waits caused before other work."""
+def stall_span_ns(trace: Trace) -> int:
+    """`steady_span_ns` plus the idle time that selected waits caused before work not selected."""
     every, own = every_gap(trace), gaps(trace)
     if every is own:
         return steady_span_ns(trace)
-    mine = caused(trace) & ~selected_operations(trace)[every.after] & ~every.one_time
-    return steady_span_ns(trace) + int(every.idle_ns[mine].sum())
+    more = caused_by_selected_waits(trace) & ~selected_operations(trace)[every.after]
+    return steady_span_ns(trace) + int(every.idle_ns[more & ~every.one_time].sum())
 
 
-def _outermost(found: Waits) -> Integers:
-    """Row of the blocking call around each wait. Calls of one thread nest."""
-    result = np.arange(len(found))
-    blocks = np.isin(found.does, BLOCKING)
-    for thread in groups.different(found.thread):
-        mine = np.flatnonzero(found.thread == thread)
-        rows = mine[np.lexsort((~blocks[mine], -found.end_ns[mine], found.start_ns[mine]))]
-        end = np.where(blocks[rows], found.end_ns[rows], np.iinfo(np.int64).min)
-        reach = np.maximum.accumulate(end)
-        before = np.concatenate(([np.iinfo(np.int64).min], reach[:-1]))
-        inner = (found.end_ns[rows] <= before) & (found.start_ns[rows] < before)
+def outermost_waits(waits: Waits) -> Integers:
+    """Row of the outermost blocking call around each wait. Calls of one thread nest."""
+    result = np.arange(len(waits))
+    blocks = np.isin(waits.does, BLOCKING)
+    for thread in groups.different(waits.thread):
+        own = np.flatnonzero(waits.thread == thread)
+        rows = own[np.lexsort((~blocks[own], -waits.end_ns[own], waits.start_ns[own]))]
+        end = np.where(blocks[rows], waits.end_ns[rows], _LONG_AGO)
+        before = np.concatenate(([_LONG_AGO], np.maximum.accumulate(end)[:-1]))
+        inner = (waits.end_ns[rows] <= before) & (waits.start_ns[rows] < before)
         opened = np.where(blocks[rows] & ~inner, np.arange(len(rows)), -1)
         around = rows[np.maximum(np.maximum.accumulate(opened), 0)]
         result[rows] = np.where(inner, around, rows)
     return result
 
 
-def _blamed(trace: Trace, found: Waits, gap: Gaps) -> Integers:
-    """The wait that each gap is due to, by its cause."""
-    blamed = gap.wait.copy()
+def causing_waits(waits: Waits, gaps: Gaps, staged: Mask) -> Integers:
+    """The wait that caused each gap, −1 where none did.
+
+    Of a sync-drain that is its synchronization, of an allocation or a module-load the longest such
+    call in the gap, of a staged copy (a mask over gaps) the call of the copy.
+    """
+    result = gaps.wait.copy()
     for cause, kinds in (
         (ALLOCATION, (Does.ALLOCATE,)),
         (MODULE_LOAD, (Does.LOAD, Does.LOOK_UP)),
     ):
-        asked = np.flatnonzero(gap.cause == cause)
-        blamed[asked] = _longest_within(found, np.isin(found.does, kinds), gap, asked)
-    asked = np.flatnonzero(_staged_copies(trace, gap))
-    row_of = {call: row for row, call in enumerate(found.call.tolist())}
-    blamed[asked] = [row_of.get(call, -1) for call in gap.call[asked].tolist()]
-    return blamed
+        rows = np.flatnonzero(gaps.cause == cause)
+        result[rows] = _longest_within(waits, np.isin(waits.does, kinds), gaps, rows)
+    rows = np.flatnonzero(staged)
+    row_of = {call: row for row, call in enumerate(waits.call.tolist())} if len(rows) else {}
+    result[rows] = [row_of.get(call, -1) for call in gaps.call[rows].tolist()]
+    return result
 
 
-def _staged_copies(trace: Trace, gap: Gaps) -> Mask:
-    """True for the gaps that the call of a copy filled, moving bytes out of pageable memory."""
-    done, copies = operations(trace), trace.recorded("copies")
-    pageable = copies.texts("source_memory").isin(["pageable"])
-    pageable &= copies.texts("direction").isin(["H2D"])
-    mine: Mask = (gap.cause == COPY_WAIT) & (gap.call >= 0)
-    mine &= done.kind[gap.after] == Kind.COPY
-    mine[mine] = pageable[done.row[gap.after[mine]]]
-    returned = trace.recorded("api_calls")["end_ns"][gap.call[mine]]
-    inside = np.minimum(gap.end_ns[mine], returned) - np.maximum(
-        gap.start_ns[mine], gap.asked_ns[mine]
-    )
-    mine[mine] = inside > gap.idle_ns[mine] // 2
-    return mine
+def staged_copies(gaps: Gaps, pageable: Mask, calls: ApiCalls) -> Mask:
+    """True for the gaps that the call of a pageable upload filled, moving its bytes.
+
+    `pageable` is True for the gaps that such a copy ended.
+    """
+    result: Mask = (gaps.cause == COPY_WAIT) & (gaps.call >= 0) & pageable
+    rows = np.flatnonzero(result)
+    end = np.minimum(gaps.end_ns[rows], calls.end_ns[gaps.call[rows]])
+    inside = end - np.maximum(gaps.start_ns[rows], gaps.issued_ns[rows])
+    result[rows] = inside > gaps.idle_ns[rows] // 2
+    return result
 
 
-def _longest_within(found: Waits, kind: Mask, gap: Gaps, asked: Integers) -> Integers:
+def _longest_within(waits: Waits, kind: Mask, gaps: Gaps, rows: Integers) -> Integers:
     """Of the waits of a kind on the launching thread, the one that takes most of each gap."""
-    result = np.full(len(asked), -1, np.int64)
-    for thread in groups.different(gap.thread[asked]):
-        rows = np.flatnonzero(kind & (found.thread == thread))
-        for place in np.flatnonzero(gap.thread[asked] == thread).tolist():
-            start, end = gap.start_ns[asked[place]], gap.end_ns[asked[place]]
-            spent = np.minimum(found.end_ns[rows], end) - np.maximum(found.start_ns[rows], start)
-            if len(rows) and spent.max() > 0:
-                result[place] = rows[np.argmax(spent)]
+    result = np.full(len(rows), -1, np.int64)
+    for thread in groups.different(gaps.thread[rows]):
+        own = np.flatnonzero(kind & (waits.thread == thread))
+        for number in np.flatnonzero(gaps.thread[rows] == thread).tolist():
+            start, end = gaps.start_ns[rows[number]], gaps.end_ns[rows[number]]
+            spent = np.minimum(waits.end_ns[own], end) - np.maximum(waits.start_ns[own], start)
+            if len(own) and spent.max() > 0:
+                result[number] = own[np.argmax(spent)]
     return result
 
 
-def _benign(trace: Trace, found: Waits) -> Integers:
-    """Where the trace does not tell the device that was waited for, any of the process counts."""
-    done = operations(trace)
-    result = np.zeros(len(found), np.int64)
-    for device in groups.different(found.device).tolist():
-        for process in groups.different(found.process[found.device == device]).tolist():
-            mine = (found.device == device) & (found.process == process)
-            covered = busy(trace).get(device)
+def benign_time(waits: Waits, busy: Mapping[int, Intervals], ops: Operations) -> Integers:
+    """Time of each wait in which the device that it waits for worked, in ns.
+
+    Where the trace does not name the device, any device that its process uses counts.
+    """
+    result = np.zeros(len(waits), np.int64)
+    for device in groups.different(waits.device).tolist():
+        for process in groups.different(waits.process[waits.device == device]).tolist():
+            rows = (waits.device == device) & (waits.process == process)
+            covered = busy.get(device)
             if covered is None:
-                own = done.process == process
-                covered = intervals.union(done.start_ns[own], done.end_ns[own])
-            result[mine] = intervals.overlap(covered, found.start_ns[mine], found.end_ns[mine])
+                own = ops.process == process
+                covered = intervals.union(ops.start_ns[own], ops.end_ns[own])
+            result[rows] = intervals.overlap(covered, waits.start_ns[rows], waits.end_ns[rows])
     return result
 
 
-def behind_uploads(trace: Trace) -> Mask:
-    """True for the gaps, of every_gap, in which the GPU ran dry behind a copy from the host."""
-    gap, done = every_gap(trace), operations(trace)
-    copied: Mask = done.kind[gap.before] == Kind.COPY
-    to_gpu = trace.recorded("copies").texts("direction").isin(["H2D"])
-    copied[copied] = to_gpu[done.row[gap.before[copied]]]
-    return copied
+def after_uploads(trace: Trace) -> Mask:
+    """True for the gaps, of every_gap, in which the GPU ran dry after a copy from the host."""
+    result: Mask = uploads(trace)[every_gap(trace).before]
+    return result

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gaps import profilers_own
+from traceview.facts.idle.causes import profilers_own
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.tables import NULL, Integers

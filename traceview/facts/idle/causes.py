@@ -1,8 +1,8 @@
-"""Why each idle gap was one: the work that ended it, and why that work did not start earlier.
+"""The cause of each idle gap: why the work that ended it did not start earlier.
 
-The evidence is the launch call of that work, what it stood behind on the GPU, and what the thread
-that made the call did meanwhile. A cause of the CPU's time is claimed only where it took more than
-half of the gap on that very thread: what other threads did need not have delayed the launch.
+The evidence is the launch call of that work, what the work waited behind on the GPU, and what the
+launching thread did meanwhile. CPU time counts as the cause only if it fills more than half of the
+gap on that very thread: what other threads did need not have delayed the launch.
 """
 
 from __future__ import annotations
@@ -12,30 +12,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.facts.idle.gap_bounds import Edges, edges
-from traceview.facts.idle.gap_launches import covered, launches, loading_calls, spent, staged
-from traceview.facts.idle.stream_order import behind
-from traceview.facts.idle.sync_drains import drains
-from traceview.facts.operations.cuda_api import Does, graph_launch_calls, what_calls_do
-from traceview.facts.operations.operations import Kind, first_launches, operations
+from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
+from traceview.facts.idle.gap_launches import (
+    GapLaunches,
+    gap_launches,
+    time_in_calls,
+    time_on_thread,
+)
+from traceview.facts.idle.stream_order import Predecessors, predecessors
+from traceview.facts.idle.sync_drains import find_drains
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.copies import pageable_uploads
+from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls, graph_launch_calls
+from traceview.facts.operations.operations import (
+    Kind,
+    Operations,
+    calls_that_enqueue,
+    first_launch_calls,
+    first_launches,
+    operations,
+)
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
-CAUSES = {
-    "launch-late": "nothing was queued: the GPU ran dry before the launch call returned",
-    "sync-drain": "the GPU ran dry in or right after a synchronization, and the CPU launched only "
-    "after it",
-    "dependency": "work was queued already: it waited for another stream or an event, or the GPU "
-    "took that long to go on to it",
-    "copy-wait": "work was queued behind a copy, or was a copy whose bytes the CPU first had to "
-    "move out of pageable memory",
-    "graph-launch": "the CPU was launching, instantiating or uploading the CUDA graph that came "
-    "next for most of it",
-    "module-load": "the CPU spent most of it loading code for the GPU",
-    "allocation": "the CPU spent most of it allocating or freeing memory",
-    "profiler": "the profiler held the CPU for most of it",
-    "unknown": "the launch call of the work that ended the gap was not recorded",
-}
+CAUSES = (
+    "launch-late",
+    "sync-drain",
+    "dependency",
+    "copy-wait",
+    "graph-launch",
+    "module-load",
+    "allocation",
+    "profiler",
+    "unknown",
+)
 (
     LAUNCH_LATE,
     SYNC_DRAIN,
@@ -46,19 +56,41 @@ CAUSES = {
     ALLOCATION,
     PROFILER,
     UNKNOWN,
-) = range(9)
+) = range(len(CAUSES))
 
-_PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
+LAZY_LOAD_NS = 200_000
+"""A first launch that lasts longer than this loads code; later launches take some 5 µs."""
 STARTS_WITHIN_NS = 50_000
 """Work launched onto an idle GPU starts within this time unless something else holds it back: on
 an H200 within 5 µs of the call's return in each of some 1,500 launches."""
+_PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
 
 
 @dataclass(frozen=True)
-class Reasons:
-    """One row an idle gap. `cause` is an index into CAUSES, `wait` the row in waits that a
-    sync-drain is due to, else −1. `first_use` is True where code was loaded on the way, or a
-    process allocated the first of its pinned memory."""
+class CpuTime:
+    """Time of each gap that the launching thread spent on something, in ns; one row per gap.
+
+    `staging_ns` is the time in which the call of a copy moved bytes out of pageable memory before
+    the copy ran; `pinning_ns` that of the first allocation of pinned memory in the process, which
+    is part of `allocating_ns`; `graph_ns` is 0 for gaps that no graph ended. The profiler's own
+    cost may lie inside of any of the others.
+    """
+
+    staging_ns: Integers
+    graph_ns: Integers
+    loading_ns: Integers
+    allocating_ns: Integers
+    pinning_ns: Integers
+    profiler_ns: Integers
+
+
+@dataclass(frozen=True)
+class GapCauses:
+    """The cause of each gap as an index into CAUSES, one row per gap.
+
+    `wait` is the row in waits that a sync-drain is due to, else −1. `first_use` is True where code
+    was loaded, or where a process allocated the first of its pinned memory.
+    """
 
     cause: Array
     wait: Integers
@@ -66,77 +98,113 @@ class Reasons:
 
 
 @fact
-def reasons(trace: Trace) -> Reasons:
-    gap, made = edges(trace), launches(trace)
-    half = gap.idle_ns // 2
-    loading = spent(trace, loading_calls(trace))
-    wait = drains(trace)
-    blocked = made.queued_ns <= gap.start_ns
-    held_back = gap.end_ns - made.queued_ns
-    blocked |= (held_back > half) & (held_back > STARTS_WITHIN_NS)
-    does = what_calls_do(trace)
-    checks = (
-        (~made.known, UNKNOWN),
-        (staged(trace) > half, COPY_WAIT),
-        (blocked & _behind_a_copy(trace, gap), COPY_WAIT),
-        (blocked, DEPENDENCY),
-        (_launching_graphs(trace) > half, GRAPH_LAUNCH),
-        (loading > half, MODULE_LOAD),
-        (spent(trace, does == Does.ALLOCATE) > half, ALLOCATION),
-        (_profiled(trace) > half, PROFILER),
-        (wait >= 0, SYNC_DRAIN),
-    )
-    cause = np.select([test for test, _ in checks], [name for _, name in checks], LAUNCH_LATE)
-    first = first_launches(trace)[gap.after] & (loading > 0) & made.known
-    first |= (cause == ALLOCATION) & (spent(trace, _first_pinned(trace)) > half)
-    return Reasons(
-        cause=cause.astype(np.uint8),
-        wait=np.where(cause == SYNC_DRAIN, wait, -1),
+def gap_causes(trace: Trace) -> GapCauses:
+    gaps, launches, ops = gap_bounds(trace), gap_launches(trace), operations(trace)
+    calls, cpu = api_calls(trace), cpu_time(trace)
+    drain = find_drains(gaps, launches, waits(trace), calls, calls_that_enqueue(ops, len(calls)))
+    behind_copy = ended_behind_copy(gaps, launches, predecessors(trace), ops)
+    cause = classify(gaps, launches, behind_copy, drain, cpu)
+    first = first_launches(trace)[gaps.after] & (cpu.loading_ns > 0) & launches.known
+    first |= (cause == ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
+    return GapCauses(
+        cause=cause,
+        wait=np.where(cause == SYNC_DRAIN, drain, -1),
         first_use=first | (cause == MODULE_LOAD),
     )
 
 
-def _first_pinned(trace: Trace) -> Mask:
+def classify(
+    gaps: GapBounds, launches: GapLaunches, behind_copy: Mask, drain: Integers, cpu: CpuTime
+) -> Array:
+    """The cause of each gap, as indices into CAUSES (uint8).
+
+    The first that applies counts. Work was queued in time if its call returned before the gap, or
+    if it then started too late for the time that a launch takes.
+    """
+    half = gaps.idle_ns // 2
+    held_ns = gaps.end_ns - launches.queued_ns
+    queued = launches.queued_ns <= gaps.start_ns
+    queued |= (held_ns > half) & (held_ns > STARTS_WITHIN_NS)
+    rules = (
+        (~launches.known, UNKNOWN),
+        (cpu.staging_ns > half, COPY_WAIT),
+        (queued & behind_copy, COPY_WAIT),
+        (queued, DEPENDENCY),
+        (cpu.graph_ns > half, GRAPH_LAUNCH),
+        (cpu.loading_ns > half, MODULE_LOAD),
+        (cpu.allocating_ns > half, ALLOCATION),
+        (cpu.profiler_ns > half, PROFILER),
+        (drain >= 0, SYNC_DRAIN),
+    )
+    cause = np.select([test for test, _ in rules], [name for _, name in rules], LAUNCH_LATE)
+    return cause.astype(np.uint8)
+
+
+def ended_behind_copy(
+    gaps: GapBounds, launches: GapLaunches, behind: Predecessors, ops: Operations
+) -> Mask:
+    """True where the work waited behind a copy that ended in the gap, after the work was queued."""
+    known = behind.operation >= 0
+    before = np.where(known, behind.operation, gaps.after)
+    ended = ops.end_ns[before] >= np.maximum(gaps.start_ns, launches.queued_ns)
+    result: Mask = known & (ops.kind[before] == Kind.COPY) & ended
+    return result
+
+
+@fact
+def cpu_time(trace: Trace) -> CpuTime:
+    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
+
+    def spent_in(chosen: Mask) -> Integers:
+        return time_in_calls(gaps, launches, calls, chosen)
+
+    launching = graph_launch_calls(trace)
+    graph_ns = spent_in(launching | (calls.does == Does.GRAPH))
+    by_graph = launches.known & launching[launches.call] if len(calls) else launches.known
+    overheads = trace.recorded("overheads")
+    own = profilers_own(trace) & ~overheads.is_null("thread")
+    profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+    return CpuTime(
+        staging_ns=staging_time(gaps, launches, pageable_uploads(trace)[gaps.after]),
+        graph_ns=np.where(by_graph, graph_ns, 0),
+        loading_ns=spent_in(_loading_calls(trace, calls)),
+        allocating_ns=spent_in(calls.does == Does.ALLOCATE),
+        pinning_ns=spent_in(_first_pinning_calls(trace)),
+        profiler_ns=time_on_thread(gaps, launches, *profiler),
+    )
+
+
+def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Integers:
+    """Time of each gap that fell inside the call of a pageable upload, before the copy ran.
+
+    `pageable` is True for the gaps that such a copy ended.
+    """
+    end = np.minimum(gaps.end_ns, launches.returned_ns)
+    inside = end - np.maximum(gaps.start_ns, launches.issued_ns)
+    return np.where(launches.known & pageable, np.maximum(inside, 0), 0)
+
+
+def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:
+    """True for the API calls that load code, long first launches included."""
+    lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
+    result: Mask = np.isin(calls.does, [Does.LOAD, Does.LOOK_UP]) | lazy
+    return result
+
+
+def _first_pinning_calls(trace: Trace) -> Mask:
     """True for the call by which each process first allocates pinned memory.
 
-    The first read of a result on the CPU does so on its own; pools keep that memory, so a loop
-    that allocates does it again, and that counts.
+    The first read of a result on the CPU does so on its own. Pools keep that memory: a loop that
+    allocates more of it is not a first use.
     """
     calls = trace.recorded("api_calls")
     names = calls.texts("name")
-    rows = np.flatnonzero(names.isin([n for n in names.values if _PINS.match(str(n))]))
+    rows = np.flatnonzero(names.isin([name for name in names.values if _PINS.match(str(name))]))
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     _, first = np.unique(calls["process"][rows], return_index=True)
     result = np.zeros(len(calls), bool)
     result[rows[first]] = True
     return result
-
-
-def _behind_a_copy(trace: Trace, gap: Edges) -> Mask:
-    """Is what the work stood behind a copy that ended in the gap or at its start, once queued?"""
-    done, stood, made = operations(trace), behind(trace), launches(trace)
-    there = stood.operation >= 0
-    before = np.where(there, stood.operation, gap.after)
-    ended = done.end_ns[before] >= np.maximum(gap.start_ns, made.queued_ns)
-    result: Mask = there & (done.kind[before] == Kind.COPY) & ended
-    return result
-
-
-def _launching_graphs(trace: Trace) -> Integers:
-    """How much of each gap that a graph ended its thread spent on launching or preparing one."""
-    made, launching = launches(trace), graph_launch_calls(trace)
-    time = spent(trace, launching | (what_calls_do(trace) == Does.GRAPH))
-    if not len(launching):
-        return np.zeros(len(time), np.int64)
-    return np.where(made.known & launching[made.call], time, 0)
-
-
-def _profiled(trace: Trace) -> Integers:
-    """How much of each gap the profiler took on the launching thread."""
-    overheads = trace.recorded("overheads")
-    mine = profilers_own(trace) & ~overheads.is_null("thread")
-    thread, start, end = (overheads[name][mine] for name in ("thread", "start_ns", "end_ns"))
-    return covered(trace, thread, start, end, launches(trace).known)
 
 
 def profilers_own(trace: Trace) -> Mask:

@@ -1,137 +1,160 @@
-"""Where the launching thread was during idle gaps: in which call and which range, or in neither."""
+"""What the launching thread did during idle gaps: in which call and range, or outside CUDA."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gap_bounds import reaching
-from traceview.facts.idle.gaps import (
+from traceview.facts.idle.causes import (
     ALLOCATION,
     GRAPH_LAUNCH,
     LAUNCH_LATE,
     MODULE_LOAD,
     PROFILER,
     SYNC_DRAIN,
-    Gaps,
-    gaps,
 )
+from traceview.facts.idle.gap_bounds import latest_so_far
+from traceview.facts.idle.gaps import Gaps, gaps
+from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import attribute, range_tree
-from traceview.intervals import Intervals
-from traceview.tables import Array, Integers, Mask
+from traceview.intervals import Intervals, Timed
+from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 CPU_CAUSES = (LAUNCH_LATE, SYNC_DRAIN, GRAPH_LAUNCH, MODULE_LOAD, ALLOCATION, PROFILER)
-"""Causes for which the CPU answers: where it was tells why."""
+"""Causes on the CPU: what the launching thread did explains the gap."""
 
-OUTSIDE, ON_ITS_WAY, HELD, NOT_RUNNING = -1, -2, -3, -4
-PLACES = {
-    OUTSIDE: "outside CUDA",
-    ON_ITS_WAY: "launched, on its way to the GPU",
-    HELD: "before a full launch queue",
-    NOT_RUNNING: "off the CPU (waiting or preempted)",
-}
+OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
+"""Activities other than an API call. In flight: launched, and on its way to the GPU. Off the CPU:
+waiting or preempted, by the recorded thread scheduling."""
 
 
 @dataclass(frozen=True)
-class Places:
-    """Parts of idle gaps: each gap is cut wherever its thread went elsewhere.
+class CpuActivity(Timed):
+    """Parts of idle gaps: each gap is cut wherever its launching thread went on to something else.
 
-    `gap` is the row in gaps, `range` the row in the range tree (−1: none), `where`
-    the code of the API call's name in api_calls, or one of PLACES. The parts of a gap add up to
-    it exactly.
+    `gap` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
+    the API call's name in api_calls or one of the constants above. The parts of a gap add up to it
+    exactly.
     """
 
     gap: Integers
     start_ns: Integers
     end_ns: Integers
     range: Integers
-    where: Integers
+    activity: Integers
 
     def __len__(self) -> int:
         return len(self.gap)
 
-    @property
-    def time_ns(self) -> Integers:
-        return self.end_ns - self.start_ns
-
-    def of(self, mine: Mask) -> Places:
+    def of_gaps(self, chosen: Mask) -> CpuActivity:
         """The parts of the gaps of a mask."""
-        rows = np.flatnonzero(mine[self.gap])
-        return Places(*(getattr(self, field.name)[rows] for field in fields(self)))
+        rows = np.flatnonzero(chosen[self.gap])
+        return CpuActivity(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @fact
-def cpu_places(trace: Trace) -> Places:
-    """The parts of all gaps for which the CPU answers, in no order."""
-    found = gaps(trace)
-    rows = np.flatnonzero(np.isin(found.cause, CPU_CAUSES))
-    parts = _places(trace, found.take(rows))
+def cpu_activity(trace: Trace) -> CpuActivity:
+    """The parts of all gaps with a cause on the CPU, in no order."""
+    every = gaps(trace)
+    rows = np.flatnonzero(np.isin(every.cause, CPU_CAUSES))
+    parts = _split(trace, every.take(rows))
     return replace(parts, gap=rows[parts.gap])
 
 
-def _places(trace: Trace, gap: Gaps) -> Places:
-    """The parts of these gaps, `gap` their row in them. All their launch calls must be known."""
+class ThreadTime(NamedTuple):
+    """What one thread did over time.
+
+    `call` are the outermost API calls, with the code of their names in `name`; `queue_full` is time
+    inside of these before a full launch queue. Each of the three is disjoint and in order.
+    """
+
+    call: Intervals
+    name: RowNumbers
+    queue_full: Intervals
+    off_cpu: Intervals
+
+
+class Parts(NamedTuple):
+    """Parts of gaps: `gap` is the row of the gap among those given."""
+
+    gap: Integers
+    start: Integers
+    end: Integers
+    activity: Integers
+
+
+def split_gaps(
+    idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
+) -> Parts:
+    """Cut the gaps of one device, in order, by what their launching thread did.
+
+    From `queued` on, the work of a gap is in flight. `range_edges` are times at which ranges begin
+    or end: a gap is cut there too.
+    """
+    queued = np.clip(queued, idle.start, idle.end)
+    cuts = np.concatenate([*thread.call, *thread.queue_full, *thread.off_cpu, range_edges])
+    cuts = cuts[intervals.inside(idle, cuts)]
+    cuts = groups.different(np.concatenate([cuts, idle.start, idle.end, queued]))
+    kept = np.flatnonzero(intervals.inside(idle, cuts))
+    start, end = cuts[kept], cuts[kept + 1]
+    gap = np.searchsorted(idle.start, start, side="right") - 1
+    activity = np.full(len(start), OUTSIDE_CUDA, np.int64)
+    activity[intervals.inside(thread.off_cpu, start)] = OFF_CPU
+    call = np.searchsorted(thread.call.start, start, side="right") - 1
+    calling = intervals.inside(thread.call, start)
+    activity[calling] = thread.name[call[calling]]
+    activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
+    activity[start >= queued[gap]] = IN_FLIGHT
+    return Parts(gap, start, end, activity)
+
+
+def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
+    """The parts of these gaps, `gap` being the row among them. Their launch calls are known."""
     parts = [
-        _of_thread(trace, gap, np.flatnonzero((gap.thread == thread) & (gap.device == device)))
-        for device in groups.different(gap.device)
-        for thread in groups.different(gap.thread[gap.device == device])
+        _split_of_thread(trace, gaps, thread, (gaps.thread == thread) & (gaps.device == device))
+        for device in groups.different(gaps.device)
+        for thread in groups.different(gaps.thread[gaps.device == device]).tolist()
     ]
     none = np.zeros(0, np.int64)
-    row, start, end, where = (
+    gap, start, end, activity = (
         np.concatenate([part[column] for part in parts] or [none]) for column in range(4)
     )
-    thread = gap.thread[row]
-    found = attribute(trace, thread, trace.threads["process"][thread], start)
-    return Places(row, start, end, np.where(where == ON_ITS_WAY, -1, found.range), where)
+    thread = gaps.thread[gap]
+    ranges = attribute(trace, thread, trace.threads["process"][thread], start).range
+    return CpuActivity(gap, start, end, np.where(activity == IN_FLIGHT, -1, ranges), activity)
 
 
-def _of_thread(
-    trace: Trace, gap: Gaps, rows: Integers
-) -> tuple[Integers, Integers, Integers, Integers]:
-    """Gap, start, end and place of the parts of one thread's gaps on one device."""
-    thread = int(gap.thread[rows[0]])
-    rows = rows[np.argsort(gap.start_ns[rows], kind="stable")]
-    window = Intervals(gap.start_ns[rows], gap.end_ns[rows])
-    queued = np.clip(gap.queued_ns[rows], window.start, window.end)
-    call, calling = _outermost(trace, thread, window)
-    held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
-    away = _away(trace, thread)
-    ranged = _range_edges(trace, int(trace.threads["process"][thread]), window)
-    cuts = np.concatenate([*calling, *held, *away, ranged])
-    cuts = cuts[intervals.inside(window, cuts)]
-    cuts = groups.different(np.concatenate([cuts, window.start, window.end, queued]))
-    kept = np.flatnonzero(intervals.inside(window, cuts))
-    start, end = cuts[kept], cuts[kept + 1]
-    mine = np.searchsorted(window.start, start, side="right") - 1
-    where = np.full(len(start), OUTSIDE, np.int64)
-    where[intervals.inside(away, start)] = NOT_RUNNING
-    place = np.searchsorted(calling.start, start, side="right") - 1
-    within = intervals.inside(calling, start)
+def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, chosen: Mask) -> Parts:
+    rows = np.flatnonzero(chosen)
+    rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
+    idle = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
+    call, calling = outermost_calls(api_calls(trace), thread, idle)
     names = trace.recorded("api_calls").texts("name").codes
-    where[within] = names[call[place[within]]]
-    where[intervals.inside(held, start)] = HELD
-    where[start >= queued[mine]] = ON_ITS_WAY
-    return rows[mine], start, end, where
+    held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
+    did = ThreadTime(calling, names[call], held, _off_cpu(trace, thread))
+    edges = _range_edges(trace, int(trace.threads["process"][thread]), idle)
+    parts = split_gaps(idle, gaps.queued_ns[rows], did, edges)
+    return parts._replace(gap=rows[parts.gap])
 
 
-def _outermost(trace: Trace, thread: int, window: Intervals) -> tuple[Integers, Intervals]:
-    """The API calls of a thread that no other call of it contains, in order, and their times.
+def outermost_calls(calls: ApiCalls, thread: int, window: Intervals) -> tuple[Integers, Intervals]:
+    """Rows and times of a thread's API calls inside no other call, those that reach into a window.
 
-    Of them those that reach into the windows. Two that merely overlap, as clocks of damaged
-    recordings have it, are cut where the later one begins.
+    Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
+    begins.
     """
-    calls = trace.recorded("api_calls")
-    rows = np.flatnonzero((calls["thread"] == thread) & (calls["end_ns"] > calls["start_ns"]))
-    start, end = calls["start_ns"][rows], calls["end_ns"][rows]
+    rows = np.flatnonzero((calls.thread == thread) & (calls.end_ns > calls.start_ns))
+    start, end = calls.start_ns[rows], calls.end_ns[rows]
     if (start[1:] < end[:-1]).any():
         order = np.lexsort((-end, start))
         rows, start, end = rows[order], start[order], end[order]
         outer = np.ones(len(rows), bool)
-        outer[1:] = end[1:] > end[reaching(end)][:-1]
+        outer[1:] = end[1:] > end[latest_so_far(end)][:-1]
         rows, start, end = rows[outer], start[outer], end[outer]
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
     near = intervals.rows_touched(window, start, end)
@@ -145,8 +168,8 @@ def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:
     return np.concatenate([nesting.edges(thread, window) for thread in threads])
 
 
-def _away(trace: Trace, thread: int) -> Intervals:
+def _off_cpu(trace: Trace, thread: int) -> Intervals:
     """Time in which the thread was off the CPU, where thread scheduling was recorded."""
     runs = trace.recorded("thread_runs")
-    mine: Array = runs["thread"] == thread
-    return intervals.gaps(intervals.union(runs["start_ns"][mine], runs["end_ns"][mine]))
+    own: Mask = runs["thread"] == thread
+    return intervals.gaps(intervals.union(runs["start_ns"][own], runs["end_ns"][own]))

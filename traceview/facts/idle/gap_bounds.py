@@ -8,15 +8,27 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
+from traceview.intervals import Timed
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
-class Edges:
-    """One row an idle gap, by device and start.
+class IdleTime(Timed):
+    """Rows that are idle gaps."""
 
-    `before` is the operation that ended last before it, `after` the one that ended it.
+    @property
+    def idle_ns(self) -> Integers:
+        return self.duration_ns
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class GapBounds(IdleTime):
+    """Idle gaps, one row per gap, by device and start.
+
+    `before` is the operation that ended last before the gap, `after` the one that ended the gap.
     """
 
     device: Array
@@ -25,38 +37,33 @@ class Edges:
     before: Integers
     after: Integers
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-    @property
-    def idle_ns(self) -> Integers:
-        return self.end_ns - self.start_ns
-
 
 @fact
-def edges(trace: Trace) -> Edges:
-    """All idle gaps of all devices, whoever worked there."""
-    done = operations(trace)
-    parts = [
-        _between(done.start_ns, done.end_ns, done.device == d)
-        for d in groups.different(done.device)
-    ]
-    before = np.concatenate([part[0] for part in parts] or [np.zeros(0, np.int64)])
-    after = np.concatenate([part[1] for part in parts] or [np.zeros(0, np.int64)])
-    return Edges(done.device[after], done.end_ns[before], done.start_ns[after], before, after)
+def gap_bounds(trace: Trace) -> GapBounds:
+    """All idle gaps of all devices."""
+    ops = operations(trace)
+    return find_gaps(ops.device, ops.start_ns, ops.end_ns)
 
 
-def _between(start: Integers, end: Integers, mine: Mask) -> tuple[Integers, Integers]:
-    """The operation that ended last before each gap of one device, and the one that ends it."""
-    rows = np.flatnonzero(mine & (end > start))
+def find_gaps(device: Array, start: Integers, end: Integers) -> GapBounds:
+    """The idle gaps between intervals of work, which come in order of start."""
+    pairs = [_around_gaps(start, end, device == each) for each in groups.different(device)]
+    none = np.zeros(0, np.int64)
+    before, after = (np.concatenate([pair[side] for pair in pairs] or [none]) for side in (0, 1))
+    return GapBounds(device[after], end[before], start[after], before, after)
+
+
+def _around_gaps(start: Integers, end: Integers, on_device: Mask) -> tuple[Integers, Integers]:
+    """Rows of the work before and after each gap of one device."""
+    rows = np.flatnonzero(on_device & (end > start))
     if not len(rows):
         return rows, rows
-    latest = reaching(end[rows])
+    latest = latest_so_far(end[rows])
     opens = np.flatnonzero(start[rows][1:] > end[rows][latest][:-1])
     return rows[latest[opens]], rows[opens + 1]
 
 
-def reaching(end: Integers) -> Integers:
-    """For each place, the one up to there that ends last."""
+def latest_so_far(end: Integers) -> Integers:
+    """For each index, the index up to there with the greatest end."""
     latest = end == np.maximum.accumulate(end)
     return np.maximum.accumulate(np.where(latest, np.arange(len(end)), 0))

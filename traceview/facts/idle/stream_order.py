@@ -1,4 +1,4 @@
-"""What queued work stood behind: the operation before it on its stream, or an event."""
+"""What queued work waited behind: the operation before it on its stream, or an event."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.gap_bounds import edges
-from traceview.facts.idle.gap_launches import launches
+from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
+from traceview.facts.idle.gap_launches import GapLaunches, gap_launches
+from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import Operations, operations
-from traceview.tables import Integers, Mask, RowNumbers
+from traceview.tables import Integers, Mask, RowNumbers, Table
 from traceview.trace import Trace, fact
 
 NEVER = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
-class Behind:
-    """One row an idle gap: the operation that the work which ended it stood behind.
+class EventWaits:
+    """Calls that made a stream wait for an event: the row of the stream and the time."""
+
+    stream: Integers
+    time_ns: Integers
+
+
+@dataclass(frozen=True)
+class Predecessors:
+    """The operation that the work which ended each gap waited behind, one row per gap.
 
     That is the operation before it on its stream. Where the stream was made to wait for an event
     in between (cudaStreamWaitEvent), it is the operation of its process that ended last before the
@@ -30,63 +39,72 @@ class Behind:
 
 
 @fact
-def behind(trace: Trace) -> Behind:
-    done, gap = operations(trace), edges(trace)
-    own = before_on_stream(trace)[gap.after]
-    event = _waited_for_event(trace, own)
-    found = own.copy()
+def predecessors(trace: Trace) -> Predecessors:
+    ops = operations(trace)
+    syncs = trace.recorded("synchronizations")
+    waits = find_event_waits(ops.streams, syncs)
+    return find_predecessors(gap_bounds(trace), gap_launches(trace), ops, api_calls(trace), waits)
+
+
+def find_predecessors(
+    gaps: GapBounds, launches: GapLaunches, ops: Operations, calls: ApiCalls, waits: EventWaits
+) -> Predecessors:
+    """The predecessor of the work that ended each gap."""
+    on_stream = previous_on_stream(ops.stream)[gaps.after]
+    event = _waited_for_event(gaps, launches, ops, calls, waits, on_stream)
+    result = on_stream.copy()
     rows = np.flatnonzero(event)
-    for process in groups.different(done.process[gap.after[rows]]):
-        asked = rows[done.process[gap.after[rows]] == process]
-        mine = np.flatnonzero(done.process == process)
-        order = mine[np.argsort(done.end_ns[mine], kind="stable")]
-        place = np.searchsorted(done.end_ns[order], gap.end_ns[asked], side="right") - 1
-        found[asked] = np.where(place >= 0, order[np.maximum(place, 0)], -1)
-    return Behind(found, event & (found != own))
+    for process in groups.different(ops.process[gaps.after[rows]]):
+        waiting = rows[ops.process[gaps.after[rows]] == process]
+        own = np.flatnonzero(ops.process == process)
+        by_end = own[np.argsort(ops.end_ns[own], kind="stable")]
+        last = np.searchsorted(ops.end_ns[by_end], gaps.end_ns[waiting], side="right") - 1
+        result[waiting] = np.where(last >= 0, by_end[np.maximum(last, 0)], -1)
+    return Predecessors(result, event & (result != on_stream))
 
 
-@fact
-def before_on_stream(trace: Trace) -> RowNumbers:
+def previous_on_stream(stream: RowNumbers) -> RowNumbers:
     """For each operation, the one that started before it on its stream, or −1."""
-    done = operations(trace)
-    order = groups.order_of(done.stream)
-    before = np.full(len(done), -1, np.int32)
-    same = done.stream[order][1:] == done.stream[order][:-1]
-    before[order[1:][same]] = order[:-1][same]
-    return before
+    order = groups.order_of(stream)
+    previous = np.full(len(stream), -1, np.int32)
+    same = stream[order][1:] == stream[order][:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
 
 
-def _waited_for_event(trace: Trace, own: RowNumbers) -> Mask:
-    """True where the stream was told to wait between the launch calls of the two operations."""
-    done, gap, made = operations(trace), edges(trace), launches(trace)
-    calls = trace.recorded("api_calls")
-    result = np.zeros(len(gap), bool)
-    stream, time = _event_waits(trace, done)
-    if not len(stream) or not len(calls):
+def _waited_for_event(
+    gaps: GapBounds,
+    launches: GapLaunches,
+    ops: Operations,
+    calls: ApiCalls,
+    waits: EventWaits,
+    previous: RowNumbers,
+) -> Mask:
+    """True where the stream was made to wait between the launches of the two operations."""
+    result = np.zeros(len(gaps), bool)
+    if not len(waits.stream) or not len(calls):
         return result
-    call = np.where(own >= 0, done.call[own], -1)
-    since = np.where(call >= 0, calls["start_ns"][np.maximum(call, 0)], NEVER)
-    for number in groups.different(stream):
-        asked = np.flatnonzero(made.known & (done.stream[gap.after] == number))
-        told = np.sort(time[stream == number])
-        first = np.searchsorted(told, since[asked], side="right")
-        result[asked] = first < np.searchsorted(told, made.asked_ns[asked], side="left")
+    call = np.where(previous >= 0, ops.call[previous], -1)
+    since = np.where(call >= 0, calls.start_ns[np.maximum(call, 0)], NEVER)
+    for number in groups.different(waits.stream):
+        rows = np.flatnonzero(launches.known & (ops.stream[gaps.after] == number))
+        times = np.sort(waits.time_ns[waits.stream == number])
+        first = np.searchsorted(times, since[rows], side="right")
+        result[rows] = first < np.searchsorted(times, launches.issued_ns[rows], side="left")
     return result
 
 
-def _event_waits(trace: Trace, done: Operations) -> tuple[Integers, Integers]:
-    """Number of the stream and time of each wait of a stream for an event."""
-    seen = trace.recorded("synchronizations")
+def find_event_waits(streams: Integers, syncs: Table) -> EventWaits:
+    """Waits for events among synchronizations, on the streams of the operations."""
     rows = np.flatnonzero(
-        seen.texts("kind").isin(["stream-wait-event"]) & ~seen.is_null("stream_id")
+        syncs.texts("kind").isin(["stream-wait-event"]) & ~syncs.is_null("stream_id")
     )
-    streams = done.streams
     ids = groups.group(
-        np.concatenate([streams[:, 0], seen["process"][rows]]),
-        np.concatenate([streams[:, 2], seen["context_id"][rows]]),
-        np.concatenate([streams[:, 3], seen["stream_id"][rows]]),
+        np.concatenate([streams[:, 0], syncs["process"][rows]]),
+        np.concatenate([streams[:, 2], syncs["context_id"][rows]]),
+        np.concatenate([streams[:, 3], syncs["stream_id"][rows]]),
     ).ids
-    number = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
-    number[ids[: len(streams)]] = np.arange(len(streams))
-    stream = number[ids[len(streams) :]]
-    return stream[stream >= 0], seen["start_ns"][rows][stream >= 0]
+    row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
+    row_of[ids[: len(streams)]] = np.arange(len(streams))
+    stream = row_of[ids[len(streams) :]]
+    return EventWaits(stream[stream >= 0], syncs["start_ns"][rows][stream >= 0])

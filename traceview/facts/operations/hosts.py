@@ -1,8 +1,8 @@
-"""Which machine a process or a GPU is on, where a trace holds several machines.
+"""The machine of each process and GPU, where a trace holds several machines.
 
-Ids of processes, and numbers of GPUs, contexts and streams, repeat between machines. Rows of the
-tables `processes`, `threads` and `devices` do not: everything is joined by these, and a result
-says the machine where the ids alone would leave it open.
+Process ids and the numbers of GPUs, contexts and streams repeat between machines. Rows of the
+tables `processes`, `threads` and `devices` do not: everything is joined by these, and results name
+the machine where ids alone are ambiguous.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ HOST = Column("host_id", "int64", "machine, where the trace holds several", null
 
 def process_hosts(trace: Trace) -> Integers:
     """Host of each row of processes, absent where the trace has just one."""
-    return _told(trace, "processes")
+    return _hosts_of(trace, "processes")
 
 
 def device_hosts(trace: Trace) -> Integers:
     """Host of each row of devices, absent where the trace has just one."""
-    return _told(trace, "devices")
+    return _hosts_of(trace, "devices")
 
 
-def _told(trace: Trace, table: str) -> Integers:
+def _hosts_of(trace: Trace, table: str) -> Integers:
     hosts = trace.table(table)["host_id"]
     every = np.concatenate((trace.processes["host_id"], trace.devices["host_id"]))
     return hosts if len(groups.different(every)) > 1 else np.full(len(hosts), NULL)
@@ -37,9 +37,3 @@ def gpu_cells(trace: Trace, device: int) -> dict[str, Cell]:
     host = int(device_hosts(trace)[device])
     ids = trace.devices["device_id"]
     return {"device_id": int(ids[device]), "host_id": None if host == NULL else host}
-
-
-def on_host(trace: Trace, device: int) -> str:
-    """What to say after the number of a GPU, so that it is no other machine's."""
-    host = int(device_hosts(trace)[device])
-    return "" if host == NULL else f" of host {host}"

@@ -148,3 +148,20 @@ def first_launches(trace: Trace) -> Mask:
     first = np.zeros(len(operations(trace)), bool)
     first[kernel_operations(trace)[by_kernel.first]] = True
     return first
+
+
+def calls_that_enqueue(ops: Operations, calls: int, chosen: Mask | None = None) -> Mask:
+    """True for the API calls that enqueued operations, all of them or the chosen ones.
+
+    `calls` is the number of API calls.
+    """
+    result = np.zeros(calls, bool)
+    result[ops.call[ops.launched if chosen is None else ops.launched & chosen]] = True
+    return result
+
+
+@fact
+def first_launch_calls(trace: Trace) -> Mask:
+    """True for the API calls that launched a kernel for the first time in its context."""
+    calls = len(trace.recorded("api_calls"))
+    return calls_that_enqueue(operations(trace), calls, first_launches(trace))

@@ -64,6 +64,18 @@ class RangeTree:
     path_pattern: RowNumbers
     patterns: Paths
 
+    def pattern_of_paths(self, path: Array) -> Array:
+        """Pattern of each path, −1 for none (−1)."""
+        if not len(self.path_pattern):
+            return path
+        return np.where(path >= 0, self.path_pattern[path], -1)
+
+    def path_of_ranges(self, row: Array) -> Array:
+        """Path of each row of the tree, −1 for none (−1)."""
+        if not len(self.path):
+            return np.full(len(row), -1, np.int32)
+        return np.where(row >= 0, self.path[row], -1)
+
     def up(self, value: RowNumbers) -> RowNumbers:
         """For each range its own value, or where that is negative that of the nearest around it."""
         result = value.copy()
@@ -190,9 +202,7 @@ class Attribution:
 
     def path(self, tree: RangeTree) -> RowNumbers:
         """Path of each place, −1 where there is none."""
-        if not len(tree.path):
-            return np.full(len(self.range), -1, np.int32)
-        return np.where(self.range >= 0, tree.path[self.range], -1)
+        return tree.path_of_ranges(self.range)
 
 
 def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> Attribution:

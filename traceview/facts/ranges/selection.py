@@ -1,8 +1,8 @@
-"""What a report restricted with --range and --exclude-range speaks of.
+"""The work and calls selected with --range and --exclude-range.
 
-Work belongs to a range by its launch call, whichever thread made it: launched while an instance of
-the range is open anywhere in the process. Waits and depths are still computed over everything
-that ran, since work outside the selection fills the queue in front of work inside.
+Work belongs to a range by its launch call, whichever thread made it: it was launched while an
+instance of the range was open anywhere in the process. Queue waits and depths are still computed
+over everything that ran, as work outside the selection fills the queue ahead of work inside.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from traceview.trace import Trace, fact
 
 
 def check(trace: Trace) -> None:
-    """Raise InputError if a text of the selection means no range of the trace."""
+    """Raise InputError if a glob of the selection matches no range of the trace."""
     tree = range_tree(trace)
     for glob in (*trace.selection.include, *trace.selection.exclude):
         if not meant(trace, glob).any():
             known = list(dict.fromkeys(text[:60] for text in tree.patterns))
-            some = ", ".join(repr(text) for text in known[:8])
+            first = ", ".join(repr(text) for text in known[:8])
             more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-            there = f"ranges there, numbers as #: {some}{more}"
-            remedy = there if known else "the trace has no NVTX ranges"
+            listed = f"ranges in the trace, numbers as #: {first}{more}"
+            remedy = listed if known else "the trace has no NVTX ranges"
             raise InputError(f"no range matches {glob!r}", remedy)
 
 
 def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
-    """Time in which an instance of a named range is open, by process."""
+    """Time in which a range that matches a glob is open, by process."""
     tree = range_tree(trace)
     hit = np.zeros(len(tree.row), bool)
     for glob in globs:
@@ -51,18 +51,18 @@ def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
 
 
 def selected_windows(trace: Trace) -> dict[int, Intervals]:
-    """Time that the selection holds, by process; of a selection that names what it includes."""
-    found = _windows(trace, trace.selection.include)
-    without = _windows(trace, trace.selection.exclude)
-    for process, window in found.items():
-        if process in without and len(window.start):
-            edges = int(window.start[0]), int(window.end[-1])
-            found[process] = intersection(window, complement(without[process], *edges))
-    return found
+    """Selected time by process, for a selection that includes ranges."""
+    windows = _windows(trace, trace.selection.include)
+    excluded = _windows(trace, trace.selection.exclude)
+    for process, window in windows.items():
+        if process in excluded and len(window.start):
+            bounds = int(window.start[0]), int(window.end[-1])
+            windows[process] = intersection(window, complement(excluded[process], *bounds))
+    return windows
 
 
 def selected(trace: Trace, process: Array, time: Integers) -> Mask:
-    """True for the (process, time) pairs that the selection holds; all without a selection."""
+    """True for the selected (process, time) pairs: all of them without a selection."""
     if not trace.selection:
         return constant(True, len(time), bool)
     chosen = np.ones(len(time), bool)
@@ -92,15 +92,15 @@ def selected_calls(trace: Trace) -> Mask:
 @fact
 def selected_operations(trace: Trace) -> Mask:
     """True for the operations that are selected: by their call, else by their own start."""
-    done = operations(trace)
+    ops = operations(trace)
     if not trace.selection:
-        return constant(True, len(done), bool)
-    return selected(trace, done.process, asked_ns(trace))
+        return constant(True, len(ops), bool)
+    return selected(trace, ops.process, issued_ns(trace))
 
 
-def asked_ns(trace: Trace) -> Integers:
-    """When each operation was asked for: the start of its call, else its own."""
-    done, calls = operations(trace), trace.recorded("api_calls")
-    asked = done.start_ns.copy()
-    asked[done.launched] = calls["start_ns"][done.call[done.launched]]
-    return asked
+def issued_ns(trace: Trace) -> Integers:
+    """When the CPU issued each operation: the start of its call, else its own start."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    issued = ops.start_ns.copy()
+    issued[ops.launched] = calls["start_ns"][ops.call[ops.launched]]
+    return issued

@@ -12,7 +12,7 @@ import numpy as np
 
 from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.ranges.selection import asked_ns, selected_operations, windows_of, within
+from traceview.facts.ranges.selection import issued_ns, selected_operations, windows_of, within
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask
@@ -34,7 +34,7 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
         return {}
     windows = windows_of(tree, is_warm_up[names.codes[tree.row]])
     ops, chosen = operations(trace), selected_operations(trace)
-    inside = within(windows, ops.process[chosen], asked_ns(trace)[chosen])
+    inside = within(windows, ops.process[chosen], issued_ns(trace)[chosen])
     return {} if inside.all() else windows
 
 
@@ -48,7 +48,7 @@ def operations_in_warm_up_ranges(trace: Trace) -> Mask | None:
     """True for the operations launched in ranges named warm_up; None without such ranges."""
     if not warm_up_range_windows(trace):
         return None
-    return in_warm_up_range(trace, operations(trace).process, asked_ns(trace))
+    return in_warm_up_range(trace, operations(trace).process, issued_ns(trace))
 
 
 def operations_in_warm_up(trace: Trace) -> Mask:
@@ -68,7 +68,7 @@ def launched_in_warm_up(trace: Trace) -> Mask:
     Where the CPU runs ahead, much of the first step runs after the second has begun; a comparison
     of kernels takes a step as a whole or not at all.
     """
-    return _before_steps(trace, asked_ns(trace))
+    return _before_steps(trace, issued_ns(trace))
 
 
 def _before_steps(trace: Trace, time: Integers) -> Mask:

@@ -1,0 +1,99 @@
+"""What stands out in the idle gaps of one cause: their place, their wait, or one that dominates."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.idle.gaps import Gaps, every_gap, gaps
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.ranges.ranges import attribute, attributed_operations, range_tree
+from traceview.tables import Mask
+from traceview.trace import Trace
+
+
+class BackToBack(NamedTuple):
+    """Gaps between an operation and the next one of its stream; no median where there are none."""
+
+    gaps: int
+    idle_ns: int
+    median_ns: int | None
+
+
+def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
+    """The chosen gaps that are the step from one operation of a stream to the next."""
+    own = chosen & (gaps.behind >= 0) & ~gaps.by_event & (gaps.queued_ns <= gaps.start_ns)
+    idle = gaps.idle_ns[own]
+    median = round(float(np.median(idle))) if len(idle) else None
+    return BackToBack(len(idle), int(idle.sum()), median)
+
+
+class Site(NamedTuple):
+    """A call, its range (path or pattern, None outside any) and the idle time due to it."""
+
+    api: str
+    range_path: str | None
+    idle_ns: int
+
+
+def longest_launch_site(trace: Trace, chosen: Mask) -> Site | None:
+    """The launch call and range pattern with most idle time before their work."""
+    every = gaps(trace)
+    rows = np.flatnonzero(chosen & (every.call >= 0))
+    if not len(rows):
+        return None
+    tree, names = range_tree(trace), trace.api_calls.texts("name")
+    path = attributed_operations(trace).path(tree)[every.after[rows]]
+    pattern = tree.pattern_of_paths(path)
+    each = groups.group(pattern, names.codes[every.call[rows]])
+    idle = groups.sums(each, every.idle_ns[rows])
+    most = int(np.argmax(idle))
+    row = int(each.first[most])
+    where = int(pattern[row])
+    api = str(names[int(every.call[rows[row]])])
+    return Site(api, tree.patterns[where] if where >= 0 else None, int(idle[most]))
+
+
+def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
+    """The synchronization with most idle time after it, and the range in which it was called."""
+    every, waited = gaps(trace), waits(trace)
+    rows = np.flatnonzero(chosen)
+    each = groups.group(every.wait[rows])
+    idle = groups.sums(each, every.idle_ns[rows])
+    most = int(np.argmax(idle))
+    wait = every.wait[rows[each.first[most]]]
+    one, tree = slice(wait, wait + 1), range_tree(trace)
+    place = attribute(trace, waited.thread[one], waited.process[one], waited.start_ns[one])
+    path = int(place.path(tree)[0])
+    api = str(trace.api_calls.texts("name")[int(waited.call[wait])])
+    return Site(api, tree.paths[path] if path >= 0 else None, int(idle[most]))
+
+
+class LoneGap(NamedTuple):
+    """A gap that is most of some idle time; `range_path` is that of the work that ended it."""
+
+    range_path: str | None
+    idle_ns: int
+    fraction: float
+
+
+def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
+    """The gap that makes up most of the chosen ones, which are of one cause and GPU.
+
+    Nothing shows then that a loop repeats it. None where there is no such gap, or where the
+    selection left out another that is at least half as long.
+    """
+    own, every = gaps(trace), every_gap(trace)
+    rows = np.flatnonzero(chosen)
+    idle = own.idle_ns[rows]
+    row = int(rows[np.argmax(idle)])
+    longest, total = int(idle.max()), int(idle.sum())
+    alike = (every.cause == own.cause[row]) & (every.device == own.device[row])
+    alike &= ~every.one_time & (2 * every.idle_ns >= longest)
+    if 2 * longest < total or alike.sum() > 1:
+        return None
+    tree = range_tree(trace)
+    path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
+    return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total)

@@ -1,0 +1,187 @@
+"""The evidence for the cause of an idle gap: times, calls and ranges to look up in the trace."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups, units
+from traceview.analyses.gpu_idle.wording import operation_name, spent
+from traceview.facts.idle.causes import (
+    COPY_WAIT,
+    DEPENDENCY,
+    PROFILER,
+    SYNC_DRAIN,
+    profilers_own,
+)
+from traceview.facts.idle.cpu_activity import CPU_CAUSES, CpuActivity, cpu_activity
+from traceview.facts.idle.gaps import Gaps, gaps
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.copies import pageable_uploads
+from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.operations import first_launches, operations
+from traceview.facts.ranges.ranges import range_tree
+from traceview.findings import shortened
+from traceview.tables import Integers
+from traceview.trace import Trace
+
+MOST_PARTS = 3
+"""So many activities of the CPU are named, longest first."""
+LEAST_FRACTION = 0.05
+"""Activities with less of the gap than this are left out."""
+
+
+class Part(NamedTuple):
+    """Time of a gap in one range (a path, −1: none) and CPU activity."""
+
+    path: int
+    activity: int
+    time_ns: int
+
+
+class GapEvidence:
+    """Writes the evidence for some of the gaps of a trace, by their position among `rows`."""
+
+    def __init__(self, trace: Trace, rows: Integers) -> None:
+        self._trace = trace
+        every = gaps(trace)
+        self._gaps: Gaps = every.take(rows)
+        position = np.full(len(every), -1, np.int64)
+        position[rows] = np.arange(len(rows))
+        parts = cpu_activity(trace).of_gaps(position >= 0)
+        path = range_tree(trace).path_of_ranges(parts.range)
+        self._parts = longest_parts(parts, path, position)
+
+    def text(self, number: int) -> str:
+        """Sentences that show why the gap has its cause."""
+        cause = int(self._gaps.cause[number])
+        if cause in (DEPENDENCY, COPY_WAIT):
+            return f"{self._called(number)}. {self._queued(number)}"
+        if cause not in CPU_CAUSES:
+            return "The launch call of the next work was not recorded."
+        if cause == PROFILER:
+            return self._profiler(number)
+        opening = self._drain(number) if cause == SYNC_DRAIN else self._late(number)
+        return f"{opening} In the gap, {self._thread(number)} spent {self._spent(number)}."
+
+    def call(self, number: int) -> str | None:
+        """The API call that the cause rests on."""
+        gaps, cause = self._gaps, int(self._gaps.cause[number])
+        if cause == SYNC_DRAIN:
+            return self._api(int(waits(self._trace).call[gaps.wait[number]]))
+        if cause in CPU_CAUSES:
+            least = LEAST_FRACTION * int(gaps.idle_ns[number])
+            for _, activity, time_ns in self._parts.get(number, ()):
+                if activity >= 0 and time_ns >= least:
+                    return str(self._trace.api_calls.texts("name").values[activity])
+        return self._api(int(gaps.call[number])) if gaps.call[number] >= 0 else None
+
+    def _api(self, call: int) -> str:
+        return str(self._trace.api_calls.texts("name")[call])
+
+    def _thread(self, number: int) -> str:
+        thread = int(self._gaps.thread[number])
+        return f"thread {self._trace.threads['thread_id'][thread]}"
+
+    def _called(self, number: int) -> str:
+        gaps = self._gaps
+        when = _relative(int(gaps.issued_ns[number] - gaps.start_ns[number]))
+        return f"{self._api(int(gaps.call[number]))} was called {when} the GPU ran dry"
+
+    def _late(self, number: int) -> str:
+        """When the launch call was made, and the last wait of its thread around that."""
+        first = first_launches(self._trace)[self._gaps.after[number]]
+        what = ", for the first launch of its kernel" if first else ""
+        wait = self._wait_before(number)
+        returned = f" {self._returned(wait, number)}." if wait is not None else ""
+        return f"{self._called(number)}{what}.{returned}"
+
+    def _wait_before(self, number: int) -> int | None:
+        """The synchronization that the launching thread left in the gap or shortly before it."""
+        gaps, waited = self._gaps, waits(self._trace)
+        own = (waited.thread == gaps.thread[number]) & (waited.does == Does.SYNCHRONIZE)
+        near = gaps.start_ns[number] - gaps.idle_ns[number]
+        own &= (waited.end_ns <= gaps.issued_ns[number]) & (waited.end_ns >= near)
+        rows = np.flatnonzero(own)
+        return int(rows[np.argmax(waited.end_ns[rows])]) if len(rows) else None
+
+    def _drain(self, number: int) -> str:
+        wait = int(self._gaps.wait[number])
+        thread = self._trace.threads["thread_id"][int(waits(self._trace).thread[wait])]
+        return f"{self._returned(wait, number)}, on thread {thread}."
+
+    def _returned(self, wait: int, number: int) -> str:
+        waited = waits(self._trace)
+        took = units.duration(int(waited.end_ns[wait] - waited.start_ns[wait]))
+        when = _relative(int(waited.end_ns[wait] - self._gaps.start_ns[number]))
+        return f"{self._api(int(waited.call[wait]))} ({took}) returned {when} the GPU ran dry"
+
+    def _profiler(self, number: int) -> str:
+        """What the profiler did on the launching thread, the longest of it."""
+        gaps, overheads = self._gaps, self._trace.overheads
+        start, end = int(gaps.start_ns[number]), int(gaps.end_ns[number])
+        own = profilers_own(self._trace) & (overheads["thread"] == gaps.thread[number])
+        time = np.minimum(overheads["end_ns"], end) - np.maximum(overheads["start_ns"], start)
+        row = int(np.argmax(np.where(own, time, -1)))
+        name, took = shortened(overheads.texts("name")[row], 60), units.duration(int(time[row]))
+        return f"The profiler ({name!r}) held {self._thread(number)} up for {took} of the gap."
+
+    def _spent(self, number: int) -> str:
+        """What the launching thread spent the gap on: the longest parts, by range."""
+        least = LEAST_FRACTION * int(self._gaps.idle_ns[number])
+        parts = self._parts.get(number, [])
+        shown = [part for part in parts if part.time_ns >= least][:MOST_PARTS]
+        by_path: dict[int, list[str]] = {}
+        for path, activity, time_ns in shown or parts[:1]:
+            text = f"{units.duration(time_ns)} {spent(self._trace, activity)}"
+            by_path.setdefault(path, []).append(text)
+        return ", ".join(f"{' and '.join(of)}{self._in(path)}" for path, of in by_path.items())
+
+    def _in(self, path: int) -> str:
+        return f" in {shortened(range_tree(self._trace).paths[path])}" if path >= 0 else ""
+
+    def _queued(self, number: int) -> str:
+        """What work that was queued in time waited for."""
+        gaps, after = self._gaps, int(self._gaps.after[number])
+        uploads = gaps.cause[number] == COPY_WAIT and pageable_uploads(self._trace)[after]
+        if uploads and gaps.issued_ns[number] < gaps.end_ns[number]:
+            size = units.size(int(self._trace.copies["bytes"][operations(self._trace).row[after]]))
+            return f"The CPU first moved its {size} out of pageable memory."
+        if gaps.behind[number] < 0:
+            return "It was the first work of its stream; what it waited for was not recorded."
+        return self._behind(number, int(gaps.behind[number]))
+
+    def _behind(self, number: int, operation: int) -> str:
+        """The operation that the work waited behind, on its stream or through an event."""
+        ops = operations(self._trace)
+        ended = units.duration(int(self._gaps.end_ns[number] - ops.end_ns[operation]))
+        name = shortened(operation_name(self._trace, operation), 50)
+        if not self._gaps.by_event[number]:
+            return f"Its stream was busy with {name} until {ended} before the work started."
+        stream = int(ops.streams[ops.stream[operation]][3])
+        device = self._trace.devices["device_id"][int(ops.device[operation])]
+        return (
+            f"Its stream waited for an event; the last work to end before it started was {name} on "
+            f"stream {stream} of GPU {device}, {ended} earlier."
+        )
+
+
+def _relative(time_ns: int) -> str:
+    """Such as `3.1 µs after`."""
+    return f"{units.duration(abs(time_ns))} {'after' if time_ns >= 0 else 'before'}"
+
+
+def longest_parts(parts: CpuActivity, path: Integers, position: Integers) -> dict[int, list[Part]]:
+    """The parts of each gap by its position, alike ones added up, longest first.
+
+    `path` is that of each part; `position` has one entry per gap of the trace.
+    """
+    each = groups.group(parts.gap, path, parts.activity)
+    time = groups.sums(each, parts.duration_ns)
+    result: dict[int, list[Part]] = {}
+    for number in np.argsort(-time, kind="stable").tolist():
+        row = int(each.first[number])
+        part = Part(int(path[row]), int(parts.activity[row]), int(time[number]))
+        result.setdefault(int(position[parts.gap[row]]), []).append(part)
+    return result

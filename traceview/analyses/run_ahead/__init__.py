@@ -1,0 +1,3 @@
+"""The analysis `run-ahead`."""
+
+from traceview.analyses.run_ahead.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,120 @@
+"""Findings of `run-ahead`: the verdict on each device, with its lead and its queue.
+
+What idle time costs is a finding of other analyses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.run_ahead.verdicts import copying_ns, counted_gaps, work_ns
+from traceview.facts.idle.causes import SYNC_DRAIN
+from traceview.facts.idle.gaps import gaps, steady_spans_ns
+from traceview.facts.idle.late_launches import late_idle
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import selected
+from traceview.facts.steps.steps import steps, steps_ahead
+from traceview.findings import Evidence, Finding, share_pct
+from traceview.tables import Cell
+from traceview.trace import Trace
+
+VERDICTS = {
+    "gpu-bound": "it nearly always has work queued and is the limit itself",
+    "queue-full": "the CPU is so far ahead that it waits for room in the launch queue",
+    "launch-bound": "it runs dry because the CPU launches too late",
+    "sync-drained": "it runs dry after synchronizations, in which the CPU loses its lead",
+    "mixed": "it runs dry for several reasons, or queued work waits for other work",
+}
+_ACTIONS = {
+    "gpu-bound": "Make the kernels faster: the launches are early enough.",
+    "queue-full": "Make the kernels faster: launching earlier cannot help.",
+    "launch-bound": "Launch less often or earlier: fuse, batch, torch.compile, or a CUDA graph.",
+    "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
+    "mixed": "Look at the causes under GPU idle, the largest first.",
+}
+_OTHER_WORK = (
+    "Look under GPU idle for what the CPU did between the launches: it was away so long that fewer "
+    "launches would not help."
+)
+_COPY_LESS = (
+    "Make the copies fewer or faster, or run them beside kernels on a stream of their own (see "
+    "Memory copies): the launches are early enough."
+)
+
+
+def verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Finding:
+    """The verdict on a device; `row` is its row of the table `devices`."""
+    verdict, every = str(row["verdict"]), gaps(trace)
+    drained = counted_gaps(trace, device, every) & (every.cause == SYNC_DRAIN)
+    idle_ns = int(every.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
+    figures = ("queue_wait_median_ns", "max_queue_depth")
+    values: dict[str, Cell] = {name: row[name] for name in figures}
+    template = f"{gpu_name(trace, device)} is {verdict}: {VERDICTS[verdict]}."
+    if idle_ns:
+        template += " It sits idle for {idle_ns} because of that."
+        values["idle_ns"] = idle_ns
+    copies, action = _advice(trace, device, verdict, values)
+    template += (
+        f"{copies} An operation waits {{queue_wait_median_ns}} in the queue (median), and at most "
+        f"{{max_queue_depth:operation}} {'is' if row['max_queue_depth'] == 1 else 'are'} queued."
+        f"{_lead_sentence(trace, device, values)}"
+    )
+    shown = {name: row[name] for name in ("device_id", "host_id")}
+    span_ns = steady_spans_ns(trace)[device]
+    return Finding(
+        "info",
+        template,
+        action,
+        idle_ns,
+        gpu_subject(trace, device),
+        Evidence(values, "devices", shown),
+        share_pct(idle_ns, span_ns) if idle_ns else None,
+    )
+
+
+def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) -> tuple[str, str]:
+    """A sentence on copies where these are most of the work, and the action."""
+    action = _ACTIONS[verdict]
+    if verdict == "launch-bound":
+        site = late_idle(trace).longest(device)
+        return "", _OTHER_WORK if site and site.other_work else action
+    copying, work = copying_ns(trace, device), work_ns(trace, device)
+    if verdict not in ("gpu-bound", "queue-full") or 2 * copying < work:
+        return "", action
+    values.update(copying_ns=copying, busy_ns=work)
+    return " It only copies for {copying_ns} of its {busy_ns} of work.", _COPY_LESS
+
+
+class Lead(NamedTuple):
+    """How far the CPU is ahead of a device: at the end of a step, and in steps at most."""
+
+    median_ns: int
+    most_steps: int
+
+
+def _lead(trace: Trace, device: int) -> Lead | None:
+    """The lead in steps that work on this device alone; None without such steps."""
+    ops, every = operations(trace), steps(trace)
+    elsewhere = groups.different(ops.process[ops.device != device])
+    here = groups.different(ops.process[ops.device == device])
+    own = (every.operations > 0) & np.isin(every.process, np.setdiff1d(here, elsewhere))
+    own &= selected(trace, every.process, every.cpu_start_ns)
+    if not own.any():
+        return None
+    lead = float(np.median((every.gpu_end_ns - every.cpu_end_ns)[own]))
+    return Lead(round(lead), int(steps_ahead(every)[own].max()))
+
+
+def _lead_sentence(trace: Trace, device: int, values: dict[str, Cell]) -> str:
+    lead = _lead(trace, device)
+    if lead is None:
+        return ""
+    values.update(lead_ns=abs(lead.median_ns), steps_ahead=lead.most_steps)
+    side = "before" if lead.median_ns >= 0 else "after"
+    ahead = "at most {steps_ahead:step} ahead" if lead.most_steps else "never a whole step ahead"
+    return f" The CPU ends a step {{lead_ns}} {side} the GPU does (median) and is {ahead}."

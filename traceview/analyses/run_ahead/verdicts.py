@@ -1,0 +1,108 @@
+"""What limits a device: the GPU itself, or the way the CPU feeds it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
+from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.queue.launch_queue import queue_full
+from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
+from traceview.facts.steps.steps import steps
+from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.tables import Integers, Mask
+from traceview.trace import Trace
+
+IDLE_PCT = 5.0
+"""A device that runs dry for less than this share of the time counts as kept busy."""
+
+
+def verdict(trace: Trace, device: int) -> str:
+    """The verdict on a device: `gpu-bound`, `launch-bound` …"""
+    every = gaps(trace)
+    steady = counted_gaps(trace, device, every)
+    idle = np.bincount(every.cause[steady], every.idle_ns[steady], minlength=len(CAUSES))
+    drained, full_ns = drained_in_steps(trace, device), queue_full_ns(trace, device)
+    return judge(idle.astype(np.int64), work_ns(trace, device), drained, full_ns)
+
+
+def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: int) -> str:
+    """The verdict from steady idle time by cause (an entry for each of CAUSES) and busy time.
+
+    Idle time behind queued work is a dependency, not a GPU that ran dry. `drained_steps` is True
+    where a synchronization lets the GPU run dry in at least half of the steps.
+    """
+    dry_ns = int(idle_ns.sum() - idle_ns[DEPENDENCY])
+    limit_ns = IDLE_PCT / 100.0 * (int(idle_ns.sum()) + work_ns)
+    if dry_ns > limit_ns:
+        if idle_ns[SYNC_DRAIN] > dry_ns / 2:
+            return "sync-drained"
+        return "launch-bound" if idle_ns[LAUNCH_LATE] > dry_ns / 2 else "mixed"
+    if drained_steps:
+        return "sync-drained"
+    if idle_ns[DEPENDENCY] > limit_ns:
+        return "mixed"
+    return "queue-full" if queue_full_ns else "gpu-bound"
+
+
+def steady_idle_pct(trace: Trace, device: int) -> float | None:
+    """Idle share of a device's time after warm-up, without first uses; None if nothing ran then."""
+    if not device_work(trace)[device].steady_ns:
+        return None
+    every = gaps(trace)
+    idle_ns = int(every.idle_ns[counted_gaps(trace, device, every)].sum())
+    return 100.0 * idle_ns / max(work_ns(trace, device) + idle_ns, 1)
+
+
+def work_ns(trace: Trace, device: int) -> int:
+    """Busy time of a device with selected work after warm-up, or with all of it if that is none."""
+    work = device_work(trace)[device]
+    return work.steady_ns or work.all_ns
+
+
+def counted_gaps(trace: Trace, device: int, gaps: Gaps) -> Mask:
+    """True for the gaps of a device that the verdict is about: steady ones, if work was steady."""
+    on_device: Mask = gaps.device == device
+    return on_device & ~gaps.one_time if device_work(trace)[device].steady_ns else on_device
+
+
+def queue_full_ns(trace: Trace, device: int) -> int:
+    """Time that calls which enqueued work on a device waited for room in a full launch queue."""
+    ops, full = operations(trace), queue_full(trace)
+    if not full.by_thread:
+        return 0
+    calls = groups.different(ops.call[(ops.device == device) & ops.launched])
+    return int(full.held_ns[calls[selected_calls(trace)[calls]]].sum())
+
+
+def drained_in_steps(trace: Trace, device: int) -> bool:
+    """Whether a synchronization lets the GPU run dry in at least half of the selected steps."""
+    every, each = every_gap(trace), steps(trace)
+    own = counted_gaps(trace, device, every) & (every.cause == SYNC_DRAIN)
+    drained = np.sort(every.start_ns[own])
+    chosen = selected(trace, each.process, each.cpu_start_ns)
+    before = np.searchsorted(drained, each.cpu_start_ns)
+    after = np.searchsorted(drained, each.cpu_end_ns)
+    hits = np.bincount(each.series[chosen & (after > before)])
+    every_step = np.bincount(each.series[chosen])[: len(hits)]
+    return bool(((hits > 0) & (2 * hits >= every_step)).any())
+
+
+def copying_ns(trace: Trace, device: int) -> int:
+    """Time after warm-up in which a device did nothing but copy; of all time if nothing ran then.
+
+    0 if copies, with or without other work beside them, took less than half of its busy time.
+    """
+    ops, chosen = operations(trace), selected_operations(trace)
+    rows = np.flatnonzero(ops.kind == Kind.COPY)
+    rows = rows[chosen[rows] & (ops.device[rows] == device)]
+    if device_work(trace)[device].steady_ns:
+        rows = rows[~operations_in_warm_up(trace)[rows]]
+    copies = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+    if 2 * copies.total() < work_ns(trace, device):
+        return 0
+    others = np.flatnonzero(chosen & (ops.device == device) & (ops.kind != Kind.COPY))
+    beside = intervals.union(ops.start_ns[others], ops.end_ns[others])
+    return copies.total() - int(intervals.overlap(beside, *copies).sum())

@@ -1,0 +1,156 @@
+"""Findings of `sync-stalls`: one per line of the program, or per call and range without lines.
+
+Calls, waits and idle time are those after warm-up. Without a line only idle time that a
+synchronization caused counts: gpu-idle reports the other causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.sync_stalls.listed_waits import ListedWaits
+from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
+from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
+from traceview.facts.idle.causes import SYNC_DRAIN
+from traceview.facts.idle.gaps import every_gap
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.cuda_api import Does
+from traceview.facts.ranges.ranges import UNATTRIBUTED
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.warm_up import in_warm_up_range
+from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.tables import Cell, Integers, Mask
+from traceview.trace import Trace
+
+_READ = (
+    "Read results on the CPU less often, or copy with non_blocking=True into pinned memory and "
+    "read them a step later."
+)
+_NOTHING_READ = (
+    "Take it out if the CPU needs nothing from the GPU here: no result was copied back before it. "
+    "If the CPU has to wait, for example before it writes to memory that both use, wait for an "
+    "event of that work, as late as possible."
+)
+_UPLOAD = "Pin what is uploaded, and copy it with non_blocking=True in few large copies."
+_ALLOCATE = (
+    "Allocate before the loop or through a pool, and keep freed memory in it "
+    "(no torch.cuda.empty_cache in the loop)."
+)
+_ALLOCATED_ONCE = (
+    "Check whether every step does this. If so, allocate before the loop and keep freed memory (no "
+    "torch.cuda.empty_cache in the loop); a pool that first grows does it once."
+)
+_LOAD = "Warm up before the loop, so that code is loaded there."
+_ACTIONS = {Does.ALLOCATE: _ALLOCATE, Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Steady idle time that each listed wait caused, in ns; one row per listed wait.
+
+    `idle_ns` is all of it, `drained_ns` that of synchronizations, `at_stake_ns` that of findings.
+    `steady` is True for the waits after warm-up, and for those with steady idle time.
+    """
+
+    idle_ns: Integers
+    drained_ns: Integers
+    at_stake_ns: Integers
+    steady: Mask
+
+
+def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
+    cost, span_ns = _costs(trace, listed), stall_span_ns(trace)
+    without_line = listed.site.site.codes < 0
+    keys = (listed.api.codes, listed.site.hint.codes, listed.pattern)
+    by_site = (np.where(without_line, key, -2) for key in keys)
+    each = groups.group(listed.site.site.codes, *by_site)
+    total = groups.sums(each, cost.at_stake_ns)
+    for number in range(each.size):
+        if severity_of(int(total[number]), span_ns):
+            own = np.flatnonzero((each.ids == number) & cost.steady)
+            yield _finding(trace, listed, cost, own, span_ns)
+
+
+def _costs(trace: Trace, listed: ListedWaits) -> Costs:
+    every, gaps, cost = waits(trace), every_gap(trace), stalls(trace)
+    idle = cost.idle_ns(~gaps.one_time)[listed.row]
+    drained = cost.idle_ns(~gaps.one_time & (gaps.cause == SYNC_DRAIN))[listed.row]
+    start, end, process = (a[listed.row] for a in (every.start_ns, every.end_ns, every.process))
+    warm_up = (end < warm_up_end_ns(trace)) | in_warm_up_range(trace, process, start)
+    at_stake = np.where(listed.site.site.codes >= 0, idle, drained)
+    return Costs(idle, drained, at_stake, ~warm_up | (idle > 0))
+
+
+def _finding(
+    trace: Trace, listed: ListedWaits, cost: Costs, own: Integers, span_ns: int
+) -> Finding:
+    """The finding for some listed waits of one place; the costliest of them speaks for it."""
+    at_stake_ns = int(cost.at_stake_ns[own].sum())
+    first = int(own[np.argmax(cost.at_stake_ns[own])])
+    calls = int((listed.api.codes[own] == listed.api.codes[first]).sum())
+    every, rows = waits(trace), listed.row[own]
+    template, values = _place(listed, first)
+    values.update(idle_ns=at_stake_ns, calls=calls, wait_ns=int(every.duration_ns[rows].sum()))
+    of = " to {api}" if listed.site.site[first] else ""
+    # A call that itself held the launch back, such as an allocation, has no idle time after it.
+    drains = 2 * int(cost.drained_ns[own].sum()) >= at_stake_ns
+    template += (
+        f" leaves the GPU idle for {{idle_ns}} {'after' if drains else 'during'} "
+        f"{{calls:call}}{of}. The CPU spends {{wait_ns}} in {'it' if calls == 1 else 'them'}."
+    )
+    does = Does(int(every.does[listed.row[first]]))
+    start_ns, end_ns = _longest_gap(trace, rows)
+    return Finding(
+        severity_of(at_stake_ns, span_ns) or "info",
+        template,
+        _action(trace, does, rows, calls),
+        at_stake_ns,
+        _subject(listed, first),
+        Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
+        share_pct(at_stake_ns, span_ns),
+    )
+
+
+def _place(listed: ListedWaits, number: int) -> tuple[str, dict[str, Cell]]:
+    """The place of a wait as the subject of a sentence, and the names in it."""
+    cells, source = listed.cells(number), listed.site.source[number]
+    if cells["call_site"]:
+        values = {"call_site": cells["call_site"], "source": source, "api": cells["api"]}
+        return "{call_site}: {source}" if source else "{call_site}", values
+    what = "{hint} ({api})" if cells["hint"] else "{api}"
+    inside = cells["range_path"] != UNATTRIBUTED
+    del cells["call_site"]
+    return f"{what} in {{range_path}}" if inside else f"{what} outside any range", cells
+
+
+def _subject(listed: ListedWaits, number: int) -> Subject:
+    """The line of a wait, or the call where no line is known."""
+    file, line = listed.site.file[number], int(listed.site.line[number])
+    if listed.site.site[number] is None or file is None:
+        return Subject("call", str(listed.api[number]))
+    return Subject("line", f"{file}:{line}", file, line)
+
+
+def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
+    """Start and end of the longest steady gap that one of these waits caused."""
+    gaps = every_gap(trace)
+    caused = ~gaps.one_time & np.isin(stalls(trace).wait, rows)
+    longest = int(np.argmax(np.where(caused, gaps.idle_ns, -1)))
+    return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
+
+
+def _action(trace: Trace, does: Does, rows: Integers, calls: int) -> str:
+    if does == Does.ALLOCATE and calls == 1:
+        return _ALLOCATED_ONCE
+    if does in _ACTIONS:
+        return _ACTIONS[does]
+    steady, cost = ~every_gap(trace).one_time, stalls(trace)
+    idle = cost.idle_ns(steady)[rows]
+    uploads = int(cost.idle_ns(steady & after_uploads(trace))[rows].sum())
+    unread = int(idle[waits_for_no_result(trace)[rows]].sum())
+    total = int(idle.sum())
+    return _UPLOAD if 2 * uploads > total else _NOTHING_READ if 2 * unread > total else _READ
