@@ -100,7 +100,7 @@ def causes_agree(both: Both) -> None:
 
 
 def queues_agree(both: Both) -> None:
-    tables = run_ahead.compute(both.trace).tables
+    tables = run_ahead.ANALYSIS.compute(both.trace).tables
     key = ("process_id", "device_id", "context_id", "stream_id")
     ours = {tuple(row[name] for name in key): row for row in tables["streams"].rows()}
     theirs = brute_force.streams(both.recording)

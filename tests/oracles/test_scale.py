@@ -125,7 +125,7 @@ def test_the_longest_gaps(long):
 
 
 def test_how_far_the_cpu_is_ahead(long):
-    rows = list(run_ahead.compute(long.trace).tables["ranges"].rows())
+    rows = list(run_ahead.ANALYSIS.compute(long.trace).tables["ranges"].rows())
     theirs = brute_force_scale.leads(long.recording)
     assert len(rows) == len(theirs) > len(long.trace.kernels) // 100
     for row in rows:

@@ -52,7 +52,7 @@ def test_each_gpu_has_its_own_idle_time_and_verdict(trace):
 
 
 def run_ahead_devices(trace):
-    return list(run_ahead.compute(trace).tables["devices"].rows())
+    return list(run_ahead.ANALYSIS.compute(trace).tables["devices"].rows())
 
 
 def test_copies_between_the_gpus_are_told_apart(trace):
