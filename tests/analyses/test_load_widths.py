@@ -171,8 +171,8 @@ def test_wide_kernels_are_not_blamed_however_slow(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "how", "why"),
     [
-        ({"loop": True}, {}, "it goes through memory in loops, whose turns the code does not tell"),
-        ({"more": "red.global.add.f32 [%rd4], %r3;"}, {}, "its atomics may wait for one another"),
+        ({"loop": True}, {}, "its loop trip counts are not known"),
+        ({"more": "red.global.add.f32 [%rd4], %r3;"}, {}, "its atomics may contend"),
         ({"more": "M: add.s32 %r1, %r1, 1; @%p2 bra M;"}, {}, "it reckons in loops"),
         ({}, {"blocks": 99, "took": 20_000}, "it has fewer blocks than the GPU has SMs"),
         ({}, {"blocks": 1000, "took": 9_000}, "its calls take less than 10.0 µs"),
@@ -237,8 +237,7 @@ def test_where_bytes_are_not_told_the_share_of_time_is_all_that_is_said(tmp_path
     (finding,) = outcome.findings
     assert (finding.severity, finding.time_at_stake_ns) == ("low", 0)
     assert finding.message.endswith(
-        "How much that costs is not told: it goes through memory in loops, whose turns the code "
-        "does not tell"
+        "How much that costs is not told: its loop trip counts are not known"
     )
     small = launched(export().code("k", ptx(loop=True)), 0, 40_000)
     assert not answer(launched(small, 50_000, 960_000, name="lib"), tmp_path).findings

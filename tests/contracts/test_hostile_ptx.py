@@ -72,9 +72,9 @@ def cubin() -> bytes:
     [
         (b"", "line 1, column 1: the text is empty"),
         (bytes(5000), "the text is empty"),
-        (b"\x8d\x43\x15\x00" * 1000, "this is no PTX text, which begins with .version"),
-        (GELU.read_text().encode("utf-16"), "this is no PTX text"),
-        (GELU.read_bytes()[: len(GELU.read_bytes()) // 2], "if the file was cut off, write it"),
+        (b"\x8d\x43\x15\x00" * 1000, "not PTX text, which begins with .version"),
+        (GELU.read_text().encode("utf-16"), "not PTX text"),
+        (GELU.read_bytes()[: len(GELU.read_bytes()) // 2], "the file may be truncated"),
     ],
     ids=["empty", "zeros", "binary", "utf-16", "half"],
 )

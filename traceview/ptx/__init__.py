@@ -1,1 +1,1 @@
-"""PTX and SASS: from text to instructions, memory accesses and source lines; no GPU needed."""
+"""PTX and SASS text: instructions, memory accesses, source lines, addresses. Starts no process."""

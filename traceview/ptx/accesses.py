@@ -1,8 +1,8 @@
 """The memory accesses of a PTX function, its tensor-core operations and its instruction mix.
 
-Bits are those that one thread moves in one instruction. The space of a copy is where the data
-is read wide or narrow: global for cp.async, shared between the blocks of a cluster. Textures and
-surfaces are spaces of their own, as the hardware goes there by another way than to global memory.
+Widths are bits per thread per instruction. The space of a copy is the one whose width matters:
+global for cp.async, shared between the blocks of a cluster. Textures and surfaces are spaces of
+their own, as they go through another hardware path than global memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FAMILIES = (
     *("load", "store", "async-copy", "atomic", "tensor-core", "shuffle", "barrier"),
     *("special-function", "integer", "float", "conversion", "control", "other"),
 )
-# Constants and parameters come through their own cache, whatever their width.
+# Constants and parameters have their own cache, where width does not matter.
 LEFT_OUT = frozenset({"const", "param"})
 MATRIX_COUNT = {"x1": 1, "x2": 2, "x4": 4}
 REGISTER_BITS = 32
@@ -31,7 +31,7 @@ MULTIPLICATIONS = {"mma": "", "wmma": "mma", "wgmma": "mma_async", "tcgen05": "m
 
 
 class _Move(NamedTuple):
-    """What an opcode moves; `space` None stands for a generic address."""
+    """What an opcode moves; `space` is None for a generic address."""
 
     kind: Kind
     space: str | None
@@ -40,11 +40,11 @@ class _Move(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorOp:
-    """Equal matrix multiplications of a function, counted.
+    """Equal tensor-core instructions of a function, counted.
 
     `operation` is mma, wmma.mma, wgmma.mma_async or tcgen05.mma, with .sp if sparse. `shape` is
-    such as m16n8k16; None where a descriptor holds it. `types` are as written: of D, A, B and C,
-    or only the `kind::`.
+    such as m16n8k16, None if it is in a descriptor. `types` are those of D, A, B and C as
+    written, or `kind::` alone.
     """
 
     operation: str
@@ -55,10 +55,10 @@ class TensorOp:
 
 
 def accesses(function: Function) -> tuple[Access, ...]:
-    """The function's memory accesses, equal ones of a line counted, in order of appearance.
+    """The function's memory accesses in order; equal ones of a source line are counted.
 
-    Constants and parameters are left out; so are the operands that tensor cores read through
-    descriptors, tensor memory, and barriers.
+    Excluded are constants, parameters, operands that tensor cores read through descriptors, tensor
+    memory, and barriers.
     """
     counts = Counter(
         access for instruction in function.instructions if (access := access_of(instruction))
@@ -67,13 +67,13 @@ def accesses(function: Function) -> tuple[Access, ...]:
 
 
 def instruction_mix(function: Function) -> dict[str, int]:
-    """How many instructions each family has, in the order of FAMILIES; empty families are 0."""
+    """The number of instructions per family, in the order of FAMILIES, zeros included."""
     counts = Counter(family(instruction.opcode) for instruction in function.instructions)
     return {name: counts[name] for name in FAMILIES}
 
 
 def tensor_ops(function: Function) -> tuple[TensorOp, ...]:
-    """The function's matrix multiplications on tensor cores, in order of appearance."""
+    """The function's matrix multiplications on tensor cores, in order."""
     counts = Counter(op for instruction in function.instructions if (op := _tensor_op(instruction)))
     return tuple(replace(op, count=count) for op, count in counts.items())
 
@@ -91,16 +91,16 @@ def _tensor_op(instruction: Instruction) -> TensorOp | None:
 
 
 def access_of(instruction: Instruction) -> Access | None:
-    """The access that one instruction makes, counted once; None if it makes none that counts.
+    """The access of one instruction, with a count of 1; None if it makes none.
 
-    `accesses` says what is left out.
+    `accesses` lists what is excluded.
     """
     opcode = words(instruction.opcode)
     find = MOVES.get(opcode.root)
     move = find(opcode, instruction.operands) if find else None
     if move is None or move.space in LEFT_OUT:
         return None
-    # Without a scope an atomic is atomic for the whole GPU; of surfaces the manual does not tell.
+    # Without a scope an atomic has scope gpu; for surfaces the manual does not say.
     is_atomic = move.kind in {"atomic", "reduction"} and move.space != "surface"
     return Access(
         level="ptx",
@@ -126,9 +126,9 @@ def _plain(kind: Kind) -> Callable[[Words, str], _Move]:
 
 
 def _matrix(kind: Kind) -> Callable[[Words, str], _Move]:
-    """ldmatrix and stmatrix: a thread has one register of an 8 × 8 matrix of 16 bits.
+    """ldmatrix and stmatrix: one register per thread for an 8 × 8 matrix of 16-bit elements.
 
-    An m16n16 matrix of bytes is two such registers.
+    An m16n16 matrix of bytes takes two.
     """
 
     def move(opcode: Words, _: str) -> _Move:
@@ -153,7 +153,7 @@ def _copy(opcode: Words, operands: str) -> _Move | None:
 
 
 def _immediate_bits(operands: str) -> int | None:
-    """The size of a cp.async is its first immediate, in bytes."""
+    """The size of a cp.async, its first immediate, in bits; None if it is in a register."""
     size = IMMEDIATE.search(operands)
     if not size:
         return None
@@ -161,7 +161,7 @@ def _immediate_bits(operands: str) -> int | None:
 
 
 def _space_of_copy(opcode: Words) -> str | None:
-    """None for those of the family that move nothing: commit_group, wait_group, mbarrier."""
+    """The space of a copy; None for commit_group, wait_group and mbarrier, which move nothing."""
     if opcode.modifiers[1:2] == ("mbarrier",):
         return None
     return "global" if "global" in opcode.modifiers else opcode.space
@@ -188,12 +188,12 @@ def _multicast(opcode: Words, _: str) -> _Move | None:
 
 
 def _texture(_: Words, __: str) -> _Move:
-    """How many bits a texel has is in the texture's descriptor; registers get 32 for each part."""
+    """A texture load; the size of a texel is in the descriptor."""
     return _Move("load", "texture", None)
 
 
 def _surface(kind: Kind) -> Callable[[Words, str], _Move]:
-    """With .b the bits are moved as they are; sust.p makes them fit the surface's descriptor."""
+    """sust.p converts to the format in the surface's descriptor; the others copy bits."""
 
     def move(opcode: Words, _: str) -> _Move:
         converted = opcode.root == "sust" and opcode.modifiers[:1] == ("p",)

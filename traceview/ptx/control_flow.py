@@ -1,4 +1,4 @@
-"""Labels, branches and scopes of one PTX function, resolved to jumps between instructions."""
+"""Labels, branches and scopes of a PTX function, resolved to jumps between instructions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class _Branch(NamedTuple):
 
 
 class Flow:
-    """Gathers a function's control flow while it is read.
+    """The control flow of a function, collected while it is parsed.
 
-    A label is known in the scope of its braces and in those within: inline assembly repeats its
-    labels in scopes of its own.
+    A label is visible in its own braces and in nested ones: inline assembly repeats its labels in
+    scopes of its own.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Flow:
             self._labels[name][scope] = self._labels[name][scope]._replace(targets=targets)
 
     def instruction(self, root: str, operands: str, guarded: bool, at: int, offset: int) -> None:
-        """Notice a branch or an end; `root` is the opcode without its modifiers."""
+        """Add a branch or an exit; `root` is the opcode without its modifiers."""
         label = ""
         if root in BRANCHES:
             label = operands.split(",")[-1 if root == "brx" else 0].strip()
@@ -100,6 +100,6 @@ class Flow:
             scope = self._outer[scope] if labels else -1
             if scope < 0:
                 raise UnknownLabelError(branch.offset, name)
-        # What was found once need not be looked for again, from there or on the way.
+        # Remember the result for this scope and those on the way.
         labels.update(dict.fromkeys(passed, labels[scope]))
         return labels[scope]

@@ -1,4 +1,4 @@
-"""What a PTX function and a shared variable say of themselves before any instruction."""
+"""Function headers and shared variable declarations of PTX."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VARIABLE = re.compile(r"([A-Za-z_$%][\w$]*)\s*((?:\[[^\]]*\]\s*)*)")
 SHARED = re.compile(r"(?:\.(?:visible|weak|common)\s+)*\.shared\b", re.ASCII)
 MODIFIER = re.compile(r"\s*\.(?:align\s+(?P<align>\d+)|(?P<word>\w+))", re.ASCII)
 EXTENT = re.compile(r"\[([^\]]*)\]")
-# The integers of PTX: those of C, where a leading 0 means octal, and not those of Python.
+# PTX integers are those of C, where a leading 0 means octal.
 INTEGERS = (
     (re.compile(r"0[xX]([0-9a-fA-F]+)U?"), 16),
     (re.compile(r"0[bB]([01]+)U?"), 2),
@@ -34,7 +34,7 @@ VECTORS = {"v2": 2, "v4": 4}
 
 
 class Header(NamedTuple):
-    """The head of a function's definition."""
+    """The header of a function definition."""
 
     name: str
     is_entry: bool
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
 
 class SharedVariable(NamedTuple):
-    """A variable in a block's shared memory; its size is in bytes, its alignment too."""
+    """A variable in shared memory; size and alignment in bytes."""
 
     name: str
     bytes: int
@@ -51,7 +51,7 @@ class SharedVariable(NamedTuple):
 
 
 def read_header(text: str) -> Header | None:
-    """The header of `.entry` or `.func`, without its brace; None where it is not one."""
+    """Parse the text of `.entry` or `.func` up to its brace; None if it is not a header."""
     found = HEADER.fullmatch(text)
     if not found:
         return None
@@ -65,10 +65,10 @@ def read_header(text: str) -> Header | None:
 
 
 def read_shared(text: str) -> list[SharedVariable]:
-    """The variables that a `.shared` declaration gives room to.
+    """The variables that a `.shared` declaration allocates.
 
-    None for other directives and for `extern` variables, which only name what a launch or another
-    module brings. Raises ValueError for a size that is no number.
+    Empty for other directives and for `extern` variables, which a launch or another module
+    allocates. Raises ValueError for a size that is not a number.
     """
     found = SHARED.match(text)
     if not found:
@@ -91,22 +91,22 @@ def _extent(extents: str) -> int:
     for extent in EXTENT.findall(extents):
         size *= _length(extent.strip())
         if size > MOST_BYTES:
-            raise ValueError("no memory is as large")
+            raise ValueError("larger than any memory")
     return size
 
 
 def _length(extent: str) -> int:
-    """A dimension: ptxas takes an integer or WARP_SZ there, and no expression."""
+    """An array dimension: an integer or WARP_SZ; ptxas accepts no expression."""
     if extent == "WARP_SZ":
         return WARP_THREADS
     for form, base in INTEGERS:
         if found := form.fullmatch(extent):
             return int(found[1], base)
-    raise ValueError(f"{extent!r} is no integer")
+    raise ValueError(f"{extent!r} is not an integer")
 
 
 def room(variables: Iterable[SharedVariable]) -> int:
-    """The bytes that variables take together, each on its alignment."""
+    """The total size of variables in bytes, each at its alignment."""
     end = 0
     for variable in variables:
         end = -(-end // variable.align) * variable.align + variable.bytes

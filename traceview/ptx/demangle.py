@@ -1,4 +1,4 @@
-"""Names of C++ functions, as linkers write them."""
+"""Plain names of mangled C++ functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _LENGTH = re.compile(r"L?(\d{1,5})")
 
 
 def plain_name(symbol: str) -> str:
-    """A function's own name: `scale` of _ZN2my5scaleIfEEvPT_; a symbol of C is its own.
+    """The unqualified name of a function: `scale` for _ZN2my5scaleIfEEvPT_.
 
-    Names within the arguments of a template around it are not looked for.
+    A C symbol is returned as it is. Template arguments are not demangled.
     """
     start = _MANGLED.match(symbol)
     name, at = symbol, start.end() if start else len(symbol)

@@ -1,11 +1,10 @@
-"""How many elements a thread moves, from the widths of a kernel's accesses.
+"""Elements per thread, from the widths of a kernel's accesses.
 
-**Elements per thread**: of all lines of the user's program, take the one whose global loads move
-most bits in one pass; where nothing is loaded, the one whose stores do. Count the bits that a
-thread moves there (width × count, summed over the instructions of that line at its greatest loop
-depth) and divide by the bits of an element and by the number of arrays that the line reads.
-Asynchronous copies count as loads. An element is what the pointer of the access points to; where
-that is not known, the type in the opcode, by which two fp16 in a b32 count as one.
+**Elements per thread**: take the source line whose global loads move the most bits per iteration
+(its global stores, if nothing is loaded). Sum width × count over the instructions of that line at
+its greatest loop depth, and divide by the element size and by the number of arrays that the line
+reads. Asynchronous copies count as loads. The element size is that of the pointer's type; where
+that is not known, of the type in the opcode, which counts two fp16 in a b32 as one.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ _STORES: tuple[Kind, ...] = ("store",)
 
 
 def pointee_bits(argument: Argument) -> int | None:
-    """The bits of what a pointer argument (`*fp32`) points to; None if it is no pointer."""
+    """The element size of a pointer argument (`*fp32`: 32) in bits; None if it is no pointer."""
     if not argument.type.startswith("*"):
         return None
     name = argument.type.lstrip("*").removeprefix("k").partition(":")[0]
     if name.startswith("fp8") or name == "i1":
         return 8
-    found = re.search(r"(\d+)$", name)
-    return int(found[1]) if found else None
+    bits = re.search(r"(\d+)$", name)
+    return int(bits[1]) if bits else None
 
 
 def bits_per_pass(accesses: Sequence[Access]) -> int:
-    """The bits that a thread moves in one pass of the innermost loop over these accesses."""
+    """The bits that a thread moves per iteration of the innermost loop around accesses."""
     deepest = max((access.loop_depth for access in accesses), default=0)
     return sum(
         (access.width_bits or 0) * access.count
@@ -47,10 +46,10 @@ def elements_per_thread(
     element_bits: Callable[[Access], int | None] = lambda _: None,
     arrays: Callable[[Sequence[Access]], int] = lambda _: 1,
 ) -> int | None:
-    """The elements of global memory that a thread moves, as defined above; None without any.
+    """Elements of global memory per thread, as defined above; None without global accesses.
 
-    `element_bits` tells the bits of an element of an access, where that is known, and `arrays`
-    how many arrays accesses touch.
+    `element_bits` gives the element size of an access, None where it is not known; `arrays` the
+    number of arrays that accesses touch.
     """
     listed = [a for a in accesses if a.space == "global" and a.width_bits]
     for kinds in (_LOADS, _STORES):
@@ -70,6 +69,6 @@ def _by_line(accesses: Iterable[Access]) -> list[list[Access]]:
 
 
 def _opcode_bits(accesses: Sequence[Access]) -> int:
-    """The bits of the opcode's type; 32 for a copy, whose opcode has none."""
-    found = [_OPCODE_BITS.search(access.opcode) for access in accesses]
-    return min((int(match[1]) for match in found if match), default=32)
+    """The size of the smallest type in the opcodes; 32 for a copy, whose opcode has none."""
+    types = [_OPCODE_BITS.search(access.opcode) for access in accesses]
+    return min((int(each[1]) for each in types if each), default=32)

@@ -1,8 +1,8 @@
-"""PTX text into statements, in order and in time linear in its length.
+"""Split PTX text into statements, in order, in linear time.
 
-PTX is a language of tokens: a statement ends at its `;` wherever the lines break, and several may
-share a line. Only a few directives (`.loc`, `.file`, `.version` …) have no `;` and end with their
-last token. A brace opens a scope where a statement may begin, and a vector within one.
+Line breaks mean nothing in PTX: a statement ends at its `;`, and several may share a line. Only a
+few directives (`.loc`, `.file`, `.version` …) have no `;` and end with their last token. A brace
+opens a scope between statements and a vector within one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOC = (
     rf"\s*+,\s*+inlined_at{NUMBER}{NUMBER}{NUMBER})?+(?:[ \t]*+//[^\n]*+)?+"
 )
 
-# The common shape of each statement; what does not fit is read piece by piece.
+# The common form of each statement; anything else is read piece by piece.
 STATEMENT = re.compile(
     rf"""\s*+(?:
       {GUARD}{OPCODE}\s*+(?P<instruction>[^;{{}}/"]*+(?:\{{[^;{{}}/"]*+\}}[^;{{}}/"]*+)*+);
@@ -62,15 +62,15 @@ UNENDED = {
 IS_HEADER = re.compile(r"\.(?:entry|func)\b")
 TWO_WORDS = re.compile(r"[\w\])}]\s++(?=[\w%$({\[])", re.ASCII)
 SHOWN_CHARACTERS = 40
-IF_CUT_OFF = "if the file was cut off, write it again"
+IF_CUT_OFF = "the file may be truncated; generate it again"
 
 
 class Statement(NamedTuple):
     """One statement.
 
-    `kind` is instruction, loc, remark, label, open, close, directive, or header: the head of a
-    function up to its brace. `text` is an instruction's operands, a label's name, or the whole
-    of the rest. `line` counts from 1; `offset` counts the text's characters from 0.
+    `kind` is instruction, loc, remark (a comment), label, open, close, directive, or header (of a
+    function, up to its brace). `text` is an instruction's operands, a label's name, or the whole
+    statement. `line` counts from 1, `offset` counts characters from 0.
     """
 
     kind: str
@@ -82,14 +82,14 @@ class Statement(NamedTuple):
 
 
 class Source:
-    """A text that is read as PTX; errors call it `name`."""
+    """A PTX text; error messages call it `name`."""
 
     def __init__(self, text: str, name: str) -> None:
         self.text = text
         self.name = name
 
     def fail(self, offset: int, what: str, remedy: str = "") -> NoReturn:
-        """Raise PtxSyntaxError for a place in the text, with what stands there."""
+        """Raise PtxSyntaxError at an offset, quoting the text there."""
         line = self.text.count("\n", 0, offset) + 1
         column = offset - self.text.rfind("\n", 0, offset)
         there = self.text[offset : offset + SHOWN_CHARACTERS].partition("\n")[0].rstrip()
@@ -97,7 +97,7 @@ class Source:
         raise PtxSyntaxError(self.name, line, column, seen, remedy)
 
     def statements(self) -> Iterator[Statement]:
-        """All statements in order. Raises PtxSyntaxError at the first that is none."""
+        """All statements in order. Raises PtxSyntaxError at the first that is not PTX."""
         text, at, line, counted = self.text, 0, 1, 0
         while found := STATEMENT.match(text, at):
             kind, at = found.lastgroup or "", found.end()
@@ -115,7 +115,7 @@ class Source:
                 statement, at = self._irregular(start, line)
                 yield statement
             elif kind == "stray":
-                self.fail(start, "no PTX statement begins like this")
+                self.fail(start, "not the beginning of a PTX statement")
             elif kind != "registers":
                 yield Statement(kind, start, line, found[kind])
 
@@ -125,13 +125,13 @@ class Source:
         self.fail(start + found.end(), "a ',' or ';' is missing before")
 
     def _irregular(self, start: int, line: int) -> tuple[Statement, int]:
-        """The statement that begins at `start`, and where it ends, for all but common shapes."""
+        """A statement of uncommon form, and its end."""
         if self.text[start] == ".":
             return self._directive(start, line)
         plain, end = self._pieces(start)
         found = INSTRUCTION.fullmatch(plain)
         if not found:
-            self.fail(start, "no PTX instruction looks like this")
+            self.fail(start, "not a PTX instruction")
         if TWO_WORDS.search(found[3]):
             self.fail(start, "a ',' or ';' is missing in")
         return Statement("instruction", start, line, found[3], found[2], found[1]), end
@@ -141,24 +141,24 @@ class Source:
         if unended := UNENDED.get(word):
             found = unended.match(self.text, start)
             if not found:
-                self.fail(start, f"{word} is damaged or cut off", IF_CUT_OFF)
+                self.fail(start, f"{word} is damaged or truncated", IF_CUT_OFF)
             return Statement("directive", start, line, found[0]), found.end()
         plain, end = self._pieces(start)
         opens = self.text[end - 1] == "{"
-        # A pragma ends with a ';' though it may stand in the head of a function.
+        # A pragma ends with a ';', even within a function header.
         is_header = opens or (plain.endswith('"') and bool(IS_HEADER.search(plain)))
         kind = "header" if is_header else "directive"
-        # The brace is a statement of its own.
+        # The brace is the next statement.
         return Statement(kind, start, line, plain), end - opens
 
     def _pieces(self, start: int) -> tuple[str, int]:
-        """The text up to its `;` or a function's `{`, without remarks, and the end after that."""
+        """The text up to its `;` or a function's `{`, without comments, and its end."""
         pieces: list[str] = []
         at, depth, braced = start, 0, False
         while True:
             piece = PIECE.match(self.text, at)
             if not piece:
-                self.fail(start, "a statement has no ';'", IF_CUT_OFF)
+                self.fail(start, "this statement has no ';'", IF_CUT_OFF)
             at = piece.end()
             mark = piece[0] if piece.lastgroup == "mark" else ""
             if mark == ";" and not depth:
@@ -167,7 +167,7 @@ class Source:
                 return "".join(pieces).strip(), at
             braced = braced or mark == "{"
             if mark == ";" or (mark == "}" and not depth):
-                self.fail(at - 1, "a statement is not finished before")
+                self.fail(at - 1, "the statement is incomplete before")
             depth += (mark == "{") - (mark == "}")
             pieces.append(" " if piece.lastgroup == "remark" else piece[0])
 

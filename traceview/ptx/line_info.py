@@ -1,9 +1,9 @@
-"""From `.loc` and `.file` to the user's lines, through inlined helpers.
+"""Source lines of PTX instructions, from `.loc` and `.file`, with their inlining chains.
 
-A `.loc` names the innermost line. The calls around it are in LLVM's remark behind it
+A `.loc` gives the innermost line. Its callers are in the comment that LLVM writes behind it
 (`helper.py:8:39 @[ kernel.py:15:31 ]`) or, in newer output, in earlier `.loc`s that `inlined_at`
-refers to. Within a block of inline assembly newer LLVM adds `.loc`s that count on with the lines
-of the assembly, though all of it comes from one line of the program: that in force before it.
+refers to. Within inline assembly newer LLVM adds a `.loc` per line of assembly, with line numbers
+that are wrong: all of it comes from the one source line in force before.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ASM_BEGINS, ASM_ENDS = "// begin inline asm", "// end inline asm"
 
 
 class LineTracker:
-    """The call chain in force while a function is read, innermost place first.
+    """The inlining chain in force while a function is parsed, innermost place first.
 
-    A place is a file and a line; the file is its number in the table, which may come last, or
-    the bare name that a remark gives.
+    A place is a file and a line. The file is its number in the `.file` table, which may come at
+    the end of the text, or the bare name from a comment.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class LineTracker:
         self._read: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None, Chain]] = {}
 
     def remark(self, text: str) -> None:
-        """Notice where inline assembly begins and ends."""
+        """Track where inline assembly begins and ends."""
         if text.startswith(ASM_BEGINS):
             self._in_asm = True
         elif text.startswith(ASM_ENDS):
             self._in_asm = False
 
     def loc(self, text: str) -> None:
-        """Take over a `.loc` directive with the remark behind it."""
+        """Apply a `.loc` directive with the comment behind it."""
         if self._in_asm and self.chain:
             return
         if text not in self._read:
@@ -67,7 +67,7 @@ def _read_loc(text: str) -> tuple[tuple[str, ...], tuple[str, ...] | None, Chain
 
 
 class FileTable:
-    """The `.file` table, and what chains of places mean by it."""
+    """The `.file` table, which resolves inlining chains to source lines."""
 
     def __init__(self) -> None:
         self._paths: dict[str, str] = {}
@@ -75,7 +75,7 @@ class FileTable:
         self._origins: dict[tuple[Chain, str], Origin] = {}
 
     def add(self, text: str) -> None:
-        """Take over a `.file` directive."""
+        """Add a `.file` directive."""
         found = FILE.match(text)
         assert found, text
         path = f"{found[2]}/{found[3]}" if found[3] else found[2]
@@ -83,10 +83,10 @@ class FileTable:
         self._by_name.setdefault(PurePosixPath(path).name, []).append(path)
 
     def origin(self, chain: Chain, home: str) -> Origin:
-        """The user's line of a chain and the helpers' lines within it, innermost first.
+        """The kernel's line of a chain, and the lines of inlined helpers, innermost first.
 
-        `home` is the number of the function's own file: of several files with one name, a bare
-        name means that one. Line 0 is a compiler's way to say that there is none.
+        `home` is the number of the function's file: a bare name that several files share means
+        that one. A compiler writes line 0 where there is no source line.
         """
         key = (chain, home)
         if key not in self._origins:

@@ -1,4 +1,4 @@
-"""The heaviest way through a function: what a thread does that takes the longest branches."""
+"""The heaviest path through a function: that of a thread that takes the costliest branches."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from traceview.ptx.loops import Edges, Jump, block_edges, block_starts
 
 
 def heaviest(weights: Sequence[int], jumps: Sequence[Jump]) -> int | None:
-    """The greatest sum of weights, one an instruction, from the first to an end.
+    """The greatest sum of weights (one per instruction) on a path from the first to an end.
 
-    None if something that weighs lies in a cycle, whose turns nobody knows. Of two branches one
-    counts; a guarded instruction counts in full.
+    None if an instruction with a weight is in a loop, as trip counts are not known. A predicated
+    instruction counts in full.
     """
     starts = block_starts(len(weights), jumps)
     edges = block_edges(starts, jumps)
@@ -20,8 +20,8 @@ def heaviest(weights: Sequence[int], jumps: Sequence[Jump]) -> int | None:
     most: dict[int, int] = {}
     for cycle in _components(edges):
         after = [s for block in cycle for s in edges[block] if s not in cycle]
-        turns = len(cycle) > 1 or any(block in edges[block] for block in cycle)
-        if turns and any(own[block] for block in cycle):
+        is_loop = len(cycle) > 1 or any(block in edges[block] for block in cycle)
+        if is_loop and any(own[block] for block in cycle):
             return None
         best = max((most[successor] for successor in after), default=0)
         for block in cycle:
@@ -30,9 +30,9 @@ def heaviest(weights: Sequence[int], jumps: Sequence[Jump]) -> int | None:
 
 
 def _components(edges: Edges) -> Iterator[frozenset[int]]:
-    """The strongly connected blocks that block 0 leads to, each after all that it leads to.
+    """The strongly connected components reachable from block 0, successors first.
 
-    Tarjan's algorithm, with a stack of its own: generated code has functions of any depth.
+    Tarjan's algorithm with an explicit stack, as generated code nests to any depth.
     """
     number: dict[int, int] = {}
     low: dict[int, int] = {}

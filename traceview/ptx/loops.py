@@ -1,9 +1,9 @@
-"""How many natural loops stand around each instruction, in near-linear time.
+"""Loop depth of each instruction, in near-linear time.
 
 A natural loop belongs to a header that dominates the source of an edge back to it. Dominators
-come from Lengauer and Tarjan's algorithm; bodies are collapsed into their headers from the inside
-out, so that no block is visited once a loop. A cycle with two ways in has no header and counts
-as no loop.
+come from Lengauer and Tarjan's algorithm. Loop bodies are collapsed into their headers from the
+inside out, so that no block is visited once per enclosing loop. A cycle with two entries
+(irreducible control flow) has no header and does not count as a loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Edges = Sequence[Sequence[int]]
 
 
 class Jump(NamedTuple):
-    """An instruction that may leave the straight line: where to, and whether it may go on."""
+    """A branch or exit at instruction `at`: its targets, and whether it may fall through."""
 
     at: int
     targets: tuple[int, ...]
@@ -24,9 +24,9 @@ class Jump(NamedTuple):
 
 
 def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
-    """For `count` instructions the number of loops around each.
+    """The number of loops around each of `count` instructions.
 
-    Targets are indices of instructions; `count` itself is the end. Jumps come in order.
+    Targets are instruction indices, `count` stands for the end. Jumps are in order of `at`.
     """
     jumps = list(jumps)
     if not any(target <= jump.at for jump in jumps for target in jump.targets):
@@ -41,13 +41,13 @@ def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
 
 
 def block_starts(count: int, jumps: Iterable[Jump]) -> list[int]:
-    """Where the blocks of `count` instructions begin; `count` itself is the last."""
+    """The first instruction of each basic block, and `count` as the last entry."""
     listed = list(jumps)
     return sorted({0, count, *(t for j in listed for t in j.targets), *(j.at + 1 for j in listed)})
 
 
 def block_edges(starts: Sequence[int], jumps: Iterable[Jump]) -> list[list[int]]:
-    """The blocks that each block leads to, by number; the last stands for the end."""
+    """The successors of each basic block, by number; the last block stands for the end."""
     block = {start: number for number, start in enumerate(starts)}
     edges = [[number + 1] for number in range(len(starts) - 1)] + [[]]
     for jump in jumps:
@@ -70,7 +70,7 @@ def _block_depths(edges: Edges) -> list[int]:
 
 
 def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
-    """Blocks in preorder from block 0, and for each the preorder number of its tree parent."""
+    """Blocks in preorder from block 0, and the preorder number of the tree parent of each."""
     order: list[int] = []
     parents: list[int] = []
     seen = set[int]()
@@ -87,7 +87,7 @@ def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
 
 
 def _nesting(before: Edges, dominators: Sequence[int]) -> list[int]:
-    """The loops around each block, from its predecessors; all numbers are preorder."""
+    """The number of loops around each block; all block numbers are preorder."""
     size = len(before)
     outer, merged, is_header = [-1] * size, list(range(size)), [False] * size
     dominates = _dominance(dominators)
@@ -114,7 +114,7 @@ def _merged_into(block: int, merged: list[int]) -> int:
 
 
 def _dominance(dominators: Sequence[int]) -> Callable[[int, int], bool]:
-    """Whether one block dominates another, in constant time: intervals over the tree."""
+    """A constant-time test whether a block dominates another: intervals over the tree."""
     size = len(dominators)
     sizes, first, free = [1] * size, [0] * size, [1] * size
     for block in range(size - 1, 0, -1):
@@ -128,7 +128,7 @@ def _dominance(dominators: Sequence[int]) -> Callable[[int, int], bool]:
 
 
 def _dominators(before: Edges, parents: Sequence[int]) -> list[int]:
-    """The immediate dominator of each block; all numbers are preorder, the root's is its own."""
+    """The immediate dominator of each block in preorder numbers; the root's is itself."""
     size = len(parents)
     semi, best, ancestor = list(range(size)), list(range(size)), [-1] * size
     immediate = [0] * size
@@ -150,7 +150,7 @@ def _dominators(before: Edges, parents: Sequence[int]) -> list[int]:
 
 
 def _evaluate(block: int, semi: list[int], best: list[int], ancestor: list[int]) -> int:
-    """The block of least semidominator on the linked path above `block`, which gets shorter."""
+    """The block of least semidominator on the path above `block`; compresses the path."""
     if ancestor[block] < 0:
         return block
     path = [block]

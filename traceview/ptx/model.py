@@ -1,4 +1,4 @@
-"""What is known of a compiled kernel: its code, where each instruction comes from, its limits."""
+"""A compiled kernel: instructions, accesses, resources, arguments, code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ class SourceLine:
 class Instruction:
     """One instruction of PTX or SASS.
 
-    `opcode` is whole, with its modifiers: ld.global.v4.b32, LDG.E.128. `predicate` is the guard
-    as written (%p1, !P0) or None. `line` is the line in the listing, from 1. `source` is the
-    user's line that the instruction comes from; `inlined` the lines from the innermost helper
-    out to it. `loop_depth` counts the loops around it. `ptx_line` is the line of PTX that an
-    instruction of SASS was made from.
+    `opcode` includes the modifiers: ld.global.v4.b32, LDG.E.128. `predicate` is as written (%p1,
+    !P0) or None. `line` is the line in the listing, from 1. `source` is the line in the user's
+    kernel, `inlined` the lines of helpers inlined there, innermost first. `loop_depth` is the
+    number of loops around it. `ptx_line` is the PTX line that a SASS instruction was made from.
     """
 
     opcode: str
@@ -46,9 +45,9 @@ class Instruction:
 class Access:
     """Equal memory accesses of one source line, counted.
 
-    `width_bits` is what one thread moves in one instruction; None where the instruction does not
-    tell (a bulk copy, whose size is in a descriptor or a register). `scope` is that of an atomic
-    (cta, cluster, gpu, sys). `hints` are cache operators and eviction hints as written.
+    `width_bits` is bits per thread per instruction, None for a bulk copy, whose size is in a
+    descriptor or a register. `scope` is that of an atomic (cta, cluster, gpu, sys). `hints` are
+    cache operators and eviction hints as written.
     """
 
     level: Level
@@ -66,9 +65,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a listing. `directives` holds reqntid, maxnreg, … with their numbers.
+    """A function of a listing. `directives` maps reqntid, maxnreg, … to their numbers.
 
-    `jumps` are the instructions that may leave the straight line, in order.
+    `jumps` are its branches and exits, in order.
     """
 
     name: str
@@ -97,7 +96,10 @@ class Listing:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel takes of an SM, read from its cubin. Bytes are a thread's or a block's."""
+    """A kernel's resources on an SM, read from its cubin.
+
+    Registers, stack and spills are per thread, shared memory and barriers per block.
+    """
 
     registers: int
     stack_bytes: int
@@ -109,10 +111,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Argument:
-    """One parameter of a Triton kernel as it was compiled; of a tuple one element, `pair[0]`.
+    """One parameter of a compiled Triton kernel, or one element of a tuple (`pair[0]`).
 
-    `type` is Triton's (`*fp32`, `i32`, `constexpr`); `divisible_by_16` whether the compiler was
-    told so; `value` that of a constexpr or, as launched, of an integer.
+    `type` is Triton's (`*fp32`, `i32`, `constexpr`). `divisible_by_16` is the compiler's
+    assumption. `value` is that of a constexpr, or of an integer as launched.
     """
 
     name: str
@@ -123,13 +125,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One kernel as compiled for one GPU, before anything is said of it.
+    """A kernel compiled for one architecture.
 
-    `how` tells what the compilation stands on: a launch of the user's program, a declared
-    signature, a guess from the source, or a file that was given. `grid` is that of the launch,
-    `launches` how often this variant was launched. `notes` are remarks of the compiler, such as
-    ptxas's on serialised wgmma. `variant` names the kernel to the process that compiled it.
-    `source_text` is the text of `source_file` where that file does not last.
+    `how` is the origin of its argument types: a launch by the user's program, a declared
+    signature, inference from the source, or none (an existing file). `grid` is that of the
+    launch, `launches` the number of launches of this variant. `notes` are compiler remarks, such
+    as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
+    `source_text` is the text of `source_file` if that file is temporary.
     """
 
     name: str
@@ -151,7 +153,7 @@ class Compiled:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The texts of sources that do not last, by their files."""
+        """The texts of temporary source files, by path."""
         if self.source_file is None or self.source_text is None:
             return {}
         return {self.source_file: self.source_text}

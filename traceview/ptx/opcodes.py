@@ -1,7 +1,7 @@
-"""What the words of a PTX opcode mean: types, vectors, spaces, families.
+"""The words of PTX opcodes: types, vector sizes, state spaces, scopes, families.
 
-Modifiers come in any order, so a word is known by itself and never by its place. Names and sizes
-are those of the PTX ISA manual.
+Modifiers come in any order, so a word is recognized by itself, not by its position. Names and
+sizes are those of the PTX ISA manual.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROOTS: Mapping[str, str] = {
     "control": "bra brx call ret exit trap brkpt nanosleep setmaxnreg pmevent",
 }
 FAMILY_OF_ROOT = {root: family for family, roots in _ROOTS.items() for root in roots.split()}
-# Those that reckon or decide: by their type they are integer or float.
+# Arithmetic and comparisons: their type decides between integer and float.
 _ARITHMETIC = """
     abs add addc and bfe bfi bfind bmsk brev clz cnot copysign div dp2a dp4a fma fns lop3 mad mad24
     madc max min mul mul24 neg not or popc prmt rem sad selp set setp shf shl shr slct sub subc
@@ -48,31 +48,31 @@ ARITHMETIC = frozenset(_ARITHMETIC.split())
 
 
 class Words(NamedTuple):
-    """An opcode taken apart: `root` is ld, cp, mma …; `modifiers` the words after it."""
+    """An opcode split at its dots: `root` is ld, cp, mma …, `modifiers` the words after it."""
 
     root: str
     modifiers: tuple[str, ...]
 
     @property
     def space(self) -> str | None:
-        """The first state space named, `shared::cluster` being shared."""
+        """The first state space; `shared::cluster` is shared."""
         bases = (word.partition("::")[0] for word in self.modifiers)
         return next((base for base in bases if base in SPACES), None)
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types named, in order."""
+        """The types, in order."""
         return tuple(word for word in self.modifiers if word in TYPE_BITS)
 
     @property
     def vector_bits(self) -> int | None:
-        """Vector size times the last type; None where no type is named."""
+        """Vector size times the size of the last type; None without a type."""
         vector = next((VECTORS[word] for word in self.modifiers if word in VECTORS), 1)
         return vector * TYPE_BITS[self.types[-1]] if self.types else None
 
     @property
     def scope(self) -> str | None:
-        """The scope named: cta, cluster, gpu or sys."""
+        """The scope: cta, cluster, gpu, sys, or None."""
         return next((word for word in self.modifiers if word in SCOPES), None)
 
     @property
@@ -87,16 +87,16 @@ class Words(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def words(opcode: str) -> Words:
-    """Take an opcode apart."""
+    """Split an opcode at its dots."""
     root, *modifiers = opcode.split(".")
     return Words(root, tuple(modifiers))
 
 
 @lru_cache(maxsize=4096)
 def family(opcode: str) -> str:
-    """The family that the instruction mix counts an opcode under.
+    """The family of an opcode in the instruction mix.
 
-    Reads and writes of parameters move no memory worth counting and are other, as are moves.
+    Loads and stores of parameters do not count as memory accesses: they are "other", like mov.
     """
     root, modifiers = words(opcode)
     if root == "multimem":
@@ -111,6 +111,6 @@ def family(opcode: str) -> str:
 
 
 def _kind_of_number(opcode: Words) -> str:
-    """By the type compared or reckoned with, which is the last: set.lt.u32.f32 compares floats."""
+    """`float` or `integer`, by the last type: set.lt.u32.f32 compares floats."""
     last = opcode.types[-1] if opcode.types else ""
     return "float" if last[:1] in {"f", "t", "e"} or last.startswith("bf") else "integer"

@@ -1,4 +1,4 @@
-"""PTX text to a Listing: instructions with their source lines and loops, function by function."""
+"""Parse PTX text into functions and instructions, with source lines and loop depths."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from traceview.ptx.loops import Jump, loop_depths
 from traceview.ptx.model import Function, Instruction, Listing
 from traceview.ptx.shared_variables import Uses, static_shared_bytes
 
-GIVE_PTX = "give the .ptx file that a compiler wrote"
+GIVE_PTX = "pass a .ptx file that a compiler wrote"
 
 
 def parse_ptx(text: str, name: str = "PTX") -> Listing:
     """Parse a PTX module. `name` is what errors call the text.
 
-    An instruction's `source` is the line of the program that its call chain starts from;
-    `inlined` are the helpers' lines within it. Opcodes that are unknown are kept. Raises
-    PtxSyntaxError, with line and column, for what is no PTX, is damaged, or is cut off.
+    An instruction's `source` is the line in the kernel, `inlined` are the lines of helpers inlined
+    there. Unknown opcodes are kept. Raises PtxSyntaxError, with line and column, for text that is
+    not PTX, damaged or truncated.
     """
-    with _collector_at_rest():
+    with _without_garbage_collection():
         return _Module(Source(text.rstrip("\0"), name)).read()
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Nothing here makes a cycle; looking for some would take a third of the time."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Pause the collector: parsing makes no cycles, and searching for them takes a third of it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -43,7 +43,7 @@ def _collector_at_rest() -> Iterator[None]:
 
 @dataclass
 class _Body:
-    """A function while it is read: a list for each column of its instructions."""
+    """A function that is being parsed: one list per field of its instructions."""
 
     header: Header
     offset: int
@@ -58,7 +58,7 @@ class _Body:
 
 
 class _Module:
-    """Reads the statements of a module in order."""
+    """A module that is being parsed, statement by statement."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -68,7 +68,7 @@ class _Module:
         self._bodies: list[_Body] = []
         self._body: _Body | None = None
         self._pending: Header | None = None
-        # Opcode to itself and its root: one string for all its instructions.
+        # One string object per opcode, shared by all its instructions, and its root.
         self._opcodes: dict[str, tuple[str, str]] = {}
 
     def read(self) -> Listing:
@@ -91,13 +91,13 @@ class _Module:
         return self._finish()
 
     def _read_start(self, statements: Iterator[Statement]) -> None:
-        """Require `.version` to come first: what else a text may be is told apart here."""
+        """Require `.version` to come first; report what the text is instead."""
         if not self._source.text.strip():
             self._source.fail(0, "the text is empty", GIVE_PTX)
         first = self._source.text.lstrip("\ufeff \t\r\n")
         if not first.startswith(("//", "/*", ".version")):
             at = len(self._source.text) - len(first)
-            self._source.fail(at, "this is no PTX text, which begins with .version", GIVE_PTX)
+            self._source.fail(at, "not PTX text, which begins with .version", GIVE_PTX)
         for statement in statements:
             if statement.kind == "directive" and statement.text.startswith(".version"):
                 self._directive(statement)
@@ -108,7 +108,7 @@ class _Module:
 
     def _inside(self, statement: Statement) -> _Body:
         if self._body is None:
-            self._source.fail(statement.offset, "this stands outside of any function")
+            self._source.fail(statement.offset, "outside of any function")
         return self._body
 
     def _instruction(self, statement: Statement) -> None:
@@ -144,7 +144,7 @@ class _Module:
         elif self._pending:
             self._body, self._pending = _Body(self._pending, statement.offset), None
         else:
-            self._source.fail(statement.offset, "no function begins here")
+            self._source.fail(statement.offset, "no function header before")
 
     def _close(self, statement: Statement) -> None:
         body = self._inside(statement)
@@ -160,7 +160,7 @@ class _Module:
             self._source.fail(statement.offset, what)
         self._pending = read_header(statement.text)
         if not self._pending:
-            self._source.fail(statement.offset, "no function's head looks like this")
+            self._source.fail(statement.offset, "not a function header")
 
     def _directive(self, statement: Statement) -> None:
         text = statement.text
@@ -178,13 +178,13 @@ class _Module:
         try:
             variables = read_shared(statement.text)
         except ValueError:
-            self._source.fail(statement.offset, "the size of a shared variable is no number")
+            self._source.fail(statement.offset, "the size of this shared variable is not a number")
         (self._body.shared if self._body else self._shared).extend(variables)
 
     def _finish(self) -> Listing:
         source = self._source
         if self._body:
-            what = f"the text ends within {self._body.header.name}: a '}}' is missing"
+            what = f"the text ends within {self._body.header.name}, without its '}}'"
             source.fail(len(source.text), what, IF_CUT_OFF)
         if not self._words[".target"]:
             source.fail(len(source.text), "the text ends without .target", IF_CUT_OFF)
@@ -222,7 +222,7 @@ class _Module:
 
 
 def _opcode_and_root(opcode: str) -> tuple[str, str]:
-    """The opcode in one piece, and its first word if that one steers the flow."""
+    """The opcode without blanks, and its first word if it is a branch or an exit."""
     whole = "".join(opcode.split())
     root = whole.partition(".")[0]
     return whole, root if root in BRANCHES or root in ENDS else ""

@@ -1,4 +1,4 @@
-"""Which shared variables a PTX function reaches: its own, the module's, those of its callees."""
+"""Static shared memory of PTX functions: their own variables, the module's, their callees'."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from traceview.ptx.declarations import SharedVariable, room
 
-# Registers, which begin with %, name nothing in memory.
+# Registers, which begin with %, are not variables.
 IDENTIFIER = re.compile(r"(?<![%\w$])[A-Za-z_$][\w$]*", re.ASCII)
 
 
 class Uses(NamedTuple):
-    """A function's own shared variables and its operands, which name whatever else it uses."""
+    """A function's shared variables, and its operands, which name what else it uses."""
 
     own: Sequence[SharedVariable]
     operands: Iterable[str]
@@ -23,7 +23,7 @@ class Uses(NamedTuple):
 def static_shared_bytes(
     functions: Mapping[str, Uses], of_module: Sequence[SharedVariable]
 ) -> dict[str, int]:
-    """For each function the bytes of shared memory that its block takes without a launch's say."""
+    """The bytes of static shared memory per block, by function."""
     if not of_module and not any(uses.own for uses in functions.values()):
         return dict.fromkeys(functions, 0)
     # The module's variables lie below those of functions, as ptxas places them.
@@ -45,9 +45,9 @@ def static_shared_bytes(
 def _reached(
     owned: Mapping[str, Sequence[SharedVariable]], named: Mapping[str, set[str]]
 ) -> dict[str, list[str]]:
-    """For each function what it reaches, by name and through functions, in the order of `owned`.
+    """The owners of variables that each function uses, directly or through its callees.
 
-    Each owner of variables is followed up to whoever names it: most functions own none.
+    Walks from each owner up to its users, as most functions own no variable. In order of `owned`.
     """
     users: dict[str, list[str]] = {}
     for function, names in named.items():
@@ -62,11 +62,11 @@ def _reached(
 
 
 def _upwards(owner: str, users: Mapping[str, Sequence[str]]) -> set[str]:
-    """Whoever names the owner, or names those in turn; and itself."""
-    found = {owner}
+    """The owner and all its direct and indirect users."""
+    seen = {owner}
     waiting = [owner]
     while waiting:
-        fresh = set(users.get(waiting.pop(), ())) - found
-        found |= fresh
+        fresh = set(users.get(waiting.pop(), ())) - seen
+        seen |= fresh
         waiting.extend(fresh)
-    return found
+    return seen

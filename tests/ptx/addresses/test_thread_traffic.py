@@ -39,13 +39,13 @@ def test_what_a_whole_block_shares_counts_for_nothing():
     ("body", "why"),
     [
         (f"L: {LOAD} @%p1 bra L;", LOOPS),
-        ("ld.f32 %r3, [%rd3];", "ld.f32 does not tell which memory it goes to"),
-        ("red.global.add.f32 [%rd4], %r3;", "its atomics may wait for one another"),
-        ("atom.global.add.f32 %r5, [%rd4], %r3;", "its atomics may wait for one another"),
+        ("ld.f32 %r3, [%rd3];", "ld.f32 has a generic address, whose memory space is not known"),
+        ("red.global.add.f32 [%rd4], %r3;", "its atomics may contend"),
+        ("atom.global.add.f32 %r5, [%rd4], %r3;", "its atomics may contend"),
         (
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
             " [%r9], [%rd3], %r8, [%r7];",
-            "it copies in bulk, and the sizes are not in the code",
+            "its bulk copies have sizes that are not in the code",
         ),
         ("call (%r3), helper, (%r4);", "it calls functions"),
     ],
@@ -88,4 +88,4 @@ def test_sass_where_there_is_no_other_and_where_it_unrolled():
     assert traffic_of(looped, plain).bytes_moved == 12
     more = "        /*0020*/                   CALL.REL.NOINC `(k) ;"
     assert traffic_of(None, parse_sass(SASS.format(more=more)).functions[0]).bytes_moved is None
-    assert traffic_of(None, None).unknown == "there is no code"
+    assert traffic_of(None, None).unknown == "its code is not known"

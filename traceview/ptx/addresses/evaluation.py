@@ -1,8 +1,8 @@
-"""What the registers of a PTX function hold, reckoned for sample launches, all threads at once.
+"""Evaluate the registers of a PTX function for sample launches, all threads at once.
 
-Integers are computed as the GPU does. What is loaded, or computed in another way, is some value
-that is the same wherever it comes from the same operands. Of a register that a loop changes, the
-value before the first pass counts. So differences of addresses mean something, addresses do not.
+Integers are computed as the GPU does. Loaded values and floats are stand-ins that depend on the
+operands alone. A register that a loop changes keeps its value from before the first iteration.
+So differences between addresses are meaningful, the addresses themselves are not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
 
 @dataclass(frozen=True)
 class Launch:
-    """Made-up arguments, a block of the grid, and how many threads that has."""
+    """A sample launch: made-up arguments, one block of the grid, and its number of threads."""
 
     parameters: Mapping[str, int]
     block: tuple[int, int, int]
@@ -35,7 +35,7 @@ class Launch:
     seed: int
 
     def next_block(self, axis: int) -> Launch:
-        """The same launch, one block further along an axis of the grid."""
+        """The next block of this launch along an axis of the grid."""
         block = [place + (axis == at) for at, place in enumerate(self.block)]
         return replace(self, block=(block[0], block[1], block[2]))
 
@@ -43,35 +43,35 @@ class Launch:
 def launches(
     order: Sequence[str], known: Mapping[str, Argument], threads: int | None
 ) -> list[Launch]:
-    """Launches that differ in everything but this: sizes and addresses are multiples of 16.
+    """Sample launches, different in all but this: sizes and addresses are multiples of 16.
 
-    `order` names the kernel's parameters, `known` the arguments that some of them stand for.
+    `order` names the kernel's parameters, `known` maps some of them to arguments.
     """
-    made, count = [], min(threads or _THREADS, _MOST_THREADS)
+    sampled, count = [], min(threads or _THREADS, _MOST_THREADS)
     for seed, block in enumerate(_BLOCKS):
         values = {name: _sample(seed, at, known.get(name)) for at, name in enumerate(order)}
-        made.append(Launch(values, (block, seed % 3, seed % 2), count, seed))
-    return made
+        sampled.append(Launch(values, (block, seed % 3, seed % 2), count, seed))
+    return sampled
 
 
 def _sample(seed: int, at: int, argument: Argument | None) -> int:
     small = 16 * (65 + (67 * seed + 131 * at) % 437)
     if argument is None or argument.type.startswith("*"):
-        # As a pointer far from the others; in its lower half a multiple of 16.
+        # Far from all other pointers; the lower half is a multiple of 16.
         return ((at + 1) << 40) + small
     return small
 
 
 @dataclass(frozen=True)
 class Registers:
-    """The registers of a function in one launch; each holds an integer for every thread."""
+    """The registers of a function in one launch, each with one integer per thread."""
 
     slices: Slices
     launch: Launch
     _known: dict[str, Values] = field(default_factory=dict, repr=False, compare=False)
 
     def address(self, access: Instruction) -> Values:
-        """The address of an access, in bytes."""
+        """The byte address of an access, per thread."""
         text = address_text(access.operands)
         offset = _OFFSET.search(text)
         base = registers_in(text)
@@ -79,7 +79,7 @@ class Registers:
         return start + (int(offset[1]) if offset else 0)
 
     def guard(self, access: Instruction) -> Values:
-        """1 for each thread that takes part in an access, else 0."""
+        """1 for each thread that executes an access, 0 for each that is masked off."""
         if access.predicate is None:
             return self._all(1)
         held = self._of(access.predicate.lstrip("!")) & 1
@@ -111,12 +111,12 @@ class Registers:
         inputs = [self._value(text) for text in _operands(writer)]
         if writer.opcode.startswith(("ld.", "ldu.", "atom.", "ldmatrix")):
             return self._some([*inputs, results(writer).index(register)])
-        parted = len(results(writer)) > 1
-        found = None if parted else computed(writer.opcode, inputs)
-        return self._some([*inputs, hash_of(register)]) if found is None else found
+        is_vector = len(results(writer)) > 1
+        value = None if is_vector else computed(writer.opcode, inputs)
+        return self._some([*inputs, hash_of(register)]) if value is None else value
 
     def _some(self, inputs: Sequence[Values | int]) -> Values:
-        """A value of any magnitude, as lengths, indices and flags are."""
+        """A stand-in of varying magnitude, as lengths, indices and flags have."""
         bits = self._opaque([*inputs, self.launch.seed])
         return (bits % _LARGEST_LOADED) >> ((bits >> 20) % 12)
 
@@ -137,7 +137,7 @@ class Registers:
     def _special(self, register: str) -> Values:
         tid = np.arange(self.launch.threads, dtype=np.int64)
         x, y, z = self.launch.block
-        named = {
+        values = {
             "%tid.x": tid,
             "%laneid": tid % 32,
             "%warpid": tid // 32,
@@ -148,8 +148,8 @@ class Registers:
             "%ctaid.y": 0 * tid + y,
             "%ctaid.z": 0 * tid + z,
         }
-        found = named.get(register)
-        return self._opaque([hash_of(register)]) if found is None else found
+        value = values.get(register)
+        return self._opaque([hash_of(register)]) if value is None else value
 
     def _all(self, value: int) -> Values:
         return np.full(self.launch.threads, _wrapped(value), np.int64)
@@ -159,7 +159,7 @@ class Registers:
 
 
 def hash_of(text: str) -> int:
-    """A number for a name: the same in every process, unlike that of Python."""
+    """A number for a name that, unlike Python's `hash`, is the same in every process."""
     return int.from_bytes(text.encode()[-6:].rjust(6, b"\0"), "big")
 
 
@@ -172,5 +172,5 @@ def _inputs(writer: Instruction) -> list[str]:
 
 
 def _operands(writer: Instruction) -> list[str]:
-    """What an instruction computes its result from, operand by operand."""
+    """The operands that an instruction computes its result from."""
     return [text.strip() for text in _OPERAND.findall(writer.operands) if text.strip()][1:]

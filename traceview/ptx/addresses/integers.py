@@ -1,4 +1,4 @@
-"""Integer instructions of PTX, computed for all threads at once as the GPU does."""
+"""PTX integer instructions, evaluated for all threads at once as the GPU does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.int64]
-"""A register's content for each thread. Of less than 64 bits the higher ones are zero."""
+"""A register's value per thread, shape (threads,). Unused high bits are zero."""
 
 _TYPE = re.compile(r"([subf])(8|16|32|64)$")
 _MIX = 0x2545F4914F6CDD1D
@@ -18,7 +18,7 @@ _Binary = Callable[[Values, Values], Values]
 
 
 def computed(opcode: str, inputs: Sequence[Values]) -> Values | None:
-    """The result of an integer instruction; None for one that is not known here."""
+    """The result of an integer instruction; None for an opcode that is not implemented."""
     root, *words = opcode.split(".")
     kind, bits = _type_of(words[-1] if words else "")
     compute = _OPERATIONS.get(root)
@@ -27,23 +27,23 @@ def computed(opcode: str, inputs: Sequence[Values]) -> Values | None:
     read = [_read(each, kind, bits) for each in inputs]
     if root == "mad" and "wide" in words:
         read[2:] = inputs[2:]
-    found = compute(words, read)
-    return None if found is None else _cut(found, _result_bits(root, words, bits))
+    result = compute(words, read)
+    return None if result is None else _cut(result, _result_bits(root, words, bits))
 
 
 def mixed(start: Values, inputs: Iterable[Values | int]) -> Values:
-    """Some number that depends on all of the inputs, from 0 up."""
-    found = start
+    """A hash of the inputs, not negative."""
+    state = start
     for each in inputs:
-        found = (found ^ each) * _MIX
-        found = found ^ ((found >> 29) & 0x7FFFFFFFF)
-    return found & 0x7FFFFFFFFFFFFFFF
+        state = (state ^ each) * _MIX
+        state = state ^ ((state >> 29) & 0x7FFFFFFFF)
+    return state & 0x7FFFFFFFFFFFFFFF
 
 
 def _type_of(word: str) -> tuple[str, int]:
-    found = _TYPE.match(word)
-    if found:
-        return found[1], int(found[2])
+    type_ = _TYPE.match(word)
+    if type_:
+        return type_[1], int(type_[2])
     return ("b", 1) if word == "pred" else ("f", 0)
 
 
@@ -88,7 +88,7 @@ def _multiply(words: Sequence[str], inputs: Sequence[Values]) -> Values | None:
 
 
 def _quotient(a: Values, b: Values) -> Values:
-    """Rounded towards zero, unlike Python's."""
+    """The quotient rounded towards zero, unlike Python's `//`."""
     by = np.where(b == 0, 1, b)
     result: Values = np.abs(a) // np.abs(by) * np.sign(a) * np.sign(by)
     return result
@@ -108,11 +108,11 @@ def _right(a: Values, by: Values) -> Values:
 
 def _field(words: Sequence[str], inputs: Sequence[Values]) -> Values:
     value, start, length = inputs
-    found = _right(value, start) & (_left(np.ones_like(length), length) - 1)
+    bits = _right(value, start) & (_left(np.ones_like(length), length) - 1)
     if not words[-1].startswith("s"):
-        return found
+        return bits
     sign = _left(np.ones_like(length), length - 1)
-    return (found ^ sign) - sign
+    return (bits ^ sign) - sign
 
 
 def _insert(_: Sequence[str], inputs: Sequence[Values]) -> Values:
@@ -122,14 +122,14 @@ def _insert(_: Sequence[str], inputs: Sequence[Values]) -> Values:
 
 
 def _logic(_: Sequence[str], inputs: Sequence[Values]) -> Values:
-    """lop3: its last operand is the table of the result for each of eight cases."""
-    found = np.zeros_like(inputs[0])
+    """lop3: the last operand is the truth table of the eight input cases."""
+    result = np.zeros_like(inputs[0])
     for case in range(8):
         if int(inputs[3][0]) >> case & 1:
             signs = (case & 4, case & 2, case & 1)
             a, b, c = (v if sign else ~v for v, sign in zip(inputs, signs, strict=False))
-            found |= a & b & c
-    return found
+            result |= a & b & c
+    return result
 
 
 _COMPARISONS: Mapping[str, Callable[[Values, Values], object]] = {
@@ -155,8 +155,8 @@ def _compare(words: Sequence[str], inputs: Sequence[Values]) -> Values | None:
     compare, join = _COMPARISONS.get(words[0]), _JOINED.get("".join(words[1:2]))
     if compare is None or len(inputs) != 2 + (join is not None):
         return None
-    found = np.asarray(compare(inputs[0], inputs[1])).astype(np.int64)
-    return join(found, inputs[2]) if join else found
+    holds = np.asarray(compare(inputs[0], inputs[1])).astype(np.int64)
+    return join(holds, inputs[2]) if join else holds
 
 
 def _select(_: Sequence[str], inputs: Sequence[Values]) -> Values:
@@ -187,7 +187,7 @@ _OPERATIONS: Mapping[str, Callable[[Sequence[str], Sequence[Values]], Values | N
     "setp": _compare,
     "selp": _select,
 }
-# How many operands each of them has besides its result, where these are not two.
+# The number of source operands, where it is not two.
 _OPERANDS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("mov", "cvta", "cvt", "not", "neg", "abs"), (1,)),
     **dict.fromkeys(("mad", "bfe", "selp"), (3,)),

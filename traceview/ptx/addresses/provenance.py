@@ -31,7 +31,7 @@ class Provenance:
     arguments: tuple[Argument, ...]
     only: Array | None = None
     _by_access: Mapping[_Key, Sequence[Instruction]] = field(default_factory=dict, repr=False)
-    _by_parameter: Mapping[str, Argument] = field(default_factory=dict, repr=False)
+    arguments_by_parameter: Mapping[str, Argument] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, function: Function, arguments: Sequence[Argument] = ()) -> Provenance:
@@ -43,7 +43,7 @@ class Provenance:
             Slices.of(function),
             tuple(arguments),
             _by_access=dict(by_access),
-            _by_parameter=_arguments_by_parameter(function, arguments),
+            arguments_by_parameter=_arguments_by_parameter(function, arguments),
         )
 
     def instructions(self, access: Access) -> Sequence[Instruction]:
@@ -82,7 +82,9 @@ class Provenance:
     def named(self, parameters: Iterable[str]) -> list[Argument]:
         """The arguments behind parameters of the PTX, in order; none if they cannot be matched."""
         wanted = set(parameters)
-        return [argument for name, argument in self._by_parameter.items() if name in wanted]
+        return [
+            argument for name, argument in self.arguments_by_parameter.items() if name in wanted
+        ]
 
     def element_bits(self, access: Access) -> int | None:
         """The element size of the array of an access in bits; None if it is not known."""

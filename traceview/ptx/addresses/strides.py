@@ -1,6 +1,6 @@
-"""How far apart the elements of neighbouring places lie, and whether their masks differ.
+"""Strides between neighbouring elements of an access, and whether their masks differ.
 
-Both are told from the addresses and guards in the PTX, reckoned for sample launches.
+Both follow from the addresses and predicates in the PTX, evaluated for sample launches.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from traceview.ptx.addresses.slicing import Slices
 from traceview.ptx.model import Access, Argument, Compiled, Instruction
 
 _VECTOR_BYTES = 16
-# More of them, of a tile that is large, tell nothing new.
-_MOST = 64
+# More instructions, those of a large tile, add nothing.
+_MOST_INSTRUCTIONS = 64
 
 
 @dataclass(frozen=True)
 class Step:
-    """From one place of memory to the next: `of` bytes, or as many times a parameter's value."""
+    """A stride: `of` bytes, or `of` bytes times the value of a parameter."""
 
     of: int
     parameter: Argument | None = None
@@ -33,10 +33,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the elements of neighbouring places lie, and what one vector of them would meet.
+    """The stride of an access, and what could keep its elements from forming one vector.
 
-    `masks_differ` and `starts_wide` hold for sizes and pointers that are multiples of 16.
-    `moves_with_block` says that each block takes a stretch of its own, of compiled-in length.
+    `masks_differ`: elements of one 16-byte vector may be masked differently. `starts_wide`: the
+    first address is a multiple of 16. Both assume sizes and pointers that are multiples of 16.
+    `moves_with_block`: blocks are a constant number of bytes apart.
     """
 
     step: Step | None
@@ -48,23 +49,23 @@ class Layout:
 
     @property
     def consecutive(self) -> bool:
-        """Whether what is moved next lies right behind."""
+        """Whether neighbouring elements are adjacent in memory."""
         return self.step == Step(self.width_bytes)
 
     @property
     def scattered(self) -> bool:
-        """Whether it is known to lie elsewhere."""
+        """Whether neighbouring elements are known not to be adjacent."""
         return self.step is not None and not self.consecutive
 
     @property
     def apart(self) -> int:
-        """From one element to the next, in elements; of a parameter, in multiples of it."""
+        """The stride in elements, or in multiples of the parameter's value."""
         return self.step.of // self.element_bytes if self.step else 0
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A function's registers in several made-up launches."""
+    """The registers of a function, evaluated in several sample launches."""
 
     slices: Slices
     integers: Mapping[str, Argument]
@@ -73,16 +74,16 @@ class Samples:
 
     @classmethod
     def of(cls, provenance: Provenance, compiled: Compiled) -> Samples:
-        """`compiled` tells how many threads a block has."""
-        slices, known = provenance.slices, _named(provenance)
+        """Prepare sample launches with the block size of `compiled`."""
+        slices, known = provenance.slices, provenance.arguments_by_parameter
         threads = 32 * compiled.num_warps if compiled.num_warps else None
         integers = {n: a for n, a in known.items() if not a.type.startswith("*")}
-        made = launches(slices.function.parameters, known, threads)
-        return cls(slices, integers, [Registers(slices, launch) for launch in made])
+        sampled = launches(slices.function.parameters, known, threads)
+        return cls(slices, integers, [Registers(slices, launch) for launch in sampled])
 
     def layout(self, access: Access, provenance: Provenance) -> Layout:
-        """That of the instructions that were counted as one access."""
-        instructions = provenance.instructions(access)[:_MOST]
+        """The layout of one access, from the instructions that were counted as it."""
+        instructions = provenance.instructions(access)[:_MOST_INSTRUCTIONS]
         first, width = instructions[0], max(1, (access.width_bits or 8) // 8)
         size = (provenance.element_bits(access) or access.width_bits or 8) // 8
         return Layout(
@@ -95,19 +96,19 @@ class Samples:
         )
 
     def step(self, instructions: Sequence[Instruction]) -> Step | None:
-        """From one neighbour to the next: of the thread, or of the threads, whichever is nearer.
+        """The smaller of two strides: within a thread, and from thread to thread.
 
-        Zero where most elements of a thread are one and the same; None where no rule is seen.
+        Zero where most elements of a thread are the same element; None without a regular stride.
         """
-        own = self._mode([self._between(a, b) for a, b in pairwise(instructions)])
-        if own and own.of == 0:
-            return own
-        found = [step for step in (own, *self._lanes(instructions[0])) if step and step.of]
-        known = [step for step in found if step.parameter is None] or found
-        return min(known, key=lambda step: abs(step.of), default=None)
+        within = self._mode([self._between(a, b) for a, b in pairwise(instructions)])
+        if within and within.of == 0:
+            return within
+        steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
+        constant = [step for step in steps if step.parameter is None]
+        return min(constant or steps, key=lambda step: abs(step.of), default=None)
 
     def masks_differ(self, instructions: Sequence[Instruction]) -> bool:
-        """Whether two elements that fit into one vector may be masked differently."""
+        """Whether two elements of one 16-byte vector may be masked differently."""
         return any(
             bool(np.any(self._in_one_vector(each, a, b) & (each.guard(a) != each.guard(b))))
             for a, b in pairwise(instructions)
@@ -115,11 +116,11 @@ class Samples:
         )
 
     def starts_wide(self, instruction: Instruction) -> bool:
-        """Whether the first thread's address is a multiple of 16 wherever the arguments are."""
+        """Whether the first thread's address is a multiple of 16 in all sample launches."""
         return all(_first(each, instruction) % _VECTOR_BYTES == 0 for each in self.each)
 
     def moves_with_block(self, instruction: Instruction) -> bool:
-        """Whether each block takes a stretch of its own, of a length that is compiled in."""
+        """Whether blocks are a constant, non-zero number of bytes apart."""
         return any(step and step.of and not step.parameter for step in self._blocks(instruction))
 
     def _blocks(self, instruction: Instruction) -> Iterator[Step | None]:
@@ -147,7 +148,7 @@ class Samples:
             lane *= 2
 
     def _rule(self, differences: Iterator[int]) -> Step | None:
-        """What the differences, one for each launch, have in common."""
+        """The stride that explains the address differences, one per launch; None if none does."""
         listed = list(differences)
         if len(set(listed)) == 1:
             return Step(listed[0])
@@ -179,10 +180,3 @@ def _first(registers: Registers, instruction: Instruction) -> int:
 def _factor(difference: int, launch: Launch, name: str) -> int | None:
     value = launch.parameters[name]
     return difference // value if difference % value == 0 else None
-
-
-def _named(provenance: Provenance) -> dict[str, Argument]:
-    """The arguments by the parameters of the PTX that they are."""
-    order = provenance.slices.function.parameters
-    found = ((name, provenance.named([name])) for name in order)
-    return {name: arguments[0] for name, arguments in found if arguments}
