@@ -1,23 +1,23 @@
-"""Every error traceview raises on purpose, as one tree.
+"""Errors that traceview raises, as one tree.
 
-TraceviewError              what happened, the evidence, what to do
-├── TraceFormatError        the file is not a trace that can be read
-├── TooLargeError           the trace needs more memory than there is
-├── MissingTableError       the trace is fine, but this was never recorded
-├── ToolNotFoundError       a tool such as nsys is not on this machine, or is broken
-├── RecordingError          a recording could not be made or exported
-├── PtxSyntaxError          the text is not PTX, or is damaged: with line and column
-├── OutputExistsError       writing would overwrite a file
-└── InputError              what the user asked for does not fit the trace
+TraceviewError              base: what happened, the evidence, what to do
+├── TraceFormatError        the file is not a readable trace
+├── TooLargeError           the trace needs more memory than is free
+├── MissingTableError       the trace does not contain this data
+├── ToolNotFoundError       a tool such as nsys is missing or broken
+├── RecordingError          a program could not be recorded or its recording exported
+├── PtxSyntaxError          the text is not valid PTX, with line and column
+├── OutputExistsError       the output file exists already
+└── InputError              a name, range or option is invalid for this input
 """
 
 from pathlib import Path
 
 
 class TraceviewError(Exception):
-    """Base of all errors: one line that says what, the evidence and the remedy.
+    """Base of all errors. `what` says what happened, `remedy` what to do; the text joins both.
 
-    The command line prints it and exits with status 1.
+    The command line prints the text as one line and exits with status 1.
     """
 
     def __init__(self, what: str, remedy: str = "") -> None:
@@ -27,31 +27,31 @@ class TraceviewError(Exception):
 
 
 class TraceFormatError(TraceviewError):
-    """The file is not a trace, is damaged, or is older than what can be read."""
+    """The file is not a trace, is damaged, or has an unsupported old format."""
 
 
 class TooLargeError(TraceviewError):
-    """The trace is fine, but a report of it needs more memory than there is."""
+    """A report of the trace needs more memory than is free."""
 
 
 class MissingTableError(TraceviewError):
-    """The recording lacks a table that an answer needs."""
+    """The trace lacks a table that the analysis needs."""
 
     def __init__(self, table: str, how_to_record: str) -> None:
-        super().__init__(f"the trace has no {table}", f"record them with: {how_to_record}")
+        super().__init__(f"the trace has no {table} table", f"record it with: {how_to_record}")
         self.table = table
 
 
 class ToolNotFoundError(TraceviewError):
-    """A tool that is needed is missing or does not work here."""
+    """A required tool is missing or does not work."""
 
 
 class RecordingError(TraceviewError):
-    """The recorder ran and did not leave a usable recording."""
+    """nsys left no usable recording."""
 
 
 class PtxSyntaxError(TraceviewError):
-    """The text is not PTX, is damaged or is cut off. `line` and `column` count from 1."""
+    """The text is not PTX, is damaged or truncated. `line` and `column` count from 1."""
 
     def __init__(self, name: str, line: int, column: int, what: str, remedy: str = "") -> None:
         super().__init__(f"{name}, line {line}, column {column}: {what}", remedy)
@@ -60,14 +60,15 @@ class PtxSyntaxError(TraceviewError):
 
 
 class OutputExistsError(TraceviewError):
-    """The output file is there already; nothing was written."""
+    """The output file exists already. Nothing was written."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} exists already", "pass --force (force=True) to replace it, or choose another"
+            f"{path} exists already",
+            "pass --force (force=True) to overwrite it",
         )
         self.path = path
 
 
 class InputError(TraceviewError):
-    """A name, range or option that does not fit this trace."""
+    """A name, range or option that is invalid for this input."""

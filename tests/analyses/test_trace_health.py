@@ -191,7 +191,7 @@ def test_a_recording_that_the_recorder_could_not_read_back_is_no_sound_one(tmp_p
     [(state, detail)] = status(result, "lost events")
     assert state == "blind"
     assert detail.endswith("much is missing: Cannot find string for an exterior index")
-    assert any("all figures are of a part" in note for note in result.notes)
+    assert any("every figure covers only part of them" in note for note in result.notes)
     assert result.findings[0].severity == "high"
 
 
@@ -238,7 +238,7 @@ def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
 def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpack):
     report = analyze(load(unpack("jax")))
 
-    assert "all figures are of a part" in report.trace.warnings[0]
+    assert "every figure covers only part of them" in report.trace.warnings[0]
     assert report.findings[0].analysis == "trace-health"
 
 

@@ -32,7 +32,7 @@ def test_a_file_that_is_none(unpack, tmp_path, capsys):
 
     assert report(unpack, "--ncu", other) == 1
     said = capsys.readouterr().err
-    assert "is no CSV of Nsight Compute: it begins with 'a,b'" in said
+    assert "is not a CSV file of Nsight Compute (it starts with 'a,b')" in said
     assert "ncu --csv --page raw" in said
 
 

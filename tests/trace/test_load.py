@@ -108,7 +108,7 @@ def test_an_archive_cut_short_is_an_error_and_leaves_nothing(
     cut = tmp_path / f"cut.sqlite{suffix}"
     for length in (7, len(content) // 2, len(content) - 1):
         cut.write_bytes(content[:length])
-        assert "damaged or cut short" in message(cut)
+        assert "damaged or truncated" in message(cut)
     assert list(scratch.iterdir()) == []
 
 
@@ -133,11 +133,11 @@ def test_an_archive_is_known_by_its_content(export: Path, tmp_path: Path) -> Non
         ("t.txt", b"some notes\n" * 99, "not an SQLite file"),
         ("t.nsys-rep", b"\x00\x01binary", "nsys export"),
         ("t.qdrep", b"\x00\x01binary", "nsys export"),
-        ("t.json", json.dumps({"traceEvents": []}).encode(), "nsys exports only"),
-        ("t.json.gz", gzip.compress(b'{"traceEvents": []}', mtime=0), "nsys exports only"),
-        ("t.sqlite.gz", b"not packed at all", "is no gzip archive"),
+        ("t.json", json.dumps({"traceEvents": []}).encode(), "only nsys exports"),
+        ("t.json.gz", gzip.compress(b'{"traceEvents": []}', mtime=0), "only nsys exports"),
+        ("t.sqlite.gz", b"not packed at all", "is not a gzip archive"),
         ("t.sqlite.gz", gzip.compress(b"", mtime=0), "not an SQLite file"),
-        ("t.sqlite", b"SQLite format 3\x00", "cut short"),
+        ("t.sqlite", b"SQLite format 3\x00", "truncated"),
         ("t.sqlite", b"SQLite format 3\x00" + b"\xff" * 5000, "read"),
     ],
 )
@@ -277,4 +277,4 @@ def test_zlib_errors_inside_gzip_are_told(export: Path, tmp_path: Path) -> None:
     path.write_bytes(packed)
     with pytest.raises((zlib.error, gzip.BadGzipFile, EOFError)):
         gzip.decompress(packed)
-    assert "damaged or cut short" in message(path)
+    assert "damaged or truncated" in message(path)

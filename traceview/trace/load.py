@@ -1,4 +1,4 @@
-"""Open a trace file of any supported kind."""
+"""Load a trace file of any supported format."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ from traceview.trace.nsys import reader as nsys
 from traceview.trace.sqlite import file as sqlite_file
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
-WANTED = (
-    "pass an nsys SQLite export, as `traceview record` or `nsys export --type sqlite` writes it"
-)
+USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
 SQLITE_HEADER_BYTES = 100
-PIECE_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _REPORTS = (".nsys-rep", ".qdrep")
 _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 def load(path: str | Path) -> Trace:
-    """Read a trace: an nsys SQLite export, also inside a .gz, .xz or .zst file.
+    """Read an nsys SQLite export, also compressed as .gz, .xz or .zst.
 
-    The file is never written to, nor is anything beside it. Raises TraceFormatError if there is
-    no such file, if it cannot be read, or if it is not such an export; TooLargeError if there is
-    too little memory for a report of it.
+    Nothing is written to the file or next to it. Raises TraceFormatError if the file does not
+    exist, cannot be read or is not an nsys export, TooLargeError if there is too little memory for
+    a report.
     """
     shown = str(path).encode("utf-8", "replace").decode()
     with (
-        _naming(shown),
+        _errors_naming(shown),
         unpacked(Path(path)) as plain,
         sqlite_file.opened(plain) as database,
     ):
@@ -46,13 +44,13 @@ def load(path: str | Path) -> Trace:
 
 
 def is_report(path: Path) -> bool:
-    """Is it, by its name, a report that nsys has to export first? It may be an archive of one."""
+    """Whether the file is, by its name, a (compressed) report that nsys must export first."""
     name = path.name.lower()
     return name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(_REPORTS)
 
 
 def is_trace(path: Path) -> bool:
-    """Is it a file that is named like a trace, or one of SQLite whatever its name?"""
+    """Whether the file is named like a trace, or is an SQLite file of any name."""
     if not path.is_file():
         return False
     name = path.name.lower()
@@ -63,28 +61,28 @@ def is_trace(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError:
-        # Whoever reads it next says why it cannot be read.
+        # Reading it raises the error with the reason.
         return False
 
 
 @contextmanager
 def unpacked_report(path: Path) -> Iterator[Path]:
-    """A path to the plain report, for as long as the block runs. Raises TraceFormatError."""
-    with _naming(str(path)), _plain(path) as plain:
+    """Decompress a report for the duration of the block. Raises TraceFormatError."""
+    with _errors_naming(str(path)), _plain(path) as plain:
         yield plain
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """A path to the plain SQLite file, for as long as the block runs."""
+    """Decompress an SQLite file for the duration of the block."""
     with _plain(path) as plain:
         _check_sqlite(plain, path.name if plain == path else path.stem)
         yield plain
 
 
 @contextmanager
-def _naming(shown: str) -> Iterator[None]:
-    """Let the errors of the block say which file they speak of."""
+def _errors_naming(shown: str) -> Iterator[None]:
+    """Put the file name into the errors of the block."""
     try:
         yield
     except TraceFormatError as error:
@@ -96,7 +94,7 @@ def _naming(shown: str) -> Iterator[None]:
 
 @contextmanager
 def _plain(path: Path) -> Iterator[Path]:
-    """The file itself, or what the archive holds, in a temporary folder."""
+    """The file itself, or its decompressed copy in a temporary folder."""
     archive = _archive(path)
     if archive is None:
         yield path
@@ -109,16 +107,16 @@ def _plain(path: Path) -> Iterator[Path]:
 
 def _archive(path: Path) -> str | None:
     if path.is_dir():
-        raise TraceFormatError("it is a folder", "pass the trace file itself")
+        raise TraceFormatError("it is a folder", "pass the trace file")
     with path.open("rb") as file:
         start = file.read(6)
     if not start:
-        raise TraceFormatError("the file is empty", WANTED)
+        raise TraceFormatError("the file is empty", USE_EXPORT)
     found = [name for magic, name in _ARCHIVES.items() if start.startswith(magic)]
     named = _named(path)
     if named and not found and not start.startswith(SQLITE_MAGIC[:6]):
         raise TraceFormatError(
-            f"it is named {path.suffix} and is no {named} archive (it begins with {start!r})",
+            f"it is named {path.suffix} but is not a {named} archive (it starts with {start!r})",
             "copy or download the file again",
         )
     return found[0] if found else None
@@ -135,7 +133,7 @@ def _unpack(path: Path, archive: str, plain: Path) -> None:
                 target.write(piece)
     except _damage(archive) as error:
         raise TraceFormatError(
-            f"the {archive} archive is damaged or cut short ({error})",
+            f"the {archive} archive is damaged or truncated ({error})",
             "copy or download the file again",
         ) from error
 
@@ -146,16 +144,16 @@ def _pieces(path: Path, archive: str) -> Iterator[bytes]:
         return
     module = gzip if archive == "gzip" else lzma
     with module.open(path, "rb") as source:
-        while piece := source.read(PIECE_BYTES):
+        while piece := source.read(BLOCK_BYTES):
             yield piece
 
 
 def _zstd_pieces(path: Path) -> Iterator[bytes]:
-    # zstandard's own file reader ends quietly where a frame is cut short; this one tells.
+    # zstandard's own file reader ignores a truncated frame; this one raises.
     decompressor = _zstandard().ZstdDecompressor()
     frame = None
     with path.open("rb") as source:
-        while packed := source.read(PIECE_BYTES):
+        while packed := source.read(BLOCK_BYTES):
             while packed:
                 frame = frame or decompressor.decompressobj()
                 yield frame.decompress(packed)
@@ -170,7 +168,7 @@ def _damage(archive: str) -> tuple[type[Exception], ...]:
 
 
 def _zstandard() -> Any:
-    # Imported only for the archives that need it: reading a plain trace has to start fast.
+    # Imported only for .zst files: loading a plain trace must start fast.
     import zstandard
 
     return zstandard
@@ -184,16 +182,16 @@ def _check_sqlite(path: Path, name: str) -> None:
     stored, size = _stored_size(start), path.stat().st_size
     if size < stored and not sqlite_file.has_log(path):
         raise TraceFormatError(
-            f"the SQLite file is cut short (its header says {stored} bytes, it has {size})",
+            f"the SQLite file is truncated (its header says {stored:,} bytes, it has {size:,})",
             "copy or export the file again",
         )
 
 
 def _stored_size(header: bytes) -> int:
-    """The size in bytes that an SQLite header tells; at least a whole header."""
+    """File size in bytes according to the SQLite header; at least one header."""
     page = int.from_bytes(header[16:18], "big")
     pages = int.from_bytes(header[28:32], "big")
-    # Programs older than SQLite 3.7 leave the number of pages behind, and say so here.
+    # Programs older than SQLite 3.7 leave a stale page count, which differing counters reveal.
     current = header[24:28] == header[92:96]
     return max(SQLITE_HEADER_BYTES, (65536 if page == 1 else page) * pages * current)
 
@@ -201,9 +199,9 @@ def _stored_size(header: bytes) -> int:
 def _other_kind(name: str, start: bytes) -> TraceFormatError:
     if name.endswith(_REPORTS):
         return TraceFormatError(
-            "it is an Nsight Systems report, not yet an export",
+            "it is an Nsight Systems report, which must be exported first",
             "export it with: nsys export --type sqlite FILE.nsys-rep",
         )
     if name.endswith(".json") or start.lstrip()[:1] in (b"{", b"["):
-        return TraceFormatError("it is JSON; this version reads nsys exports only", WANTED)
-    return TraceFormatError(f"it is not an SQLite file (it begins with {start[:16]!r})", WANTED)
+        return TraceFormatError("it is JSON, but only nsys exports are supported", USE_EXPORT)
+    return TraceFormatError(f"it is not an SQLite file (it starts with {start[:16]!r})", USE_EXPORT)

@@ -1,4 +1,4 @@
-"""A recording held in memory: a handful of typed tables, and nothing computed from them."""
+"""A trace in memory: typed tables as recorded, and a cache of facts computed from them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Selection:
 
 
 class Facts:
-    """What was computed of a trace, by name: once, also where threads ask at the same time.
+    """Values computed from a trace, by name, each computed once even under concurrent access.
 
-    Facts ask for facts, and never in a circle: so no two threads wait for one another.
+    Facts depend on other facts without cycles, so two threads never wait for each other.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Trace:
         return Table.empty(TABLES[name].columns)
 
     def without(self, *names: str) -> Trace:
-        """The same trace as if these tables had not been recorded."""
+        """The trace without these tables, as if they had not been recorded."""
         kept = {name: table for name, table in self.tables.items() if name not in names}
         return replace(self, tables=kept, _facts=Facts())
 
@@ -180,7 +180,7 @@ class Trace:
 
 
 def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
-    """Compute a function of a trace once and keep it with the trace."""
+    """Cache the result of a function of a trace with the trace."""
     key = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)

@@ -33,12 +33,12 @@ MEMINFO = "MemTotal: 32000000 kB\nMemFree: 10 kB\nMemAvailable: 16000000 kB\nHug
 
 def test_what_the_machine_has_to_spare(system):
     root = system(proc__meminfo=MEMINFO)
-    assert free_memory(root) == Free(16_000_000 * 1024, "of this machine")
+    assert free_memory(root) == Free(16_000_000 * 1024, "on this machine")
 
 
 def test_without_such_files_there_is_what_sysconf_tells(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert free_memory(tmp_path) == Free(4_096_000, "of this machine")
+    assert free_memory(tmp_path) == Free(4_096_000, "on this machine")
 
 
 @pytest.mark.parametrize("error", [ValueError("unrecognized configuration name"), OSError()])
@@ -63,7 +63,7 @@ def test_the_group_around_the_process_may_be_tighter(system):
         sys__fs__cgroup__job__step__memory·current="9\n",
     )
     assert free_memory(root) == Free(
-        GB + 500_000_007, "under the limit of 4.0 GB of this container or job"
+        GB + 500_000_007, "under the 4.0 GB limit of this container or job"
     )
 
 
@@ -97,7 +97,7 @@ def test_odd_files_are_passed_over(system):
         proc__self__cgroup="\nx\n0::\n7:memory\n",
         sys__fs__cgroup__memory·max="a lot",
     )
-    assert free_memory(root).bound == "of this machine"
+    assert free_memory(root).bound == "on this machine"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what is taken")
@@ -116,4 +116,4 @@ def test_a_limit_of_the_address_space():
     )
     size, _, bound = done.stdout.strip().partition(" ")
     assert 0 < int(size) < limit
-    assert bound == "under the limit of 2.0 GB that ulimit -v set"
+    assert bound == "under the 2.0 GB limit of ulimit -v"

@@ -80,7 +80,7 @@ def test_an_absurd_row_number_is_bounded_by_the_size_of_the_file(tmp_path, last)
 )
 def test_samples_take_less_than_what_is_joined(tmp_path, monkeypatch, table, rows):
     """Hours of GPU metrics are no reason to refuse a trace: 200 MB were free for this many."""
-    monkeypatch.setattr(fits, "free_memory", lambda: Free(200 * 10**6, "of this machine"))
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(200 * 10**6, "on this machine"))
     monkeypatch.setattr(fits, "_LEAST_ROW_BYTES", 0.001)
     path = tmp_path / "long.sqlite"
     with sqlite3.connect(path) as connection:
@@ -124,8 +124,8 @@ def test_a_trace_without_ranges_has_no_texts(tmp_path):
 @pytest.fixture
 def scarce(monkeypatch):
     """As if each row took a megabyte on a machine that has 1 GB to spare."""
-    monkeypatch.setattr(fits, "BYTES_A_ROW", 10**6)
-    monkeypatch.setattr(fits, "free_memory", lambda: Free(10**9, "of this machine"))
+    monkeypatch.setattr(fits, "BYTES_PER_ROW", 10**6)
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(10**9, "on this machine"))
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy(made, scarce):
@@ -133,33 +133,33 @@ def test_what_does_not_fit_is_refused_with_a_remedy(made, scarce):
         load(made)
     said = str(refused.value)
     assert said.startswith(f"a report of {made} does not fit into memory: its {rows_of(made):,} ")
-    assert "events need about 1.1 GB, and 1.0 GB are free of this machine" in said
-    assert "read it on a machine with 2 GB" in said
+    assert "events need about 1.1 GB, and 1.0 GB are free on this machine" in said
+    assert "use a machine with 2 GB" in said
     assert "nsys profile --duration=SECONDS" in said
     assert "\n" not in said
 
 
 def test_what_fits_is_read(made, scarce, monkeypatch):
-    monkeypatch.setattr(fits, "free_memory", lambda: Free(3 * 10**9, "of this machine"))
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(3 * 10**9, "on this machine"))
     assert len(load(made).kernels) == KERNELS
 
 
 def test_who_insists_is_believed(made, scarce, monkeypatch):
-    monkeypatch.setenv(fits.ALL_THE_SAME, "1")
+    monkeypatch.setenv(fits.IGNORE_MEMORY, "1")
     assert len(load(made).kernels) == KERNELS
 
 
 def test_more_rows_than_have_numbers_are_refused_whoever_insists(made, monkeypatch):
-    monkeypatch.setenv(fits.ALL_THE_SAME, "1")
+    monkeypatch.setenv(fits.IGNORE_MEMORY, "1")
     monkeypatch.setattr(fits, "MOST_ROWS", rows_of(made))
     assert len(load(made).kernels) == KERNELS
     monkeypatch.setattr(fits, "MOST_ROWS", rows_of(made) - 1)
-    with pytest.raises(TooLargeError, match="are told apart; record less: nsys profile"):
+    with pytest.raises(TooLargeError, match="are supported; record less: nsys profile"):
         load(made)
 
 
 def test_a_small_trace_is_read_whatever_the_system_tells(tmp_path, monkeypatch):
-    monkeypatch.setattr(fits, "free_memory", lambda: Free(0, "of this machine"))
+    monkeypatch.setattr(fits, "free_memory", lambda: Free(0, "on this machine"))
     assert len(Export().launch(call=(0, 2), kernel=(8, 20)).load(tmp_path).kernels) == 1
 
 
@@ -175,7 +175,7 @@ def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
     make_trace(path, 40_000, processes=1, streams=1, seed=1)
     code = (
         "import sys; from traceview.trace.memory import requirement; "
-        "requirement.BYTES_A_ROW = int(sys.argv[1]); "
+        "requirement.BYTES_PER_ROW = int(sys.argv[1]); "
         "from traceview.cli import main; main(['report', sys.argv[2]])"
     )
     limit = 3 * 10**9
@@ -189,9 +189,9 @@ def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
             check=False,
         )
 
-    refused, done = report(10**5), report(fits.BYTES_A_ROW)
+    refused, done = report(10**5), report(fits.BYTES_PER_ROW)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("traceview: error: a report of ")
-    assert "under the limit of 3.0 GB that ulimit -v set" in refused.stderr
+    assert "under the 3.0 GB limit of ulimit -v" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert (done.returncode, done.stderr) == (0, "")

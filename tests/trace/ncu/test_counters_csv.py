@@ -58,7 +58,7 @@ def test_a_launch(tmp_path):
             "flop_kind": "fp32",
         }
     ]
-    assert "tensor cores" in remarks[0]
+    assert "tensor-core FLOP" in remarks[0]
 
 
 TRIO = ("fadd", "fmul", "ffma")
@@ -166,11 +166,11 @@ def test_a_product_without_flop_was_not_counted(tmp_path):
     ("content", "said"),
     [
         ("", "it is empty"),
-        ("a,b,c\n1,2,3\n", "it begins with 'a,b,c'"),
-        ("SQLite format 3\x00" + "\x00" * 100, "it begins with"),
+        ("a,b,c\n1,2,3\n", "it starts with 'a,b,c'"),
+        ("SQLite format 3\x00" + "\x00" * 100, "it starts with"),
         ("\n" * 1000, "it is empty"),
-        ('"ID","Process ID","Kernel Name","Metric Name"\n', "a metric a line"),
-        (sheet(["gpu__cycles.max"], ["k", "5"]), "counts neither bytes"),
+        ('"ID","Process ID","Kernel Name","Metric Name"\n', "one metric per line"),
+        (sheet(["gpu__cycles.max"], ["k", "5"]), "no metrics of device-memory bytes"),
         (sheet(["dram__bytes.sum"], ["k", "5"]).split("\n")[0], "no row of units"),
         (sheet(["dram__bytes.sum"], ["k" * 200_000, "5"]), "field larger"),
         (sheet(["dram__bytes.sum"], ["k", "5"])[:-2] + "\n" + "x" * 200_000, "field larger"),
@@ -186,11 +186,11 @@ def test_what_is_no_csv_of_ncu(tmp_path, content, said):
 def test_bytes_that_are_no_text(tmp_path):
     path = tmp_path / "report.ncu-rep"
     path.write_bytes(bytes(range(256)) * 1000)
-    with pytest.raises(InputError, match="no CSV of Nsight Compute"):
+    with pytest.raises(InputError, match="not a CSV file of Nsight Compute"):
         read_counters(path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         read_counters(tmp_path / "nowhere.csv")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         read_counters(tmp_path)
 
 

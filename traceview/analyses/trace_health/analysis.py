@@ -23,7 +23,7 @@ from traceview.facts.operations.operations import operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, filled, share_pct
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.nsys.importer_errors import failure
+from traceview.trace.nsys.importer_errors import import_error
 from traceview.units import Value
 
 CHECKS = TableSpec(
@@ -268,7 +268,7 @@ def _dropped(trace: Trace) -> list[Check]:
     if "diagnostics" not in trace.tables:
         return [Check("lost events", "note", "This recorder does not report lost events.")]
     texts = _warning_texts(trace)
-    failed = failure(texts)
+    failed = import_error(texts)
     if failed is not None:
         template = "The recorder failed while reading its events back, so much is missing: {error}"
         values: dict[str, Value] = {"error": failed}

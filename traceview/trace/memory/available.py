@@ -1,7 +1,7 @@
-"""How much memory this process may still take before the machine swaps or somebody ends it.
+"""Memory that this process can still allocate before it swaps or is killed.
 
-The least of what the system has to spare, what the control groups around the process leave (a
-container, a batch job), and what `ulimit -v` leaves. The page cache counts as spare.
+The minimum over the system's available memory, the limits of the enclosing control groups (a
+container, a batch job) and `ulimit -v`. The page cache counts as available.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pathlib import Path
 
 ROOT = Path("/")
 KIB = 1024
-# What version 1 says where there is no limit: the greatest number of pages.
+# Control groups v1 report a huge number of pages for "no limit".
 _NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True)
 class Free:
-    """`size_bytes` to take, and what sets that bound."""
+    """Available bytes, and what limits them, as an end of `4.0 GB are free …`."""
 
     size_bytes: int
     bound: str
 
 
 def free_memory(root: Path = ROOT) -> Free | None:
-    """The tightest bound; None on a system that tells none. `root` is where /proc and /sys are."""
+    """The tightest bound, or None if the system reports none. `root` holds /proc and /sys."""
     found = [*_of_system(root), *_of_groups(root), *_of_address_space(root)]
     return min(found, key=lambda free: free.size_bytes, default=None)
 
@@ -34,17 +34,17 @@ def free_memory(root: Path = ROOT) -> Free | None:
 def _of_system(root: Path) -> Iterator[Free]:
     for name, value in _fields(root / "proc/meminfo"):
         if name == "MemAvailable:":
-            yield Free(value * KIB, "of this machine")
+            yield Free(value * KIB, "on this machine")
             return
     try:
-        # macOS tells only how much there is at all.
-        yield Free(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "of this machine")
+        # macOS reports only the total.
+        yield Free(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "on this machine")
     except (AttributeError, ValueError, OSError):
         return
 
 
 def _of_groups(root: Path) -> Iterator[Free]:
-    """Each control group from the process's own up: a limit of any of them holds."""
+    """Bounds of the process's control group and all its parents."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
@@ -62,11 +62,11 @@ def _limited(mount: Path, path: str, names: tuple[str, str]) -> Iterator[Free]:
         limit, used = (_number(group / name) for name in names)
         if limit is not None and used is not None and limit < _NO_LIMIT:
             spare = max(limit - used + _cached(group), 0)
-            yield Free(spare, f"under the limit of {limit / 1e9:.1f} GB of this container or job")
+            yield Free(spare, f"under the {limit / 1e9:.1f} GB limit of this container or job")
 
 
 def _cached(group: Path) -> int:
-    """Files that the system drops when memory is short; version 1 counts those below as total."""
+    """Bytes of page cache in a control group; v1 has totals that include child groups."""
     stat = dict(_fields(group / "memory.stat"))
     names = ("inactive_file", "active_file")
     return sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in names)
@@ -81,11 +81,11 @@ def _of_address_space(root: Path) -> Iterator[Free]:
     taken = next((pages for _, pages in _fields(root / "proc/self/statm", first=True)), None)
     if limit != resource.RLIM_INFINITY and taken is not None:
         spare = max(limit - taken * resource.getpagesize(), 0)
-        yield Free(spare, f"under the limit of {limit / 1e9:.1f} GB that ulimit -v set")
+        yield Free(spare, f"under the {limit / 1e9:.1f} GB limit of ulimit -v")
 
 
 def _fields(path: Path, *, first: bool = False) -> Iterator[tuple[str, int]]:
-    """Lines of a name and a number; of `first`, the first word alone, which is a number."""
+    """Lines of a name and a number; with `first`, the number that starts each line."""
     for line in _text(path).splitlines():
         words = line.split()
         if first and words:
@@ -95,9 +95,9 @@ def _fields(path: Path, *, first: bool = False) -> Iterator[tuple[str, int]]:
 
 
 def _number(path: Path) -> int | None:
-    """None for a file that is not there or says `max`."""
-    said = _text(path).strip()
-    return int(said) if said.isdecimal() else None
+    """The number in a file; None if the file is missing or says `max`."""
+    text = _text(path).strip()
+    return int(text) if text.isdecimal() else None
 
 
 def _text(path: Path) -> str:

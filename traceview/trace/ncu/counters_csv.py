@@ -1,14 +1,14 @@
-"""What Nsight Compute counted, from the table that `ncu --csv --page raw` prints.
+"""Nsight Compute counters, from the output of `ncu --csv --page raw`.
 
-One row a launch, metrics as columns, units in the first row below the names; lines of the program
-and of ncu itself may stand before and after. Of the metrics, these are used, each where it is:
+One row per kernel launch, metrics as columns, units in the row below the names; output of the
+program and of ncu itself may come before and after. These metrics are used if present:
 
 - bytes: `dram__bytes_read.sum` + `dram__bytes_write.sum`, or `dram__bytes.sum`, or either as a
   rate (`.sum.per_second`) times `gpu__time_duration`;
-- FLOP of the ordinary lanes: `smsp__` or `sm__sass_thread_inst_executed_op_{d,f,h}{add,mul,fma}_
-  pred_on.sum`. An fma is two; half precision works on pairs, as Nsight Compute's own roofline
-  counts it. A precision counts only where all three of its counters are there;
-- FLOP of the tensor cores: `sm__ops_path_tensor_src_*.sum`; a product and a sum are two there.
+- FLOP of the CUDA cores: `smsp__` or `sm__sass_thread_inst_executed_op_{d,f,h}{add,mul,fma}_
+  pred_on.sum`. An FMA is 2 FLOP; fp16 instructions work on pairs, as Nsight Compute's own
+  roofline counts them. A precision counts only if all three of its counters are present;
+- FLOP of the tensor cores: `sm__ops_path_tensor_src_*.sum`; a multiply-add counts as 2.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from traceview.tables import Cell, Table
 from traceview.trace.ncu.numbers import decimal_sign, factor, number, rate_factor, seconds_in
 from traceview.trace.schema import KERNEL_COUNTERS
 
-HOW = "print it anew: ncu --csv --page raw --metrics … PROGRAM, or ncu --import REPORT.ncu-rep"
+HOW = (
+    "run ncu --csv --page raw --metrics … PROGRAM, or ncu --csv --page raw --import REPORT.ncu-rep"
+)
 _HEADER = re.compile(r'\ufeff?"?ID"?([,;\t])"?Process ID"?\1')
 _MOST_LINES_BEFORE = 100_000
 _MOST_LAUNCHES = 1_000_000
 _SHAPE = re.compile(r"\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?")
-_LANES = {"fp64": "d", "fp32": "f", "fp16-lanes": "h"}
+_CUDA_CORES = {"fp64": "d", "fp32": "f", "fp16-lanes": "h"}
 _TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?\.sum")
 _TENSOR_KINDS = {"fp64": "fp64-tensor"}
 _NO_FLOP = {"int1", "int4"}
@@ -40,31 +42,33 @@ _PRODUCT = re.compile(r"(?i)gemm|nvjet|matmul|cutlass|xmma|cudnn|conv|flash|atte
 
 @dataclass(frozen=True)
 class _Sheet:
-    """Where in a row each metric is, its unit, and how its numbers are written."""
+    """Column index and unit of each metric, and the decimal separator of its numbers."""
 
-    place: Mapping[str, int]
+    column: Mapping[str, int]
     unit: Mapping[str, str]
     decimal: str
 
     def value(self, row: Sequence[str], metric: str) -> float | None:
-        if metric not in self.place:
+        if metric not in self.column:
             return None
-        found, by = number(row[self.place[metric]], self.decimal), factor(self.unit[metric])
+        found, by = number(row[self.column[metric]], self.decimal), factor(self.unit[metric])
         return None if found is None or by is None else found * by
 
 
 def read_counters(path: Path) -> tuple[Table, tuple[str, ...]]:
-    """The table kernel_counters from a CSV file of Nsight Compute, and what to say of the reading.
+    """Read the kernel_counters table from a CSV file of Nsight Compute, and warnings about it.
 
-    Raises InputError if the file is none, or has none of the metrics that are used.
+    Raises InputError if the file is not such a CSV, or has none of the metrics used.
     """
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             return _read(path, file)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})", "name ncu's CSV") from error
+        raise InputError(
+            f"cannot read {path} ({error.strerror})", "pass the CSV output of ncu"
+        ) from error
     except csv.Error as error:
-        raise InputError(f"{path} is no CSV of Nsight Compute ({error})", HOW) from error
+        raise InputError(f"{path} is not a CSV file of Nsight Compute ({error})", HOW) from error
 
 
 def _read(path: Path, lines: Iterator[str]) -> tuple[Table, tuple[str, ...]]:
@@ -72,10 +76,10 @@ def _read(path: Path, lines: Iterator[str]) -> tuple[Table, tuple[str, ...]]:
     rows = csv.reader(lines, delimiter=delimiter)
     names = next(csv.reader([header], delimiter=delimiter))
     if "Metric Name" in names:
-        raise InputError(f"{path} lists a metric a line", f"the raw page is needed; {HOW}")
+        raise InputError(f"{path} has one metric per line, not the raw page", HOW)
     units = next(rows, [])
     if len(units) != len(names) or units[0]:
-        raise InputError(f"{path} has no row of units below its names", HOW)
+        raise InputError(f"{path} has no row of units below the metric names", HOW)
     usable = (row for row in rows if len(row) == len(names) and row[0].strip().isdigit())
     taken = list(islice(usable, _MOST_LAUNCHES))
     sheet = _sheet(path, names, units, taken)
@@ -91,8 +95,8 @@ def _header(path: Path, lines: Iterator[str]) -> tuple[str, str]:
         first = first or line
         if found := _HEADER.match(line):
             return line, found[1]
-    seen = f"it begins with {first.strip()[:40]!r}" if first.strip() else "it is empty"
-    raise InputError(f"{path} is no CSV of Nsight Compute: {seen}", HOW)
+    seen = f"it starts with {first.strip()[:40]!r}" if first.strip() else "it is empty"
+    raise InputError(f"{path} is not a CSV file of Nsight Compute ({seen})", HOW)
 
 
 def _sheet(
@@ -103,34 +107,34 @@ def _sheet(
     if "Kernel Name" not in place or not any(
         name.startswith(("dram__bytes", "sm")) for name in used
     ):
-        what = f"{path} counts neither bytes of device memory nor FLOP"
+        what = f"{path} has no metrics of device-memory bytes or FLOP"
         raise InputError(what, f"add --metrics dram__bytes_read.sum,dram__bytes_write.sum; {HOW}")
     cells = chain.from_iterable((row[place[name]] for name in used) for row in rows[:1000])
     return _Sheet(place, {name: units[place[name]] for name in names}, decimal_sign(cells))
 
 
 def _remarks(path: Path, names: Sequence[str], table: Table) -> tuple[str, ...]:
-    said = []
+    remarks = []
     if not len(table):
-        said.append(f"{path.name} holds no launch")
+        remarks.append(f"{path.name} contains no kernel launches")
     elif not any(_TENSOR.fullmatch(name) for name in names):
-        said.append(
-            f"{path.name} has no sm__ops_path_tensor_src_*: FLOP of tensor cores are not in it"
+        remarks.append(
+            f"{path.name} has no sm__ops_path_tensor_src_* metrics, so tensor-core FLOP are missing"
         )
-    return tuple(said)
+    return tuple(remarks)
 
 
 def _launch(sheet: _Sheet, row: Sequence[str]) -> dict[str, Cell] | None:
     grid, block = _shape(sheet, row, "Grid", "grid"), _shape(sheet, row, "Block", "block")
     if grid is None or block is None:
         return None
-    name = base_name(row[sheet.place["Kernel Name"]])
+    name = base_name(row[sheet.column["Kernel Name"]])
     flop = _flop(sheet, row)
     total = sum(flop.values()) if flop else None
     if total == 0 and _PRODUCT.search(name):
-        # A matrix product without a FLOP did them where this file does not count.
+        # A GEMM with 0 FLOP ran on units that this file does not count.
         total = None
-    process = number(row[sheet.place["Process ID"]], sheet.decimal) or 0
+    process = number(row[sheet.column["Process ID"]], sheet.decimal) or 0
     return {
         "short_name": name,
         **{f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)},
@@ -145,7 +149,7 @@ def _launch(sheet: _Sheet, row: Sequence[str]) -> dict[str, Cell] | None:
 def _shape(
     sheet: _Sheet, row: Sequence[str], column: str, metric: str
 ) -> tuple[int, int, int] | None:
-    at = sheet.place.get(f"{column} Size")
+    at = sheet.column.get(f"{column} Size")
     found = _SHAPE.fullmatch(row[at].strip()) if at is not None else None
     if found:
         return int(found[1]), int(found[2]), int(found[3])
@@ -163,13 +167,13 @@ def _bytes(sheet: _Sheet, row: Sequence[str]) -> float | None:
 
 
 def _moved(sheet: _Sheet, row: Sequence[str], metric: str) -> float | None:
-    """Bytes, or bytes a second times the time that ncu measured at its own clocks."""
+    """Bytes, or bytes per second times the duration that ncu measured (at its own clocks)."""
     counted = sheet.value(row, metric)
     rate, time = f"{metric}.per_second", "gpu__time_duration.sum"
-    if counted is not None or rate not in sheet.place or time not in sheet.place:
+    if counted is not None or rate not in sheet.column or time not in sheet.column:
         return counted
-    speed = number(row[sheet.place[rate]], sheet.decimal)
-    lasted = number(row[sheet.place[time]], sheet.decimal)
+    speed = number(row[sheet.column[rate]], sheet.decimal)
+    lasted = number(row[sheet.column[time]], sheet.decimal)
     per_second, seconds = rate_factor(sheet.unit[rate]), seconds_in(sheet.unit[time])
     if speed is None or lasted is None or per_second is None or seconds is None:
         return None
@@ -177,11 +181,11 @@ def _moved(sheet: _Sheet, row: Sequence[str], metric: str) -> float | None:
 
 
 def _flop(sheet: _Sheet, row: Sequence[str]) -> dict[str, float]:
-    """FLOP by kind, of the kinds that were counted."""
+    """FLOP by data type, of the types that were counted."""
     found: dict[str, float] = {}
-    for kind, letter in _LANES.items():
+    for kind, letter in _CUDA_CORES.items():
         lanes = 2 if letter == "h" else 1
-        parts = [_lane(sheet, row, f"{letter}{what}") for what in ("add", "mul", "fma")]
+        parts = [_thread_ops(sheet, row, f"{letter}{what}") for what in ("add", "mul", "fma")]
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
             found[kind] = lanes * (known[0] + known[1] + 2 * known[2])
@@ -190,7 +194,7 @@ def _flop(sheet: _Sheet, row: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _lane(sheet: _Sheet, row: Sequence[str], what: str) -> float | None:
+def _thread_ops(sheet: _Sheet, row: Sequence[str], what: str) -> float | None:
     values = (
         sheet.value(row, f"{unit}__sass_thread_inst_executed_op_{what}_pred_on.sum")
         for unit in ("smsp", "sm")
@@ -199,10 +203,10 @@ def _lane(sheet: _Sheet, row: Sequence[str], what: str) -> float | None:
 
 
 def _tensor(sheet: _Sheet, row: Sequence[str]) -> dict[str, float]:
-    """Of a source type, the counter of all results where it is, else the sum of those it has."""
+    """Tensor-core FLOP by source type: the total counter if present, else the sum over results."""
     whole: dict[str, float] = {}
     parts: dict[str, float] = {}
-    for name in sheet.place:
+    for name in sheet.column:
         found = _TENSOR.fullmatch(name)
         if not found or found[1] in _NO_FLOP or (ops := sheet.value(row, name)) is None:
             continue
@@ -213,7 +217,7 @@ def _tensor(sheet: _Sheet, row: Sequence[str]) -> dict[str, float]:
 
 
 def base_name(name: str) -> str:
-    """A kernel's name without return type, namespaces, templates and arguments."""
+    """A kernel's name without return type, namespaces, template arguments and parameters."""
     bare: list[str] = []
     depth = 0
     for character in name.replace("(anonymous namespace)", "")[:10_000]:
@@ -229,7 +233,7 @@ def base_name(name: str) -> str:
 
 
 def launches_of(table: Table) -> dict[tuple[Any, ...], list[int]]:
-    """Rows of kernel_counters by base name, grid and block, in the order in which they ran."""
+    """Rows of kernel_counters by base name, grid and block, in launch order."""
     keys = ("short_name", *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"))
     found: dict[tuple[Any, ...], list[int]] = {}
     for row, key in enumerate(zip(*(table.cells(name) for name in keys), strict=True)):

@@ -1,4 +1,4 @@
-"""Numbers and units as Nsight Compute prints them, whatever the language of the machine."""
+"""Numbers and units as Nsight Compute prints them, in any locale."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIME_UNIT = re.compile(r"([num]?)s(?:econds?)?")
 
 
 def decimal_sign(cells: Iterable[str]) -> str:
-    """The sign before the decimals: a comma where only points part thousands, else a point."""
+    """The decimal separator: a comma if points separate thousands, else a point."""
     for cell in cells:
         if len(cell) <= _LONGEST:
             if _GROUPING_COMMA.fullmatch(cell):
@@ -27,7 +27,7 @@ def decimal_sign(cells: Iterable[str]) -> str:
 
 
 def number(cell: str, decimal: str) -> float | None:
-    """The value of a cell; None where it is none (n/a, nan, an empty one)."""
+    """The number in a cell; None if it holds none (n/a, nan, empty)."""
     if not cell or len(cell) > _LONGEST:
         return None
     plain = cell.translate(_SPACES).replace("," if decimal == "." else ".", "")
@@ -39,19 +39,19 @@ def number(cell: str, decimal: str) -> float | None:
 
 
 def factor(unit: str) -> float | None:
-    """By what to multiply bytes or instructions in that unit; None if it is no such unit."""
+    """Factor from that unit to bytes or instructions; None if it is no such unit."""
     found = _UNIT.fullmatch(unit.strip())
     return _PREFIXES[found[1]] if found else None
 
 
 def rate_factor(unit: str) -> float | None:
-    """By what to multiply for bytes a second."""
+    """Factor from that unit to bytes per second; None if it is no such unit."""
     size, slash, time = unit.strip().partition("/")
     amount, seconds = factor(size), seconds_in(time)
     return amount / seconds if slash and amount is not None and seconds is not None else None
 
 
 def seconds_in(unit: str) -> float | None:
-    """How many seconds that unit of time is."""
+    """Length of a unit of time in seconds; None if it is no such unit."""
     found = _TIME_UNIT.fullmatch(unit.strip())
     return _SECONDS[found[1]] if found else None

@@ -1,7 +1,7 @@
-"""Which tables an export lacks because nothing happened, and which because nobody looked.
+"""Tables missing from an export: empty because nothing happened, or not recorded.
 
-The exporter leaves out what has no rows. Whether it was recorded at all has to be inferred from
-the options of the recorder and from what else is there.
+The exporter leaves out tables without rows. Whether one was recorded is inferred from the options
+of the recorder and from the other tables.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _KERNEL_LAUNCHES = (
 _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
 
 
-def empty_tables(export: Export, meta: ExportMeta, done: Mapping[str, Table]) -> list[str]:
-    """The tables to take as empty, among those that are not in `done`."""
+def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table]) -> list[str]:
+    """The tables that are missing from `present` because they would have no rows."""
     if not meta.lazy:
         return []
     nothing = {
@@ -46,12 +46,12 @@ def empty_tables(export: Export, meta: ExportMeta, done: Mapping[str, Table]) ->
         "memory_events": meta.capture.get("PROCESS_0:COLLECT_GPU_MEMORY_USAGE") == "true",
         "overheads": True,
         "diagnostics": (meta.schema_number or (0, 0)) >= DIAGNOSTICS_SINCE,
-        **(_cuda(done) if _cuda_traced(export, meta) else {}),
+        **(_cuda(present) if _cuda_traced(export, meta) else {}),
     }
     return [
         name
         for name, empty in nothing.items()
-        if empty and name not in done and not export.unusable.intersection(_STORED_AS[name])
+        if empty and name not in present and not export.unusable.intersection(_STORED_AS[name])
     ]
 
 
@@ -60,24 +60,24 @@ def _cuda_traced(export: Export, meta: ExportMeta) -> bool:
     return there or meta.captured("Cuda")
 
 
-def _cuda(done: Mapping[str, Table]) -> dict[str, bool]:
-    worked = any(len(done[name]) for name in ON_GPU if name in done)
+def _cuda(present: Mapping[str, Table]) -> dict[str, bool]:
+    worked = any(len(present[name]) for name in ON_GPU if name in present)
     return {
         **dict.fromkeys(("copies", "sets", "synchronizations", "graph_launches"), True),
-        # Work on a GPU that no call asked for: the calls were not recorded.
+        # GPU work without any API call: the calls were not recorded.
         "api_calls": not worked,
-        "kernels": not _kernels_missing(done),
+        "kernels": not _kernels_missing(present),
     }
 
 
-def _kernels_missing(done: Mapping[str, Table]) -> bool:
-    """Whether calls launched kernels that are not there."""
-    if "api_calls" not in done:
+def _kernels_missing(present: Mapping[str, Table]) -> bool:
+    """Whether API calls launched kernels that are not in the trace."""
+    if "api_calls" not in present:
         return False
-    names = done["api_calls"].texts("name")
+    names = present["api_calls"].texts("name")
     used = {str(names.values[code]) for code in set(names.codes[names.codes >= 0].tolist())}
     if any(name.startswith(_KERNEL_LAUNCHES) for name in used):
         return True
-    # Graphs that were recorded whole stand for their kernels.
-    whole = "graph_launches" in done and len(done["graph_launches"]) > 0
+    # Graph launches recorded as a whole stand for their kernels.
+    whole = "graph_launches" in present and len(present["graph_launches"]) > 0
     return not whole and any(name.startswith(_GRAPH_LAUNCHES) for name in used)

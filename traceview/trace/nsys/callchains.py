@@ -12,7 +12,7 @@ CALLCHAINS = ExportTable("CUDA_CALLCHAINS", ("id", "symbol", "stackDepth"), ("mo
 
 
 def callchains(reader: Reader) -> Staged | None:
-    """Frames by chain, the innermost first."""
+    """Call-chain frames by chain, innermost first."""
     rows = reader.export.rows(CALLCHAINS)
     if rows is None:
         return None

@@ -1,4 +1,4 @@
-"""What an nsys export says of itself: its version, the recorder's options, what the run noted."""
+"""Metadata of an nsys export: versions, recording options, and TRACEVIEW_RUN."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from traceview.trace.sqlite.file import Database
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 NEWEST_SCHEMA = (3, 25)
 DIAGNOSTICS_SINCE = (3, 11)
-AGAIN = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
+REEXPORT = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 
 
 @dataclass(frozen=True)
 class ExportMeta:
-    """The two meta tables of an export and ours, each as name to value."""
+    """The metadata tables of an export and TRACEVIEW_RUN, each as name to value."""
 
     export: Mapping[str, str]
     capture: Mapping[str, str]
@@ -35,7 +35,7 @@ class ExportMeta:
 
     @property
     def schema_number(self) -> tuple[int, int] | None:
-        """Major and minor of the schema version; None where it is not known."""
+        """Major and minor schema version; None if unknown."""
         found = re.match(r"(\d{1,6})(?:\.(\d{1,6}))?", self.schema or "")
         return (int(found[1]), int(found[2] or 0)) if found else None
 
@@ -45,43 +45,48 @@ class ExportMeta:
 
     @property
     def lazy(self) -> bool:
-        """Whether the exporter leaves out tables without rows, as it does unless told not to."""
+        """Whether the exporter leaves out tables without rows, its default."""
         return self.export.get("EXPORT_PARAM_LAZY", "true").lower() != "false"
 
     def captured(self, event: str) -> bool:
-        """Whether the recorder was told to trace this, such as Cuda or NvtxEvents."""
+        """Whether this kind of event was traced, such as Cuda or NvtxEvents."""
         return event in self.capture.get("CAPTURE_EVENT_TYPE", "").split(",")
 
 
 def read_meta(database: Database) -> ExportMeta:
-    """Read what the export says of itself.
+    """Read the metadata of an export.
 
     Raises TraceFormatError if it is not an nsys export, or older than schema 3.0.
     """
     there = [table for table in META_TABLES if table in database.tables]
     if not there and "StringIds" not in database.tables:
-        listed = ", ".join(sorted(database.tables)[:3]) or "no table at all"
+        listed = ", ".join(sorted(database.tables)[:3]) or "no tables"
         raise TraceFormatError(
-            f"it is an SQLite database, but not an nsys export (it holds {listed[:200]!r})",
+            f"it is an SQLite database but not an nsys export (it has {listed[:200]})",
             "pass a file that `nsys export --type sqlite` or `traceview record` wrote",
         )
     export = _pairs(database, there[0]) if there else {}
     if not there:
-        raise TraceFormatError("the nsys export has no schema version, it is too old", AGAIN)
+        raise TraceFormatError("the nsys export has no schema version, so it is too old", REEXPORT)
     meta = ExportMeta(export, _capture(database), _pairs(database, "TRACEVIEW_RUN"))
     if meta.schema_number and meta.schema_number < (3, 0):
-        raise TraceFormatError(f"the nsys export has schema {meta.schema}, older than 3.0", AGAIN)
+        raise TraceFormatError(
+            f"the nsys export has schema {meta.schema}, older than 3.0", REEXPORT
+        )
     return meta
 
 
 def version_warnings(meta: ExportMeta) -> list[str]:
-    """Say so once if the export is newer than what is known, or tells no version."""
+    """A warning if the schema version is unknown or newer than the supported ones."""
     number = meta.schema_number
     if number is None:
-        return ["the export tells no schema version; what fits is read"]
+        return ["the export has no schema version; whatever matches a known one was read"]
     if number > NEWEST_SCHEMA:
         known = ".".join(map(str, NEWEST_SCHEMA))
-        return [f"the export has schema {meta.schema}, newer than {known}; what fits is read"]
+        return [
+            f"the export has schema {meta.schema}, newer than the supported {known}; "
+            "whatever matches was read"
+        ]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Where nsys failed as it read the events back that it had recorded, it says so in the export."""
+"""Errors of nsys while it imported its recorded events, as found among its diagnostics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _FAILED = re.compile(
 _REASON = re.compile(r"tag_message\*\] = (.+)")
 
 
-def failure(said: Iterable[str]) -> str | None:
-    """What nsys says of such a failure, in one line; None where it tells of none."""
-    failed = [text for text in said if _FAILED.search(text)]
+def import_error(messages: Iterable[str]) -> str | None:
+    """The first import error among diagnostic messages, in one line; None without any."""
+    failed = [text for text in messages if _FAILED.search(text)]
     if not failed:
         return None
     reasons = [found[1] for text in failed if (found := _REASON.search(text))]

@@ -1,7 +1,7 @@
-"""TRACEVIEW_KERNELS: the code of Triton kernels that `traceview record` put into the trace.
+"""TRACEVIEW_KERNELS: the kernel code that `traceview record` stored in the trace.
 
-Code stays compressed until somebody asks for it. A trace is untrusted input: what a blob unpacks
-to is bounded, and a field of the wrong kind counts as absent.
+Code stays compressed until it is needed. A trace is untrusted input: the decompressed size is
+bounded, and a field of the wrong type counts as absent.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from traceview.trace.sqlite.file import Database
 
 STORED_AS = "TRACEVIEW_KERNELS"
 BLOBS = ("ptx", "cubin")
-# Far beyond any kernel that a person waits for.
+# Far beyond any real kernel.
 MOST_BYTES = 64 << 20
 _INT64 = np.iinfo(np.int64)
 
 
 def staged(database: Database) -> Staged | None:
-    """The columns of the table; None where no kernels were gathered.
+    """The columns of the kernel_code table; None if the trace has no kernel code.
 
     Raises sqlite3.Error if the table is damaged.
     """
@@ -41,12 +41,12 @@ def staged(database: Database) -> Staged | None:
 
 
 def packed(code: bytes) -> bytes:
-    """Code as the table holds it."""
+    """Compress code for the table."""
     return zlib.compress(code, 9)
 
 
 def unpacked(blob: object) -> bytes | None:
-    """The code in a blob; None if there is none, if it is damaged, or larger than MOST_BYTES."""
+    """Decompress a blob; None if it is absent, damaged, or larger than MOST_BYTES."""
     if not isinstance(blob, bytes):
         return None
     unpacker = zlib.decompressobj()

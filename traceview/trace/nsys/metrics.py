@@ -1,4 +1,4 @@
-"""Sampled GPU metrics of an nsys export: of a million values, those that answers use."""
+"""Sampled GPU metrics of an nsys export, limited to those that the analyses use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceview.trace.nsys.rows import Export, ExportTable, Rows
 from traceview.trace.schema import GPU_METRICS
 
 SAMPLES = ExportTable("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
-# Names tell what is measured: the ids differ from one set of metrics to the next.
+# Matched by name: ids differ between metric sets.
 METRICS = {
     "dram-read": re.compile(r"DRAM Read \w+ \[Throughput %\]"),
     "dram-write": re.compile(r"DRAM Write \w+ \[Throughput %\]"),
@@ -24,9 +24,9 @@ _FARTHEST_NS = 1 << 57
 
 
 def gpu_metrics(export: Export, devices: Table) -> Table | None:
-    """The samples of METRICS in order of time; None if none were recorded.
+    """Samples of METRICS in time order; None if none were recorded.
 
-    The host and the number of the GPU are in the bits of the type's id.
+    Host and GPU are encoded in the bits of the type id.
     """
     if not export.has(SAMPLES.table):
         return None
@@ -38,10 +38,10 @@ def gpu_metrics(export: Export, devices: Table) -> Table | None:
     types, type_code = numbered(rows.integer("typeId"))
     metric, device = np.full(len(rows), -1, np.int32), np.full(len(rows), -1, np.int32)
     for code, type_id in enumerate(types.tolist()):
-        mine = type_code == code
-        device[mine] = device_of.get((host_of(type_id), type_id & _GPU_BITS), -1)
+        of_type = type_code == code
+        device[of_type] = device_of.get((host_of(type_id), type_id & _GPU_BITS), -1)
         for metric_id, name in wanted.get(type_id, {}).items():
-            metric[mine & (rows.integer("metricId") == metric_id)] = list(METRICS).index(name)
+            metric[of_type & (rows.integer("metricId") == metric_id)] = list(METRICS).index(name)
     return _table(rows, metric, device, (metric >= 0) & (device >= 0))
 
 
@@ -49,18 +49,18 @@ def _rows(export: Export) -> Rows | None:
     try:
         return export.rows(SAMPLES)
     except TraceFormatError as error:
-        export.warnings.append(f"the sampled GPU metrics are not read: {error.what}")
+        export.warnings.append(f"the sampled GPU metrics were not read: {error.what}")
         return None
 
 
 def _wanted(export: Export) -> dict[int, dict[int, str]]:
-    """By type, the metrics that are kept, by their ids."""
+    """The metrics to keep: by type id, names by metric id."""
     lines = export.database.lines("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     found: dict[int, dict[int, str]] = {}
-    for type_id, metric_id, told in lines:
+    for type_id, metric_id, label in lines:
         if isinstance(type_id, int) and isinstance(metric_id, int):
             for name, pattern in METRICS.items():
-                if isinstance(told, str) and pattern.fullmatch(told):
+                if isinstance(label, str) and pattern.fullmatch(label):
                     found.setdefault(type_id, {})[metric_id] = name
     return found
 

@@ -1,4 +1,4 @@
-"""Names in an nsys export: texts by id, and the meaning of its numbers."""
+"""Names in an nsys export: strings by id, and enumerations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from traceview.trace.schema import UNIFIED
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Numbers
 
-# An array that may be indexed by the values directly is still smaller than the sort it saves.
+# Up to this span, a lookup table indexed by value is cheaper than sorting.
 DENSE = 1 << 22
 FEW = 16
 UNNAMED = "(unnamed)"
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
-# The meanings of the numbers where the export does not bring its own ENUM_ table.
+# Enumerations, for exports without their own ENUM_ tables.
 _DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P"
 _MIGRATIONS = (f"{UNIFIED}H2D", f"{UNIFIED}D2H", f"{UNIFIED}D2D")
 COPY_DIRECTIONS = dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS)))
@@ -46,7 +46,7 @@ _COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
 
 
 def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
-    """The distinct values, ascending, and for each row its number among them."""
+    """The distinct values, ascending, and for each row the index of its value."""
     if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int32)
     if values.strides == (0,):
@@ -66,7 +66,7 @@ def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
 def numbered_pairs(
     first: Array, second: Array
 ) -> tuple[list[tuple[int, int]], npt.NDArray[np.int32]]:
-    """The distinct pairs of two columns, and for each row its number among them."""
+    """The distinct pairs of two columns, and for each row the index of its pair."""
     (ones, one), (others, other) = numbered(first), numbered(second)
     if len(others) == 1:
         return [(int(value), int(others[0])) for value in ones], one
@@ -78,7 +78,7 @@ def numbered_pairs(
 def _numbered_directly(
     values: Array, low: int, high: int
 ) -> tuple[Integers, npt.NDArray[np.int32]]:
-    # Not in the type of the values, which may be a narrow one.
+    # As int64: the type of the values may be too narrow for differences.
     offsets = np.subtract(values, low, dtype=np.int64)
     seen = np.zeros(high - low + 1, bool)
     seen[offsets] = True
@@ -89,7 +89,7 @@ def _numbered_directly(
 
 
 def _few(values: Array) -> Integers:
-    """All distinct values, ascending, or just more than FEW of them."""
+    """All distinct values, ascending, or just over FEW of them."""
     found: list[int] = []
     while len(values) and len(found) <= FEW:
         found.append(values[0])
@@ -98,13 +98,13 @@ def _few(values: Array) -> Integers:
 
 
 class Names:
-    """The StringIds table: texts by id. Only the texts that are asked for are read."""
+    """The StringIds table. Only the strings looked up are read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def texts(self, ids: Numbers) -> Texts:
-        """The text of every id; absent where the id is; a made-up name where the text is."""
+        """The string of every id: absent if the id is, a placeholder if the string is missing."""
         distinct, codes = numbered(ids.values)
         texts = Texts(codes, object_array(self.of(distinct))).map(self.of(distinct))
         if ids.null is None:
@@ -114,7 +114,7 @@ class Names:
         return Texts(np.where(ids.null, np.int32(-1), texts.codes), texts.values)
 
     def of(self, ids: Integers) -> list[str]:
-        """The texts of some distinct ids."""
+        """The strings of distinct ids."""
         keys = ids.tolist()
         found: dict[int, object] = {}
         if "StringIds" in self._database.tables:
@@ -123,12 +123,12 @@ class Names:
 
 
 def without_version(name: str) -> str:
-    """The name of a CUDA call without `_v3020`, `_ptsz` and `_ptds`."""
+    """The name of a CUDA API function without `_v3020`, `_ptsz` and `_ptds`."""
     return _VERSION.sub("", name)
 
 
 def first_of(preferred: Texts, other: Texts) -> Texts:
-    """Row by row the preferred text, where absent the other."""
+    """Row by row, the preferred text, or the other where it is absent."""
     if (preferred.codes >= 0).all():
         return preferred
     every = Texts.of([*preferred.values, *other.values])
@@ -138,14 +138,14 @@ def first_of(preferred: Texts, other: Texts) -> Texts:
     return Texts(places[codes], every.values)
 
 
-def filled(texts: Texts, last: str) -> Texts:
-    """A text in every row: the last where there was none."""
-    one = Texts(constant(0, len(texts), np.int32), object_array([last]))
+def filled(texts: Texts, default: str) -> Texts:
+    """The texts, with a default in the rows without one."""
+    one = Texts(constant(0, len(texts), np.int32), object_array([default]))
     return first_of(texts, one)
 
 
 def meanings(values: Integers, known: Mapping[int, str]) -> Texts:
-    """The meaning of every number; `kind 17` for one that nobody knows."""
+    """The label of every number; `kind 17` for an unknown one."""
     distinct, codes = numbered(values)
     words = [known.get(value, f"kind {value}") for value in distinct.tolist()]
     return Texts(codes, object_array(words)).map(words)

@@ -1,7 +1,7 @@
 """Processes, threads and GPUs: from the ids of an export to the rows of a Trace.
 
-Rows get provisional numbers while tables are read, in the order in which places turn up.
-`Owners.settle` sorts the places at the end, when all are known, and renumbers.
+They get provisional numbers in order of appearance while tables are read. `Owners.settle` sorts
+them when all are known, and renumbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traceview.trace.sqlite.file import Database
 
 Codes = npt.NDArray[np.int32]
 Key = TypeVar("Key", bound=Hashable)
-# globalTid is host << 48 | process << 24 | thread, and a globalPid is one with thread 0.
+# globalTid is host << 48 | process << 24 | thread; a globalPid has thread 0.
 THREAD_BITS = 0xFFFFFF
 PROCESS_BITS = 0xFFFFFF
 UNKNOWN = 0
@@ -66,7 +66,7 @@ class _Numbering(Generic[Key]):
 
 
 class Owners:
-    """Numbers for the processes, threads and GPUs that rows speak of."""
+    """Provisional numbers of the processes, threads and GPUs that rows refer to."""
 
     def __init__(self) -> None:
         self._processes = _Numbering[int]()
@@ -86,18 +86,18 @@ class Owners:
         return _picked(threads, codes), _picked(processes, codes)
 
     def has_threads(self, rows: Rows, name: str = "globalTid") -> Mask:
-        """True for the rows of threads that turned up before."""
+        """True for the rows of threads that appeared before."""
         distinct, codes = numbered(rows.integer(name, UNKNOWN))
         known = np.array([thread in self._threads.number for thread in distinct.tolist()], bool)
         return known[codes] if len(known) else np.zeros(len(rows), bool)
 
     def devices(self, rows: Rows, processes: Codes) -> Codes:
-        """Provisional GPU numbers: a process numbers the GPUs as it sees them."""
+        """Provisional GPU numbers, by process: each process numbers the GPUs it sees."""
         pairs, codes = numbered_pairs(processes, rows.identity("deviceId"))
         return _picked(self._devices.all(pairs), codes)
 
     def settle(self, database: Database, names: Names) -> Settled:
-        """Sort and name all places that turned up."""
+        """Sort and name all processes, threads and GPUs."""
         global_ids, process_rows = _settled_processes(list(self._processes.number))
         gpus = _gpu_rows(database)
         owners = [global_ids[row] for row in process_rows]
@@ -123,14 +123,14 @@ class Owners:
 
 @dataclass(frozen=True)
 class Settled:
-    """The tables of places, and how to get from provisional numbers to their rows."""
+    """Tables of processes, threads and devices, and the row of each provisional number."""
 
     rows: Mapping[str, Codes]
     tables: Mapping[str, Table]
     warnings: tuple[str, ...] = ()
 
     def renumber(self, staged: Staged) -> Staged:
-        """Staged columns with final numbers. An absent place stays absent."""
+        """Staged columns with final numbers; absent ones stay absent."""
         kind = {"end_thread": "thread"}
         return {
             name: _final(values, self.rows[kind.get(name, name)])
@@ -141,9 +141,9 @@ class Settled:
 
 
 def _settled_processes(found: Sequence[int]) -> tuple[list[int], list[int]]:
-    """All global process ids in order, and the row of each of those that turned up."""
+    """All global process ids in order, and the row of each one found."""
     known = sorted((g for g in found if g != UNKNOWN), key=lambda g: (host_of(g), process_of(g), g))
-    # Rows that name no process can only be of the one there is, if there is just one.
+    # Rows without a process belong to the only one, if there is just one.
     if UNKNOWN in found and len(known) != 1:
         known = [UNKNOWN, *known]
     row = {UNKNOWN: 0} | {global_id: place for place, global_id in enumerate(known)}
@@ -170,14 +170,14 @@ def _device_keys(
 def _merged(
     seen: Sequence[tuple[int, int]], gpus: Mapping[tuple[int, int], object]
 ) -> tuple[str, ...]:
-    """What to say where processes that each call their GPU 0 may stand for different GPUs."""
+    """A warning if GPU 0 of several processes may be different GPUs."""
     shared = sorted({gpu for host, gpu in seen if seen.count((host, gpu)) > 1})
     if not shared or len(gpus) < 2:
         return ()
     return (
-        f"several processes used a GPU that each calls {', '.join(map(str, shared))}, and this "
-        "export does not tell whether it is the same one (nsys 2025.3 and newer do); it is taken "
-        "for one GPU",
+        f"several processes used GPU {', '.join(map(str, shared))} by their own numbering; this "
+        "export does not say whether it is the same device, so it is treated as one (nsys 2025.3 "
+        "and newer say)",
     )
 
 
@@ -191,7 +191,7 @@ def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 
 def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
-    """What the export says of every GPU, by host and GPU."""
+    """Properties of every GPU, by host and GPU."""
     names = ("vmId", "id", "name", "computeMajor", "computeMinor", *_GPU_COLUMNS.values())
     rows: dict[tuple[int, int], dict[str, Cell]] = {}
     for vm, gpu, name, major, minor, *figures in database.lines("TARGET_INFO_GPU", names):
@@ -208,7 +208,7 @@ def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
 
 
 def _figure(value: object, most: int) -> int | None:
-    """A property of a GPU; 0 and what does not fit mean that the recorder did not know."""
+    """A property of a GPU; 0 and out-of-range values mean unknown."""
     return value if type(value) is int and 0 < value <= most else None
 
 
@@ -244,7 +244,7 @@ def _thread_table(
 ) -> Table:
     lines = database.lines("ThreadNames", ("globalTid", "nameId"))
     wanted = [global_ids[process] | thread for process, thread in threads]
-    # A thread that renamed itself has several names: the last is the one it chose.
+    # A thread that renamed itself has several names; the last one counts.
     name_ids = {tid: name for tid, name in lines if type(name) is int and tid in set(wanted)}
     found = names.of(np.array(list(name_ids.values()), np.int64))
     named = dict(zip(name_ids, found, strict=True))

@@ -27,7 +27,7 @@ RANGES = ExportTable(
 PAYLOADS = ExportTable(
     "NVTX_EVENTS", ("start",), ("int64Value", "uint64Value", "int32Value", "uint32Value")
 )
-# What stands in a text for the payload of its range: facts.declared_work.
+# Placeholder in a range name for its payload: see facts.work.declared.
 REFERS_TO_PAYLOAD = '"payload"'
 # The second of each kind comes from an imported NVTXT file.
 KINDS = {59: "push-pop", 70: "push-pop", 60: "start-end", 71: "start-end", 34: "mark", 65: "mark"}
@@ -36,7 +36,7 @@ DEFAULT_DOMAIN = 0
 
 
 def ranges(reader: Reader) -> Staged | None:
-    """Ranges and marks in the order of the file; other events are left out."""
+    """Ranges and marks in file order; other NVTX events are left out."""
     events = reader.export.rows(RANGES)
     if events is None:
         return None
@@ -61,7 +61,7 @@ def ranges(reader: Reader) -> Staged | None:
 
 
 def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
-    """The whole number of each range. Four columns more are read only where a text asks for one."""
+    """The integer payload of each range, read only if a range name refers to it."""
     found = np.full(len(names), NULL)
     if not any(REFERS_TO_PAYLOAD in str(name) for name in names.values):
         return found
@@ -74,7 +74,7 @@ def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
 
 
 def _texts(names: Names, rows: Rows) -> Texts:
-    # torch writes its text in place; registered strings come as ids.
+    # torch stores the text itself; registered strings are ids.
     return first_of(rows.texts("text"), names.texts(rows.numbers("textId")))
 
 
@@ -87,7 +87,7 @@ def _end_threads(reader: Reader, rows: Rows) -> Codes:
 
 
 def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
-    """The names of domains by (process, domain id): ids repeat between processes."""
+    """Domain names by (process, domain id): ids repeat between processes."""
     created = events.where(events.integer("eventType") == DOMAIN_CREATE)
     _, process = reader.owners.threads(created)
     named = _texts(reader.names, created).decode()

@@ -14,11 +14,11 @@ from traceview.trace.nsys import kernel_code, tables
 from traceview.trace.nsys.absent_tables import empty_tables
 from traceview.trace.nsys.callchains import callchains
 from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings
-from traceview.trace.nsys.importer_errors import failure
+from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.ranges import ranges
 from traceview.trace.nsys.rows import Export, Staged
-from traceview.trace.nsys.sync_sites import parted
+from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.nsys.syncs import synchronizations
 from traceview.trace.nsys.thread_runs import thread_runs
 from traceview.trace.schema import TABLES
@@ -41,7 +41,7 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
 
 
 def read(database: Database, path: str) -> Trace:
-    """Read an nsys export; `path` is how the user calls it.
+    """Read an nsys export; `path` is the name shown to the user.
 
     Raises TraceFormatError if it is not an nsys export or too old; sqlite3.Error if it is damaged.
     """
@@ -57,23 +57,23 @@ def read(database: Database, path: str) -> Trace:
         tables=staged,
         run=meta.run,
         capture=meta.capture,
-        warnings=(*_partial(staged), *export.warnings),
+        warnings=(*_import_warnings(staged), *export.warnings),
     )
 
 
-def _partial(staged: Mapping[str, Table]) -> list[str]:
-    said = staged["diagnostics"].texts("text").decode() if "diagnostics" in staged else ()
-    failed = failure(str(text) for text in said)
-    if failed is None:
+def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
+    messages = staged["diagnostics"].texts("text").decode() if "diagnostics" in staged else ()
+    error = import_error(str(text) for text in messages)
+    if error is None:
         return []
-    return [f"nsys failed as it read the events back, so all figures are of a part: {failed}"]
+    return [f"nsys failed to import all events, so every figure covers only part of them: {error}"]
 
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     found = {name: _thrifty(read_table(reader)) for name, read_table in _READERS.items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     found["thread_runs"] = thread_runs(reader)
-    found["ranges"], found["call_sites"] = parted(found["ranges"], meta.run)
+    found["ranges"], found["call_sites"] = split_marks(found["ranges"], meta.run)
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
     done: dict[str, Table] = {}
@@ -90,7 +90,7 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
 
 
 def _thrifty(staged: Staged | None) -> Staged | None:
-    """What holds one value alone, as half the columns of most traces do, takes no memory."""
+    """Store constant columns, half of those of most traces, as a single value."""
     if staged is None:
         return None
     return {
@@ -100,7 +100,7 @@ def _thrifty(staged: Staged | None) -> Staged | None:
 
 
 def _ordered(name: str, staged: Staged) -> Staged:
-    """The rows in the order of their table. Each staged column is given up for its ordered one."""
+    """Sort the rows as their table requires, freeing each unsorted column."""
     order = None
     if name in _BY_START:
         order = _by_start(_numbers(staged, "start_ns"))
@@ -118,7 +118,7 @@ def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
 
 
 def _nested(staged: Staged) -> npt.NDArray[np.intp]:
-    """By thread and start, the longer first; one that never ended is longest."""
+    """Order by thread and start, the longest first; an unended range is longest."""
     start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
     last = np.where(end == NULL, -np.iinfo(np.int64).max, -end)
     if not _in_order(start, last):

@@ -1,4 +1,4 @@
-"""Raw rows of one table of an nsys export, whatever columns its version has."""
+"""Raw rows of a table of an nsys export, for any schema version."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
 
 Staged = dict[str, Array | Texts]
 INT32 = np.iinfo(np.int32)
-# Far beyond any recording, and still safe to subtract from one another.
+# Far beyond any recording, yet differences fit into int64.
 MOST_BYTES = 1 << 44
 FARTHEST_NS = 1 << 57
 
 
 @dataclass(frozen=True)
 class ExportTable:
-    """A table of an export: the columns without which it is useless, and those that may lack."""
+    """A table of an export, with its required, optional and text columns."""
 
     table: str
     required: tuple[str, ...]
@@ -30,7 +30,7 @@ class ExportTable:
 
 
 class Rows:
-    """The columns that were found; one that lacks counts as NULL in every row."""
+    """The columns of a table; a missing one is NULL in every row."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -56,11 +56,11 @@ class Rows:
         return np.zeros(len(self), bool) if null is None else null
 
     def integer(self, name: str, default: int = 0) -> Integers:
-        """int64, the default where NULL."""
+        """As int64, with a default for NULL."""
         return _typed(self._cells(name, default), np.int64)
 
     def _cells(self, name: str, default: int) -> Array:
-        """As narrow as they were read."""
+        """The column in the type it was read in."""
         numbers = self.numbers(name)
         if numbers.null is None:
             return numbers.values
@@ -69,22 +69,22 @@ class Rows:
         return np.where(numbers.null, np.int64(default), numbers.values)
 
     def nullable(self, name: str) -> Integers:
-        """int64, NULL kept."""
+        """As int64, NULL kept."""
         return self.integer(name, NULL)
 
     def identity(self, name: str) -> npt.NDArray[np.int32]:
-        """An id of 32 bits; unsigned ones wrap, which keeps them distinct."""
+        """A 32-bit id; unsigned ones wrap, which keeps them distinct."""
         return _typed(self._cells(name, 0), np.int32)
 
     def amount(self, name: str) -> npt.NDArray[np.int32]:
-        """A quantity; beyond the range of int32 it stays at the end of the range."""
+        """A quantity, clipped to int32."""
         values = self._cells(name, 0)
         if len(values) and not INT32.min < values.min() <= values.max() <= INT32.max:
             values = values.clip(INT32.min + 1, INT32.max)
         return _typed(values, np.int32)
 
     def size(self, name: str) -> Integers:
-        """A number of bytes, none of them absurd: sums of damaged ones would overflow."""
+        """A number of bytes, clipped so that sums of damaged values do not overflow."""
         return self.integer(name).clip(0, MOST_BYTES)
 
     def where(self, mask: Mask) -> Rows:
@@ -100,14 +100,14 @@ def _chosen(column: Numbers | Texts, mask: Mask) -> Numbers | Texts:
 
 
 def _typed(values: Array, dtype: npt.DTypeLike) -> Array:
-    """The same numbers in that type; what is stored once stays so."""
+    """Cast values; a `constant` stays one."""
     if values.strides != (0,) or not len(values):
         return values.astype(dtype, copy=False)
     return np.broadcast_to(values[:1].astype(dtype).reshape(()), len(values))
 
 
 class Export:
-    """An open export, and what there is to say about reading it."""
+    """An open export, and warnings from reading it."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -118,7 +118,7 @@ class Export:
         return table in self.database.tables
 
     def rows(self, source: ExportTable) -> Rows | None:
-        """The rows of a table; None, with a warning where it is of no use, if it is not there."""
+        """The rows of a table; None if it is missing, or with a warning if it lacks a column."""
         if not self.has(source.table):
             return None
         there = self.database.describe(source.table).columns
@@ -126,7 +126,7 @@ class Export:
         if lacking:
             self.unusable.add(source.table)
             self.warnings.append(
-                f"table {source.table} is not read: it has no column {', '.join(lacking)}"
+                f"table {source.table} was not read: it has no column {', '.join(lacking)}"
             )
             return None
         return Rows(self.database.read(source.table, _wanted(source, there)))
@@ -134,7 +134,7 @@ class Export:
     def spans(
         self, rows: Rows, what: str, *, may_stay_open: bool = False
     ) -> tuple[Integers, Integers]:
-        """Starts and ends in ns. No end is before its start; one that may stay open stays NULL."""
+        """Start and end times in ns, with no end before its start; open ends may stay NULL."""
         start = self._near(rows.integer("start"), what)
         null = rows.null("end")
         ends = rows.integer("end")
@@ -142,14 +142,18 @@ class Export:
         wrong = early if may_stay_open else early | null
         if wrong.any():
             number = int(wrong.sum())
-            self.warnings.append(f"{number} of the {what} end before they start; taken as 0 ns")
+            self.warnings.append(
+                f"{number} of the {what} end before they start; their duration is set to 0"
+            )
             ends = np.where(wrong, start, ends)
         return start, np.where(null, NULL, ends) if may_stay_open and null.any() else ends
 
     def _near(self, times: Integers, what: str) -> Integers:
         if not len(times) or -FARTHEST_NS <= times.min() <= times.max() <= FARTHEST_NS:
             return times
-        self.warnings.append(f"times of {what} lie centuries away; they are damaged")
+        self.warnings.append(
+            f"times of {what} are out of range and were clipped; the trace is damaged"
+        )
         return times.clip(-FARTHEST_NS, FARTHEST_NS)
 
 

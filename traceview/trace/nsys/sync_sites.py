@@ -1,7 +1,7 @@
-"""Our own marks among the NVTX ranges of an nsys export: lines of the program that may wait.
+"""Sync-site marks among the NVTX ranges of an nsys export: source lines that may wait.
 
-`traceview record` has the recorded program put a range around each call that can wait for the GPU.
-These rows are ours, not the program's: they are taken out of its ranges.
+`traceview record` wraps each call that can wait for the GPU in an NVTX range. These marks are
+separated from the ranges of the program itself.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from traceview.trace.nsys.rows import Staged
 DOMAIN = "traceview"
 PREFIX = "traceview:sync:"
 NOTED = "sync_sites"
-"""Name in TRACEVIEW_RUN; there where the recorder asked for marks."""
+"""Name in TRACEVIEW_RUN, present if the recorder requested marks."""
 
-# As in: train.py:31 in step: loss.item() [Tensor.item]. What is longer is none of ours.
+# As in: train.py:31 in step: loss.item() [Tensor.item]. Longer texts are not marks.
 _LONGEST = 2_000
 _MARK = re.compile(r"(.+):(\d{1,9}) in (\S.*?): (.*?) ?\[([^\[\]]*)\]")
 _TIMES = ("start_ns", "end_ns", "thread", "process")
 
 
 class Mark(NamedTuple):
-    """A mark's text in its parts; a text of another form is all `source`."""
+    """The parts of a mark; a text of another form is all `source`."""
 
     file: str | None
     line: int | None
@@ -45,25 +45,27 @@ def parsed(text: str) -> Mark:
     return Mark(file, int(line), function, source, hint or None)
 
 
-def parted(ranges: Staged | None, run: Mapping[str, str]) -> tuple[Staged | None, Staged | None]:
-    """The program's ranges, and our marks among them: None where nobody asked for marks."""
+def split_marks(
+    ranges: Staged | None, run: Mapping[str, str]
+) -> tuple[Staged | None, Staged | None]:
+    """Split ranges into the program's own and marks (None if no marks were requested)."""
     if ranges is None:
         return None, None
-    ours = _ours(_texts(ranges, "name"), _texts(ranges, "domain"))
-    if not ours.any():
-        return ranges, _sites(ranges, ours) if NOTED in run else None
-    return _taken(ranges, ~ours), _sites(ranges, ours)
+    marked = _is_mark(_texts(ranges, "name"), _texts(ranges, "domain"))
+    if not marked.any():
+        return ranges, _sites(ranges, marked) if NOTED in run else None
+    return _taken(ranges, ~marked), _sites(ranges, marked)
 
 
-def _ours(name: Texts, domain: Texts) -> Mask:
+def _is_mark(name: Texts, domain: Texts) -> Mask:
     prefixed = np.array([text.startswith(PREFIX) for text in name.values] or [False], bool)
     in_default = (domain.codes < 0) & (name.codes >= 0)
-    mine: Mask = domain.isin([DOMAIN]) | (in_default & prefixed[np.maximum(name.codes, 0)])
-    return mine
+    marks: Mask = domain.isin([DOMAIN]) | (in_default & prefixed[np.maximum(name.codes, 0)])
+    return marks
 
 
-def _sites(ranges: Staged, ours: Mask) -> Staged:
-    taken = _taken({name: ranges[name] for name in (*_TIMES, "name")}, ours)
+def _sites(ranges: Staged, marked: Mask) -> Staged:
+    taken = _taken({name: ranges[name] for name in (*_TIMES, "name")}, marked)
     names = _texts(taken, "name")
     used = np.unique(names.codes[names.codes >= 0])
     marks = {int(code): parsed(str(names.values[code]).removeprefix(PREFIX)) for code in used}

@@ -1,12 +1,11 @@
 """Synchronizations of an nsys export, and what kind of wait each one is.
 
-The numbers of `syncType` are not to be taken at their word. CUPTI and the export's own table
-ENUM_CUPTI_SYNC_TYPE say 1 event, 2 stream-wait-event, 3 stream, 4 context. In exports of nsys
-2025.3 (schema 3.20, which has the column `deprecatedSyncType`) the rows of cudaStreamSynchronize
-carry 2, as those of cudaStreamWaitEvent do, beside that very table; cudaDeviceSynchronize has no
-row at all. Taken at its word, a wait of the host would count as one of the GPU. The API call that a
-row belongs to cannot lie and decides. Where it was not recorded, a wait for an event that names no
-event is a wait for a stream.
+The column `syncType` is unreliable. CUPTI and the export's own table ENUM_CUPTI_SYNC_TYPE define
+1 event, 2 stream-wait-event, 3 stream, 4 context. But in exports of nsys 2025.3 (schema 3.20, with
+column `deprecatedSyncType`) the rows of cudaStreamSynchronize carry 2, like those of
+cudaStreamWaitEvent, and cudaDeviceSynchronize has no row at all. A CPU wait would then count as a
+GPU wait. So the API call of a row decides; if it was not recorded, an event wait without an event
+is a stream wait.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ KIND_OF_CALL = {
     "cudaDeviceSynchronize": "context",
     "cuCtxSynchronize": "context",
 }
-# CUPTI_SYNCHRONIZATION_INVALID_VALUE, as the unsigned number that it is.
+# CUPTI_SYNCHRONIZATION_INVALID_VALUE, unsigned.
 NOTHING = 0xFFFFFFFF
 
 
 def synchronizations(reader: Reader, calls: Staged | None) -> Staged | None:
-    """Waits in the order of the file; `calls` are the staged API calls, if recorded."""
+    """Synchronizations in file order; `calls` are the staged API calls, if recorded."""
     rows = reader.export.rows(SYNCHRONIZATIONS)
     if rows is None:
         return None
@@ -62,14 +61,14 @@ def synchronizations(reader: Reader, calls: Staged | None) -> Staged | None:
 
 
 def _without_event(kinds: Texts, no_event: Mask) -> Texts:
-    """A wait for an event needs an event: without one it is a stream that is waited for."""
+    """Reclassify event waits without an event as stream waits."""
     wrong = kinds.isin(["stream-wait-event"]) & no_event
     stream = Texts(np.where(wrong, np.int32(0), np.int32(-1)), object_array(["stream"]))
     return first_of(stream, kinds)
 
 
 def _kinds_by_call(staged: Staged, calls: Staged) -> Texts:
-    """The kind that the API call of each row stands for; absent where there is none."""
+    """The kind implied by the API call of each row; absent without one."""
     names = calls["name"]
     assert isinstance(names, Texts)
     of_call = names.map([KIND_OF_CALL.get(name) for name in names.values])

@@ -1,7 +1,7 @@
-"""From the tables of an nsys export to the tables of a Trace: one function a table.
+"""From the tables of an nsys export to the tables of a Trace, one function per table.
 
-Each returns staged columns: final, but for the numbers of processes, threads and GPUs, which
-`Owners` settles when all tables have been read.
+Each returns staged columns. These are final except for the numbers of processes, threads and GPUs,
+which `Owners` settles when all tables have been read.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ CUPTI_OVERHEADS = ExportTable(
 )
 DIAGNOSTICS = ExportTable("DIAGNOSTIC_EVENT", ("timestamp",), ("severity",), ("text",))
 
-# CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: the launch queue was full and the CPU was held back.
+# CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: the launch queue was full, which blocked the CPU.
 QUEUE_FULL = 8
-# Rows of this eventClass repeat a call for the sake of its call chain (--cudabacktrace).
+# Rows of this eventClass repeat a call to carry its call chain (--cudabacktrace).
 BACKTRACE_CLASS = 67
 
 
 class Reader:
-    """What the functions of this module share: the open export, its names, its places."""
+    """Shared state of this module's functions: the open export, its names, processes and GPUs."""
 
     def __init__(self, export: Export) -> None:
         self.export = export
@@ -106,7 +106,7 @@ def kernels(reader: Reader) -> Staged | None:
 
 
 def _positive(rows: Rows, name: str) -> Codes:
-    """A quantity of which 0 or less says that nobody knows it."""
+    """A quantity for which 0 or less means unknown."""
     if rows.null(name).all():
         return np.full(len(rows), ABSENT, np.int32)
     values = rows.amount(name)
@@ -114,7 +114,7 @@ def _positive(rows: Rows, name: str) -> Codes:
 
 
 def _cluster_blocks(rows: Rows) -> Codes:
-    """Blocks of a cluster; absent where the export does not tell of clusters."""
+    """Blocks per cluster; absent if the export has no cluster columns."""
     unknown = rows.null(_CLUSTER[0])
     if unknown.all():
         return np.full(len(rows), ABSENT, np.int32)
@@ -141,10 +141,10 @@ def copies(reader: Reader) -> Staged | None:
 
 
 def _migration_causes(rows: Rows) -> Texts:
-    """Absent for copies that the program asked for, which have none or 0."""
+    """Causes of page migrations; absent for copies that the program requested."""
     cause = rows.integer("migrationCause", 0)
-    told = meanings(cause, MIGRATION_CAUSES)
-    return Texts(np.where(cause == 0, np.int32(-1), told.codes), told.values)
+    labels = meanings(cause, MIGRATION_CAUSES)
+    return Texts(np.where(cause == 0, np.int32(-1), labels.codes), labels.values)
 
 
 def sets(reader: Reader) -> Staged | None:
@@ -152,7 +152,7 @@ def sets(reader: Reader) -> Staged | None:
     if rows is None:
         return None
     return {
-        **_on_stream(reader, rows, "memory sets"),
+        **_on_stream(reader, rows, "memsets"),
         "bytes": rows.size("bytes"),
         "graph_node_id": _graph_node(rows),
     }
@@ -217,7 +217,7 @@ def _call_names(names: Names, calls: Rows) -> Texts:
 
 
 def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes) -> Integers:
-    """Give each call the call chain that its repetition carries."""
+    """Give each call the call chain of its repeated row."""
     _, owner = reader.owners.threads(repeats)
     chains = repeats.nullable("callchainId")
     found = matched(
@@ -229,13 +229,13 @@ def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes)
 
 
 def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) -> Integers:
-    """For each row the last row of the other side with its process and correlation id, or -1."""
+    """For each row, the last row of the other side with its process and correlation id, or −1."""
     if not len(key):
         return np.full(len(process), -1, np.int64)
     wanted, keys = _joint(process, correlation), _joint(owner, key)
     order = np.argsort(keys, kind="stable")
     found = order[np.searchsorted(keys[order], wanted, side="right") - 1]
-    # Only the ids themselves decide: the joint key of absurdly large ones may coincide.
+    # Compare the ids themselves: joint keys of very large ids may collide.
     same = (owner[found] == process) & (key[found] == correlation) & (correlation != NULL)
     return np.where(same, found, -1)
 

@@ -1,4 +1,4 @@
-"""When threads ran on a CPU: the scheduling events of an nsys export (--cpuctxsw)."""
+"""Intervals of threads on a CPU, from the scheduling events of an nsys export (--cpuctxsw)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ SCHEDULING = ExportTable("SCHED_EVENTS", ("start", "isSchedIn", "globalTid"))
 
 
 def thread_runs(reader: Reader) -> Staged | None:
-    """Runs of the threads that other tables speak of: the recorder sees the whole system.
+    """Runs of the threads that occur in other tables; nsys records the whole system.
 
-    Only between an event out and the next one in is a thread known to be off the CPU. What lies
-    between any other two events of a thread counts as a run, so that a lost event invents no
-    absence.
+    A thread is known to be off the CPU only between a switch-out and the next switch-in. Any other
+    interval between two of its events counts as a run, so that a lost event adds no off-CPU time.
     """
     rows = reader.export.rows(SCHEDULING)
     if rows is None:
@@ -28,7 +27,7 @@ def thread_runs(reader: Reader) -> Staged | None:
     time, enters = time[order], enters[order]
     same = thread[1:] == thread[:-1]
     runs = np.flatnonzero(same & ~(~enters[:-1] & enters[1:]))
-    # What leaves ran until then, and what enters runs from then on, though no more is known.
+    # A first switch-out ends a run, and a last switch-in begins one, of unknown length.
     first = np.flatnonzero(np.append(True, ~same)[: len(time)] & ~enters)
     last = np.flatnonzero(np.append(~same, True)[: len(time)] & enters)
     each = np.concatenate([runs, first, last])

@@ -1,8 +1,8 @@
-"""Take private texts out of PTX and cubins, byte for byte in their places.
+"""Remove private texts from PTX and cubins, in place.
 
-Data are overwritten in their length: offsets in debug information stay right, a cubin stays a
-sound ELF file. In it a home becomes `~` and as many slashes as it takes; the reader of SASS makes
-one of them, so that the paths that PTX and SASS name stay equal.
+Texts are overwritten with the same length, so that offsets in debug information stay valid and a
+cubin stays a valid ELF file. A home folder becomes `~` and as many slashes as needed; the SASS
+reader collapses them, so that paths in PTX and SASS stay equal.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from traceview.trace.scrub.secrets import PrivateTexts
 
-# Names of files and remarks; the code itself holds nothing of the user's.
+# File names and comments; the code itself contains nothing private.
 _QUOTED_OR_REMARK = re.compile(rb'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-# Texts spelt as numbers: lines of debug information, and arrays such as the file of an assertion.
+# Texts spelled as numbers: debug information, and arrays such as the file name of an assertion.
 _SPELT = re.compile(rb"(?:^[ \t]*\.b8[ \t][^\n;{]*\n)+|\.b8[^;{}\n]*=\s*\{[^}]*\}", re.MULTILINE)
 _VALUES = re.compile(rb"//[^\n]*|\w+(?=\s*[\[=])|(?<![\w.])\d{1,3}(?!\w)")
 
@@ -27,13 +27,13 @@ _EXECUTABLE = 4
 
 
 def clean_ptx(ptx: bytes, private: PrivateTexts) -> bytes:
-    """PTX without private texts in names of files, remarks and debug information."""
+    """PTX without private texts in file names, comments and debug information."""
     ptx = _QUOTED_OR_REMARK.sub(lambda text: private.overwritten(private.shortened(text[0])), ptx)
     return _SPELT.sub(lambda found: _respelt(found[0], private), ptx)
 
 
 def clean_cubin(cubin: bytes, private: PrivateTexts) -> bytes | None:
-    """A cubin without private texts outside of its code and its symbols; None if it is no ELF."""
+    """A cubin without private texts outside its code and symbols; None if it is not ELF."""
     cleaned = bytearray(cubin)
     try:
         for start, end in _texts(cubin):

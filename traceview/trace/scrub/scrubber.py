@@ -1,8 +1,8 @@
-"""Copy an nsys export without what it tells of the machine and its user.
+"""Copy an nsys export without private data.
 
-An export holds every environment variable of the recorded program and of the recorder, what the
-program printed, host and user names, and absolute paths. Some values hold NUL bytes, where the
-text functions of SQL stop: everything is looked at as bytes, in Python.
+An export contains every environment variable of the recorded program and of the recorder, the
+program's output, host and user names, and absolute paths. Some values contain NUL bytes, at which
+the text functions of SQL stop, so everything is processed as bytes in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment,
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
 
-# Rows of name and value, and the names whose values go.
+# Tables of name and value, with the names whose values are removed.
 _NAMED_VALUES = {
     "TARGET_INFO_SYSTEM_ENV": re.compile(r"Environment|Host_?name|User|Domain", re.IGNORECASE),
     "META_DATA_CAPTURE": re.compile(r"ENVIRONMENT|USER_NAME|WORKING_DIR|DISPLAY_NAME|HOST"),
@@ -34,23 +34,23 @@ _NAMED_VALUES = {
 }
 _ENVIRONMENT = re.compile(r"ENVIRONMENT", re.IGNORECASE)
 _HOST_OR_USER = re.compile(r"HOST|USER|DISPLAY_NAME", re.IGNORECASE)
-# Texts of the program's output, and the names of the files that held it.
+# Output of the program, and the names of its files.
 _OUTPUT = {"ProcessStreams": ("filenameId", "contentId"), "ANALYSIS_FILE": ("contentId",)}
-# Columns by which kernels, ranges and calls are named: those names stay as they are.
+# Columns with names of kernels, ranges and calls, which stay as they are.
 _NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
 _NAME_TABLES = re.compile(r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|CUBLAS_EVENTS|CUDNN_EVENTS|CUDA_GRAPH")
-# Tables in which every text is a name of kernels, ranges, the GPU or the format itself.
+# Tables in which every text names kernels, ranges, the GPU or the format itself.
 _UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_")
-# A build server often has the commit in its environment; it is no secret, and ties run to source.
+# CI environments contain the commit; it is no secret, and ties the run to its source.
 _PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
-# Names of kernels and their hashes stay; code is cleaned by what knows its form.
+# Kernel names and hashes stay; code is scrubbed by code_secrets.
 _OF_CODE = {"name", "hash", "arch", *kernel_code.BLOBS}
 _TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ScrubReport:
-    """How many values were removed or changed, by what they are."""
+    """Number of values removed or changed, by category."""
 
     replaced: Mapping[str, int] = field(default_factory=dict)
 
@@ -60,17 +60,17 @@ class ScrubReport:
 
 
 def scrub(source: Path, out: Path, *, force: bool = False) -> ScrubReport:
-    """Write a copy of a trace to `out` that tells nothing of the machine's user.
+    """Write a copy of a trace without private data to `out`.
 
-    The environment, host and user names, working folder and what the program printed are
-    removed; home folders become `~`; values of environment variables are removed where else they
-    occur. Names of kernels, ranges and calls are untouched. `out` is replaced whole or not at
-    all; the source, which may be a .gz, .xz or .zst file, stays as it is. Raises
-    TraceFormatError if the source is no nsys export, InputError if `out` is the source.
+    Removes environment, host and user names, working folder and program output, and values of
+    environment variables wherever they occur; home folders become `~`. Names of kernels, ranges
+    and calls stay. `out` is replaced as a whole or not at all; the source, which may be compressed
+    (.gz, .xz, .zst), is not changed. Raises TraceFormatError if the source is not an nsys export,
+    InputError if `out` cannot be written, OutputExistsError if it exists and not `force`.
     """
     check_trace_output(out, force=force, source=source)
     try:
-        with load.unpacked(source) as plain, _workplace(out) as work:
+        with load.unpacked(source) as plain, _work_folder(out) as work:
             folder = Path(work)
             _check(plain)
             clean = folder / "clean.sqlite"
@@ -84,11 +84,11 @@ def scrub(source: Path, out: Path, *, force: bool = False) -> ScrubReport:
         raise TraceFormatError(what, "export the recording again") from error
     except OSError as error:
         reason = error.strerror or str(error)
-        what = f"cannot scrub {source} into {out}: {reason}"
+        what = f"cannot scrub {source} to {out}: {reason}"
         raise TraceFormatError(what, "check both paths") from error
 
 
-def _workplace(out: Path) -> tempfile.TemporaryDirectory[str]:
+def _work_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".traceview-")
 
 
@@ -112,9 +112,9 @@ def _clean_copy(copy: Path, clean: Path) -> ScrubReport:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.text_factory = bytes
         connection.execute("BEGIN")
-        counts = _Scrubbing(connection).run()
+        counts = _Scrubber(connection).run()
         connection.execute("COMMIT")
-        # Into a new file, built from what is left: no page keeps bytes that were removed.
+        # Into a new file: unused pages of the old one would keep removed bytes.
         connection.execute("VACUUM INTO ?", (str(clean),))
     finally:
         connection.close()
@@ -128,8 +128,8 @@ def _among(global_id: object, processes: set[int]) -> bool:
     return isinstance(global_id, int) and global_id >> 24 in processes
 
 
-class _Scrubbing:
-    """The steps over one open copy."""
+class _Scrubber:
+    """Scrubs one open copy of an export."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -155,7 +155,7 @@ class _Scrubbing:
         return self._counts
 
     def _remove_other_processes(self) -> None:
-        """Drop the names of processes and threads that recorded nothing: those of other people."""
+        """Remove the names of processes and threads without events, possibly of other users."""
         used: set[int] = set()
         for table in self._tables:
             for column in {"globalPid", "globalTid"} & set(self._columns(table)):
@@ -175,14 +175,14 @@ class _Scrubbing:
                     self._counts["names of other processes"] += len(others)
 
     def _columns(self, table: str) -> dict[str, str]:
-        """Names and declared types of a table's columns; none if it is not there."""
+        """Names and declared types of a table's columns; none if the table is missing."""
         if table not in self._tables:
             return {}
         rows = self._connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
         return {row[1].decode(): row[2].decode() for row in rows}
 
     def _values(self, table: str, column: str) -> Iterator[tuple[int, bytes, bytes]]:
-        """(rowid, value, its SQL type) of what holds text or bytes."""
+        """(rowid, value, SQL type) of the texts and blobs of a column."""
         yield from self._connection.execute(
             f"SELECT rowid, {quoted(column)}, typeof({quoted(column)}) FROM {quoted(table)} "  # noqa: S608
             f"WHERE typeof({quoted(column)}) IN ('text', 'blob')"
@@ -227,7 +227,7 @@ class _Scrubbing:
         return ids
 
     def _strings(self, kept: set[int]) -> Iterator[tuple[int, int, bytes]]:
-        """(rowid, id, text) of StringIds, without those that name kernels, ranges or calls."""
+        """(rowid, id, text) of StringIds, except names of kernels, ranges and calls."""
         if not {"id", "value"} <= set(self._columns("StringIds")):
             return
         ids = dict(self._connection.execute("SELECT rowid, id FROM StringIds").fetchall())
@@ -277,7 +277,7 @@ class _Scrubbing:
             self._counts["home path or value elsewhere"] += 1
 
     def _clean_code(self, column: str, private: PrivateTexts) -> None:
-        """Clean one kind of code; what cannot be unpacked cannot be cleaned, and goes."""
+        """Scrub one kind of code; damaged code, which cannot be scrubbed, is removed."""
         for row, blob, _ in self._values(kernel_code.STORED_AS, column):
             code = kernel_code.unpacked(blob)
             cleaned = CLEAN[column](code, private) if code is not None else None

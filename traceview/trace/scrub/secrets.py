@@ -1,4 +1,4 @@
-"""Find in bytes what tells of a user: home folders, and the values of environment variables."""
+"""Find private texts in bytes: home folders and values of environment variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOMES = re.compile(
     rb"|\b[A-Za-z]:(?:\\\\?|/)Users(?:\\\\?|/)" + _NAME_END
 )
 _VARIABLE = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-# Words that stand in many places for good reasons: numbers, versions, paths, plain settings.
+# Values too common to be secrets: numbers, versions, paths, plain words.
 _ORDINARY = re.compile(
     rb"[\d.,:x-]*|[/~.].*|[A-Za-z]+|(?i:nvidia|cuda|x86_64|linux|C\.UTF)[\w. -]*"
 )
@@ -23,9 +23,9 @@ _HOME_VARIABLES = (b"HOME", b"USERPROFILE")
 
 
 def variables(text: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The (name, value) pairs of an environment, its entries ended by NUL or, elsewhere, by `;`.
+    """(name, value) pairs of an environment, whose entries end with NUL or else `;`.
 
-    Entries without a name belong to a value that held the separator; they are yielded nameless.
+    An entry without a name belongs to a value that contains the separator; its name is empty.
     """
     for entry in text.split(b"\0" if b"\0" in text else b";"):
         found = _VARIABLE.fullmatch(entry)
@@ -37,20 +37,20 @@ def variables(text: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def is_environment(text: bytes) -> bool:
-    """Whether a text is an environment as the kernel gives it: entries ended by NUL."""
+    """Whether a text is an environment block: entries that end with NUL."""
     return b"\0" in text and any(name for name, _ in variables(text))
 
 
 @dataclass(frozen=True)
 class PrivateTexts:
-    """What to replace wherever it occurs: values of variables, and folders that are homes."""
+    """Texts to replace wherever they occur: values of variables, and home folders."""
 
     secrets: re.Pattern[bytes] | None
     homes: re.Pattern[bytes] | None
 
     @classmethod
     def of(cls, found: Iterable[tuple[bytes, bytes]], names: Iterable[bytes] = ()) -> PrivateTexts:
-        """From the variables of a recording and the names of its host and user."""
+        """Collect them from the variables of a recording and its host and user names."""
         pairs = set(found)
         homes = {v.rstrip(b"/") for n, v in pairs if n in _HOME_VARIABLES and v.count(b"/") > 1}
         secrets = {value for _, value in pairs if not _ORDINARY.fullmatch(value)} | set(names)
@@ -58,16 +58,16 @@ class PrivateTexts:
         return cls(_any_of(long - {REMOVED}), _any_of(homes, rb"(?![\w.-])"))
 
     def cleaned(self, text: bytes) -> bytes:
-        """The text with secrets removed and homes written as `~`."""
+        """The text with secrets removed and home folders shortened to `~`."""
         text = self.shortened(text)
         return self.secrets.sub(REMOVED, text) if self.secrets else text
 
     def shortened(self, text: bytes) -> bytes:
-        """The text with homes written as `~`."""
+        """The text with home folders shortened to `~`."""
         return shorten_homes(self.homes.sub(HOME, text) if self.homes else text)
 
     def overwritten(self, text: bytes) -> bytes:
-        """The same in as many bytes: `~` and slashes for a home, which as a path means `~`."""
+        """The scrubbed text in the same length: home folders become `~` and slashes."""
         for homes in (self.homes, _HOMES):
             if homes:
                 text = homes.sub(_slashes, text)
@@ -75,7 +75,7 @@ class PrivateTexts:
 
 
 def shorten_homes(text: bytes) -> bytes:
-    """Write /home/NAME, /root, /Users/NAME and C:\\Users\\NAME as `~`."""
+    """Shorten /home/NAME, /root, /Users/NAME and C:\\Users\\NAME to `~`."""
     return _HOMES.sub(HOME, text)
 
 
@@ -88,6 +88,6 @@ def _blank(found: re.Match[bytes]) -> bytes:
 
 
 def _any_of(values: Iterable[bytes], then: bytes = b"") -> re.Pattern[bytes] | None:
-    # Longest first: of two values that begin alike the whole one has to go.
+    # Longest first: one value may be a prefix of another.
     listed = sorted(values, key=lambda value: (-len(value), value))
     return re.compile(b"(?:" + b"|".join(map(re.escape, listed)) + b")" + then) if listed else None
