@@ -8,7 +8,7 @@ from tests.build import Export
 from traceview import units
 from traceview.analyses.kernel_share.analysis import ANALYSIS
 from traceview.analyses.kernel_share.fp32_gemms import GemmLaunches, estimate
-from traceview.facts.work.declared import text
+from traceview.facts.work.declarations import declaration
 from traceview.facts.work.peaks import Peak
 from traceview.findings import Finding, Subject
 from traceview.tables import Texts
@@ -327,7 +327,7 @@ def test_fp32_gemms_off_the_tensor_cores_are_found(tmp_path):
 def test_what_tf32_can_save_follows_from_known_flop(tmp_path):
     """A GEMM at a tenth of the CUDA cores' peak can save more than one at their peak."""
     flop = round(0.1 * FP32 * 4e-3)
-    export = multiplying().range(text("mm", flop=flop, kind="fp32"), 195, 215)
+    export = multiplying().range(declaration("mm", flop=flop, kind="fp32"), 195, 215)
 
     [finding] = off_tensor_cores(ask(ANALYSIS, export, tmp_path).findings)
 

@@ -1,12 +1,18 @@
 """The H200 of the built traces: 4,814.304 GB/s, fp32 66.9 and bf16 989.4 TFLOP/s."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.base import Skipped
 from traceview.analyses.roofline.analysis import ANALYSIS
-from traceview.facts.work.declared import text
+from traceview.analyses.roofline.points import RooflinePoint
+from traceview.facts.work.declarations import declaration
+from traceview.facts.work.kernel_work import DECLARED, MEASURED, PTX
+from traceview.facts.work.peaks import Peak
+from traceview.findings import Subject
 from traceview.hardware import given
 
 MS = 1_000_000
@@ -18,9 +24,9 @@ def run(export: Export, said: str, start: int, end: int, **kernel) -> None:
     export.launch((start + 10, start + 20), (start + 200, end), **kernel)
 
 
-def test_a_declared_kernel_under_the_roof_of_memory(tmp_path):
+def test_a_declared_kernel_near_peak_bandwidth(tmp_path):
     export = Export()
-    gelu = text("gelu", bytes=4_000_000_000, flop=8_000_000_000, kind="fp32")
+    gelu = declaration("gelu", bytes=4_000_000_000, flop=8_000_000_000, kind="fp32")
     run(export, gelu, 0, MS + 200, name="gelu_kernel<4>(float)", gridX=7, gridY=2)
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -75,7 +81,7 @@ def test_a_declared_kernel_under_the_roof_of_memory(tmp_path):
 )
 def test_what_binds(tmp_path, moved, flop, kind, bound):
     export = Export()
-    run(export, text("work", bytes=moved, flop=flop, kind=kind), 0, MS + 200)
+    run(export, declaration("work", bytes=moved, flop=flop, kind=kind), 0, MS + 200)
 
     assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "bound") == [(bound,)]
 
@@ -93,7 +99,7 @@ def test_what_binds(tmp_path, moved, flop, kind, bound):
 def test_data_types_of_one_kernel_are_told_apart(tmp_path, names, halves, expected):
     export = Export()
     for number, (name, share) in enumerate([(names[0], 1), (names[0], 1), (names[1], halves)]):
-        said = text("add", bytes=2_000_000_000 // share, flop=10**6, kind="fp32")
+        said = declaration("add", bytes=2_000_000_000 // share, flop=10**6, kind="fp32")
         run(export, said, 2 * MS * number, 2 * MS * number + MS, name=name, gridX=7)
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -101,22 +107,54 @@ def test_data_types_of_one_kernel_are_told_apart(tmp_path, names, halves, expect
     assert rows(result, "kernels", "short_name", "calls", "bytes") == expected
 
 
-def test_a_kernel_near_no_roof_is_a_finding(tmp_path):
+def test_a_kernel_far_below_both_peaks_is_a_finding(tmp_path):
     export = Export()
-    run(export, text("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")
+    run(export, declaration("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.severity == "high"
     assert finding.time_at_stake_ns == MS - round(MS * 1000 / 4814.304)
     assert finding.message == (
-        "slow runs at 20.8 % of the memory's peak (1,000 GB/s) and 1.5 % of the fp32 peak: 1 call "
-        "took 1.00 ms, at the roof 208 µs (declared)"
+        "slow reaches 20.8 % of peak bandwidth (1,000 GB/s) and 1.5 % of the fp32 peak. It takes "
+        "1.00 ms in 1 call; at the nearer peak it would take 208 µs (basis: declared)."
+    )
+    assert finding.subject == Subject("kernel", "slow")
+    assert finding.evidence.table == "kernels"
+    assert finding.share_of_step_pct == pytest.approx(100 * finding.time_at_stake_ns / MS)
+
+
+def test_a_point_needs_no_trace():
+    """Half of both peaks binds nothing; 80 % of one does. Unmeasured bytes may be of a cache."""
+    peaks = {"bandwidth": Peak(4e12, "given"), "fp32": Peak(60e12, "given")}
+    point = RooflinePoint(
+        **dict.fromkeys(("name", "label", "full_name", "declared_in", "grid", "block")),
+        registers=None,
+        device=0,
+        calls=2,
+        total_ns=1000,
+        beside_ns=0,
+        steady_ns=1000,
+        bytes=2e6,
+        flop=30e6,
+        kind="fp32",
+        bytes_from=DECLARED,
+        flop_from=DECLARED,
+        peaks=peaks,
     )
 
+    assert (point.memory_pct, point.compute_pct) == (50.0, 50.0)
+    assert (point.bound, point.least_ns, point.flop_per_byte) == ("latency", 500, 15.0)
+    near = replace(point, flop=48e6)
+    assert (near.bound, near.least_ns) == ("compute", 800)
+    assert replace(point, bytes=8e6).memory_pct is None
+    assert replace(point, bytes=8e6, bytes_from=MEASURED).memory_pct == 200.0
+    assert replace(point, peaks={}).bound == "unknown"
+    assert replace(point, flop_from=PTX).basis == "bytes: declared, FLOP: PTX"
 
-def test_runs_of_set_up_are_in_the_table_and_not_at_stake(tmp_path):
-    export, slow = Export(), text("slow", bytes=10**9, flop=10**9, kind="fp32")
+
+def test_launches_of_warm_up_are_in_the_table_and_not_in_findings(tmp_path):
+    export, slow = Export(), declaration("slow", bytes=10**9, flop=10**9, kind="fp32")
     export.range("warm_up", 0, 2 * MS)
     for start in (0, MS, 2 * MS):
         run(export, slow, start, start + MS, name="slow")
@@ -126,12 +164,12 @@ def test_runs_of_set_up_are_in_the_table_and_not_at_stake(tmp_path):
     [row], [finding] = list(result.tables["kernels"].rows()), result.findings
     assert row["calls"] == 3
     assert finding.time_at_stake_ns == pytest.approx(row["at_stake_ns"] / 3, abs=1)
-    assert "2.00 ms of set-up (before the first step" in result.notes[-1]
+    assert "2.00 ms of warm-up (before the first steady step" in result.notes[-1]
 
 
 def test_what_runs_beside_other_work_is_not_blamed(tmp_path):
     export = Export()
-    run(export, text("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")
+    run(export, declaration("slow", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200, name="slow")
     export.launch((300, 310), (MS // 2, MS), stream=8, name="other")
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -142,7 +180,7 @@ def test_what_runs_beside_other_work_is_not_blamed(tmp_path):
 
 def test_kernels_without_a_basis_are_left_out_and_counted(tmp_path):
     export = Export()
-    run(export, text("work", bytes=10**9), 0, MS + 200, name="known")
+    run(export, declaration("work", bytes=10**9), 0, MS + 200, name="known")
     export.launch((2 * MS, 2 * MS + 1), (2 * MS + 10, 5 * MS + 10), name="other")
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -154,7 +192,7 @@ def test_kernels_without_a_basis_are_left_out_and_counted(tmp_path):
 
 def test_several_kernels_in_a_declaring_range_are_one_row(tmp_path):
     export = Export()
-    manual = text("manual gelu", bytes=2_000_000_000, flop=10**9, kind="fp32")
+    manual = declaration("manual gelu", bytes=2_000_000_000, flop=10**9, kind="fp32")
     for start in (0, 10 * MS):
         export.range(manual, start, start + 100)
         for part in range(2):
@@ -172,15 +210,15 @@ def test_several_kernels_in_a_declaring_range_are_one_row(tmp_path):
 
 def test_the_innermost_declaration_counts(tmp_path):
     export = Export()
-    export.range(text("outer", bytes=9_000_000_000), 0, 500)
-    run(export, text("inner", bytes=1_000_000_000), 10, MS + 210)
+    export.range(declaration("outer", bytes=9_000_000_000), 0, 500)
+    run(export, declaration("inner", bytes=1_000_000_000), 10, MS + 210)
 
     assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "bytes") == [(1_000_000_000,)]
 
 
 def test_faster_than_the_memory_is_a_cache(tmp_path):
     export = Export()
-    run(export, text("small", bytes=9_000_000_000, flop=10**9, kind="fp32"), 0, MS + 200)
+    run(export, declaration("small", bytes=9_000_000_000, flop=10**9, kind="fp32"), 0, MS + 200)
 
     result = ask(ANALYSIS, export, tmp_path)
 
@@ -220,7 +258,7 @@ def test_of_several_kernels_of_an_operator_the_product_has_the_flop(tmp_path):
 
 def test_sources_are_asked_for_bytes_and_for_flop(tmp_path):
     export = Export()
-    run(export, text("gelu", bytes=1, flop=5_000_000, kind="fp32"), 0, 1_000_200)
+    run(export, declaration("gelu", bytes=1, flop=5_000_000, kind="fp32"), 0, 1_000_200)
     export.sampled(*((time, 40, 10) for time in range(0, 1_200_000, 100_000)))
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -240,7 +278,7 @@ def test_nothing_tells(tmp_path):
 
 def test_an_unknown_gpu_and_the_figures_that_make_it_known(tmp_path):
     export = Export().gpu(0, name="Mystery", memoryBandwidth=None, smCount=None, clockRate=None)
-    run(export, text("work", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200)
+    run(export, declaration("work", bytes=10**9, flop=10**9, kind="fp32"), 0, MS + 200)
     trace = export.load(tmp_path)
 
     outcome = ANALYSIS.run(trace)
@@ -259,7 +297,7 @@ def test_two_gpus_have_rows_of_their_own(tmp_path):
     export = Export().gpu(1, memoryBandwidth=10**12)
     for device in (0, 1):
         start = device * 10 * MS
-        run(export, text("work", bytes=9 * 10**8), start, start + MS + 200, device=device)
+        run(export, declaration("work", bytes=9 * 10**8), start, start + MS + 200, device=device)
 
     result = ask(ANALYSIS, export, tmp_path)
 
@@ -268,8 +306,8 @@ def test_two_gpus_have_rows_of_their_own(tmp_path):
 
 def test_ranges_select(tmp_path):
     export = Export().range("keep", 0, MS)
-    run(export, text("a", bytes=10**9), 10, MS + 210, name="a")
-    run(export, text("b", bytes=10**9), 3 * MS, 4 * MS + 200, name="b")
+    run(export, declaration("a", bytes=10**9), 10, MS + 210, name="a")
+    run(export, declaration("b", bytes=10**9), 3 * MS, 4 * MS + 200, name="b")
 
     result = ask(ANALYSIS, export, tmp_path, include=("keep",))
 
@@ -277,11 +315,11 @@ def test_ranges_select(tmp_path):
 
 
 def test_ranges_that_declare_one_kernel_apart_have_rates_of_their_own(tmp_path):
-    """The mean of a copy at the roof and of one with a stride is a rate that no call had."""
+    """The mean of a copy at its peak and of one with a stride is a rate that no call had."""
     export = Export()
     for number, (name, took) in enumerate([("plain", 1), ("by-2", 4), ("by-32", 16)] * 2):
         start = 40 * MS * number
-        said = text(name, bytes=4_000_000_000, flop=0)
+        said = declaration(name, bytes=4_000_000_000, flop=0)
         run(export, said, start, start + 200 + took * MS, name="copy")
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -295,16 +333,18 @@ def test_ranges_that_declare_one_kernel_apart_have_rates_of_their_own(tmp_path):
         (4_000_000_000_000 // took,) for took in (16, 4, 1)
     ]
     first, second = result.findings
-    assert first.message.startswith("copy in by-32 runs at 5.2 % of the memory's peak (250 GB/s)")
-    assert second.message.startswith("copy in by-2 runs")
-    assert first.action.startswith("Look whether neighbouring threads touch neighbouring addresses")
+    assert first.message.startswith("copy in by-32 reaches 5.2 % of peak bandwidth (250 GB/s). It")
+    assert second.message.startswith("copy in by-2 reaches")
+    assert first.action.startswith("Look at whether neighbouring threads access neighbouring")
 
 
 def test_ranges_that_count_steps_are_one(tmp_path):
     export = Export()
     for number in range(20):
         start = 2 * MS * number
-        run(export, text(f"copy {number}", bytes=10**9), start, start + MS + 200, name="copy")
+        run(
+            export, declaration(f"copy {number}", bytes=10**9), start, start + MS + 200, name="copy"
+        )
 
     assert rows(ask(ANALYSIS, export, tmp_path), "kernels", "label", "declared_in", "calls") == [
         ("copy", "copy #", 20)
@@ -313,7 +353,7 @@ def test_ranges_that_count_steps_are_one(tmp_path):
 
 @pytest.mark.parametrize("column", ["registersPerThread", "blockX"])
 def test_variants_of_other_registers_or_blocks_are_apart(tmp_path, column):
-    export, said = Export(), text("copy", bytes=10**9, flop=0)
+    export, said = Export(), declaration("copy", bytes=10**9, flop=0)
     for start, value in ((0, 32), (2 * MS, 64)):
         run(export, said, start, start + MS + 200, name="copy", **{column: value})
 
@@ -326,7 +366,7 @@ def test_variants_of_other_registers_or_blocks_are_apart(tmp_path, column):
 def test_bytes_that_were_counted_are_not_blamed_on_coalescing(tmp_path, sampled):
     """What moved in vain is among them: then there is nothing left to join."""
     export = Export()
-    run(export, text("slow", bytes=10**8, flop=10**6, kind="fp32"), 0, MS + 200, name="slow")
+    run(export, declaration("slow", bytes=10**8, flop=10**6, kind="fp32"), 0, MS + 200, name="slow")
     if sampled:
         export.sampled(*((at, 5, 5) for at in range(0, MS + 10_000, 5_000)))
 

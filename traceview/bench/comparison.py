@@ -17,7 +17,7 @@ from traceview.bench.timing.growth import Fit, fitted
 from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.bench.timing.sweep import SIZE, one_of
 from traceview.bench.widths import Key, Width, widths_of
-from traceview.facts.work import declared as declared_work
+from traceview.facts.work.declarations import declaration
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
 _FEWEST_TO_FIT, _FEWEST_ASKED_FOR = 4, 3
@@ -266,7 +266,7 @@ def _timed(operation: Operation, row: Row, case: Case, asked: Asked, peaks: Peak
     def declared(calls: int) -> str:
         name = f"{operation.name} {row.version}"
         moved, flop = case.bytes_moved * calls, case.flop * calls
-        return declared_work.text(name, bytes=moved, flop=flop, kind=kind)
+        return declaration(name, bytes=moved, flop=flop, kind=kind)
 
     try:
         timing = benchmark(

@@ -1,4 +1,4 @@
-"""Products whose blocks take tile after tile: rounds of tiles instead of waves of blocks."""
+"""ShapedGemms whose blocks take tile after tile: rounds of tiles instead of waves of blocks."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from tests.build import Export
 from traceview.analyses.wave_quantization.analysis import ANALYSIS
 from traceview.analyses.wave_quantization.gemm_tiles import tiles
 from traceview.facts.operations.gemm_names import tile
-from traceview.facts.work.from_ranges import products
+from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.trace.load import load
 
 MS = 1_000_000
@@ -165,7 +165,7 @@ def test_a_small_part_in_such_kernels_is_no_note(tmp_path):
     assert not [each for each in ask(ANALYSIS, export, tmp_path).notes if "--shapes" in each]
 
 
-def test_set_up_is_not_at_stake(tmp_path):
+def test_warm_up_is_not_in_findings(tmp_path):
     export = Export()
     export.range("warm_up", 0, MS)
     multiply(export, 100, 400_000, 3712, 4096, 3712, gridX=132)
@@ -175,15 +175,15 @@ def test_set_up_is_not_at_stake(tmp_path):
 
     [finding] = result.findings
     assert finding.time_at_stake_ns == round(400_000 * (1 - 435 / 528))
-    assert any("1 call of set-up" in note for note in result.notes)
+    assert any("1 call of warm-up" in note for note in result.notes)
 
 
 @pytest.fixture(scope="module")
 def recorded(unpack):
     """tests/data/products.py on one H200: what was multiplied, how, and how fast."""
     trace = load(unpack("products"))
-    found, kernels = products(trace), trace.recorded("kernels")
-    of = [found.told[number] for number in found.of.tolist()]
+    found, kernels = shaped_gemms(trace), trace.recorded("kernels")
+    of = [found.gemms[number] for number in found.of.tolist()]
     table = kernels.take(found.rows)
     blocks = table["grid_x"] * table["grid_y"] * table["grid_z"]
     names = table.texts("name").decode().tolist()

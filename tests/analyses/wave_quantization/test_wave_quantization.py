@@ -378,7 +378,7 @@ def test_a_range_selects_launches(tmp_path):
 @pytest.mark.parametrize(
     ("blocks", "once"), [(265, round(MS * 263 / 528)), (33, round((MS - 10_000) * 99 / 132))]
 )
-def test_launches_of_set_up_are_in_the_table_and_not_at_stake(tmp_path, blocks, once):
+def test_launches_of_warm_up_are_in_the_table_and_not_in_findings(tmp_path, blocks, once):
     export = kernel(Export().range("warm_up", 0, 40), 10_000, 1056, **BIG)
     for place, asked in enumerate((10, 20, 30, 50)):
         start = (place + 1) * MS
@@ -390,7 +390,7 @@ def test_launches_of_set_up_are_in_the_table_and_not_at_stake(tmp_path, blocks, 
     [finding] = result.findings
     assert finding.time_at_stake_ns == once
     assert " of 1.00 ms " in finding.message
-    assert "3 calls of set-up (before the first step after warm-up, " in result.notes[-1]
+    assert "3 calls of warm-up (before the first steady step, " in result.notes[-1]
 
 
 def test_graphs_recorded_whole_hide_their_kernels(tmp_path):

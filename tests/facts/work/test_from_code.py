@@ -5,7 +5,7 @@ import pytest
 
 from tests.build import Export
 from tests.places import DATA
-from traceview.facts.work.from_code import Count, count, from_code
+from traceview.facts.work.from_code import ThreadWork, from_code, thread_work
 from traceview.ptx.parser import parse_ptx
 
 KERNEL = """
@@ -26,18 +26,18 @@ LOAD = "    ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];\n"
 STORE = "    @%p1 st.global.f32 [%rd1], %f1;\n"
 
 
-def counted(body):
-    return count(parse_ptx(KERNEL.format(body=body)).functions[0])
+def work_of(body):
+    return thread_work(parse_ptx(KERNEL.format(body=body)).functions[0])
 
 
 def test_bytes_and_flop_of_a_thread():
     body = "    mul.f32 %f1, %f1, %f2;\n    fma.rn.f32 %f1, %f1, %f2, %f3;\n"
 
-    assert counted(LOAD + body + STORE) == Count(20.0, 3, "fp32")
+    assert work_of(LOAD + body + STORE) == ThreadWork(20.0, 3, "fp32")
 
 
-def test_a_guard_at_the_end_of_the_data_is_straight():
-    assert counted("    @%p1 bra $done;\n" + LOAD + "$done:") == Count(16.0, 0, None)
+def test_a_guard_at_the_end_of_the_data_is_no_branch():
+    assert work_of("    @%p1 bra $done;\n" + LOAD + "$done:") == ThreadWork(16.0, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_guard_at_the_end_of_the_data_is_straight():
     ids=["loop", "choice", "bulk", "tensor"],
 )
 def test_what_is_left_out(body):
-    assert counted(body) is None
+    assert work_of(body) is None
 
 
 def test_threads_of_the_launch(tmp_path):
@@ -89,11 +89,11 @@ def test_real_code(file, kernel, moved):
     """The softmax goes straight through; this gelu's tanh chooses between branches."""
     text = (DATA.parent / "ptx" / "data" / f"{file}.ptx").read_text()
 
-    [found] = [count(f) for f in parse_ptx(text).functions if f.name == kernel]
+    [found] = [thread_work(f) for f in parse_ptx(text).functions if f.name == kernel]
     assert (found and found.bytes) == moved
 
 
-def test_textures_and_generic_addresses_are_not_told():
-    assert counted("    ld.f32 %f1, [%rd1];") is None
-    assert counted("    tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [tex_a, {%f1}];") is None
-    assert counted("    ld.shared.f32 %f1, [%rd1];") == Count(0.0, 0, None)
+def test_textures_and_generic_addresses_are_not_counted():
+    assert work_of("    ld.f32 %f1, [%rd1];") is None
+    assert work_of("    tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [tex_a, {%f1}];") is None
+    assert work_of("    ld.shared.f32 %f1, [%rd1];") == ThreadWork(0.0, 0, None)

@@ -3,7 +3,7 @@
 import math
 
 from tests.build import Export
-from traceview.facts.work.from_counters import counted
+from traceview.facts.work.from_counters import from_counters
 from traceview.tables import Table
 from traceview.trace.schema import KERNEL_COUNTERS
 
@@ -19,7 +19,7 @@ def of(tmp_path, kernels, *launches):
         export.launch((start, start + 1), (start + 2, start + 90), name=name, **columns)
     rows = [{**GRID, **NOTHING, "short_name": n, "bytes": b, **more} for n, b, more in launches]
     trace = export.load(tmp_path).with_counters(Table.from_rows(KERNEL_COUNTERS.columns, rows))
-    return [None if math.isnan(each) else each for each in counted(trace).bytes.tolist()]
+    return [None if math.isnan(each) else each for each in from_counters(trace).bytes.tolist()]
 
 
 def test_as_many_launches_are_matched_in_order(tmp_path):
@@ -60,4 +60,4 @@ def test_a_file_without_launches(tmp_path):
 
 
 def test_a_trace_without_counters(tmp_path):
-    assert counted(Export().launch((0, 1), (2, 3)).load(tmp_path)) is None
+    assert from_counters(Export().launch((0, 1), (2, 3)).load(tmp_path)) is None

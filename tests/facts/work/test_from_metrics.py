@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.build import Export
-from traceview.facts.work.from_metrics import sampled
+from traceview.facts.work.from_metrics import from_metrics
 
 US = 1000
 PEAK = 4_814_304_000  # bytes a ms
@@ -16,7 +16,7 @@ def bytes_of(tmp_path, *kernels, samples, **where):
     for start, end in kernels:
         export.launch((start * US - 20, start * US - 10), (start * US, end * US), **where)
     export.sampled(*((time * US, read, written) for time, read, written in samples))
-    return sampled(export.load(tmp_path)).bytes.tolist()
+    return from_metrics(export.load(tmp_path)).bytes.tolist()
 
 
 def every(first, last, read=40, written=10):
@@ -73,16 +73,16 @@ def test_what_nothing_is_said_of(tmp_path, kernels, samples):
         export.launch((number, number + 1), (start * US, end * US), stream=7 + number)
     export.sampled(*((time * US, read, written) for time, read, written in samples))
 
-    part = sampled(export.load(tmp_path))
+    part = from_metrics(export.load(tmp_path))
     assert part is None or math.isnan(part.bytes[0])
 
 
 def test_a_trace_without_samples(tmp_path):
-    assert sampled(Export().launch((0, 1), (2, 3)).load(tmp_path)) is None
+    assert from_metrics(Export().launch((0, 1), (2, 3)).load(tmp_path)) is None
 
 
 def test_samples_of_a_gpu_whose_peak_is_not_known(tmp_path):
     export = Export().gpu(0, name="Mystery", memoryBandwidth=None).launch((0, 1), (100, 900_000))
     export.sampled(*((time * US, 40, 10) for time in range(0, 1000, 100)))
 
-    assert math.isnan(sampled(export.load(tmp_path)).bytes[0])
+    assert math.isnan(from_metrics(export.load(tmp_path)).bytes[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.work.declared import text
+from traceview.facts.work.declarations import declaration
 from traceview.facts.work.from_ranges import from_declared, from_shapes
 from traceview.facts.work.kernel_work import kernel_work
 
@@ -16,7 +16,7 @@ def test_a_trace_without_such_ranges(tmp_path):
 
     assert from_declared(trace) is None
     assert from_shapes(trace) is None
-    assert kernel_work(trace).is_silent
+    assert kernel_work(trace).is_unknown
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -26,7 +26,7 @@ def test_declared_against_brute_force(tmp_path, seed):
     export, ranges = Export(), []
 
     def nested(start, end, depth):
-        name = text(f"r{chance.randrange(3)}", bytes=chance.randrange(1, 9))
+        name = declaration(f"r{chance.randrange(3)}", bytes=chance.randrange(1, 9))
         if chance.random() < 0.5:
             name = "plain"
         export.range(name, start, end)
@@ -56,7 +56,7 @@ def test_declared_against_brute_force(tmp_path, seed):
         assert (passages.of[row] >= 0) == (mine is not None and not alone)
         if mine is not None:
             declared = float(mine[2].rpartition(" ")[2].rstrip("}"))
-            told = part.bytes[row] if alone else passages.part.bytes[passages.of[row]]
+            told = part.bytes[row] if alone else passages.estimate.bytes[passages.of[row]]
             assert told == declared
     together = [mine for mine in around if mine is not None and around.count(mine) > 1]
     assert len(passages.name) == len(set(together))
@@ -75,7 +75,7 @@ def test_an_operator_between_keeps_the_product_from_a_kernel(tmp_path):
 def test_counters_come_before_a_passage(tmp_path):
     """A kernel with samples of its own counts by itself, and the passage is left out."""
     us = 1000
-    export = Export().range(text("both", bytes=5), 0, 100)
+    export = Export().range(declaration("both", bytes=5), 0, 100)
     export.launch((10, 11), (us, 1000 * us)).launch((20, 21), (1000 * us, 1001 * us))
     export.sampled(*((time * us, 40, 10) for time in range(0, 1200, 100)))
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.facts.work.tensor_shapes import Product, number_type, product
+from traceview.facts.work.tensor_shapes import Gemm, number_type, parse_gemm
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,11 @@ from traceview.facts.work.tensor_shapes import Product, number_type, product
         ("aten::mm, sizes = [[0, 8], [8, 16]]", (1, 0, 8, 16)),
     ],
 )
-def test_products(said, sides):
+def test_gemms(said, sides):
     batch, m, k, n = sides
     moved = batch * (m * k + k * n + m * n)
-    found = product(said)
-    assert found == Product(said.partition(",")[0], *sides)
+    found = parse_gemm(said)
+    assert found == Gemm(said.partition(",")[0], *sides)
     assert (found.flop, found.elements) == (2 * batch * m * n * k, moved)
 
 
@@ -51,13 +51,13 @@ def test_products(said, sides):
     ],
 )
 def test_what_is_none_or_not_told(said):
-    assert product(said) is None
+    assert parse_gemm(said) is None
 
 
 @given(st.text(alphabet="aten:m,sizes =[]0123456789-", max_size=80))
 def test_no_text_is_too_strange(said):
-    product(said)
-    product(f"aten::mm, sizes = {said}")
+    parse_gemm(said)
+    parse_gemm(f"aten::mm, sizes = {said}")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     if not gemms:
         return ()
     rows = np.flatnonzero(np.isin(names.codes, gemms) & steady_kernels(trace))
-    labels, flop = kernel_labels(trace), kernel_work(trace).part.flop
+    labels, flop = kernel_labels(trace), kernel_work(trace).estimate.flop
     duration_ns = kernels.duration_ns
     estimates = []
     for device in groups.different(kernels["device"][rows]).tolist():

@@ -1,14 +1,15 @@
-"""Where in the roofline equal runs of work are: rates, shares of the peaks, and what binds them."""
+"""Points of the roofline: equal work items with their rates, percent of peak and bound."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.roofline.work_items import Sides, Worked
+from traceview.analyses.roofline.work_items import Sides, WorkItems
 from traceview.facts.work.estimate import KINDS, Floats
 from traceview.facts.work.kernel_work import MEASURED, SOURCES
 from traceview.facts.work.peaks import Peaks
@@ -19,69 +20,77 @@ MEMORY = "bandwidth"
 _MOST = float(1 << 62)
 
 
-class Place:
-    """Some equal runs: their work, and what of the peaks of their GPU they reach, in per cent.
+@dataclass(frozen=True)
+class RooflinePoint:
+    """Equal work items of one GPU: their work together, and what of its peaks they reach.
 
-    `grid`, `block` and `registers` are None for several kernels.
-
-    Of bytes that nobody measured, faster than the memory can deliver them, there is no share: a
-    cache answered.
+    `name`, `label`, `full_name` and `declared_in` are as in WorkItems; `grid`, `block` and
+    `registers` are None for several kernels. `bytes` and `flop` are of all `calls`, None where
+    unknown; their sources are indices into SOURCES, -1 where unknown. Of `total_ns`, `beside_ns`
+    is in calls beside which other work ran, and `steady_ns` in calls after warm-up.
     """
 
-    def __init__(self, runs: Worked, roofs: tuple[Peaks, ...], mine: Integers) -> None:
-        first = int(mine[0])
-        self.device = int(runs.device[first])
-        self.name, self.whole, self.calls = runs.name[first], runs.whole[first], len(mine)
-        self.label, self.inside = runs.label[first], runs.inside[first]
-        self.total_ns = int(runs.took[mine].sum())
-        self.beside_ns = int(runs.took[mine[~runs.alone[mine]]].sum())
-        self.steady_ns = int(runs.took[mine[~runs.early[mine]]].sum())
-        self.bytes_from, self.flop_from = int(runs.bytes_from[first]), int(runs.flop_from[first])
-        self.bytes = float(runs.part.bytes[mine].sum()) if self.bytes_from >= 0 else None
-        self.flop = float(runs.part.flop[mine].sum()) if self.flop_from >= 0 else None
-        kind = int(runs.part.kind[first])
-        self.kind = KINDS[kind] if kind >= 0 and self.flop else None
-        self.grid, self.block = _sides(runs.grid, first), _sides(runs.threads, first)
-        registers = int(runs.registers[first])
-        self.registers = None if registers < 0 else registers
-        self._roofs = roofs[self.device]
+    device: int
+    name: str | None
+    label: str | None
+    full_name: str | None
+    declared_in: str | None
+    grid: str | None
+    block: str | None
+    registers: int | None
+    calls: int
+    total_ns: int
+    beside_ns: int
+    steady_ns: int
+    bytes: float | None
+    flop: float | None
+    kind: str | None
+    bytes_from: int
+    flop_from: int
+    peaks: Peaks
 
     @property
     def flop_per_byte(self) -> float | None:
+        """Arithmetic intensity."""
         return self.flop / self.bytes if self.flop is not None and self.bytes else None
 
     @cached_property
     def memory_pct(self) -> float | None:
-        share = self._share(self.bytes, MEMORY)
-        from_cache = self.bytes_from > MEASURED and share is not None and share > 100
-        return None if from_cache else share
+        """Percent of peak bandwidth.
+
+        None above 100 for bytes that nobody measured: caches must have served part of them.
+        """
+        pct = self._pct_of_peak(self.bytes, MEMORY)
+        cached = self.bytes_from > MEASURED and pct is not None and pct > 100
+        return None if cached else pct
 
     @cached_property
     def compute_pct(self) -> float | None:
-        return 0.0 if self.flop == 0 else self._share(self.flop, self.kind)
+        """Percent of the peak rate of its kind of FLOP."""
+        return 0.0 if self.flop == 0 else self._pct_of_peak(self.flop, self.kind)
 
-    def _share(self, amount: float | None, roof: str | None) -> float | None:
-        peak, rate = self.peak(roof), self.rate(amount)
+    def _pct_of_peak(self, amount: float | None, figure: str | None) -> float | None:
+        peak, rate = self.peak(figure), self.rate(amount)
         return None if rate is None or peak is None else 100 * rate / peak
 
     def rate(self, amount: float | None) -> float | None:
-        """Of that amount, a second."""
+        """An amount of work per second of GPU time."""
         return amount / self.total_ns * 1e9 if amount is not None and self.total_ns else None
 
-    def peak(self, roof: str | None) -> float | None:
-        """MEMORY in bytes, or a kind of FLOP, a second; None where nobody knows it."""
-        known = self._roofs.get(roof or "")
+    def peak(self, figure: str | None) -> float | None:
+        """The peak of MEMORY, in bytes per second, or of a kind of FLOP; None where unknown."""
+        known = self.peaks.get(figure or "")
         return known.value if known else None
 
     @property
     def least_ns(self) -> int | None:
-        """Time at the nearer roof; None where neither is known."""
-        shares = [share for share in (self.memory_pct, self.compute_pct) if share is not None]
-        return round(self.total_ns * min(max(shares) / 100, 1.0)) if shares else None
+        """Time at the nearer ceiling; None where neither is known."""
+        reached = [pct for pct in (self.memory_pct, self.compute_pct) if pct is not None]
+        return round(self.total_ns * min(max(reached) / 100, 1.0)) if reached else None
 
     @property
     def bound(self) -> str:
-        """What holds the runs back: memory, compute, latency or unknown."""
+        """`memory` or `compute` at 60 % of its peak or more, else `latency`, or `unknown`."""
         memory, compute = self.memory_pct, self.compute_pct
         nearest = max(memory or 0.0, compute or 0.0)
         if nearest >= NEAR_PCT:
@@ -90,44 +99,72 @@ class Place:
 
     @property
     def basis(self) -> str:
-        """The sources of bytes and FLOP, once if they are the same."""
+        """The sources of bytes and FLOP, as one where they are the same."""
         if self.bytes_from == self.flop_from:
             return SOURCES[self.bytes_from]
-        told = (("bytes", self.bytes_from), ("FLOP", self.flop_from))
-        return ", ".join(f"{what}: {SOURCES[of]}" for what, of in told if of >= 0)
+        sources = (("bytes", self.bytes_from), ("FLOP", self.flop_from))
+        return ", ".join(f"{what}: {SOURCES[source]}" for what, source in sources if source >= 0)
 
 
-def places(runs: Worked, roofs: tuple[Peaks, ...]) -> list[Place]:
-    """Runs of equal name, GPU, grid, block, registers, basis and work together, most time first.
+def points(items: WorkItems, peaks: Sequence[Peaks]) -> list[RooflinePoint]:
+    """One point for all items equal in name, GPU, grid, block, registers, work and its sources.
 
-    What was measured differs from run to run. What is known beforehand is the same for all, or
-    they are not alike: one kernel of Triton has one name for all data types. Nor are runs alike
-    that other ranges declare: they may do the same work with another stride.
+    The longest total time comes first. Work that was measured may differ from call to call. Work
+    known beforehand must be equal: a Triton kernel has one name for all data types. Items that
+    different ranges declare stay apart, as they may do the same work with another stride.
     """
-    found = [Place(runs, roofs, mine) for mine in _alike(runs)]
-    return sorted(found, key=lambda place: -place.total_ns)
+    found = [_point(items, peaks, rows) for rows in _equal_items(items)]
+    return sorted(found, key=lambda point: -point.total_ns)
 
 
-def _alike(runs: Worked) -> Iterator[Integers]:
-    mine = np.flatnonzero(runs.known)
-    texts = (runs.name.codes, runs.whole.codes, runs.inside.codes)
-    keys = (*texts, runs.device, *runs.grid, *runs.threads, runs.registers, runs.part.kind)
-    work = (
-        _foreknown(runs.part.bytes, runs.bytes_from),
-        _foreknown(runs.part.flop, runs.flop_from),
+def _point(items: WorkItems, peaks: Sequence[Peaks], rows: Integers) -> RooflinePoint:
+    first, duration_ns = int(rows[0]), items.duration_ns[rows]
+    device, registers = int(items.device[first]), int(items.registers[first])
+    bytes_from, flop_from = int(items.bytes_from[first]), int(items.flop_from[first])
+    flop = float(items.estimate.flop[rows].sum()) if flop_from >= 0 else None
+    kind = int(items.estimate.kind[first])
+    return RooflinePoint(
+        device=device,
+        name=items.name[first],
+        label=items.label[first],
+        full_name=items.full_name[first],
+        declared_in=items.declared_in[first],
+        grid=_sides(items.grid, first),
+        block=_sides(items.block, first),
+        registers=None if registers < 0 else registers,
+        calls=len(rows),
+        total_ns=int(duration_ns.sum()),
+        beside_ns=int(duration_ns[~items.alone[rows]].sum()),
+        steady_ns=int(duration_ns[~items.early[rows]].sum()),
+        bytes=float(items.estimate.bytes[rows].sum()) if bytes_from >= 0 else None,
+        flop=flop,
+        kind=KINDS[kind] if kind >= 0 and flop else None,
+        bytes_from=bytes_from,
+        flop_from=flop_from,
+        peaks=peaks[device],
     )
-    found = groups.group(*(key[mine] for key in (*keys, runs.bytes_from, runs.flop_from, *work)))
-    order = np.argsort(found.ids, kind="stable")
-    ends = np.cumsum(np.bincount(found.ids, minlength=found.size))[:-1]
-    yield from np.split(mine[order], ends) if found.size else ()
 
 
-def _sides(sides: Sides, run: int) -> str | None:
-    said = [int(axis[run]) for axis in sides]
-    return "x".join(map(str, said)) if min(said) >= 0 else None
+def _equal_items(items: WorkItems) -> Iterator[Integers]:
+    known = np.flatnonzero(items.known)
+    keys = (
+        *(items.name.codes, items.full_name.codes, items.declared_in.codes, items.device),
+        *(*items.grid, *items.block, items.registers, items.estimate.kind),
+        *(items.bytes_from, items.flop_from),
+        _known_beforehand(items.estimate.bytes, items.bytes_from),
+        _known_beforehand(items.estimate.flop, items.flop_from),
+    )
+    equal = groups.group(*(key[known] for key in keys))
+    order = np.argsort(equal.ids, kind="stable")
+    ends = np.cumsum(np.bincount(equal.ids, minlength=equal.size))[:-1]
+    yield from np.split(known[order], ends) if equal.size else ()
 
 
-def _foreknown(amount: Floats, source: Integers) -> Integers:
-    """The work where nobody measured it, whole; −1 elsewhere."""
-    told = (source > MEASURED) & (amount < _MOST)
-    return np.where(told, amount, -1).astype(np.int64)
+def _sides(sides: Sides, item: int) -> str | None:
+    extents = [int(axis[item]) for axis in sides]
+    return "x".join(map(str, extents)) if min(extents) >= 0 else None
+
+
+def _known_beforehand(amount: Floats, source: Integers) -> Integers:
+    """Work that was not measured, rounded down; -1 elsewhere."""
+    return np.where((source > MEASURED) & (amount < _MOST), amount, -1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What the report calls one run of work: a kernel, or several kernels in one declaring range."""
+"""Work items of the roofline: a kernel launch, or the kernels of one pass through a range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
-from traceview.facts.work.estimate import Floats, Part
+from traceview.facts.work.estimate import Floats, WorkEstimate
 from traceview.facts.work.from_metrics import alone
 from traceview.facts.work.from_ranges import declared_in
 from traceview.facts.work.kernel_work import DECLARED, kernel_work
@@ -20,30 +20,30 @@ from traceview.trace import Trace
 
 _NO_GRID = -1
 Sides = tuple[Integers, Integers, Integers]
-"""Along x, y and z, an entry a run."""
+"""Along x, y and z, one entry per work item each."""
 
 
 @dataclass(frozen=True)
-class Worked:
-    """One entry a run. `grid`, `threads` (of a block) and `registers` are −1 for several kernels.
+class WorkItems:
+    """One entry per work item. `grid`, `block` and `registers` are -1 for several kernels.
 
-    `name` is a kernel's base name, `label` as in kernel_labels, `whole` that with templates and
-    arguments, by which types are told apart; of several kernels all are the range's. `inside` is
-    the range that declares a kernel's work, `device` a row of devices. `part`, `bytes_from` and
-    `flop_from` are as in kernel_work.KernelWork. `alone` is False where other work ran on the GPU
-    at the same time, which takes its part of the rates; `early` is True for the work of set-up.
+    `name` is a kernel's base name, `label` as in kernel_labels, `full_name` the demangled one; of
+    several kernels all three are the range's. `declared_in` is the range that declares a kernel's
+    work, `device` a row of devices. `estimate`, `bytes_from` and `flop_from` are as in
+    kernel_work.KernelWork. `alone` is False where other work ran on the GPU at the same time and
+    shared the rates; `early` is True for warm-up.
     """
 
     name: Texts
     label: Texts
-    whole: Texts
-    inside: Texts
+    full_name: Texts
+    declared_in: Texts
     grid: Sides
-    threads: Sides
+    block: Sides
     registers: Integers
     device: Array
-    took: Integers
-    part: Part
+    duration_ns: Integers
+    estimate: WorkEstimate
     bytes_from: Integers
     flop_from: Integers
     alone: Mask
@@ -51,13 +51,13 @@ class Worked:
 
     @property
     def known(self) -> Mask:
-        """True where some source tells bytes or FLOP."""
+        """True where bytes or FLOP are known."""
         result: Mask = (self.bytes_from >= 0) | (self.flop_from >= 0)
         return result
 
 
-def worked(trace: Trace) -> Worked:
-    """The selected runs of the trace."""
+def work_items(trace: Trace) -> WorkItems:
+    """The selected work of the trace."""
     chosen = selected_operations(trace)[kernel_operations(trace)]
     passages = kernel_work(trace).passages
     if passages is None or not (passages.of >= 0).any():
@@ -66,9 +66,9 @@ def worked(trace: Trace) -> Worked:
     return _joined(alone, _ranges(trace, np.flatnonzero(chosen & (passages.of >= 0))))
 
 
-def _kernels(trace: Trace, rows: Integers) -> Worked:
+def _kernels(trace: Trace, rows: Integers) -> WorkItems:
     kernels, work = trace.recorded("kernels"), kernel_work(trace)
-    return Worked(
+    return WorkItems(
         kernels.texts("short_name").take(rows),
         kernel_labels(trace).take(rows),
         kernels.texts("name").take(rows),
@@ -78,7 +78,7 @@ def _kernels(trace: Trace, rows: Integers) -> Worked:
         kernels["registers_per_thread"][rows].astype(np.int64),
         kernels["device"][rows],
         kernels.duration_ns[rows],
-        Part(work.part.bytes[rows], work.part.flop[rows], work.part.kind[rows]),
+        _rows_of(work.estimate, rows),
         work.bytes_from[rows],
         work.flop_from[rows],
         alone(trace)[rows],
@@ -91,17 +91,17 @@ def _sides(kernels: Table, what: str, rows: Integers) -> Sides:
     return x, y, z
 
 
-def _ranges(trace: Trace, rows: Integers) -> Worked:
-    """The kernels of each passage as one."""
+def _ranges(trace: Trace, rows: Integers) -> WorkItems:
+    """The kernels of each pass through a declaring range as one item."""
     kernels, passages = trace.recorded("kernels"), kernel_work(trace).passages
     assert passages is not None
-    found = groups.group(passages.of[rows])
-    took = groups.sums(found, kernels.duration_ns[rows])
-    place = passages.of[rows][found.first]
-    part = Part(passages.part.bytes[place], passages.part.flop[place], passages.part.kind[place])
+    passes = groups.group(passages.of[rows])
+    duration_ns = groups.sums(passes, kernels.duration_ns[rows])
+    place = passages.of[rows][passes.first]
+    estimate = _rows_of(passages.estimate, place)
     none = np.full(len(place), _NO_GRID)
     names = Texts.of([passages.name[number] for number in place.tolist()])
-    return Worked(
+    return WorkItems(
         names,
         names,
         names,
@@ -109,21 +109,25 @@ def _ranges(trace: Trace, rows: Integers) -> Worked:
         (none, none, none),
         (none, none, none),
         none,
-        kernels["device"][rows][found.first],
-        took,
-        part,
-        _source(part.bytes),
-        _source(part.flop),
-        groups.sums(found, ~alone(trace)[rows]) == 0,
-        groups.sums(found, ~kernels_in_warm_up(trace)[rows]) == 0,
+        kernels["device"][rows][passes.first],
+        duration_ns,
+        estimate,
+        _source(estimate.bytes),
+        _source(estimate.flop),
+        groups.sums(passes, ~alone(trace)[rows]) == 0,
+        groups.sums(passes, ~kernels_in_warm_up(trace)[rows]) == 0,
     )
+
+
+def _rows_of(estimate: WorkEstimate, rows: Integers) -> WorkEstimate:
+    return WorkEstimate(estimate.bytes[rows], estimate.flop[rows], estimate.kind[rows])
 
 
 def _source(values: Floats) -> Integers:
     return np.where(np.isnan(values), -1, DECLARED)
 
 
-def _joined(first: Worked, second: Worked) -> Worked:
+def _joined(first: WorkItems, second: WorkItems) -> WorkItems:
     def both(a: Array, b: Array) -> Array:
         return np.concatenate((a, b))
 
@@ -135,20 +139,20 @@ def _joined(first: Worked, second: Worked) -> Worked:
         x, y, z = (both(one, other) for one, other in zip(a, b, strict=True))
         return x, y, z
 
-    return Worked(
+    return WorkItems(
         texts(first.name, second.name),
         texts(first.label, second.label),
-        texts(first.whole, second.whole),
-        texts(first.inside, second.inside),
+        texts(first.full_name, second.full_name),
+        texts(first.declared_in, second.declared_in),
         sides(first.grid, second.grid),
-        sides(first.threads, second.threads),
+        sides(first.block, second.block),
         both(first.registers, second.registers),
         both(first.device, second.device),
-        both(first.took, second.took),
-        Part(
-            both(first.part.bytes, second.part.bytes),
-            both(first.part.flop, second.part.flop),
-            both(first.part.kind, second.part.kind),
+        both(first.duration_ns, second.duration_ns),
+        WorkEstimate(
+            both(first.estimate.bytes, second.estimate.bytes),
+            both(first.estimate.flop, second.estimate.flop),
+            both(first.estimate.kind, second.estimate.kind),
         ),
         both(first.bytes_from, second.bytes_from),
         both(first.flop_from, second.flop_from),

@@ -38,7 +38,7 @@ from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_graphs import AS_NODES, cuda_graphs
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.work.from_ranges import products
+from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.findings import Finding, Severity, severity_of, shortened
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
@@ -335,7 +335,7 @@ def _notes(trace: Trace, found: Sequence[Launched]) -> Iterator[str]:
         yield f"{launches} recorded whole: the kernels inside are not in these tables. {AS_NODES}"
     hidden = [each.of for each in found if _may_take_tiles(each)]
     share = sum(of.total_ns for of in hidden) / max(sum(each.of.total_ns for each in found), 1)
-    if share >= _MUCH and products(trace) is None:
+    if share >= _MUCH and shaped_gemms(trace) is None:
         kernels = units.counted(len({of.name for of in hidden}), "kernel")
         yield (
             f"{units.percent(100 * share)} of kernel time is in {kernels} that may compute several "

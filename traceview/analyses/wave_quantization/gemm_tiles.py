@@ -19,8 +19,8 @@ from traceview.facts.operations.gemm_names import Tile, tile
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
-from traceview.facts.work.from_ranges import products
-from traceview.facts.work.tensor_shapes import Product
+from traceview.facts.work.from_ranges import shaped_gemms
+from traceview.facts.work.tensor_shapes import Gemm
 from traceview.tables import picked
 from traceview.trace import Trace, fact
 
@@ -41,7 +41,7 @@ class Tiled:
 
     key: Key
     blocks: int
-    product: Product
+    product: Gemm
     tile: Tile
     calls: int
     total_ns: int
@@ -54,7 +54,7 @@ class Tiled:
         return tiles(self.product, self.tile)
 
 
-def tiles(product: Product, cut: Tile) -> int:
+def tiles(product: Gemm, cut: Tile) -> int:
     """How many tiles cover the result. torch's rows are cuBLAS's columns: see Tile."""
     across, down = math.ceil(product.n / cut.rows), math.ceil(product.m / cut.columns)
     return product.batch * across * down
@@ -63,7 +63,7 @@ def tiles(product: Product, cut: Tile) -> int:
 @fact
 def tiled(trace: Trace) -> tuple[Tiled, ...]:
     """One of each configuration and product of the selected work, those with most time first."""
-    told = products(trace)
+    told = shaped_gemms(trace)
     if told is None:
         return ()
     chosen = selected_operations(trace)[kernel_operations(trace)]
@@ -79,7 +79,7 @@ def tiled(trace: Trace) -> tuple[Tiled, ...]:
     of_steady = groups.count(steady), groups.sums(steady, took[late])
     times = (figures.calls, figures.total, figures.median, *of_steady)
     made = (
-        _tiled((str(name), *key), told.told[number], *taken)
+        _tiled((str(name), *key), told.gemms[number], *taken)
         for name, *key, number, taken in zip(
             names.take(found.first).decode(),
             *(kernels[key][found.first].tolist() for key in KEYS),
@@ -92,7 +92,7 @@ def tiled(trace: Trace) -> tuple[Tiled, ...]:
     return tuple(sorted(many, key=lambda each: -each.total_ns))
 
 
-def _tiled(key: Key, product: Product, *times: int) -> Tiled | None:
+def _tiled(key: Key, product: Gemm, *times: int) -> Tiled | None:
     cut = tile(str(key[0]))
     if cut is None or not cut.rows or not cut.columns or _SHARED.search(str(key[0])):
         return None

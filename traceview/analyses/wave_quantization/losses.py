@@ -12,11 +12,11 @@ from traceview.analyses.wave_quantization.waves import LEAST_IDLE, Launched, lau
 from traceview.facts.idle.gaps import busy
 from traceview.trace import Trace, fact
 
-Part = TypeVar("Part")
+WorkEstimate = TypeVar("WorkEstimate")
 
 
 @dataclass(frozen=True)
-class Loss(Generic[Part]):
+class Loss(Generic[WorkEstimate]):
     """What a fuller GPU could save at most of one kernel, in all that leaves much empty.
 
     Work of set-up is not at stake: a longer run has no more of it.
@@ -26,7 +26,7 @@ class Loss(Generic[Part]):
     """
 
     at_stake_ns: int
-    parts: tuple[Part, ...]
+    parts: tuple[WorkEstimate, ...]
 
 
 @fact
@@ -59,11 +59,11 @@ def round_losses(trace: Trace) -> tuple[Loss[Rounds], ...]:
 
 
 def _ranked(
-    trace: Trace, stakes: Iterable[tuple[int, object, int, Part]]
-) -> tuple[Loss[Part], ...]:
+    trace: Trace, stakes: Iterable[tuple[int, object, int, WorkEstimate]]
+) -> tuple[Loss[WorkEstimate], ...]:
     """By device and kernel, from what is at stake in each part of one."""
     most = {device: covered.total() for device, covered in busy(trace).items()}
-    kernels: dict[tuple[int, object], list[tuple[int, Part]]] = defaultdict(list)
+    kernels: dict[tuple[int, object], list[tuple[int, WorkEstimate]]] = defaultdict(list)
     for device, kernel, stake, part in stakes:
         kernels[device, kernel].append((stake, part))
     found = []

@@ -1,4 +1,4 @@
-"""The shape in which every source says how much work kernels did."""
+"""Estimates of the work of kernels, in the form that every source gives them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from traceview.tables import Integers, constant
 
 Floats = npt.NDArray[np.float64]
 KINDS = (*FLOP_KINDS, "fp16-lanes")
-"""Kinds of FLOP: those with a peak rate, and half precision without tensor cores."""
+"""Kinds of FLOP: those with a peak rate, and half precision on CUDA cores."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One entry a kernel: bytes and FLOP of that call, NaN where unknown; `kind` −1 where unknown.
+class WorkEstimate:
+    """Bytes and FLOP, one entry per kernel launch; NaN where unknown.
 
-    `bytes` are those moved between device memory and the GPU.
+    `bytes` are moved between device memory and the GPU. `kind` is an index into KINDS, -1 where
+    unknown.
     """
 
     bytes: Floats
@@ -27,13 +28,14 @@ class Part:
     kind: Integers
 
     @classmethod
-    def silent(cls, kernels: int) -> Part:
-        """Of kernels of which nobody knows anything, and never will."""
+    def absent(cls, kernels: int) -> WorkEstimate:
+        """Unknown work, in constant memory and read-only, for traces without any source."""
         nan = constant(np.nan, kernels, np.float64)
         return cls(nan, nan, constant(-1, kernels, np.int64))
 
     @classmethod
-    def unknown(cls, kernels: int) -> Part:
+    def unknown(cls, kernels: int) -> WorkEstimate:
+        """Unknown work, to be filled in."""
         return cls(
             np.full(kernels, np.nan), np.full(kernels, np.nan), np.full(kernels, -1, np.int64)
         )

@@ -1,10 +1,10 @@
-"""Bytes and FLOP by counting in the PTX of kernels that run straight through, without a loop.
+"""Bytes and FLOP counted in the PTX of kernels without loops.
 
-Every thread of such a kernel executes its instructions once, but for what is predicated off at the
-edge of the data. Counted are the bytes that threads ask device memory for, which caches may
-answer, and the FLOP of add, mul and fma as Nsight Compute counts them; what the hardware does for
-a division or a tanh is left out. A kernel that loops, calls, chooses between branches, or copies
-in bulk is left out as a whole, as are kernels of which several variants that differ were launched.
+Every thread of such a kernel executes each instruction once, except where it is predicated off at
+the edge of the data. The count has the bytes that threads request from device memory, which caches
+may serve, and the FLOP of add, mul and fma as Nsight Compute counts them, without the instructions
+behind a division or a tanh. Kernels that loop, call, branch or copy in bulk are left out, and so
+are kernels that were launched in several variants of different work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from traceview.errors import TraceviewError
 from traceview.facts.code.gathered import LaunchedCode, gathered_code
-from traceview.facts.work.estimate import KINDS, Part
+from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.ptx.accesses import accesses, tensor_ops
 from traceview.ptx.model import Function
 from traceview.ptx.opcodes import words
@@ -35,55 +35,56 @@ _LANES = {
 
 
 @dataclass(frozen=True)
-class Count:
-    """What one thread does."""
+class ThreadWork:
+    """Bytes requested and FLOP executed by one thread; `kind` is the commonest kind of FLOP."""
 
     bytes: float
     flop: float
     kind: str | None
 
 
-def from_code(trace: Trace) -> Part | None:
-    """What the code in the trace says of each kernel; None where there is none."""
+def from_code(trace: Trace) -> WorkEstimate | None:
+    """The work of each kernel by its code in the trace; None without code."""
     if not len(trace.recorded("kernel_code")):
         return None
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
-    part = Part.unknown(len(kernels))
+    estimate = WorkEstimate.unknown(len(kernels))
     threads = np.ones(len(kernels))
     for side in (f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"):
         threads *= kernels[side]
-    for name, count in _counts(trace):
+    for name, each in _by_name(trace):
         rows = np.flatnonzero(names.isin([name]))
-        part.bytes[rows], part.flop[rows] = count.bytes * threads[rows], count.flop * threads[rows]
-        part.kind[rows] = KINDS.index(count.kind) if count.kind else -1
-    return part
+        estimate.bytes[rows] = each.bytes * threads[rows]
+        estimate.flop[rows] = each.flop * threads[rows]
+        estimate.kind[rows] = KINDS.index(each.kind) if each.kind else -1
+    return estimate
 
 
-def _counts(trace: Trace) -> Iterator[tuple[str, Count]]:
+def _by_name(trace: Trace) -> Iterator[tuple[str, ThreadWork]]:
     code = gathered_code(trace)
-    of_name: dict[str, list[LaunchedCode]] = {}
+    variants_of: dict[str, list[LaunchedCode]] = {}
     for launched in code.launched:
-        of_name.setdefault(launched.compiled.name, []).append(launched)
-    for name, variants in of_name.items():
-        counts = {_count(variant) for variant in variants}
-        only = counts.pop()
-        if only is not None and not counts and name not in code.unfit:
-            yield name, only
+        variants_of.setdefault(launched.compiled.name, []).append(launched)
+    for name, variants in variants_of.items():
+        different = {_variant_work(variant) for variant in variants}
+        work = different.pop()
+        if work is not None and not different and name not in code.unfit:
+            yield name, work
 
 
-def _count(launched: LaunchedCode) -> Count | None:
+def _variant_work(launched: LaunchedCode) -> ThreadWork | None:
     try:
         function = code_of(launched.compiled, sass=False).ptx
     except TraceviewError:
         return None
-    return count(function) if function else None
+    return thread_work(function) if function else None
 
 
-def count(function: Function) -> Count | None:
-    """What a thread does in a function without loops; None if that cannot be told."""
+def thread_work(function: Function) -> ThreadWork | None:
+    """The work of a thread in a function without loops; None if that cannot be known."""
     moved = [access for access in accesses(function) if access.space not in _ON_CHIP]
-    # Textures and generic addresses: nobody knows how much of it is device memory.
+    # Of textures and generic addresses it is unknown how much goes to device memory.
     bits = [a.width_bits * a.count for a in moved if a.width_bits and a.space == "global"]
     if not _straight(function) or tensor_ops(function) or len(bits) < len(moved):
         return None
@@ -95,11 +96,11 @@ def count(function: Function) -> Count | None:
             kind, lanes = _LANES[type_]
             flop[kind] = flop.get(kind, 0) + _FLOP[root] * lanes
     most = max(flop, key=lambda kind: flop[kind]) if flop else None
-    return Count(sum(bits) / 8, sum(flop.values()), most)
+    return ThreadWork(sum(bits) / 8, sum(flop.values()), most)
 
 
 def _straight(function: Function) -> bool:
-    """Whether no thread comes to an instruction twice, or may choose another way than out."""
+    """Whether the code has no loop, no call and no branch except one early exit."""
     roots = [words(i.opcode).root for i in function.instructions]
     branches = [root for root in roots if root in {"bra", "brx", "call"}]
     looped = any(i.loop_depth for i in function.instructions)

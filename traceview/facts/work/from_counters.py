@@ -1,8 +1,8 @@
-"""Bytes and FLOP that Nsight Compute counted, given to the kernels of the trace.
+"""Bytes and FLOP counted by Nsight Compute, assigned to the kernels of the trace.
 
-The counts come from another run of the program. A launch of it is that of a kernel of the trace if
-base name, grid and block agree. Where both runs have equally many of these, and one process each,
-the k-th is the k-th; else every one gets the mean.
+The counts come from another run of the program. Launches match by base name, grid and block. Where
+both runs have equally many of these, in one process each, they match in order; else every launch
+gets the mean.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.facts.work.estimate import KINDS, Part
+from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.groups import Groups
 from traceview.tables import Integers, Table
 from traceview.trace import Trace
@@ -20,26 +20,23 @@ from traceview.trace.ncu.counters_csv import launches_of
 _AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 
 
-def counted(trace: Trace) -> Part | None:
-    """What the table kernel_counters says of each kernel; None without that table."""
+def from_counters(trace: Trace) -> WorkEstimate | None:
+    """The work of each kernel by the table kernel_counters; None without that table."""
     if "kernel_counters" not in trace.tables:
         return None
     kernels, counters = trace.recorded("kernels"), trace.table("kernel_counters")
-    part = Part.unknown(len(kernels))
+    estimate = WorkEstimate.unknown(len(kernels))
     found = groups.group(kernels.texts("short_name").codes, *(kernels[axis] for axis in _AXES))
     launches = launches_of(counters)
     order = np.argsort(found.ids, kind="stable")
     ends = np.cumsum(np.bincount(found.ids, minlength=found.size))
     for number, last in enumerate(ends.tolist()):
-        rows = order[_first(ends, number) : last]
-        mine = launches.get(_key(kernels, found, number))
-        if mine:
-            _give(part, rows, np.array(mine), counters, kernels)
-    return part
-
-
-def _first(ends: Integers, number: int) -> int:
-    return int(ends[number - 1]) if number else 0
+        first = int(ends[number - 1]) if number else 0
+        rows = order[first:last]
+        counted = launches.get(_key(kernels, found, number))
+        if counted:
+            _assign(estimate, rows, np.array(counted), counters, kernels)
+    return estimate
 
 
 def _key(kernels: Table, found: Groups, number: int) -> tuple[str | int | None, ...]:
@@ -47,18 +44,23 @@ def _key(kernels: Table, found: Groups, number: int) -> tuple[str | int | None, 
     return (kernels.texts("short_name")[row], *(int(kernels[axis][row]) for axis in _AXES))
 
 
-def _give(part: Part, rows: Integers, mine: Integers, counters: Table, kernels: Table) -> None:
+def _assign(
+    estimate: WorkEstimate, rows: Integers, counted: Integers, counters: Table, kernels: Table
+) -> None:
+    """Fill in these rows of kernels from rows of counters."""
     processes = (
         groups.different(kernels["process"][rows]),
-        groups.different(counters["process_id"][mine]),
+        groups.different(counters["process_id"][counted]),
     )
-    paired = len(rows) == len(mine) and all(len(each) == 1 for each in processes)
-    for into, name in ((part.bytes, "bytes"), (part.flop, "flop")):
-        values = counters[name][mine]
+    paired = len(rows) == len(counted) and all(len(each) == 1 for each in processes)
+    for into, name in ((estimate.bytes, "bytes"), (estimate.flop, "flop")):
+        values = counters[name][counted]
         into[rows] = values if paired else _mean(values)
     kinds = counters.texts("flop_kind")
-    numbers = [KINDS.index(kind) if (kind := kinds[row]) in KINDS else -1 for row in mine.tolist()]
-    part.kind[rows] = numbers if paired else max(numbers, key=numbers.count)
+    numbers = [
+        KINDS.index(kind) if (kind := kinds[row]) in KINDS else -1 for row in counted.tolist()
+    ]
+    estimate.kind[rows] = numbers if paired else max(numbers, key=numbers.count)
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float:

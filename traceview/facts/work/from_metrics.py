@@ -1,11 +1,11 @@
-"""Bytes that kernels moved, from the sampled rates of device memory.
+"""Bytes that kernels moved, from sampled rates of device memory.
 
-A sample speaks of the time from its time stamp to the next (as nsys 2025.3 writes them: with it,
-the first and the last sample of a kernel fit its start and end to a few µs). Samples are whole per
-cents of the peak rate, so a kernel must hold several; what it runs before the first and after the
-last of these counts with the sample there, if no other work shares that, else at its mean rate.
-Nothing is said of kernels that overlap other work on their GPU, nor of those that read and write at
-less than LEAST_PCT of the peak rate: half a per cent of rounding is too much of it.
+A sample covers the time from its time stamp to the next one. (So nsys 2025.3 writes them: the first
+and last sample of a kernel fit its start and end within a few µs.) Samples are whole percentages of
+the peak rate, so a kernel must span several. Its time before the first and after the last of these
+counts at the rate of the sample there if no other work shares that sample, else at its mean rate.
+Left out are kernels that overlap other work on their GPU, and those below LEAST_PCT of the peak
+rate, where rounding by half a percent weighs too much.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import kernel_operations, operations
-from traceview.facts.work.estimate import Floats, Part
+from traceview.facts.work.estimate import Floats, WorkEstimate
 from traceview.facts.work.peaks import peaks
 from traceview.tables import NULL, Integers, Mask
 from traceview.trace import Trace, fact
@@ -28,7 +28,7 @@ _GAP = 1.5
 
 @dataclass(frozen=True)
 class _Samples:
-    """Samples of one GPU: from, to, bytes in that time; `rate` is the peak in bytes a second."""
+    """Samples of one GPU: start, end and bytes of each; `rate` is the peak in bytes per second."""
 
     start: Integers
     end: Integers
@@ -36,18 +36,18 @@ class _Samples:
     rate: float
 
     def total(self, first: Integers, last: Integers) -> Floats:
-        """Bytes of the samples from `first` up to `last`, the latter not among them."""
+        """Bytes of the samples from `first` up to, but not including, `last`."""
         running = np.concatenate(([0.0], np.cumsum(self.bytes)))
         result: Floats = running[last] - running[first]
         return result
 
 
-def sampled(trace: Trace) -> Part | None:
-    """What the table gpu_metrics says of each kernel; None without that table."""
+def from_metrics(trace: Trace) -> WorkEstimate | None:
+    """The bytes of each kernel by the table gpu_metrics; None without that table."""
     if not len(trace.recorded("gpu_metrics")):
         return None
     kernels = trace.recorded("kernels")
-    part = Part.unknown(len(kernels))
+    estimate = WorkEstimate.unknown(len(kernels))
     before, after = _neighbours(trace)
     for device in groups.different(kernels["device"]).tolist():
         samples = _samples(trace, device)
@@ -55,14 +55,14 @@ def sampled(trace: Trace) -> Part | None:
             rows = np.flatnonzero(kernels["device"] == device)
             start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]
             moved = _moved(samples, start, end, before[rows], after[rows])
-            told = moved >= LEAST_PCT / 100 * samples.rate * (end - start) / 1e9
-            part.bytes[rows] = np.where(alone(trace)[rows] & told, moved, np.nan)
-    return part
+            enough = moved >= LEAST_PCT / 100 * samples.rate * (end - start) / 1e9
+            estimate.bytes[rows] = np.where(alone(trace)[rows] & enough, moved, np.nan)
+    return estimate
 
 
 @fact
 def alone(trace: Trace) -> Mask:
-    """True for the kernels that ran while nothing else did on their GPU."""
+    """True for the kernels that ran alone on their GPU."""
     kernels = trace.recorded("kernels")
     before, after = _neighbours(trace)
     result: Mask = (before <= kernels["start_ns"]) & (after >= kernels["end_ns"])
@@ -70,23 +70,23 @@ def alone(trace: Trace) -> Mask:
 
 
 def _neighbours(trace: Trace) -> tuple[Integers, Integers]:
-    """For each kernel, when all before it on its GPU had ended, and when the next began."""
-    done = operations(trace)
-    before = np.full(len(done), np.iinfo(np.int64).min)
-    after = np.full(len(done), np.iinfo(np.int64).max)
-    for device in groups.different(done.device):
-        rows = np.flatnonzero(done.device == device)
-        before[rows[1:]] = np.maximum.accumulate(done.end_ns[rows])[:-1]
-        after[rows[:-1]] = done.start_ns[rows[1:]]
-    mine = kernel_operations(trace)
-    return before[mine], after[mine]
+    """For each kernel, when all earlier work on its GPU had ended and when the next began."""
+    ops = operations(trace)
+    before = np.full(len(ops), np.iinfo(np.int64).min)
+    after = np.full(len(ops), np.iinfo(np.int64).max)
+    for device in groups.different(ops.device):
+        rows = np.flatnonzero(ops.device == device)
+        before[rows[1:]] = np.maximum.accumulate(ops.end_ns[rows])[:-1]
+        after[rows[:-1]] = ops.start_ns[rows[1:]]
+    kernels = kernel_operations(trace)
+    return before[kernels], after[kernels]
 
 
 def _samples(trace: Trace, device: int) -> _Samples | None:
-    """The samples of a GPU that has some of both metrics, and whose peak rate is known."""
+    """The samples of a GPU; None without both metrics, enough samples and a known peak rate."""
     table = trace.table("gpu_metrics")
-    mine = table["device"] == device
-    ways = [mine & table.texts("metric").isin([name]) for name in ("dram-read", "dram-write")]
+    own = table["device"] == device
+    ways = [own & table.texts("metric").isin([name]) for name in ("dram-read", "dram-write")]
     read, written = (table["time_ns"][way] for way in ways)
     time = np.intersect1d(read, written)
     rate = _bandwidth(trace, device)
@@ -107,7 +107,7 @@ def _at(time: Integers, sampled_at: Integers, value: Integers) -> Floats:
 
 
 def _bandwidth(trace: Trace, device: int) -> float | None:
-    """What the per cents are of: the trace's own figure, whatever roof the user gives."""
+    """The rate that the percentages refer to: the trace's own figure, else that of `peaks`."""
     own = int(trace.devices["memory_bytes_per_s"][device])
     given = peaks(trace)[device].get("bandwidth")
     return float(own) if own != NULL else given.value if given else None
@@ -130,7 +130,7 @@ def _moved(
 
 
 def _gapless(samples: _Samples, first: Integers, last: Integers) -> Mask:
-    """True where the samples follow each other without one being lost."""
+    """True where no sample is missing."""
     lost = np.concatenate(([0], np.cumsum(samples.start[1:] > samples.end[:-1])))
     result: Mask = lost[last - 1] == lost[first]
     return result
@@ -139,9 +139,9 @@ def _gapless(samples: _Samples, first: Integers, last: Integers) -> Mask:
 def _edge(
     samples: _Samples, at: Integers, lasted: Integers, rate: Floats, around: tuple[Integers, ...]
 ) -> Floats:
-    """Bytes at an edge of a kernel that lasted so long: those of the sample, if nothing else ran.
+    """Bytes at an edge of a kernel, `lasted` ns long: those of the sample, if nothing else ran.
 
-    Never more than the memory can do in that time.
+    Never more than the peak rate allows in that time.
     """
     before, after = around
     place = at.clip(0, len(samples.start) - 1)

@@ -1,7 +1,7 @@
-"""How many bytes and FLOP each kernel moved and did, from the best source that there is.
+"""Bytes and FLOP of each kernel, from the best source available.
 
-Sources in the order in which they are asked, for bytes and for FLOP each: what Nsight Compute
-counted, sampled GPU metrics, what the program declares, shapes of tensors, counts in the code.
+Sources by precedence, for bytes and for FLOP each: counters of Nsight Compute, sampled GPU metrics,
+declarations of the program, shapes of tensors, counts in the code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.facts.work.estimate import Part
-from traceview.facts.work.from_counters import counted
-from traceview.facts.work.from_metrics import sampled
+from traceview.facts.work.estimate import WorkEstimate
+from traceview.facts.work.from_counters import from_counters
+from traceview.facts.work.from_metrics import from_metrics
 from traceview.facts.work.from_ranges import Passages, from_declared, from_shapes
 from traceview.tables import Integers, constant
 from traceview.trace import Trace, fact
@@ -21,52 +21,52 @@ SOURCES = ("counters (ncu)", "counters (GPU metrics)", "declared", "tensor shape
 PTX = SOURCES.index("PTX")
 DECLARED = SOURCES.index("declared")
 MEASURED = SOURCES.index("counters (GPU metrics)")
-"""The last of those that measure; the others know what should be moved."""
+"""The last source that measures; later ones state what should be moved."""
 
 
 @dataclass(frozen=True)
 class KernelWork:
-    """Work of each kernel, and the numbers of the SOURCES of bytes and of FLOP, −1 for none.
+    """The work of each kernel; `bytes_from` and `flop_from` are indices into SOURCES, -1 for none.
 
-    `passages` are those of several kernels together; the kernels in them have no work of their own.
+    `passages` have the work that several kernels did together; these have none of their own.
     """
 
-    part: Part
+    estimate: WorkEstimate
     bytes_from: Integers
     flop_from: Integers
     passages: Passages | None
 
     @property
-    def is_silent(self) -> bool:
-        """Whether no source says anything of any kernel."""
+    def is_unknown(self) -> bool:
+        """Whether no source knows any work."""
         known = (self.bytes_from >= 0).any() or (self.flop_from >= 0).any()
         return not known and (self.passages is None or not self.passages.name)
 
 
 @fact
 def kernel_work(trace: Trace) -> KernelWork:
-    """Ask every source. What a source does not need to be asked for costs nothing."""
+    """The work of every kernel of the trace, selected or not."""
     declared = from_declared(trace)
-    parts = (
-        counted(trace),
-        sampled(trace),
+    estimates = (
+        from_counters(trace),
+        from_metrics(trace),
         declared[0] if declared else None,
         from_shapes(trace),
         _from_code(trace),
     )
     total = len(trace.recorded("kernels"))
     passages = declared[1] if declared else None
-    if all(part is None for part in parts):
-        nobody = constant(-1, total, np.int64)
-        return KernelWork(Part.silent(total), nobody, nobody, passages)
-    work = KernelWork(Part.unknown(total), np.full(total, -1), np.full(total, -1), passages)
-    for number, part in enumerate(parts):
-        if part is not None:
-            _add(work, part, number)
-    return _without_parts(work)
+    if all(estimate is None for estimate in estimates):
+        nowhere = constant(-1, total, np.int64)
+        return KernelWork(WorkEstimate.absent(total), nowhere, nowhere, passages)
+    work = KernelWork(WorkEstimate.unknown(total), np.full(total, -1), np.full(total, -1), passages)
+    for number, estimate in enumerate(estimates):
+        if estimate is not None:
+            _fill_in(work, estimate, number)
+    return _counted_once(work)
 
 
-def _from_code(trace: Trace) -> Part | None:
+def _from_code(trace: Trace) -> WorkEstimate | None:
     if "kernel_code" not in trace.tables:
         return None
     # What reads code takes long to import, and most traces hold none.
@@ -75,29 +75,32 @@ def _from_code(trace: Trace) -> Part | None:
     return from_code(trace)
 
 
-def _add(work: KernelWork, part: Part, number: int) -> None:
-    """Fill in what no earlier source knew."""
-    new = np.isnan(work.part.bytes) & ~np.isnan(part.bytes)
-    work.part.bytes[new], work.bytes_from[new] = part.bytes[new], number
-    new = np.isnan(work.part.flop) & ~np.isnan(part.flop)
-    work.part.flop[new], work.flop_from[new] = part.flop[new], number
-    work.part.kind[new] = part.kind[new]
+def _fill_in(work: KernelWork, estimate: WorkEstimate, number: int) -> None:
+    """Add what no earlier source knew; `number` is the source."""
+    new = np.isnan(work.estimate.bytes) & ~np.isnan(estimate.bytes)
+    work.estimate.bytes[new], work.bytes_from[new] = estimate.bytes[new], number
+    new = np.isnan(work.estimate.flop) & ~np.isnan(estimate.flop)
+    work.estimate.flop[new], work.flop_from[new] = estimate.flop[new], number
+    work.estimate.kind[new] = estimate.kind[new]
 
 
-def _without_parts(work: KernelWork) -> KernelWork:
-    """A kernel counts by itself or in a passage, never in both: counters come first."""
+def _counted_once(work: KernelWork) -> KernelWork:
+    """Let each kernel count by itself or in a passage, not in both: counters come first."""
     passages = work.passages
     if passages is None or not len(passages.name):
         return work
-    by_itself = (work.bytes_from >= 0) & (work.bytes_from < DECLARED)
-    by_itself |= (work.flop_from >= 0) & (work.flop_from < DECLARED)
+    alone = (work.bytes_from >= 0) & (work.bytes_from < DECLARED)
+    alone |= (work.flop_from >= 0) & (work.flop_from < DECLARED)
     touched = np.zeros(len(passages.name), bool)
-    touched[passages.of[by_itself & (passages.of >= 0)]] = True
+    touched[passages.of[alone & (passages.of >= 0)]] = True
     of = np.where((passages.of >= 0) & ~touched[passages.of], passages.of, -1)
     inside = of >= 0
-    for values in (work.part.bytes, work.part.flop):
+    for values in (work.estimate.bytes, work.estimate.flop):
         values[inside] = np.nan
     work.bytes_from[inside] = work.flop_from[inside] = -1
     return KernelWork(
-        work.part, work.bytes_from, work.flop_from, Passages(of, passages.name, passages.part)
+        work.estimate,
+        work.bytes_from,
+        work.flop_from,
+        Passages(of, passages.name, passages.estimate),
     )

@@ -1,7 +1,7 @@
-"""What each GPU of a trace could reach at most, and where each figure comes from.
+"""Peak rates and sizes of each GPU of a trace, each with its source.
 
-First what the user gave, then the trace's own GPU row, then the data sheet of the product, then
-what follows from SMs, lanes and clock. What none of them tells is not there.
+By precedence: what the user gave, the trace's own GPU row, the data sheet of the product, and what
+follows from SMs, lanes and clock. A figure that none of these has is absent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OF_ROW = {
 
 @dataclass(frozen=True)
 class Peak:
-    """A figure in the unit that hardware.FIGURES says, and its source."""
+    """A figure in the unit given in hardware.FIGURES, and its source."""
 
     value: float
     source: str
@@ -39,7 +39,7 @@ Peaks = Mapping[str, Peak]
 def peaks(trace: Trace) -> tuple[Peaks, ...]:
     """The figures of each row of devices, by the names of hardware.FIGURES.
 
-    What `--peak` gave holds for all GPUs of the trace.
+    Figures from `--peak` hold for all GPUs of the trace.
     """
     return tuple(_peaks(row, trace.peaks) for row in trace.devices.rows())
 
@@ -52,14 +52,14 @@ def _peaks(row: Mapping[str, Cell], given: Mapping[str, float]) -> Peaks:
 
 
 def _of_row(row: Mapping[str, Cell]) -> Peaks:
-    told = {name: row[column] for name, column in _OF_ROW.items()}
-    found = {
+    cells = {name: row[column] for name, column in _OF_ROW.items()}
+    recorded = {
         name: Peak(float(value), OF_THE_TRACE)
-        for name, value in told.items()
+        for name, value in cells.items()
         if isinstance(value, int)
     }
     capability = _number(row["compute_capability"])
-    return {**found, **({"capability": Peak(capability, OF_THE_TRACE)} if capability else {})}
+    return {**recorded, **({"capability": Peak(capability, OF_THE_TRACE)} if capability else {})}
 
 
 def _number(text: Cell) -> float | None:
@@ -71,30 +71,30 @@ def _number(text: Cell) -> float | None:
 
 def _of_product(row: Mapping[str, Cell]) -> Peaks:
     sms = row["sm_count"]
-    found = rates_of(str(row["name"] or ""), sms if isinstance(sms, int) else None)
-    return _sheet(found) if found else {}
+    rates = rates_of(str(row["name"] or ""), sms if isinstance(sms, int) else None)
+    return _data_sheet(rates) if rates else {}
 
 
-def _sheet(rates: Rates) -> Peaks:
-    told: dict[str, float | None] = {
+def _data_sheet(rates: Rates) -> Peaks:
+    figures: dict[str, float | None] = {
         "bandwidth": rates.memory_bytes_per_s,
         "link": rates.link_bytes_per_s,
         "l2": rates.l2_cache_bytes,
         **rates.flop_per_s,
     }
-    return {name: Peak(float(value), rates.source) for name, value in told.items() if value}
+    return {name: Peak(float(value), rates.source) for name, value in figures.items() if value}
 
 
 def _computed(known: Peaks) -> Peaks:
-    """Rates of the ordinary lanes: two FLOP a lane and clock."""
+    """Rates of the CUDA cores: two FLOP per lane and clock."""
     if "sms" not in known or "clock" not in known:
         return {}
     capability = known["capability"].value if "capability" in known else 0.0
     sms, clock = known["sms"].value, known["clock"].value
-    found = {}
+    computed = {}
     for kind in ("fp32", "fp64"):
         lanes = lanes_of(f"{capability:.1f}", kind)
         if lanes:
-            said = f"{sms:.0f} SMs × {lanes} lanes × 2 × {units.quantity('hz', clock)}"
-            found[kind] = Peak(sms * lanes * 2 * clock, said)
-    return found
+            source = f"{sms:.0f} SMs × {lanes} lanes × 2 × {units.quantity('hz', clock)}"
+            computed[kind] = Peak(sms * lanes * 2 * clock, source)
+    return computed

@@ -1,4 +1,4 @@
-"""FLOP and bytes of matrix products from the shapes that torch writes into its NVTX ranges.
+"""FLOP and bytes of GEMMs from the tensor shapes that torch writes into its NVTX ranges.
 
 `nsys profile --pytorch=autograd-shapes-nvtx`, as torch.autograd.profiler.emit_nvtx(record_shapes=
 True), opens a range for every operator:
@@ -6,7 +6,7 @@ True), opens a range for every operator:
     aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [[3,0]]
 
 An argument that is no tensor has the size []. Convolutions are left out: stride and padding are
-no tensors, so the size of the result is not told. So is whether attention is causal.
+no tensors, so the size of the result is unknown. So is attention, which may be causal or not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MOST_SIDE = 1 << 40
 
 Shape = tuple[int, ...]
 Sides = tuple[int, int, int, int]
-"""Of a product: batch, m, k, n."""
+"""Of a GEMM: batch, m, k, n."""
 
 
 @dataclass(frozen=True)
-class Product:
-    """A batch of products of an m × k by a k × n matrix, and the least work that they are."""
+class Gemm:
+    """A batched GEMM of an m × k by a k × n matrix, and its least work."""
 
     operator: str
     batch: int
@@ -44,17 +44,17 @@ class Product:
 
     @property
     def elements(self) -> int:
-        """Those read, each once, and written."""
+        """Elements read, each once, and written."""
         return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
 def has_sizes(text: str) -> bool:
-    """Whether a range is that of an operator with the shapes of its arguments."""
+    """Whether the text of a range has the shapes of an operator's arguments."""
     return ", sizes = [" in text[:_LONGEST]
 
 
-def product(text: str) -> Product | None:
-    """The matrix product of a range; None if it is that of another operator, or malformed."""
+def parse_gemm(text: str) -> Gemm | None:
+    """The GEMM of a range; None if its operator is none, or the text malformed."""
     found = _SIZES.fullmatch(text) if len(text) <= _LONGEST else None
     form = _OPERATORS.get(found[1]) if found else None
     if found is None or form is None:
@@ -62,7 +62,7 @@ def product(text: str) -> Product | None:
     sizes = [_shape(each) for each in _ONE.findall(found[2][1:-1])]
     known = [size for size in sizes if size is not None]
     sides = form(known) if len(known) == len(sizes) else None
-    return Product(found[1], *sides) if sides else None
+    return Gemm(found[1], *sides) if sides else None
 
 
 def _shape(text: str) -> Shape | None:
@@ -74,7 +74,7 @@ def _shape(text: str) -> Shape | None:
 
 
 def _two(first: int) -> Callable[[Sequence[Shape]], Sides | None]:
-    """Two matrices, or two batches of them, from the first-th argument on."""
+    """Parser of two matrices, or two batches of them, that begin at argument `first`."""
 
     def sides(sizes: Sequence[Shape]) -> Sides | None:
         if len(sizes) < first + 2:
@@ -87,7 +87,7 @@ def _two(first: int) -> Callable[[Sequence[Shape]], Sides | None]:
 
 
 def _linear(sizes: Sequence[Shape]) -> Sides | None:
-    """Any number of rows, times a weight that is stored as (out, in)."""
+    """Any number of rows times a weight stored as (out, in)."""
     if len(sizes) < 2 or not sizes[0] or len(sizes[1]) != 2 or sizes[0][-1] != sizes[1][1]:
         return None
     return 1, math.prod(sizes[0][:-1]), sizes[0][-1], sizes[1][0]
@@ -100,7 +100,7 @@ _OPERATORS: Mapping[str, Callable[[Sequence[Shape]], Sides | None]] = {
     "aten::linear": _linear,
 }
 
-_WORDS = {
+_TYPES = {
     "f64": (8, "fp64-tensor"),
     "f32": (4, "fp32"),
     "tf32": (4, "tf32"),
@@ -119,18 +119,18 @@ _FORMS = (
 
 
 def number_type(kernel: str) -> tuple[int, str] | None:
-    """Bytes of a stored element and kind of FLOP, from the name of a cuBLAS or CUTLASS kernel.
+    """Bytes per stored element and kind of FLOP, from the name of a cuBLAS or CUTLASS kernel.
 
-    None where the name leaves a doubt: an s1688gemm multiplies TF32 as well as fp16.
+    None where the name is ambiguous: an s1688gemm multiplies TF32 or fp16.
     """
     for form in _FORMS:
         found = form.search(kernel)
         if found:
-            said = found.groupdict()
-            if "nvjet" in said:
-                return _WORDS["bf16" if said["nvjet"] == "tst" else "f16"]
-            if "half" in said or "single" in said:
-                return _WORDS["f16" if "half" in said else "f32"]
-            math_, stored = said["math"].replace("fp", "f"), said.get("stored") or said["math"]
-            return (_WORDS[stored.replace("fp", "f")][0], _WORDS[math_][1])
+            parts = found.groupdict()
+            if "nvjet" in parts:
+                return _TYPES["bf16" if parts["nvjet"] == "tst" else "f16"]
+            if "half" in parts or "single" in parts:
+                return _TYPES["f16" if "half" in parts else "f32"]
+            math_, stored = parts["math"].replace("fp", "f"), parts.get("stored") or parts["math"]
+            return (_TYPES[stored.replace("fp", "f")][0], _TYPES[math_][1])
     return None
