@@ -121,7 +121,7 @@ def test_narrow_loads_of_a_memory_bound_kernel_cost_what_is_beyond_the_roof(tmp_
         "of at most 2.5"
     )
     assert finding.action == (
-        "Give each thread neighbouring elements, and move them as float4 (16 bytes)."
+        "Give each thread adjacent elements, and move them as float4 (16 bytes)."
     )
 
 
@@ -255,8 +255,8 @@ def test_elements_that_lie_apart_are_told_as_what_they_are(tmp_path):
     apart = ptx().replace("%r1, 4,", "%r1, 16,")
     built = launched(export().code("k", apart), 0, ns_of(0.4))
     (finding,) = answer(built, tmp_path).findings
-    assert "(k.cu:7 and k.cu:8), as the elements of a thread lie 4 apart: it" in finding.message
-    assert finding.action.startswith("Lay each of the 4 parts out as an array of its own")
+    assert "(k.cu:7 and k.cu:8), because a thread's elements are 4 apart: it" in finding.message
+    assert finding.action.startswith("Store each of the 4 parts as an array of its own")
 
 
 def test_no_code_is_skipped_with_the_command_and_no_kernels_are_an_answer(tmp_path):

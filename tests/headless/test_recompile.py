@@ -64,7 +64,7 @@ def script(tmp_path, monkeypatch):
 def test_a_script_runs_once_and_gets_its_arguments(script, tmp_path):
     report = traceview.inspect_ptx(script(LAUNCH), arguments=["2047"])
     (kernel,) = report.kernels
-    assert any("recompiled with n divisible by 16" in f.evidence for f in kernel.findings)
+    assert any("recompiled with n divisible by 16" in f.evidence.basis for f in kernel.findings)
     assert (tmp_path / "runs").read_text() == "__main__ ['2047']\n"
 
 
@@ -82,7 +82,7 @@ def test_what_is_being_tried_is_told_at_once(script):
 def test_a_kernel_that_no_module_knows_is_recompiled(script):
     (kernel,) = traceview.inspect_ptx(script(MADE_LATER), arguments=["2047"]).kernels
     assert kernel.name == "scaled"
-    assert any("recompiled with n divisible by 16" in f.evidence for f in kernel.findings)
+    assert any("recompiled with n divisible by 16" in f.evidence.basis for f in kernel.findings)
 
 
 @needs_torch
@@ -132,11 +132,11 @@ def test_what_is_in_tuples_is_found_and_tried_element_by_element():
     ]
     assert not any("Global" in finding.message for finding in wide.findings)
     found = [next(f for f in kernel.findings if "Global" in f.message) for kernel in (odd, late)]
-    assert [f.cause for f in found] == [
+    assert [f.evidence.values["cause"] for f in found] == [
         "n is not known to be divisible by 16 (it was 4100)",
         "pairs[1].source is not known to be aligned to 16 bytes",
     ]
-    assert [f.evidence for f in found] == [
+    assert [f.evidence.basis for f in found] == [
         "recompiled with n divisible by 16: 128 bits instead of 16",
         "recompiled with pairs[1].source divisible by 16: 128 bits instead of 32",
     ]
@@ -190,7 +190,7 @@ def test_what_a_script_forks_does_not_answer(script, tmp_path):
     forks = LAUNCH + "import os\nif os.fork() == 0:\n    SIZE = 4096\n"
     (kernel,) = traceview.inspect_ptx(script(forks), arguments=["2047"]).kernels
     assert kernel.compiled.launches == 1
-    assert any("recompiled with" in finding.evidence for finding in kernel.findings)
+    assert any("recompiled with" in finding.evidence.basis for finding in kernel.findings)
 
 
 @needs_torch
@@ -205,7 +205,7 @@ def test_what_a_script_prints_at_any_time_does_not_disturb(script, capfd):
         "assert sys.stdin.read() == ''\n"
     )
     (kernel,) = traceview.inspect_ptx(script(chatty), arguments=["2047"]).kernels
-    assert any("recompiled with" in finding.evidence for finding in kernel.findings)
+    assert any("recompiled with" in finding.evidence.basis for finding in kernel.findings)
     out, err = capfd.readouterr()
     assert out == ""
     assert "ready" in err
@@ -226,7 +226,7 @@ def test_after_a_timeout_the_counts_are_lower_bounds(script):
     (kernel,) = report.kernels
     assert kernel.compiled.launches > 2
     # It was interrupted, not killed, so that it can still be asked.
-    assert any("recompiled with" in finding.evidence for finding in kernel.findings)
+    assert any("recompiled with" in finding.evidence.basis for finding in kernel.findings)
 
 
 @needs_torch

@@ -9,12 +9,13 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need
 from traceview.errors import TraceviewError
+from traceview.findings import Finding
 from traceview.hardware import limits_of
 from traceview.headless.change import Change
 from traceview.headless.recompile import changed_arguments
 from traceview.headless.signatures.notation import argument
 from traceview.inspect.kernel import inspect
-from traceview.inspect.kernel_report import Finding, KernelReport
+from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import Argument, Compiled
 
 

@@ -25,7 +25,7 @@ def retried(tmp_path, monkeypatch):
     return made
 
 
-REVERSED = "Move runs of 4 forwards, and turn each around in registers: a tile of [BLOCK // 4, 4]"
+REVERSED = "Move runs of 4 forwards, and reverse each in registers: a tile of [BLOCK // 4, 4]"
 DIFFER = "likely because the mask differs from element to element"
 
 
@@ -35,102 +35,102 @@ DIFFER = "likely because the mask differs from element to element"
         (
             "magnitudes",
             f"{TWO}, i32:16, 1024",
-            "the elements of a thread lie 2 apart",
-            "Load the whole run at once, then part it (tl.reshape, then tl.split)",
-            "in PTX each element of 32 bits lies 8 bytes after the last one",
+            "because a thread's elements are 2 apart",
+            "Load the whole run at once, then split it (tl.reshape, then tl.split)",
+            "in PTX, each 32-bit element is 8 bytes after the previous one",
         ),
         (
             "interleave",
             f"{THREE}, 1024",
-            "the elements of a thread lie 2 apart",
+            "because a thread's elements are 2 apart",
             "Join the parts (tl.join, then tl.reshape) and store the whole run at once",
-            "lies 8 bytes after the last one",
+            "8 bytes after the previous one",
         ),
         (
             "gray",
             "*u8:16, *u8:16, 2048",
-            "the elements of a thread lie 3 apart",
-            "Lay each of the 3 parts out as an array of its own",
-            "in PTX each element of 8 bits lies 3 bytes after the last one",
+            "because a thread's elements are 3 apart",
+            "Store each of the 3 parts as an array of its own",
+            "in PTX, each 8-bit element is 3 bytes after the previous one",
         ),
         (
             "backwards",
             f"{TWO}, i32:16, 1024",
-            "the elements of a thread are moved in reverse order",
+            "because a thread's elements are moved in reverse order",
             REVERSED,
-            "lies 4 bytes before the last one",
+            "4 bytes before the previous one",
         ),
         (
             "rotary",
             "*bf16:16, *bf16:16, i32:16, 64, 16",
-            "the elements of a thread lie 2 apart",
+            "because a thread's elements are 2 apart",
             "tl.split",
-            "in PTX each element of 16 bits lies 4 bytes after the last one",
+            "in PTX, each 16-bit element is 4 bytes after the previous one",
         ),
         (
             "scale_channels",
             f"{THREE}, i32:16, 1024",
-            "the elements of a thread are all the same one",
-            "Load each value once and spread it",
+            "because a thread accesses the same element repeatedly",
+            "Load each value once and broadcast it",
             "the addresses are equal in PTX",
         ),
         (
             "sum_column",
             f"{TWO}, i32:16, i32:16, 512",
-            "the elements of a thread lie N apart",
-            "Let the elements of a thread run along the axis that is contiguous in memory",
-            "in PTX each element of 32 bits lies 4 × N bytes from the next",
+            "because a thread's elements are N apart",
+            "Let each thread's elements run along the axis that is contiguous in memory",
+            "in PTX, consecutive 32-bit elements are 4 × N bytes apart",
         ),
         (
             "causal",
             f"{TWO}, i32:16, 1024",
             DIFFER,
             "Load under a mask with the array's own bound",
-            "addresses in PTX are consecutive, masks within 16 bytes not the same",
+            "addresses in PTX are consecutive, masks within 16 bytes are not the same",
         ),
         (
             "causal_store",
             f"{TWO}, i32:16, 1024",
             DIFFER,
-            "Where the rest may be overwritten, store under a mask",
-            "masks within 16 bytes not the same",
+            "If the rest may be overwritten, store under a mask",
+            "masks within 16 bytes are not the same",
         ),
         (
             "of_length",
             "*fp32:16, *i32:16, *fp32:16, i32:16, 1024",
             DIFFER,
-            "apply the rest with tl.where",
-            "masks within 16 bytes not the same",
+            "apply the rest of the condition with tl.where",
+            "masks within 16 bytes are not the same",
         ),
         (
             "keep_some",
             "*fp32:16, *i1:16, *fp32:16, i32:16, 2048",
             DIFFER,
-            "apply the rest with tl.where",
-            "masks within 16 bytes not the same",
+            "apply the rest of the condition with tl.where",
+            "masks within 16 bytes are not the same",
         ),
         (
             "sequences",
             "*fp32:16, *i32:16, *fp32:16, 1024",
-            "likely because it starts at a loaded offset, which may be any",
-            "Say so if it is a multiple of 16: tl.multiple_of(start, 16)",
+            "likely because the access starts at a loaded offset of unknown alignment",
+            "Declare it if it is a multiple of 16: tl.multiple_of(start, 16)",
             "their start comes from a load",
         ),
         (
             "shifted",
             f"{TWO}, 1024",
-            "likely because it does not start at a multiple of 16 bytes",
-            "Let the tile start at a multiple of 16 bytes",
-            "off such a multiple whatever the arguments are",
+            "likely because the access does not start at a multiple of 16 bytes",
+            "Align the start of the tile to 16 bytes",
+            "start off such a multiple whatever the arguments are",
         ),
     ],
     ids=lambda text: text[:20],
 )
 def test_what_addresses_and_masks_tell(retried, kernel, signature, cause, action, evidence):
-    finding = retried(kernel, signature).only(" of 128 bits a thread")
-    assert finding.message.endswith(f": {cause}")
+    finding = retried(kernel, signature).only("instead of 128")
+    assert finding.message.endswith(f", {cause}")
     assert action in finding.action
-    assert evidence in finding.evidence
+    assert evidence in finding.evidence.basis
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_addresses_and_masks_tell(retried, kernel, signature, cause, action
 )
 def test_the_remedy_widens_every_access(retried, kernel, signature):
     report = retried(kernel, signature).report()
-    assert not [f for f in report.findings if " of 128 bits a thread" in f.message]
+    assert not [f for f in report.findings if "instead of 128" in f.message]
     moved = [a for a in report.accesses if a.space == "global" and a.level == "ptx"]
     # The scale of a channel and the start of a sequence are one value for the whole block.
     assert any(a.width_bits == 128 for a in moved)
@@ -182,18 +182,18 @@ def test_a_divisor_and_the_pitch_of_rows_are_never_set_to_one(retried):
 
 def test_a_size_of_the_data_is_no_tile(retried):
     made = retried("copy_heads", "*fp16:16, *fp16:16, 128")
-    finding = made.only(" of 128 bits a thread")
-    assert finding.action == "Use num_warps=1. If D is free to choose, use D=1024"
-    assert finding.evidence == (
+    finding = made.only("instead of 128")
+    assert finding.action == "Use num_warps=1. If D is a free choice, use D=1024"
+    assert finding.evidence.basis == (
         "recompiled with num_warps=1: 64 bits instead of 16; theoretical occupancy falls with "
         "num_warps=1: 100.0 → 50.0 %; with D=1024: 128 bits"
     )
 
 
 def test_where_one_warp_is_left_a_block_takes_more_rows(retried):
-    finding = retried("copy_heads", "*fp16:16, *fp16:16, 128", num_warps=1).only(" of 128 bits")
+    finding = retried("copy_heads", "*fp16:16, *fp16:16, 128", num_warps=1).only("instead of 128")
     assert "likely because each thread moves only 64 bits there" in finding.message
-    assert finding.action.startswith("Let a block take more, such as several rows")
+    assert finding.action.startswith("Give each block more work, such as several rows")
 
 
 def test_a_tile_that_is_a_whole_row_is_not_made_larger(retried):
@@ -204,10 +204,10 @@ def test_a_tile_that_is_a_whole_row_is_not_made_larger(retried):
 def test_what_narrows_another_access_is_no_remedy(retried):
     made = retried("rotate_halves", "*bf16:16, *bf16:16, i32:16, 8, 128")
     (finding,) = (f for f in made.findings() if "stores" in f.message)
-    assert "each thread has too few neighbouring elements" in finding.message
-    assert finding.action.startswith("Let a block take more, such as several rows: num_warps=2")
+    assert "each thread has too few adjacent elements" in finding.message
+    assert finding.action.startswith("Give each block more work, such as several rows: num_warps=2")
     said = r"num_warps=2: 128 bits instead of 64, but loads at apart\.py:\d+ fall from 64 to 16"
-    assert re.search(said, finding.evidence)
+    assert re.search(said, finding.evidence.basis)
 
 
 def test_a_lock_that_spins_hides_nothing(retried):
@@ -219,11 +219,13 @@ def test_a_lock_that_spins_hides_nothing(retried):
 def test_arguments_that_do_not_matter_are_left_out(retried):
     finding = retried("row_of_many", f"{TWO}, i32, i32, i32, 1024").only("Global loads")
     assert finding.action.startswith("Make pitch and columns multiples of 16")
-    assert "recompiled with pitch and columns divisible by 16: 128 bits" in finding.evidence
+    assert "recompiled with pitch and columns divisible by 16: 128 bits" in finding.evidence.basis
 
 
 def test_what_was_not_tried_is_not_said_to_have_failed(retried, monkeypatch):
     monkeypatch.setattr(trials, "MOST_TRIALS", 1)
     finding = retried("row_of_many", f"{TWO}, i32, i32, i32, 1024").only("Global loads")
-    assert "likely because rows and pitch and columns may not be divisible" in finding.message
-    assert "no recompilation" not in finding.evidence
+    assert (
+        "likely because none of rows, pitch and columns is known to be divisible" in finding.message
+    )
+    assert "no recompilation" not in finding.evidence.basis

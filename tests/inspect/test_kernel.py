@@ -7,7 +7,7 @@ from tests.places import PTX_FILES
 from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
 from traceview.errors import InputError, PtxSyntaxError, TraceviewError
 from traceview.inspect.kernel import inspect
-from traceview.inspect.occupancy import Sms
+from traceview.inspect.occupancy import SmCount
 from traceview.ptx.parser import parse_ptx
 from traceview.toolchain import listings as code
 from traceview.toolchain.ptxas import assemble
@@ -46,7 +46,7 @@ def test_waves_need_a_grid_and_the_number_of_sms():
     need("ptxas", "nvdisasm")
     report = inspect(a_compiled(COPY, grid=(264, 2, 1)), sm_count=132)
     assert report.waves == 264 * 2 / (132 * report.occupancy.blocks_per_sm)
-    assert report.sms == Sms(132)
+    assert report.sms == SmCount(132)
     assert inspect(a_compiled(COPY), sm_count=132).waves is None
     assert inspect(a_compiled(COPY), sm_count=132).sms is None
 
@@ -54,7 +54,7 @@ def test_waves_need_a_grid_and_the_number_of_sms():
 def test_waves_on_a_gpu_that_nobody_named_say_which_was_assumed():
     need("ptxas", "nvdisasm")
     report = inspect(a_compiled(COPY, grid=(264, 1, 1)))
-    assert report.sms == Sms(132, "H100 SXM and H200")
+    assert report.sms == SmCount(132, "H100 SXM and H200")
     assert report.waves == 264 / (132 * report.occupancy.blocks_per_sm)
 
 
@@ -82,7 +82,7 @@ def test_narrow_accesses_of_a_cubin_are_told_without_a_cause():
     report = inspect(a_compiled(None, cubin=assemble(narrow, "sm_90").cubin))
     (finding,) = report.findings
     assert finding.message.startswith("2 of 2 global accesses move less than 128 bits")
-    assert "does not tell the cause" in finding.evidence
+    assert "does not show the cause" in finding.evidence.basis
 
 
 def test_without_sass_only_the_ptx_is_looked_at():

@@ -43,9 +43,9 @@ def test_ptx_and_sass_side_by_side(assembled):
     assert levels(found) == [("ptx", 32), ("sass", 32)]
     assert (found.level, found.loads.bits, found.stores.bits) == ("sass", 32, 32)
     assert found.traffic.bytes_moved == 8
-    assert [f.cause for f in found.narrow] == [
-        "likely because each thread moves only 32 bits there"
-    ]
+    (values,) = [finding.evidence.values for finding in found.narrow]
+    assert (values["cause"], values["proven"]) == ("each thread moves only 32 bits there", False)
+    assert (values["width_bits"], values["instructions"], values["traffic_pct"]) == (32, 2, 100.0)
     assert found.notes == ()
 
 
@@ -70,7 +70,7 @@ def test_without_nvdisasm_ptx_alone_and_a_note(assembled, monkeypatch):
     monkeypatch.setenv("TRACEVIEW_NVDISASM", "/no/such/tool")
     (found,) = running_widths([compiled(ptx, cubin)])
     assert (found.level, levels(found)) == ("ptx", [("ptx", 32)])
-    assert "no SASS: $TRACEVIEW_NVDISASM names /no/such/tool" in found.notes[0]
+    assert "no SASS: $TRACEVIEW_NVDISASM is /no/such/tool" in found.notes[0]
     monkeypatch.delenv("TRACEVIEW_NVDISASM")
     (again,) = running_widths([compiled(ptx, cubin)])
     assert again.level == "sass"

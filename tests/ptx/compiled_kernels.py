@@ -1,7 +1,8 @@
 """Kernels and reports made by hand, for what says something of them."""
 
+from traceview.findings import Evidence, Finding, Severity
 from traceview.hardware import limits_of, occupancy
-from traceview.inspect.kernel_report import Difference, Finding, KernelReport
+from traceview.inspect.kernel_report import Difference, KernelReport, subject_of
 from traceview.ptx.model import Access, Compiled, SourceLine
 
 FILE = "/home/user/gelu.py"
@@ -33,6 +34,15 @@ def a_compiled(ptx: str | None = None, **changes) -> Compiled:
     return Compiled(**(fields | changes))
 
 
+def a_finding(
+    severity: Severity, message: str, action: str, basis: str = "", source: SourceLine | None = None
+) -> Finding:
+    evidence = Evidence(basis=basis)
+    return Finding(
+        severity, message, action, subject=subject_of(source, a_compiled()), evidence=evidence
+    )
+
+
 def a_report(**changes) -> KernelReport:
     """A kernel with a load that is narrower in SASS than in PTX, and a finding on it."""
     line = a_line()
@@ -59,7 +69,9 @@ def a_report(**changes) -> KernelReport:
         "dynamic_shared_bytes": 1024,
         "occupancy": occupancy(limits_of("sm_90"), 128, 32),
         "waves": 0.25,
-        "findings": (Finding("low", "the load loses 2 lanes", "Load less", "seen in both", line),),
+        "findings": (
+            a_finding("low", "the load loses 2 lanes", "Load less", "seen in both", line),
+        ),
         "notes": ("no such tool",),
     }
     return KernelReport(**(fields | changes))

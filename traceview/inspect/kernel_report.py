@@ -1,49 +1,44 @@
-"""What is said of one compiled kernel: the shape of the report, before it is drawn."""
+"""The report on one compiled kernel, before it is rendered, and how findings name its lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
+from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
-from traceview.inspect.occupancy import Sms
+from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 
-Severity = Literal["high", "medium", "low", "info"]
-SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 
-
-def where(source: SourceLine | None) -> str:
-    """A source line as a finding calls it: `gelu.py:31`."""
+def line_name(source: SourceLine | None) -> str:
+    """A source line as messages name it: `gelu.py:31`."""
     return f"{PurePath(source.file).name}:{source.line}" if source else "an unknown line"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something to change in a kernel.
+def subject_of(source: SourceLine | None, compiled: Compiled) -> Subject:
+    """The subject of a finding on a source line; the kernel itself where the line is unknown."""
+    if source is None:
+        return Subject("kernel", compiled.name)
+    return Subject("line", line_name(source), source.file, source.line)
 
-    `message` holds its number, `action` is an imperative, `evidence` tells what the message
-    stands on: what was seen in the code, or which recompilation showed it. `source` is the line
-    to change, where it is one. `cause` is the part of the message that says why, where it has one.
-    """
 
-    severity: Severity
-    message: str
-    action: str
-    evidence: str
-    source: SourceLine | None = None
-    cause: str = field(default="", compare=False, repr=False)
+def source_of(finding: Finding) -> SourceLine | None:
+    """The source line that a finding on a kernel is about; None of the kernel as a whole."""
+    file, line = finding.subject.file, finding.subject.line
+    return SourceLine(file, line) if file is not None and line is not None else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A source line whose accesses are not the same in SASS as in PTX.
+    """A source line whose widest access has another width in SASS than in PTX.
 
-    `change` is `narrowed` if SASS moves fewer bits (ptxas drops what is never used), `split` if it
-    moves as many in smaller pieces, `widened` if in larger ones.
+    `change` is `narrowed` if SASS moves fewer bits (ptxas drops lanes that are never read), `split`
+    if it moves as many in narrower accesses, `widened` if in wider ones. `ptx` and `sass` list the
+    widths: `2 × 128 bits`.
     """
 
     source: SourceLine | None
@@ -56,11 +51,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """All that is known of one kernel. A part that could not be had is None; `notes` say why.
+    """Everything known about one kernel. A part that is not available is None; `notes` say why.
 
-    Bytes of shared memory are a block's, registers and spills a thread's. `ptx` and `sass` are
-    the two listings. `waves` are the blocks of the launch ÷ those that the GPU holds at once; `sms`
-    says on how many SMs, and whether that is assumed.
+    Shared memory is in bytes per block, registers and spills are per thread. `ptx` and `sass` are
+    the two listings. `waves` is the grid ÷ the blocks that the GPU holds at once, on `sms`.
     `elements_per_thread` is defined in traceview.ptx.elements_per_thread.
     """
 
@@ -83,7 +77,7 @@ class KernelReport:
     waves: float | None
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
-    sms: Sms | None = None
+    sms: SmCount | None = None
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""How wide the accesses of kernels are that ran: of many kernels, and of their own code alone."""
+"""Access widths of kernels that ran, from their recorded code alone, for many kernels at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from traceview.errors import TraceviewError
-from traceview.inspect.kernel_report import Finding
-from traceview.inspect.rules.findings import ranked
-from traceview.inspect.rules.vector_width.narrow_accesses import narrow_findings
+from traceview.findings import Finding
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.rules import ranked
+from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 from traceview.ptx import accesses as ptx_accesses
-from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.addresses.thread_traffic import Traffic, traffic_of
 from traceview.ptx.model import Access, Compiled, Kind, Level, SourceLine
 from traceview.ptx.sass import accesses as sass_accesses
@@ -23,16 +23,16 @@ from traceview.toolchain.listings import Code, code_of
 
 _LOADS: tuple[Kind, ...] = ("load", "async-copy")
 _STORES: tuple[Kind, ...] = ("store",)
-# nvdisasm is a process: while some of them run, others start.
+# nvdisasm runs as a process of its own, so that several run at once.
 _AT_ONCE = min(16, os.cpu_count() or 1)
 MOST_DISASSEMBLED = 48
-LEFT_OUT = "no SASS, as only the longest kernels are disassembled: their widths are those of PTX"
+LEFT_OUT = "no SASS: only the longest kernels are disassembled, so its widths are from PTX"
 _MOST_KEPT = 4096
 
 
 @dataclass(frozen=True)
-class Main:
-    """The width by which a kernel moves most, and the first line that does so."""
+class MainWidth:
+    """The width at which a kernel moves most bits, and the first line that does so."""
 
     bits: int
     source: SourceLine | None
@@ -40,17 +40,18 @@ class Main:
 
 @dataclass(frozen=True)
 class RunningWidths:
-    """The accesses of one kernel at both levels, and what follows from them.
+    """The accesses of one kernel in PTX and SASS, and the widths at which it moves most.
 
-    `loads` and `stores` are told by SASS, which runs, else by PTX (`level`); None without any of
-    known width in global memory. `narrow` are the findings on accesses below 128 bits, the worst
-    first. `notes` say what could not be had.
+    `loads` and `stores` are those of the SASS, which runs, or else of the PTX (`level`); None
+    without accesses of known width in global memory. `narrow` are the findings on accesses below
+    128 bits, the worst first; the values of their evidence have the `cause`, a clause or None, and
+    whether it is `proven`. `notes` say what is missing.
     """
 
     accesses: tuple[Access, ...]
     level: Level
-    loads: Main | None
-    stores: Main | None
+    loads: MainWidth | None
+    stores: MainWidth | None
     traffic: Traffic
     narrow: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -62,62 +63,57 @@ _kept: dict[bytes, RunningWidths] = {}
 def running_widths(
     kernels: Sequence[Compiled], most_disassembled: int = MOST_DISASSEMBLED
 ) -> list[RunningWidths]:
-    """One of each kernel. What cannot be read has no accesses, and a note.
+    """The widths of each kernel. Code that cannot be read has no accesses, and a note.
 
-    The kernels come in order of importance: nvdisasm takes a quarter of a second for each, so
-    that of those beyond the first PTX is read alone, where there is one. Results are kept within
-    the process by the code that they are of. Of PTX without a cubin none is made: it may not be
-    the one that ran.
+    The kernels come in order of importance. nvdisasm takes a quarter of a second for each, so that
+    beyond the first `most_disassembled` only PTX is read, where there is any. Results are cached
+    by their code. PTX without a cubin is not assembled, as the result may not be what ran.
     """
-    shortened = [_without_cubin(k) if k.ptx else k for k in kernels[most_disassembled:]]
-    found = _found([*kernels[:most_disassembled], *shortened])
-    late = found[most_disassembled:]
-    told = [replace(w, notes=(*w.notes, LEFT_OUT)) if w.level == "ptx" else w for w in late]
-    return found[:most_disassembled] + told
+    ptx_only = [replace(k, cubin=None) if k.ptx else k for k in kernels[most_disassembled:]]
+    widths = _cached([*kernels[:most_disassembled], *ptx_only])
+    rest = widths[most_disassembled:]
+    noted = [replace(w, notes=(*w.notes, LEFT_OUT)) if w.level == "ptx" else w for w in rest]
+    return widths[:most_disassembled] + noted
 
 
-def _without_cubin(kernel: Compiled) -> Compiled:
-    return replace(kernel, cubin=None)
-
-
-def _found(kernels: Sequence[Compiled]) -> list[RunningWidths]:
+def _cached(kernels: Sequence[Compiled]) -> list[RunningWidths]:
     keys = [_key(kernel) for kernel in kernels]
     fresh = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in _kept}
     made = dict(zip(fresh, _all_of(list(fresh.values())), strict=True))
     known = {**{key: _kept[key] for key in keys if key in _kept}, **made}
     if len(_kept) + len(made) > _MOST_KEPT:
         _kept.clear()
-    # What a missing tool left out may be had the next time.
-    _kept.update({key: found for key, found in made.items() if not found.notes})
+    # A tool that is missing now may be there the next time.
+    _kept.update({key: widths for key, widths in made.items() if not widths.notes})
     return [known[key] for key in keys]
 
 
 def _key(kernel: Compiled) -> bytes:
     code = hashlib.sha256(kernel.cubin or b"")
     code.update((kernel.ptx or "").encode("utf-8", "surrogateescape"))
-    told = (kernel.name, kernel.arch, kernel.arguments, kernel.num_warps, kernel.source_file)
-    code.update(repr(told).encode("utf-8", "surrogateescape"))
+    launch = (kernel.name, kernel.arch, kernel.arguments, kernel.num_warps, kernel.source_file)
+    code.update(repr(launch).encode("utf-8", "surrogateescape"))
     return code.digest()
 
 
 def _all_of(kernels: Sequence[Compiled]) -> list[RunningWidths]:
     """Disassemble ahead in threads, a few at a time: the texts of all would fill the memory."""
-    found: list[RunningWidths] = []
+    result: list[RunningWidths] = []
     if not kernels:
-        return found
+        return result
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for first in range(0, len(kernels), nvdisasm.MOST_KEPT):
             some = kernels[first : first + nvdisasm.MOST_KEPT]
             list(pool.map(_disassembled, {kernel.cubin for kernel in some if kernel.cubin}))
-            found.extend(map(_widths, some))
-    return found
+            result.extend(map(_widths, some))
+    return result
 
 
 def _disassembled(cubin: bytes) -> None:
     try:
         nvdisasm.text_of(cubin)
     except TraceviewError:
-        # It is met again, and told, by who asks for the text.
+        # It is raised again, and noted, where the text is read.
         return
 
 
@@ -133,30 +129,23 @@ def _of_code(compiled: Compiled, code: Code) -> RunningWidths:
     written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
     running = sass_accesses.accesses(code.sass) if code.sass else ()
     level: Level = "sass" if code.sass else "ptx"
-    told = running if code.sass else written
+    main = running if code.sass else written
+    kernel = KernelContext(compiled, code, written)
     return RunningWidths(
         accesses=(*written, *running),
         level=level,
-        loads=main_width(told, _LOADS),
-        stores=main_width(told, _STORES),
+        loads=main_width(main, _LOADS),
+        stores=main_width(main, _STORES),
         traffic=traffic_of(code.ptx, code.sass),
-        narrow=_narrow(compiled, code, written),
+        narrow=ranked(narrow_global_accesses(kernel)),
         notes=code.notes,
     )
 
 
-def _narrow(compiled: Compiled, code: Code, written: tuple[Access, ...]) -> tuple[Finding, ...]:
-    if code.ptx is None:
-        return ()
-    provenance = Provenance.of(code.ptx, compiled.arguments)
-    found = narrow_findings(compiled, written, provenance, None)
-    return ranked(found)
+def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> MainWidth | None:
+    """The width at which these kinds move most bits of global memory, in the innermost loop.
 
-
-def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> Main | None:
-    """The width by which these kinds move most bits of global memory, in the innermost loop.
-
-    Where two move as much, the wider. None without an access of known width.
+    Of two that move as much, the wider. None without an access of known width.
     """
     listed = [a for a in accesses if a.space == "global" and a.kind in kinds and a.width_bits]
     deepest = max((access.loop_depth for access in listed), default=0)
@@ -167,4 +156,4 @@ def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> Main | No
     if not moved:
         return None
     bits = max(moved, key=lambda width: (moved[width], width))
-    return Main(bits, next(a.source for a in inner if a.width_bits == bits))
+    return MainWidth(bits, next(a.source for a in inner if a.width_bits == bits))

@@ -1,10 +1,11 @@
-"""How many blocks of a compiled kernel an SM holds at once, and how many waves its grid makes."""
+"""Theoretical occupancy of a compiled kernel, and the SMs that its waves are counted on."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from traceview import units
 from traceview.errors import InputError
 from traceview.hardware import Occupancy, limits_of, occupancy, part_of
 from traceview.ptx.model import Compiled
@@ -14,42 +15,35 @@ _WARP_THREADS = 32
 
 
 @dataclass(frozen=True)
-class Sms:
-    """The number of SMs that waves are counted on. `assumed` names the part taken to be meant."""
+class SmCount:
+    """The number of SMs to count waves on. `assumed` names the GPU that it is taken from."""
 
     count: int
     assumed: str | None = None
 
     @property
-    def said(self) -> str:
-        """Such as `132 SMs (H100 SXM and H200, assumed; --sms for another GPU)`."""
-        why = f" ({self.assumed}, assumed; --sms for another GPU)" if self.assumed else ""
-        return f"{self.count:,} SMs{why}"
+    def described(self) -> str:
+        """Such as `132 SMs (assuming H100 SXM and H200; --sms N for another GPU)`."""
+        why = f" (assuming {self.assumed}; --sms N for another GPU)" if self.assumed else ""
+        return f"{units.counted(self.count, 'SM')}{why}"
 
 
-def sms_of(compiled: Compiled, sm_count: int | None) -> Sms | None:
-    """The SMs as told, else those of the part that stands for the kernel's architecture."""
+def sm_count_of(compiled: Compiled, sm_count: int | None) -> SmCount | None:
+    """The number as given, else that of the GPU that stands for the kernel's architecture."""
     if sm_count:
-        return Sms(sm_count)
+        return SmCount(sm_count)
     try:
         part = part_of(compiled.arch)
     except InputError:
         return None
-    return Sms(part.sm_count, part.name)
-
-
-def waves_of(compiled: Compiled, known: Occupancy | None, sms: Sms | None) -> float | None:
-    """The blocks of the grid ÷ those that all SMs hold at once."""
-    if not (compiled.grid and known and known.blocks_per_sm and sms):
-        return None
-    return math.prod(compiled.grid) / (known.blocks_per_sm * sms.count)
+    return SmCount(part.sm_count, part.name)
 
 
 def occupancy_of(compiled: Compiled, code: Code) -> tuple[Occupancy | None, tuple[str, ...]]:
-    """The occupancy at the launch's block size, with remarks, or why there is none."""
+    """The occupancy at the block size of the launch, with notes on it or on why there is none."""
     if code.resources is None:
         return None, ()
-    threads, said = _block_threads(compiled, code)
+    threads, notes = _block_threads(compiled, code)
     if threads is None:
         return None, ("no occupancy: the block size is not known; pass --num-warps",)
     try:
@@ -57,10 +51,9 @@ def occupancy_of(compiled: Compiled, code: Code) -> tuple[Occupancy | None, tupl
     except InputError as error:
         return None, (f"no occupancy: {error}",)
     dynamic = compiled.dynamic_shared_bytes
-    unknown = "dynamic shared memory is not known and counted as none in the occupancy"
     if dynamic is None and _uses_dynamic_shared(code):
-        said = (*said, unknown)
-    known = occupancy(
+        notes = (*notes, "dynamic shared memory is not known; the occupancy assumes none")
+    result = occupancy(
         limits,
         threads,
         code.resources.registers,
@@ -68,20 +61,20 @@ def occupancy_of(compiled: Compiled, code: Code) -> tuple[Occupancy | None, tupl
         dynamic or 0,
         code.resources.barriers,
     )
-    return known, said
+    return result, notes
 
 
 def registers_for_more_blocks(compiled: Compiled, code: Code) -> int | None:
-    """The most registers a thread may have for one more block to fit on an SM.
+    """The most registers per thread at which one more block fits on an SM.
 
-    None if registers are not what limits, or if no number of them would do.
+    None if registers do not limit the occupancy, or if no number of them suffices.
     """
     now, _ = occupancy_of(compiled, code)
     threads, _ = _block_threads(compiled, code)
     if now is None or threads is None or code.resources is None:
         return None
     limits, wanted = limits_of(compiled.arch), now.blocks_per_sm + 1
-    # maxnreg is rounded down to a multiple of 8, and 24 is the least that ptxas takes.
+    # maxnreg is rounded down to a multiple of 8, and 24 is the least that ptxas accepts.
     for registers in range(code.resources.registers // 8 * 8, 23, -8):
         if occupancy(limits, threads, registers).blocks_by_limit["registers"] >= wanted:
             return registers
@@ -89,17 +82,17 @@ def registers_for_more_blocks(compiled: Compiled, code: Code) -> int | None:
 
 
 def static_shared(code: Code) -> int | None:
-    """The static shared memory of a block in bytes; None if nothing tells."""
+    """Static shared memory per block in bytes; None where unknown."""
     if code.resources:
         return code.resources.static_shared_bytes
     return code.ptx.static_shared_bytes if code.ptx else None
 
 
 def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[str, ...]]:
-    """Threads of a block: as launched, as required, or the most that the kernel allows."""
+    """Threads per block: as required, as launched, or the most that the kernel allows."""
     directives = code.ptx.directives if code.ptx else {}
     if directives.get("reqntid"):
-        # With warp specialisation, this is more than num_warps of them.
+        # With warp specialization, this is more than num_warps × 32.
         return math.prod(directives["reqntid"]), ()
     if compiled.num_warps:
         return compiled.num_warps * _WARP_THREADS, ()
@@ -107,7 +100,9 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
     most = most or (code.resources.max_threads if code.resources else None)
     if most is None:
         return None, ()
-    return most, (f"occupancy is that of {most} threads a block, the most the kernel allows",)
+    return most, (
+        f"occupancy assumes {units.count(most)} threads per block, the most the kernel allows",
+    )
 
 
 def _uses_dynamic_shared(code: Code) -> bool:

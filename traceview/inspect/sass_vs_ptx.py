@@ -1,4 +1,4 @@
-"""Where SASS, which runs, is not what PTX, which is written, led to expect."""
+"""Where an access is narrower or wider in the SASS that runs than in the PTX it was made from."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SPACES = ("global", "shared")
 
 
 def place_of(access: Access) -> Place:
-    """What is held side by side between the levels: the accesses of one line, kind and space."""
+    """The source line, kind and memory space of an access, by which PTX and SASS are compared."""
     # An atomic whose result nobody reads is a reduction in SASS.
     kind = "atomic" if access.kind == "reduction" else access.kind
     return access.source, kind, access.space
 
 
 def by_place(accesses: Iterable[Access], level: Level) -> dict[Place, list[Access]]:
-    """The accesses of one level by place, in the order in which they come."""
+    """The accesses of one level by place, in program order."""
     places: dict[Place, list[Access]] = defaultdict(list)
     for access in accesses:
         if access.level == level:
@@ -31,23 +31,23 @@ def by_place(accesses: Iterable[Access], level: Level) -> dict[Place, list[Acces
 
 
 def differences(
-    accesses: Iterable[Access], besides: Collection[Place] = ()
+    accesses: Iterable[Access], ignored: Collection[Place] = ()
 ) -> tuple[Difference, ...]:
-    """The places where the widest access of SASS is not as wide as that of PTX.
+    """Places where the widest access in SASS is not as wide as the widest in PTX.
 
-    Counts alone are no difference: ptxas unrolls loops. A place that one level does not have is
-    none either: line information is not kept to the letter. Nor is one of `besides`, where SASS
-    moves what PTX does not count as an access.
+    Counts alone do not matter: ptxas unrolls loops. Places that only one level has are left out,
+    as line information is not exact, and so are `ignored` ones, where SASS moves data for what is
+    not an access in PTX.
     """
     listed = list(accesses)
     written, running = by_place(listed, "ptx"), by_place(listed, "sass")
-    both = (place for place in written if place in running and place not in besides)
+    both = (place for place in written if place in running and place not in ignored)
     found = (_difference(place, written[place], running[place]) for place in both)
     return tuple(difference for difference in found if difference)
 
 
 def stores_of_tensor_maps(function: Function) -> set[Place]:
-    """Where PTX fills in a tensor map in shared memory, which SASS does with plain stores."""
+    """Places where PTX fills in a tensor map in shared memory, for which SASS has plain stores."""
     return {
         (instruction.source, "store", "shared")
         for instruction in function.instructions
@@ -56,7 +56,7 @@ def stores_of_tensor_maps(function: Function) -> set[Place]:
 
 
 def widths(accesses: Sequence[Access]) -> Mapping[int, int]:
-    """How many instructions there are of each width in bits, the widest first."""
+    """The number of instructions by width in bits, the widest first."""
     counts: dict[int, int] = defaultdict(int)
     for access in accesses:
         if access.width_bits:
@@ -64,8 +64,8 @@ def widths(accesses: Sequence[Access]) -> Mapping[int, int]:
     return dict(sorted(counts.items(), reverse=True))
 
 
-def said(counts: Mapping[int, int]) -> str:
-    """Widths in words: `2 × 128 bits`."""
+def widths_text(counts: Mapping[int, int]) -> str:
+    """Widths as text: `2 × 128 bits + 1 × 32 bits`."""
     return " + ".join(f"{count} × {width} bits" for width, count in counts.items())
 
 
@@ -74,11 +74,15 @@ def _difference(
 ) -> Difference | None:
     source, kind, space = place
     ptx, sass = widths(written), widths(running)
-    # Without a source line everything falls into one place, and nothing can be told apart.
+    # Without source lines all accesses share one place, and none can be matched.
     if source is None or kind not in _COMPARED or space not in _SPACES or not (ptx and sass):
         return None
     change = _change(ptx, sass)
-    return Difference(source, kind, space, change, said(ptx), said(sass)) if change else None
+    return (
+        Difference(source, kind, space, change, widths_text(ptx), widths_text(sass))
+        if change
+        else None
+    )
 
 
 def _change(

@@ -1,4 +1,4 @@
-"""Recompiling a kernel with one assumption changed, to see what that does to it."""
+"""Recompilations of a kernel with one assumption changed, and what they measure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST_TRIALS = 16
 
 
 Recompile = Callable[[Change], Compiled]
-"""Compile the same kernel changed so; raises TraceviewError where that cannot be done."""
+"""Compile the same kernel with a change; raises TraceviewError where that fails."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A kernel as a trial compiled it, with what is measured on it when that is asked for."""
+    """A recompiled kernel, measured on demand."""
 
     compiled: Compiled
 
@@ -38,7 +38,7 @@ class Outcome:
 
     @cached_property
     def provenance(self) -> Provenance:
-        """What those are computed from. Raises TraceviewError if the PTX is damaged."""
+        """What their addresses are computed from. Raises TraceviewError if the PTX is damaged."""
         return Provenance.of(self.function, self.compiled.arguments)
 
     @cached_property
@@ -53,22 +53,22 @@ class Outcome:
     @cached_property
     def running(self) -> tuple[Access, ...]:
         """The accesses in its SASS; none without a disassembler."""
-        found = code_of(self.compiled).sass
-        return sass_accesses.accesses(found) if found else ()
+        sass = code_of(self.compiled).sass
+        return sass_accesses.accesses(sass) if sass else ()
 
     @property
     def spill_bytes(self) -> int | None:
-        """What a thread spills; None if that is not known."""
+        """Bytes of registers that a thread spills; None where unknown."""
         return self._code.resources.spill_bytes if self._code.resources else None
 
     @property
-    def serialised(self) -> int | None:
-        """How many remarks of ptxas there are on serialised wgmma; None if it was not asked."""
-        return len(serialised(self._code.remarks)) if self._code.resources else None
+    def serialized(self) -> int | None:
+        """The number of ptxas's remarks on serialized wgmma; None if it did not run."""
+        return len(serialization_remarks(self._code.remarks)) if self._code.resources else None
 
     @cached_property
     def occupancy(self) -> Occupancy | None:
-        """As at the launch's block size."""
+        """The occupancy at the block size of the launch."""
         return occupancy_of(self.compiled, self._code)[0]
 
     @cached_property
@@ -76,54 +76,58 @@ class Outcome:
         return code_of(self.compiled, sass=False)
 
 
-def serialised(remarks: tuple[str, ...]) -> list[str]:
-    """Those of ptxas's remarks that say that wgmma instructions wait for one another."""
+def serialization_remarks(remarks: tuple[str, ...]) -> list[str]:
+    """The remarks of ptxas that wgmma instructions are serialized."""
     return [remark for remark in remarks if "wgmma" in remark and "serializ" in remark]
 
 
 @dataclass
 class Trials:
-    """The recompilations of one kernel, each made once, and at most `MOST_TRIALS` of them."""
+    """The recompilations of one kernel: each is made once, and at most `MOST_TRIALS` are made."""
 
     recompile: Recompile
-    _done: dict[Change, Outcome | None] = field(default_factory=dict)
+    _outcomes: dict[Change, Outcome | None] = field(default_factory=dict)
     _original: Outcome | None = None
 
     @property
     def worked(self) -> bool:
-        """True if a change compiled at all: only then does it mean something that none helped."""
-        return any(found is not None for found in self._done.values())
+        """Whether any change compiled; only then does it mean something that none helped."""
+        return any(outcome is not None for outcome in self._outcomes.values())
 
     def outcome(self, change: Change) -> Outcome | None:
-        """The kernel after the change; None if that does not compile or was not tried."""
+        """The kernel after the change; None if it does not compile or was not tried."""
         if self.refused(change):
             return None
-        if change not in self._done:
-            self._done[change] = self._tried(change)
-        return self._done[change]
+        if change not in self._outcomes:
+            self._outcomes[change] = self._tried(change)
+        return self._outcomes[change]
 
     def original(self, compiled: Compiled) -> Outcome:
-        """The kernel as it is, measured as those of the trials are."""
+        """The unchanged kernel, measured as the recompiled ones are."""
         if self._original is None:
             self._original = Outcome(compiled)
         return self._original
 
     def refused(self, change: Change) -> bool:
-        """Whether a change is not tried, as there were too many before it."""
-        return change not in self._done and len(self._done) >= MOST_TRIALS
+        """Whether the budget is spent, so that a change is not tried."""
+        return change not in self._outcomes and len(self._outcomes) >= MOST_TRIALS
 
-    def width(self, change: Change, place: Place, array: Array, narrow: float) -> int | None:
-        """How wide the accesses to an array at a place are after the change, in bits.
+    def width(
+        self, change: Change, place: Place, array: Array, narrow_fraction: float
+    ) -> int | None:
+        """The width in bits of the accesses to an array at a place after the change.
 
-        `narrow` is the share of their bits that moved in narrow ones before: the width is one
-        that at most half of this share does not reach. None if that was not tried.
+        `narrow_fraction` is the part of their bits that narrow accesses moved before: at most half
+        of this part stays below the width returned. None if the change was not tried.
         """
-        found = self.outcome(change)
-        if found is None:
+        outcome = self.outcome(change)
+        if outcome is None:
             return None
-        here = found.provenance.by_array(a for a in found.written if _is_at(a, place))
+        here = outcome.provenance.by_array(a for a in outcome.written if _is_at(a, place))
         counts = widths(here.get(array, ()))
-        return next((w for w in counts if narrower_share(counts, w) <= narrow / 2), None)
+        return next(
+            (w for w in counts if narrower_fraction(counts, w) <= narrow_fraction / 2), None
+        )
 
     def _tried(self, change: Change) -> Outcome | None:
         try:
@@ -136,7 +140,7 @@ class Trials:
 
 
 def _is_at(access: Access, place: Place) -> bool:
-    """Whether it does the work of that place: a load that gets wide may become a copy."""
+    """Whether an access is at a place; a load that gets wide may become an asynchronous copy."""
     source, kind, space = place_of(access)
     reads = {"load", "async-copy"}
     return (source, space) == (place[0], place[2]) and (
@@ -144,7 +148,7 @@ def _is_at(access: Access, place: Place) -> bool:
     )
 
 
-def narrower_share(counts: Mapping[int, int], width: int) -> float:
-    """The share of all bits that accesses narrower than `width` move."""
+def narrower_fraction(counts: Mapping[int, int], width: int) -> float:
+    """The fraction of all bits that accesses narrower than `width` move."""
     bits = {each: each * count for each, count in counts.items()}
     return sum(moved for each, moved in bits.items() if each < width) / sum(bits.values())

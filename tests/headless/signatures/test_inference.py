@@ -146,7 +146,7 @@ def test_a_guess_is_called_a_guess_and_can_be_corrected():
 def test_what_is_found_in_a_guess_says_so(how, told):
     narrow = a_compiled(ptx_kernel(".loc 1 31 0\n ld.global.b32 %r4, [%rd3];"), how=how)
     (finding,) = inspect(narrow, sass=False).findings
-    assert finding.evidence.endswith("; for arguments that are a guess") == told
+    assert finding.evidence.basis.endswith("; for guessed arguments") == told
 
 
 def test_a_product_in_a_helper_makes_small_blocks():

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ptx.compiled_kernels import a_compiled, a_line, a_report, an_access
+from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from traceview.errors import InputError
 from traceview.hardware import limits_of, occupancy
 from traceview.inspect.compare.comparison import Version, compare, same_code
 from traceview.inspect.compare.findings import match_findings
 from traceview.inspect.compare.lines import Moved, compared_lines
 from traceview.inspect.compare.versions import plan
-from traceview.inspect.kernel_report import Finding
+from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.parser import parse_ptx
 
@@ -118,10 +118,10 @@ def test_an_access_without_a_width_is_counted():
 
 
 def test_findings_are_the_same_whatever_their_figures():
-    one = Finding("high", "16 loads", "Pad n to a multiple of 16", "seen", a_line(3))
-    other = replace(one, message="8 loads", severity="medium")
-    moved = replace(one, source=a_line(9))
-    gone = Finding("low", "spills", "Use a smaller tile", "seen")
+    one = a_finding("high", "16 loads", "Pad n to a multiple of 16", "seen", a_line(3))
+    other = replace(one, template="8 loads", severity="medium")
+    moved = replace(one, subject=subject_of(a_line(9), a_compiled()))
+    gone = a_finding("low", "spills", "Use a smaller tile", "seen")
     assert match_findings([[one, gone], [other]]) == ((one, other), (gone, None))
     assert match_findings([[one], [moved]]) == ((one, moved),)
     assert match_findings([[], [gone], [one]]) == ((None, None, one), (None, gone, None))

@@ -3,13 +3,12 @@
 import pytest
 
 from tests.inspect.retried import Retried, allow
-from tests.ptx.compiled_kernels import a_compiled, a_line, ptx_kernel
+from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, ptx_kernel
 from traceview.errors import TraceviewError
 from traceview.headless.change import Change
 from traceview.headless.recompile import changed_arguments
 from traceview.inspect.kernel import inspect
-from traceview.inspect.kernel_report import Finding
-from traceview.inspect.rules.findings import ranked
+from traceview.inspect.rules import ranked
 from traceview.inspect.trials import MOST_TRIALS, Trials
 from traceview.ptx.model import Argument
 
@@ -18,12 +17,12 @@ POINTERS = "*fp32:16, *fp32:16"
 
 @pytest.fixture
 def findings(tmp_path, monkeypatch):
-    """The findings on a kernel of why_narrow.py with these arguments."""
+    """The findings on a kernel of narrow_kernels.py with these arguments."""
     allow(tmp_path, monkeypatch)
-    from tests.inspect.rules import narrow_kernels as why_narrow
+    from tests.inspect.rules import narrow_kernels
 
     def found(kernel, signature):
-        return Retried(getattr(why_narrow, kernel), signature).findings()
+        return Retried(getattr(narrow_kernels, kernel), signature).findings()
 
     return found
 
@@ -42,27 +41,27 @@ def findings(tmp_path, monkeypatch):
             "gelu",
             "*fp32, *fp32:16, i32:16, 1024",
             "x_ptr is not known to be aligned to 16 bytes",
-            "Let x_ptr start at a multiple of 16 bytes",
+            "Align x_ptr to 16 bytes",
             "recompiled with x_ptr divisible by 16: 128 bits instead of 32",
         ),
         (
             "gelu",
             f"{POINTERS}, i32:16, 128",
-            "each thread has too few neighbouring elements",
-            "Use num_warps=1 or use BLOCK=512",
+            "each thread has too few adjacent elements",
+            "Use num_warps=1 or BLOCK=512",
             "recompiled with num_warps=1 or BLOCK=512: 128 bits instead of 32",
         ),
         (
             "gelu",
             "*fp16:16, *fp16:16, i32:16, 128",
-            "each thread has too few neighbouring elements",
+            "each thread has too few adjacent elements",
             "Use BLOCK=1024",
             "recompiled with BLOCK=1024: 128 bits instead of 16",
         ),
         (
             "gelu",
             f"{POINTERS}, i32, 128",
-            "too few neighbouring elements, and n may not be divisible by 16",
+            "too few adjacent elements and n is not known to be divisible by 16",
             "Pad or align n to a multiple of 16, and use num_warps=1",
             "recompiled with n divisible by 16, num_warps=1: 128 bits instead of 32",
         ),
@@ -76,30 +75,30 @@ def findings(tmp_path, monkeypatch):
         (
             "row_sums",
             f"{POINTERS}, i32, i32, 1024",
-            "neither of stride and columns is known to be divisible by 16",
+            "neither stride nor columns is known to be divisible by 16",
             "Make stride and columns multiples of 16",
             "recompiled with stride and columns divisible by 16: 128 bits instead of 32",
         ),
         (
             "strided",
             f"{POINTERS}, i32:16, 1024",
-            "the elements of a thread lie stride apart, which only the run tells",
+            "a thread's elements are stride apart, which is known only at run time",
             "Pass stride=1",
             "recompiled with stride=1: 128 bits instead of 32",
         ),
         (
             "every_second",
             f"{POINTERS}, 2, 1024",
-            "the elements of a thread lie STEP=2 apart",
+            "a thread's elements are STEP=2 apart",
             "Lay the data out so that STEP is 1",
             "recompiled with STEP=1: 128 bits instead of 32",
         ),
         (
             "gather",
             "*fp32:16, *i32:16, *fp32:16, 1024",
-            "likely a gather",
+            "likely because this is a gather",
             "tl.max_contiguous(tl.multiple_of(index, 4), 4)",
-            "the address is computed from values that are loaded",
+            "the address is computed from loaded values",
         ),
     ],
     ids=lambda text: text[:24],
@@ -108,8 +107,8 @@ def test_each_cause_is_found(findings, kernel, signature, cause, action, evidenc
     (finding,) = findings(kernel, signature)
     assert cause in finding.message
     assert action in finding.action
-    assert evidence in finding.evidence
-    assert ("likely" in finding.message) == ("recompiled with" not in finding.evidence)
+    assert evidence in finding.evidence.basis
+    assert ("likely" in finding.message) == ("recompiled with" not in finding.evidence.basis)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +127,12 @@ def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):
     found = findings("products", "*fp16:16, *fp16:16, *fp32:16, i32:16, i32, 64")
     (finding,) = (f for f in found if "Global loads" in f.message)
     assert "stride is not known to be divisible by 16" in finding.message
-    assert "recompiled with stride divisible by 16: 128 bits" in finding.evidence
+    assert "recompiled with stride divisible by 16: 128 bits" in finding.evidence.basis
 
 
 def test_loads_and_stores_with_one_cause_are_one_finding(findings):
     (finding,) = findings("gelu", f"{POINTERS}, i32, 1024")
-    assert "loads at why_narrow.py:12 and stores at why_narrow.py:13" in finding.message
+    assert "loads at narrow_kernels.py:12 and stores at narrow_kernels.py:13" in finding.message
     assert "(16 × 32 bits)" in finding.message
 
 
@@ -146,8 +145,8 @@ def test_lanes_that_nobody_reads_are_not_loaded(tmp_path, monkeypatch):
     loads = {(a.level, a.opcode, a.predicated) for a in report.accesses if a.kind == "load"}
     assert {("ptx", "ld.global.v4.b32", True), ("sass", "LDG.E.64", True)} <= loads
     (finding,) = (f for f in report.findings if "narrower in SASS" in f.message)
-    assert "2 × 128 bits become 2 × 64 bits (4 loaded values are never read)" in finding.message
-    assert finding.source.line == 34
+    assert "2 × 64 bits instead of 2 × 128 bits (4 loaded values never read)" in finding.message
+    assert finding.subject.line == 34
 
 
 def test_without_recompiling_a_cause_is_only_likely():
@@ -162,21 +161,21 @@ def test_a_cause_that_no_trial_shows_is_not_claimed():
     narrow = ptx_kernel(loads)
     compiled = a_compiled(narrow, arguments=(Argument("x", "*fp32"),))
     (finding,) = inspect(compiled, recompile=lambda _: compiled).findings
-    assert "the cause was not found" in finding.message
-    assert "no recompilation with one assumption changed widened it" in finding.evidence
+    assert "The cause is not known" in finding.message
+    assert "no recompilation widened it" in finding.evidence.basis
 
 
 def test_what_widens_one_array_of_a_line_is_no_remedy_for_another(findings):
     padded, strided = findings("two_arrays", f"{POINTERS}, *fp32:16, i32, 3, 1024")
-    assert "(16 × 32 bits): n is not known to be divisible by 16" in padded.message
-    assert "(8 × 32 bits): the elements of a thread lie 3 apart" in strided.message
+    assert "(16 × 32 bits), because n is not known to be divisible by 16" in padded.message
+    assert "(8 × 32 bits), because a thread's elements are 3 apart" in strided.message
 
 
 def test_each_array_of_a_line_has_its_own_cause(findings):
     both = findings("two_arrays", "*fp32, *fp32, *fp32:16, i32:16, 1, 1024")
     assert [finding.action for finding in both] == [
-        "Let x_ptr start at a multiple of 16 bytes",
-        "Let y_ptr start at a multiple of 16 bytes",
+        "Align x_ptr to 16 bytes",
+        "Align y_ptr to 16 bytes",
     ]
 
 
@@ -213,5 +212,5 @@ def test_a_change_is_put_into_the_arguments():
 
 
 def test_the_worst_comes_first():
-    low, high = Finding("low", "a", "b", "c"), Finding("high", "d", "e", "f")
+    low, high = a_finding("low", "a", "b"), a_finding("high", "d", "e")
     assert ranked([low, high]) == (high, low)

@@ -12,11 +12,16 @@ from tests.ptx.compiled_kernels import a_compiled, a_line, an_access
 from traceview.errors import TraceviewError
 from traceview.hardware import limits_of, occupancy
 from traceview.headless.change import Change
-from traceview.inspect.rules.pressure import occupancy_findings, serialised_findings, spill_findings
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.rules.local_memory import local_memory
+from traceview.inspect.rules.low_occupancy import low_occupancy
 from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
-from traceview.inspect.rules.shared_width import narrow_shared_findings
+from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
+from traceview.inspect.rules.shared_width import narrow_shared_accesses
+from traceview.inspect.rules.spills import spills
 from traceview.inspect.trials import MOST_TRIALS, Trials
-from traceview.ptx.model import Argument, Function, Instruction
+from traceview.ptx.model import Argument, Function, Instruction, Resources
+from traceview.toolchain.listings import Code
 
 POINTERS = "*fp32:16, *fp32:16"
 HALVES = "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16"
@@ -32,6 +37,15 @@ def kernels(tmp_path, monkeypatch):
     return kernels_under_pressure
 
 
+def a_kernel(
+    stack_bytes=0, spill_bytes=0, ptx=None, registers=32, resources=True, **changes
+) -> KernelContext:
+    """A kernel with such resources, without code unless told otherwise."""
+    taken = Resources(registers, stack_bytes, spill_bytes, 0, 0) if resources else None
+    code = Code(ptx, None, taken, (), ())
+    return KernelContext(**({"compiled": a_compiled(), "code": code} | changes))
+
+
 def does_not_compile(change):
     raise TraceviewError("does not compile")
 
@@ -39,10 +53,10 @@ def does_not_compile(change):
 def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
     tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=2)
     report = tried.report()
-    (finding,) = (f for f in report.findings if "spilled" in f.message)
+    (finding,) = (f for f in report.findings if "spills" in f.message)
     assert report.spill_bytes > 0
     assert finding.action == "Use num_warps=4"
-    assert finding.evidence.endswith(
+    assert finding.evidence.basis.endswith(
         f"recompiled with num_warps=4: {report.spill_bytes:,} → 0 bytes spilled"
     )
     assert Retried(kernels.softmax, tried.signature, num_warps=4).report().spill_bytes == 0
@@ -50,18 +64,18 @@ def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
 
 def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     tried = Retried(kernels.matmul, f"{HALVES}, 128, 256, 64")
-    finding = tried.only("serialised")
+    finding = tried.only("serializes")
     assert (finding.severity, finding.action) == ("high", "Use num_warps=8")
-    assert "insufficient register resources" in finding.evidence
-    assert finding.evidence.endswith("recompiled with num_warps=8: ptxas no longer says so")
+    assert "insufficient register resources" in finding.evidence.basis
+    assert finding.evidence.basis.endswith("recompiled with num_warps=8: no such remark")
     assert Retried(kernels.matmul, tried.signature, num_warps=8).report().compiled.notes == ()
 
 
 @pytest.mark.slow
 def test_two_changes_together_where_none_alone_does(kernels):
-    finding = Retried(kernels.matmul, f"{HALVES}, 256, 256, 64").only("serialised")
+    finding = Retried(kernels.matmul, f"{HALVES}, 256, 256, 64").only("serializes")
     assert finding.action.startswith("Use num_warps=8 and a smaller tile (BM=128)")
-    assert "recompiled with BM=128, num_warps=8: ptxas no longer says so" in finding.evidence
+    assert "recompiled with BM=128, num_warps=8: no such remark" in finding.evidence.basis
 
 
 def test_low_occupancy_by_shared_memory(kernels):
@@ -70,8 +84,8 @@ def test_low_occupancy_by_shared_memory(kernels):
     (finding,) = (f for f in report.findings if "occupancy" in f.message)
     assert f"limited by {' and '.join(report.occupancy.limiters)}" in finding.message
     pct = report.occupancy.theoretical_occupancy_pct
-    assert f"{pct:.1f} → " in finding.evidence
-    assert finding.action.endswith("and time it")
+    assert f"{pct:.1f} → " in finding.evidence.basis
+    assert finding.action.endswith("and measure it")
     assert len(tried.changes) == len(set(tried.changes)) <= MOST_TRIALS
 
 
@@ -95,10 +109,11 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
         spill_bytes = 96
 
     trials = Trials(does_not_compile)
-    trials._done = {Change(max_registers=168): Spilling()}
-    (finding,) = occupancy_findings(lean, low, 0, trials, registers_for_more=168)
+    trials._outcomes = {Change(max_registers=168): Spilling()}
+    kernel = a_kernel(compiled=lean, occupancy=low, trials=trials, registers=255)
+    (finding,) = low_occupancy(kernel)
     assert "likely" in finding.action
-    assert "12.5 → 50.0 % occupancy, 0 → 96 bytes spilled" in finding.evidence
+    assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
 
 
 def test_shared_loads_that_more_warps_make_unnecessary(kernels):
@@ -106,57 +121,65 @@ def test_shared_loads_that_more_warps_make_unnecessary(kernels):
     finding = tried.only("shared-memory accesses")
     assert finding.message.startswith("64 shared-memory accesses in loops move 32 bits or less")
     assert finding.action == "Use num_warps=4"
-    assert "recompiled with num_warps=4, those in loops are none at all" in finding.evidence
+    assert "recompiled with num_warps=4: those in loops are gone" in finding.evidence.basis
 
 
 def test_shared_loads_that_no_trial_widens_have_a_likely_remedy(kernels):
     tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 32", arch="sm_80", num_stages=2)
     finding = tried.only("shared-memory accesses")
     assert "likely" in finding.action
-    assert finding.evidence.endswith("no recompilation with one thing changed helped")
+    assert finding.evidence.basis.endswith("no recompilation helped")
     assert {Change(num_warps=8), Change(num_warps=2)} <= set(tried.changes)
 
 
 def test_a_kernel_without_recompiling_is_told_what_is_likely():
-    (spilled,) = spill_findings(a_compiled(), 512, 512, None)
-    assert (spilled.severity, "512 bytes" in spilled.message) == ("high", True)
+    (spilled,) = spills(a_kernel(512, 512))
+    assert (spilled.severity, "spills 512 bytes" in spilled.message) == ("high", True)
+    assert spilled.evidence.values == {"spill_bytes": 512, "proven": False}
     assert "likely" in spilled.action
-    assert "recompil" not in spilled.evidence
-    (mild,) = spill_findings(a_compiled(), 8, 8, None)
+    assert "recompil" not in spilled.evidence.basis
+    (mild,) = spills(a_kernel(8, 8))
     assert mild.severity == "medium"
-    (array,) = spill_findings(a_compiled(), 0, 64, None)
+    (array,) = local_memory(a_kernel(64))
     assert "likely an array" in array.message
-    assert list(spill_findings(a_compiled(), 0, 0, None)) == []
+    assert list(local_memory(a_kernel())) == list(spills(a_kernel())) == []
+    assert list(local_memory(a_kernel(512, 512))) == []
 
 
 @pytest.mark.parametrize(
     ("kernel", "line", "holds", "remedy", "shown"),
     [
         ("waves", "sin(x)", "a sine, cosine or tangent", "fast_tanf in fp32", "trig_reduction"),
-        ("told", "device_print", "what tl.device_print", "Leave tl.device_print out", "vprintf"),
+        (
+            "told",
+            "device_print",
+            "arguments of tl.device_print",
+            "Remove tl.device_print",
+            "vprintf",
+        ),
     ],
 )
 def test_what_lies_in_local_memory(kernels, kernel, line, holds, remedy, shown):
     tried = Retried(getattr(kernels, kernel), "*fp64:16, *fp64:16, 1024")
-    finding = tried.only("without a spill")
+    finding = tried.only("though nothing spills")
     text = Path(kernels.__file__).read_text().splitlines()
-    assert line in text[finding.source.line - 1]
+    assert line in text[finding.subject.line - 1]
     assert holds in finding.message
-    assert f"under_pressure.py:{finding.source.line}" in finding.message
+    assert f"under_pressure.py:{finding.subject.line}" in finding.message
     assert remedy in finding.action
-    assert shown in finding.evidence
+    assert shown in finding.evidence.basis
 
 
 @pytest.mark.parametrize(
     ("file", "holds", "remedy"),
     [
-        ("a.py", "likely an array of a library function at a.py:2", "Use a function of fewer"),
+        ("a.py", "likely an array of a library function at a.py:2", "Use a less precise function"),
         ("a.cu", "likely an array indexed at run time at a.cu:2", "Unroll the loop"),
     ],
 )
 def test_only_cuda_has_arrays_of_its_own(file, holds, remedy):
     store = Instruction("st.local.b32", "[%r1], %r2", None, 1, a_line(2, f"/x/{file}"))
-    (finding,) = spill_findings(a_compiled(), 0, 64, None, Function("k", "ptx", True, (store,)))
+    (finding,) = local_memory(a_kernel(64, ptx=Function("k", "ptx", True, (store,))))
     assert holds in finding.message
     assert finding.action.startswith(remedy)
 
@@ -169,15 +192,15 @@ def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
     # Triton 3.9 unrolls the loop of the sine, so that ptxas keeps all in registers.
     told = [f for f in exact.findings if "reduces large angles there" in f.message]
     assert len(told) == bool(exact.stack_bytes)
-    assert all("use libdevice.fast_sinf, fast_cosf or fast_tanf, with" in f.action for f in told)
-    assert all("__cudart_i2opi_f in its PTX" in f.evidence for f in told)
+    assert all("use libdevice.fast_sinf, fast_cosf or fast_tanf, which" in f.action for f in told)
+    assert all("__cudart_i2opi_f in its PTX" in f.evidence.basis for f in told)
     assert fast.stack_bytes == 0
 
 
 def test_trials_that_do_not_compile_prove_nothing():
-    (spilled,) = spill_findings(a_compiled(), 512, 512, Trials(does_not_compile))
+    (spilled,) = spills(a_kernel(512, 512, trials=Trials(does_not_compile)))
     assert "likely" in spilled.action
-    assert "recompil" not in spilled.evidence
+    assert "recompil" not in spilled.evidence.basis
 
 
 @pytest.mark.parametrize(
@@ -189,37 +212,44 @@ def test_trials_that_do_not_compile_prove_nothing():
         ("to wgmma pipeline crossing function boundary", "Inline the function"),
     ],
 )
-def test_serialised_wgmma_is_told_with_the_words_of_ptxas(reason, action):
+def test_serialized_wgmma_quotes_ptxas(reason, action):
     notes = ("something else", SERIALISED + reason)
-    (finding,) = serialised_findings(a_compiled(notes=notes), None)
-    assert (finding.severity, finding.evidence) == ("high", SERIALISED + reason)
+    (finding,) = serialized_wgmma(a_kernel(compiled=a_compiled(notes=notes)))
+    assert (finding.severity, finding.evidence.basis) == ("high", SERIALISED + reason)
     assert finding.action.startswith(action)
     assert "likely" in finding.action
 
 
-def low_occupancy(known, tensor=None):
-    return list(occupancy_findings(a_compiled(), known, 0, None, tensor_cores=tensor))
+def on_occupancy(known, tensor=None):
+    ops = (Instruction(tensor, "", None, 1),) if tensor else ()
+    kernel = a_kernel(occupancy=known, ptx=Function("k", "ptx", True, ops))
+    return list(low_occupancy(kernel))
 
 
 def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
     low = occupancy(limits_of("sm_90"), 128, 255)
-    (finding,) = low_occupancy(low)
+    (finding,) = on_occupancy(low)
     assert finding.severity == "medium"
     assert f"{low.theoretical_occupancy_pct:.1f} %, limited by registers" in finding.message
-    assert low_occupancy(low, "mma")[0].severity == "low"
-    assert low_occupancy(low, "wgmma.mma_async")[0].severity == "info"
-    assert low_occupancy(occupancy(limits_of("sm_90"), 128, 32)) == low_occupancy(None) == []
+    assert (
+        on_occupancy(low, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")[0].severity == "low"
+    )
+    assert (
+        on_occupancy(low, "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16")[0].severity
+        == "info"
+    )
+    assert on_occupancy(occupancy(limits_of("sm_90"), 128, 32)) == on_occupancy(None) == []
 
 
 def test_a_block_that_fits_nowhere_fails_to_launch():
-    (finding,) = low_occupancy(occupancy(limits_of("sm_90"), 128, 32, 300_000))
-    assert (finding.severity, "its launch fails" in finding.message) == ("high", True)
+    (finding,) = on_occupancy(occupancy(limits_of("sm_90"), 128, 32, 300_000))
+    assert (finding.severity, "the launch fails" in finding.message) == ("high", True)
 
 
 @pytest.mark.parametrize(("count", "depth", "found"), [(8, 1, 1), (7, 1, 0), (8, 0, 0)])
 def test_many_narrow_shared_accesses_in_a_loop(count, depth, found):
     access = an_access(32, count, space="shared", opcode="ld.shared.b32", loop_depth=depth)
-    assert len(list(narrow_shared_findings(a_compiled(), [access], None))) == found
+    assert len(list(narrow_shared_accesses(a_kernel(accesses=(access,))))) == found
 
 
 def test_what_is_tried():

@@ -4,27 +4,32 @@ import pytest
 
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.hardware import limits_of, occupancy
-from traceview.inspect.occupancy import Sms, sms_of
-from traceview.inspect.rules.tail_wave import tail_findings
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.occupancy import SmCount, sm_count_of
+from traceview.inspect.rules.tail_wave import tail_wave
+from traceview.toolchain.listings import Code
 
 # 128 threads of 32 registers: 16 blocks an SM of 9.0.
 SIXTEEN = occupancy(limits_of("9.0"), 128, 32)
 
 
-SMS = Sms(132)
+SMS = SmCount(132)
+NO_CODE = Code(None, None, None, (), ())
 
 
 def found(blocks, sms=SMS, known=SIXTEEN):
-    return list(tail_findings(a_compiled(grid=(blocks, 1, 1)), known, sms))
+    compiled = a_compiled(grid=(blocks, 1, 1))
+    return list(tail_wave(KernelContext(compiled, NO_CODE, (), known, sms)))
 
 
 def test_a_tail_by_hand():
     """16 × 132 = 2,112 blocks at once; 2,640 are 1.25 waves of 2: 37.5 % of 4,224 are empty."""
     (finding,) = found(2640)
     assert finding.severity == "low"
-    assert "1.25 waves: 38 % of the 2 × 2,112 places" in finding.message
-    assert "(1,584 more blocks would fill it)" in finding.message
-    assert finding.evidence == "2,640 blocks, 16 at once on each of 132 SMs"
+    assert "1.25 waves: 37.5 % of the block slots stay unused" in finding.message
+    assert "1,584 more blocks would fill it" in finding.message
+    assert finding.evidence.values["blocks_per_wave"] == 2112
+    assert finding.evidence.basis == "2,640 blocks, 16 at once on each of 132 SMs"
 
 
 @pytest.mark.parametrize(
@@ -38,8 +43,8 @@ def test_only_a_tail_that_weighs_is_told(blocks, severity):
 
 def test_a_grid_smaller_than_the_gpu():
     (finding,) = found(4)
-    assert "its 4 blocks leave 128 of 132 SMs without work" in finding.message
-    assert "its 1 block leaves 131 of" in found(1)[0].message
+    assert "only 4 blocks, so 128 of 132 SMs stay idle" in finding.message
+    assert "only 1 block, so 131 of" in found(1)[0].message
 
 
 def test_a_persistent_grid_is_no_tail():
@@ -48,15 +53,15 @@ def test_a_persistent_grid_is_no_tail():
 
 def test_nothing_is_said_of_what_is_not_known():
     assert found(2640, sms=None) == found(2640, known=None) == found(0) == []
-    assert list(tail_findings(a_compiled(), SIXTEEN, Sms(132))) == []
+    assert list(tail_wave(KernelContext(a_compiled(), NO_CODE, (), SIXTEEN, SMS))) == []
     fits_nowhere = occupancy(limits_of("9.0"), 128, 32, 300_000)
     assert found(2640, known=fits_nowhere) == []
 
 
 def test_an_assumed_part_is_named():
-    sms = sms_of(a_compiled(arch="sm_80"), None)
-    assert sms == Sms(108, "A100")
+    sms = sm_count_of(a_compiled(arch="sm_80"), None)
+    assert sms == SmCount(108, "A100")
     (finding,) = found(4, sms)
-    assert "108 SMs (A100, assumed; --sms for another GPU)" in finding.evidence
-    assert sms_of(a_compiled(arch="sm_80"), 56) == Sms(56)
-    assert sms_of(a_compiled(arch="sm_42"), None) is None
+    assert "108 SMs (assuming A100; --sms N for another GPU)" in finding.evidence.basis
+    assert sm_count_of(a_compiled(arch="sm_80"), 56) == SmCount(56)
+    assert sm_count_of(a_compiled(arch="sm_42"), None) is None

@@ -19,7 +19,7 @@ def layout(body: str, arguments: tuple[Argument, ...] = ARGUMENTS) -> Layout:
     provenance = Provenance.of(function, arguments)
     samples = Samples.of(provenance, a_compiled(arguments=arguments))
     (access,) = (a for a in accesses(function) if a.opcode == "ld.global.b32")
-    return samples.layout(access, provenance)
+    return samples.layout(access, provenance.instructions(access), provenance.element_bits(access))
 
 
 def loads(base: str, *offsets: int) -> str:

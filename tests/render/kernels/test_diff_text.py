@@ -6,19 +6,18 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from tests.ptx.compiled_kernels import a_compiled, a_line, a_report, an_access
+from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.hardware import limits_of, occupancy
 from traceview.inspect.compare.comparison import Version, compare
-from traceview.inspect.kernel_report import Finding
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import Argument
 from traceview.render.kernels.diff_text import render_diff_text
 from traceview.render.kernels.json import render_diff_json
 
 UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
-PAD = Finding("high", "16 loads are narrow", "Pad n to a multiple of 16", "recompiled", a_line())
-SPILLS = Finding("medium", "64 bytes are spilled", "Use a smaller tile", "read", None)
+PAD = a_finding("high", "16 loads are narrow", "Pad n to a multiple of 16", "recompiled", a_line())
+SPILLS = a_finding("medium", "64 bytes are spilled", "Use a smaller tile", "read", None)
 
 
 def narrow(**changes):
@@ -77,7 +76,9 @@ def test_findings_appear_and_vanish():
     text = shown(narrow(), wide())
     assert re.search(r"high +vanishes +16 loads are narrow\n +→ Pad n", text)
     assert re.search(r"medium +appears +64 bytes are spilled", text)
-    same = shown(narrow(), narrow(findings=(Finding("high", "8 loads", PAD.action, "", a_line()),)))
+    same = shown(
+        narrow(), narrow(findings=(a_finding("high", "8 loads", PAD.action, "", a_line()),))
+    )
     assert re.search(r"high +in each +4: 16 loads are narrow\n +8: 8 loads\n", same)
 
 
@@ -115,7 +116,7 @@ def test_no_line_is_wider_than_asked_and_none_reaches_the_terminal(name, width):
         compiled=a_compiled(name=name, arguments=(argument,)),
         accesses=(an_access(opcode=name, source=a_line(31, f"/tmp/{name}.py")),),
         notes=(name,),
-        findings=(Finding("high", name, name, name),),
+        findings=(a_finding("high", name, name, name),),
     )
     for labels in ((name, "8"), (name, "b", "c", "d")):
         text = shown(bad, *[wide()] * (len(labels) - 1), labels=labels, width=width)

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.ptx.compiled_kernels import a_compiled, a_line, a_report, an_access
+from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.kernels.test_diff_text import diff, narrow, wide
 from tests.render.report.test_html import Page
-from traceview.inspect.kernel_report import Finding
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import Argument, Function, Instruction, SourceLine
 from traceview.render.kernels.code import MOST_LINES
@@ -35,7 +34,7 @@ def with_code(file, **changes):
         an_access(32, 1, source=line),
         an_access(32, 1, source=line, level="sass", opcode="LDG.E"),
     )
-    finding = Finding("high", "it is narrow", "Make it wide", "seen", line)
+    finding = a_finding("high", "it is narrow", "Make it wide", "seen", line)
     fields = {"ptx": ptx, "sass": sass, "accesses": accesses, "findings": (finding,)}
     return a_report(**(fields | changes))
 
@@ -51,7 +50,7 @@ def hostile(folder):
         ),
         ptx=a_function("ptx", Instruction(HOSTILE, CONTROLS, HOSTILE, 1, line)),
         notes=(HOSTILE, CONTROLS),
-        findings=(Finding("high", HOSTILE, CONTROLS, HOSTILE, line),),
+        findings=(a_finding("high", HOSTILE, CONTROLS, HOSTILE, line),),
         instruction_mix={HOSTILE: 3},
     )
 

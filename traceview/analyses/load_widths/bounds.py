@@ -25,7 +25,7 @@ from traceview.tables import Array, Integers, Table
 from traceview.trace import Trace, fact
 
 if TYPE_CHECKING:
-    from traceview.inspect.launched_widths import Main, RunningWidths
+    from traceview.inspect.launched_widths import MainWidth, RunningWidths
 
 WIDE_BITS = 128
 # Copies and GELU with 128 bits reach 87 to 89 % of the peak on an H200; nothing comes near 100.
@@ -249,7 +249,7 @@ def time_by_width(bounds: Sequence[WidthBound], what: Literal["loads", "stores"]
     """Time of kernels by the width of their loads, or stores; each launch counts once."""
     widest: dict[int, tuple[int, int]] = {}
     for bound in bounds:
-        main: Main | None = getattr(bound.widths, what)
+        main: MainWidth | None = getattr(bound.widths, what)
         for run in bound.code.runs if main else ():
             before, _ = widest.get(id(run), (0, 0))
             widest[id(run)] = (max(before, main.bits if main else 0), run.total_ns)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceview.analyses.load_widths.bounds import WIDE_BITS, WidthBound
-from traceview.findings import shortened
+from traceview.findings import Evidence, shortened
 
 if TYPE_CHECKING:
-    from traceview.inspect.launched_widths import Main
+    from traceview.inspect.launched_widths import MainWidth
     from traceview.ptx.model import SourceLine
 
 _MOST_WORDS = 300
@@ -23,18 +23,19 @@ def label(bound: WidthBound) -> str:
 
 def line(source: SourceLine | None) -> str | None:
     """A line of the program as gelu.py:31; None where it is not known."""
-    from traceview.inspect.kernel_report import where
+    from traceview.inspect.kernel_report import line_name
 
-    return where(source) if source else None
+    return line_name(source) if source else None
 
 
 def who(bound: WidthBound, share: float) -> str:
     """`41 % of kernel time is in k, which loads 32 bits at a time (k.cu:7), likely because …`."""
-    cause = next((f.cause for f in bound.widths.narrow if f.severity != "low"), "")
+    evidence = next((f.evidence for f in bound.widths.narrow if f.severity != "low"), Evidence())
+    cause, proven = evidence.values.get("cause"), evidence.values.get("proven")
     lines = [line(main.source) for main in _narrow_ones(bound).values()]
     places = " and ".join(dict.fromkeys(shortened(place) for place in lines if place))
-    cause = f"as {cause}" if cause.startswith("the elements") else cause
-    why = f", {shortened(cause, _MOST_WORDS)}" if cause.startswith(("likely", "as ")) else ""
+    because = "because" if proven else "likely because"
+    why = f", {because} {shortened(str(cause), _MOST_WORDS)}" if cause else ""
     kernel = shortened(label(bound))
     return (
         f"{share:.0f} % of kernel time is in {kernel}, which {_does(bound)} at a time"
@@ -50,12 +51,12 @@ def _does(bound: WidthBound) -> str:
     return " and ".join(f"{verb} {main.bits} bits" for verb, main in narrow.items())
 
 
-def _narrow_ones(bound: WidthBound) -> dict[str, Main]:
+def _narrow_ones(bound: WidthBound) -> dict[str, MainWidth]:
     both = {"loads": bound.widths.loads, "stores": bound.widths.stores}
     return {verb: main for verb, main in both.items() if main and main.bits < WIDE_BITS}
 
 
-def blamed(bound: WidthBound) -> Main | None:
+def blamed(bound: WidthBound) -> MainWidth | None:
     """Its narrow loads, or else its narrow stores; None without either."""
     return next(iter(_narrow_ones(bound).values()), None)
 

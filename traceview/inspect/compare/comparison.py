@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from traceview.errors import InputError
+from traceview.findings import Finding
 from traceview.inspect.compare.findings import match_findings
 from traceview.inspect.compare.lines import Moves, compared_lines
 from traceview.inspect.compare.matching import match_kernels
 from traceview.inspect.compare.versions import named
-from traceview.inspect.kernel_report import Finding, KernelReport
+from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
 
 _MOST_NAMES = 6

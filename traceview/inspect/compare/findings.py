@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 
+from traceview.findings import SEVERITIES, Finding
 from traceview.inspect.compare.matching import Matched, Rule, match
-from traceview.inspect.kernel_report import SEVERITIES, Finding
+from traceview.inspect.kernel_report import source_of
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -18,7 +19,7 @@ def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[Matched[Findi
     its figures may differ.
     """
     rules: tuple[Rule[Finding], ...] = (
-        Rule(lambda finding: (finding.source, _asked(finding)), in_order=True),
+        Rule(lambda finding: (source_of(finding), _asked(finding)), in_order=True),
         Rule(_asked, in_order=True),
     )
     matched: list[Matched[Finding]] = match(versions, rules)

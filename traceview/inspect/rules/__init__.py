@@ -1,0 +1,55 @@
+"""What to change in a kernel: one rule per question, each a function of the kernel's context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from traceview.findings import SEVERITIES, Finding
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.rules.atomics import atomics
+from traceview.inspect.rules.local_memory import local_memory
+from traceview.inspect.rules.low_occupancy import low_occupancy
+from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
+from traceview.inspect.rules.shared_width import narrow_shared_accesses
+from traceview.inspect.rules.spills import spills
+from traceview.inspect.rules.tail_wave import tail_wave
+from traceview.inspect.rules.unused_lanes import unused_lanes
+from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
+from traceview.inspect.rules.vector_width.narrow_sass import narrow_sass_accesses
+
+Rule = Callable[[KernelContext], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    serialized_wgmma,
+    spills,
+    local_memory,
+    narrow_sass_accesses,
+    narrow_global_accesses,
+    atomics,
+    unused_lanes,
+    low_occupancy,
+    narrow_shared_accesses,
+    tail_wave,
+)
+"""In reading order, which is also the order in which they spend the budget of recompilations."""
+
+
+def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
+    """The findings of all rules, the worst first."""
+    findings = [finding for rule in RULES for finding in rule(kernel)]
+    if kernel.compiled.how == "guessed":
+        findings = [_of_a_guess(finding) for finding in findings]
+    return ranked(findings)
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, the worst first; those of one severity stay in their order."""
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _of_a_guess(finding: Finding) -> Finding:
+    evidence = finding.evidence
+    return replace(
+        finding, evidence=replace(evidence, basis=f"{evidence.basis}; for guessed arguments")
+    )

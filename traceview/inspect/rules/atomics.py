@@ -1,34 +1,38 @@
-"""Atomics of global memory that do more, or wait longer, than a sum needs.
+"""Atomics on global memory that cost more than a sum needs: order, scope, emulation, contention.
 
-What there is, and since when (PTX ISA manual, `atom` and `red`): vectors .v2 and .v4 of f32, .v2
-to .v8 of f16 and bf16 from PTX 8.1 on sm_90 on; pairs f16x2 from PTX 6.2 on sm_60 on and bf16x2
-from PTX 7.8 on sm_90 on; none of integers. Without .sem an operation is relaxed.
+Vector forms (PTX ISA manual, `atom` and `red`): .v2 and .v4 of f32 and .v2 to .v8 of f16 and bf16
+from PTX 8.1 and sm_90; f16x2 from PTX 6.2 and sm_60, bf16x2 from PTX 7.8 and sm_90; none of
+integers. Without .sem an operation is relaxed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from traceview.errors import TraceviewError
-from traceview.inspect.kernel_report import Finding, Severity, where
-from traceview.inspect.sass_vs_ptx import by_place
+from traceview.findings import Evidence, Finding, Severity
+from traceview.inspect.kernel_context import AccessContext, KernelContext
+from traceview.inspect.kernel_report import line_name, subject_of
+from traceview.inspect.rules.source_lines import lines_in_message
+from traceview.inspect.sass_vs_ptx import Place
 from traceview.ptx.addresses.provenance import Provenance
-from traceview.ptx.addresses.slicing import reads, results, together
+from traceview.ptx.addresses.slicing import results, together
 from traceview.ptx.model import Access, Compiled, Function, Instruction, SourceLine
 from traceview.toolchain.listings import code_of
+from traceview.units import Value
 
 _VECTORS_FROM = 90
 _NARROWABLE = re.compile(r"\.(?:f32|f16|bf16|f16x2|bf16x2)$")
 _OPERATIONS = {"f32": {"add"}, "f16": {"add", "min", "max"}}
 _ORDERED = re.compile(r"\b((?:atom|red)\b[\w.:]*?)\.(acq_rel|acquire|release)\b")
 _SWAP = re.compile(r"\.(?:exch|cas)\b")
-_ASKING = ("ld.acquire", "ld.volatile", "ld.relaxed")
+_POLLING = ("ld.acquire", "ld.volatile", "ld.relaxed")
 _FENCES = ("MEMBAR", "CCTL")
-VECTORS_SINCE = "atomics of vectors exist from PTX ISA 8.1 on, on sm_90 and newer"
+VECTORS_SINCE = "vector atomics need PTX ISA 8.1 and sm_90 or newer"
 
 
 def has_wider_form(access: Access, arch: str) -> bool:
@@ -42,88 +46,81 @@ def has_wider_form(access: Access, arch: str) -> bool:
     return bool(words & _OPERATIONS[kind])
 
 
-def atomic_findings(
-    compiled: Compiled,
-    accesses: Sequence[Access],
-    provenance: Provenance,
-    sass: Function | None,
-) -> Iterator[Finding]:
-    """Ordering that a sum does without, wide scopes, emulation, and blocks that queue."""
-    places = by_place(accesses, "ptx")
-    atomics = {p: a for p, a in places.items() if p[1] == "atomic" and p[2] == "global"}
-    if not atomics:
+def atomics(kernel: KernelContext) -> Iterator[Finding]:
+    """Needless memory order, system scope, emulation, and contention of all blocks."""
+    if kernel.provenance is None:
         return
-    every = [access for listed in atomics.values() for access in listed]
-    sums = _sums(every, provenance)
-    yield from _ordered(compiled, sums, provenance, sass)
-    for place, listed in atomics.items():
-        yield from _system_wide(place[0], listed)
-        yield from _emulated(place[0], listed, accesses)
-        yield from _contended(compiled, place[0], [a for a in listed if a in sums], provenance)
+    places: dict[Place, list[AccessContext]] = defaultdict(list)
+    for (place, _), contexts in kernel.global_accesses.items():
+        if place[1] == "atomic":
+            places[place] += contexts
+    sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
+    yield from _ordered(kernel, sums)
+    for (source, _, _), listed in places.items():
+        yield from _system_wide(kernel, source, [context.access for context in listed])
+        yield from _emulated(kernel, source, [context.access for context in listed])
+        yield from _contended(kernel, source, [context for context in listed if context in sums])
 
 
-def _sums(listed: Sequence[Access], provenance: Provenance) -> list[Access]:
-    """The atomics that only gather something: their results are not read, nor is their array asked.
+def _sums(listed: Sequence[AccessContext], provenance: Provenance) -> list[AccessContext]:
+    """The atomics that only accumulate: nothing reads their results or waits for their array.
 
-    What swaps, and what touches an array of which the kernel reads the result of an atomic or
-    waits for a value, may be a lock, a flag or a counter: others may wait for it.
+    A swap, and an atomic on an array of which the kernel reads an atomic's result or waits for a
+    value, may be a lock, a flag or a counter that other blocks wait for.
     """
-    function = provenance.slices.function
-    asked = {
+    if not listed:
+        return []
+    awaited = {
         provenance.slices.address(instruction).pointers
-        for instruction in function.instructions
+        for instruction in provenance.slices.function.instructions
         if _waits(instruction.opcode)
     }
-    for access in listed:
-        if _result_is_read(access, function):
-            asked |= _arrays(access, provenance)
+    for context in listed:
+        written = (name for i in context.instructions for name in results(i))
+        if any(name in provenance.slices.read_registers for name in written):
+            awaited |= context.pointers
     return [
-        access
-        for access in listed
-        if not _SWAP.search(access.opcode) and not asked & _arrays(access, provenance)
+        context
+        for context in listed
+        if not _SWAP.search(context.access.opcode) and not awaited & context.pointers
     ]
 
 
 def _waits(opcode: str) -> bool:
-    """Whether it reads what other blocks may be writing just now."""
-    return opcode.startswith(_ASKING) and ".shared" not in opcode
+    """Whether it reads what other blocks may be writing meanwhile."""
+    return opcode.startswith(_POLLING) and ".shared" not in opcode
 
 
-def _arrays(access: Access, provenance: Provenance) -> set[frozenset[str]]:
-    each = provenance.instructions(access)
-    return {provenance.slices.address(instruction).pointers for instruction in each}
-
-
-def _ordered(
-    compiled: Compiled, sums: Sequence[Access], provenance: Provenance, sass: Function | None
-) -> Iterator[Finding]:
-    """Orders of memory that nobody asks of a mere sum."""
-    ordered = [access for access in sums if _is_ordered(access)]
+def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[Finding]:
+    """Sums that impose a memory order, which a sum does not need."""
+    ordered = [context for context in sums if _ORDERED.search(context.access.opcode)]
     if not ordered:
         return
-    count = sum(access.count for access in ordered)
-    many = count > 1 or any(access.loop_depth for access in ordered)
+    accesses = [context.access for context in ordered]
+    count = sum(access.count for access in accesses)
+    many = count > 1 or any(access.loop_depth for access in accesses)
     severity: Severity = "medium" if many else "low"
-    worst = max(ordered, key=lambda access: access.count)
-    lines = {i.line for access in ordered for i in provenance.instructions(access)}
-    # Only Triton orders by default; in CUDA C++ somebody asked for it.
+    worst = max(accesses, key=lambda access: access.count)
+    numbers = {i.line for context in ordered for i in context.instructions}
+    # Only Triton imposes an order by default; in CUDA C++ it is explicit.
     triton = worst.source is not None and worst.source.file.endswith(".py")
-    order = _order(worst) + (", Triton's default" if triton else "")
-    relax = "Pass sem='relaxed'" if triton else "Ask for relaxed order"
+    relax = "Pass sem='relaxed'" if triton else "Use relaxed order"
+    lines, values = lines_in_message(sorted({a.source for a in accesses}, key=_line_order))
+    basis, fences = _fences_shown(kernel.compiled, numbers, kernel.code.sass)
+    values |= {"instructions": count, "order": _order(worst), **fences}
     yield Finding(
         severity,
-        f"{count} atomic{'s'[: count > 1]} at {_lines(ordered)} whose result nobody reads "
-        f"order{'s'[: count == 1]} all memory around {'them' if count > 1 else 'it'} ({order})",
-        f"{relax} where only the sum matters, and no other block waits for it",
-        f"{_counted(ordered)} in PTX{_fences_shown(compiled, lines, sass)}",
-        worst.source,
+        f"{{instructions:atomic}} at {lines} {'impose' if count > 1 else 'imposes'} {{order}} "
+        f"memory order{' (the default in Triton)' if triton else ''}, although nothing reads "
+        f"{'their results' if count > 1 else 'its result'}",
+        f"{relax} if only the sum matters and no other block waits for it",
+        subject=subject_of(worst.source, kernel.compiled),
+        evidence=Evidence(values, basis=f"{_counted(accesses)} in PTX{basis}"),
     )
 
 
-def _lines(listed: Iterable[Access]) -> str:
-    sources = {access.source for access in listed}
-    ordered = sorted(sources, key=lambda source: (source.file, source.line) if source else ("", 0))
-    return " and ".join(map(where, ordered))
+def _line_order(source: SourceLine | None) -> tuple[str, int]:
+    return (source.file, source.line) if source else ("", 0)
 
 
 def _counted(listed: Iterable[Access]) -> str:
@@ -133,20 +130,24 @@ def _counted(listed: Iterable[Access]) -> str:
     return " + ".join(f"{count} × {opcode}" for opcode, count in counts.most_common())
 
 
-def _fences_shown(compiled: Compiled, lines: Collection[int], sass: Function | None) -> str:
-    """What the order costs in SASS, and what is left if these lines of the PTX are relaxed."""
+def _fences_shown(
+    compiled: Compiled, lines: Collection[int], sass: Function | None
+) -> tuple[str, dict[str, Value]]:
+    """The fences in SASS, and those left once these lines of the PTX are relaxed."""
     if sass is None or not compiled.ptx:
-        return ""
+        return "", {}
     before = _fences(sass.instructions)
     relaxed = replace(compiled, ptx=_relaxed(compiled.ptx, lines), cubin=None, notes=())
     try:
         after = code_of(relaxed).sass
     except TraceviewError:
         after = None
-    said = f"; {before} fences and cache invalidations (MEMBAR, CCTL) in SASS"
+    basis = f"; {before} fences and cache invalidations (MEMBAR, CCTL) in SASS"
     if after is None:
-        return said
-    return f"{said}, {_fences(after.instructions)} of them once assembled with .relaxed instead"
+        return basis, {"fences": before}
+    left = _fences(after.instructions)
+    basis += f", {left} when assembled with .relaxed instead"
+    return basis, {"fences": before, "fences_if_relaxed": left}
 
 
 def _fences(instructions: Iterable[Instruction]) -> int:
@@ -161,41 +162,39 @@ def _relaxed(ptx: str, lines: Collection[int]) -> str:
     )
 
 
-def _is_ordered(access: Access) -> bool:
-    return bool(_ORDERED.search(access.opcode))
-
-
 def _order(access: Access) -> str:
     found = _ORDERED.search(access.opcode)
     return found[2] if found else ""
 
 
-def _result_is_read(access: Access, function: Function) -> bool:
-    wanted = {name for i in function.instructions for name in reads(i)}
-    same = (i for i in function.instructions if i.opcode == access.opcode)
-    here = (i for i in same if i.source == access.source)
-    return any(name in wanted for instruction in here for name in results(instruction))
-
-
-def _system_wide(source: SourceLine | None, listed: Sequence[Access]) -> Iterator[Finding]:
+def _system_wide(
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[Access]
+) -> Iterator[Finding]:
+    """Atomics of system scope, which few kernels need."""
     wide = [access for access in listed if access.scope == "sys"]
-    if wide:
-        yield Finding(
-            "low",
-            f"The atomics at {where(source)} hold for the CPU and other GPUs, too (scope sys)",
-            "Pass scope='gpu' where only this GPU touches the data meanwhile: likely faster",
-            f"{sum(a.count for a in wide)} × {wide[0].opcode} in PTX; .gpu is the default",
-            source,
-        )
+    if not wide:
+        return
+    count = sum(access.count for access in wide)
+    yield Finding(
+        "low",
+        "The atomics at {line} have system scope: they also synchronize with the CPU and other "
+        "GPUs",
+        "Pass scope='gpu' if only this GPU accesses the data meanwhile: likely faster",
+        subject=subject_of(source, kernel.compiled),
+        evidence=Evidence(
+            {"line": line_name(source), "instructions": count, "scope": "sys"},
+            basis=f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
+        ),
+    )
 
 
 def _emulated(
-    source: SourceLine | None, listed: Sequence[Access], accesses: Sequence[Access]
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[Access]
 ) -> Iterator[Finding]:
-    """An atomic that the GPU does not have: ptxas writes a loop of compare-and-swap."""
+    """Atomics that the GPU does not have, which ptxas turns into compare-and-swap loops."""
     swaps = [
         access
-        for access in accesses
+        for access in kernel.accesses
         if access.level == "sass" and access.source == source and ".CAS" in access.opcode
     ]
     if source is None or not swaps or any(".cas" in access.opcode for access in listed):
@@ -203,34 +202,37 @@ def _emulated(
     count = sum(access.count for access in swaps)
     yield Finding(
         "medium",
-        f"The GPU has no such atomic as {listed[0].opcode}: at {where(source)} each becomes a "
-        "loop of compare-and-swap, which repeats whenever another thread was faster",
-        "Let neighbouring elements go in one instruction, or sum in fp32",
-        f"{count} × {swaps[0].opcode} in SASS",
-        source,
+        "The GPU has no native {opcode}: the atomics at {line} become compare-and-swap loops, "
+        "which retry whenever another thread is faster",
+        "Update adjacent elements in one instruction, or sum in fp32",
+        subject=subject_of(source, kernel.compiled),
+        evidence=Evidence(
+            {"opcode": listed[0].opcode, "line": line_name(source), "instructions": count},
+            basis=f"{count} × {swaps[0].opcode} in SASS",
+        ),
     )
 
 
 def _contended(
-    compiled: Compiled,
-    source: SourceLine | None,
-    listed: Sequence[Access],
-    provenance: Provenance,
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[AccessContext]
 ) -> Iterator[Finding]:
-    """Sums of all blocks at one address. What depends on loaded data cannot be told."""
+    """Sums of all blocks at one address. Addresses that depend on loaded data are left out."""
     if not listed:
         return
-    origin = together(provenance.address(access) for access in listed)
-    blocks = math.prod(compiled.grid) if compiled.grid else None
+    origin = together(context.address for context in listed)
+    blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid else None
     varies = origin.per_thread or origin.per_block or origin.loaded
     if blocks == 1 or varies:
         return
-    each = f"all {blocks:,} blocks" if blocks else "all blocks"
     yield Finding(
         "low",
-        f"The atomics at {where(source)} of {each} go to the same address, one after the other",
-        "Let each block write a partial result of its own and sum these in a second kernel, if "
-        "there are many blocks: likely faster, and the same in every run",
-        "the address depends on neither the thread nor the block",
-        source,
+        f"All {'{blocks:block}' if blocks else 'blocks'} update one address with the atomics at "
+        "{line}, one after another",
+        "Let each block write a partial result and sum these in a second kernel, if there are many "
+        "blocks: likely faster, and deterministic",
+        subject=subject_of(source, kernel.compiled),
+        evidence=Evidence(
+            {"line": line_name(source), "blocks": blocks},
+            basis="the address depends on neither the thread nor the block",
+        ),
     )

@@ -1,83 +1,92 @@
-"""Local memory that is no spill: what lies there, and how to do without it."""
+"""Local memory that is not spilled registers: what uses it, and how to avoid it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from traceview.inspect.kernel_report import Finding, where
-from traceview.ptx.model import Function, Instruction, SourceLine
+from traceview.findings import Evidence, Finding
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.kernel_report import subject_of
+from traceview.inspect.rules.source_lines import lines_in_message
+from traceview.ptx.model import Instruction
 
-# libdevice's sine, cosine and tangent, and CUDA's: 2/π in many digits, and who reads those.
+# Sine, cosine and tangent of libdevice and CUDA: the table of 2/π, and the functions that read it.
 _ANGLES = re.compile(r"__cudart_i2opi_\w+|__internal_trig_reduction\w+")
 _IN_FP64 = re.compile(r"__cudart_i2opi_d|__internal_trig_reduction_slowpathd")
 _PRINTS = re.compile(r"\bvprintf\b")
-_MOST_LINES = 3
 
 
-class _MadeOut(NamedTuple):
-    """What a stack frame holds, `{}` being where, what to do, and what in the PTX shows it."""
+class _Use(NamedTuple):
+    """What a stack frame is used for, `{at}` being where, with the instructions that show it."""
 
-    holds: str
-    action: str
+    template: str
+    remedy: str
     shown_by: tuple[Instruction, ...] = ()
     symbol: str = ""
 
 
-def stack_finding(stack_bytes: int, ptx: Function | None) -> Finding:
-    """What a stack frame of so many bytes a thread is for, as far as the PTX tells."""
+def local_memory(kernel: KernelContext) -> Iterator[Finding]:
+    """A stack frame without spills, and what it is used for as far as the PTX shows."""
+    resources, ptx = kernel.code.resources, kernel.code.ptx
+    if kernel.spill_bytes or resources is None or not resources.stack_bytes:
+        return
     instructions = ptx.instructions if ptx else ()
     triton = any(i.source.file.endswith(".py") for i in instructions if i.source)
-    made_out = (
+    use = (
         _angles(instructions, triton=triton)
         or _prints(instructions, triton=triton)
         or _array(instructions, triton=triton)
     )
-    lines = list(dict.fromkeys(i.source for i in made_out.shown_by if i.source))
-    holds = made_out.holds.format(f" at {_told(lines)}" if lines else "")
-    symbol = f", and {made_out.symbol} in its PTX" if made_out.symbol else ""
-    return Finding(
+    lines = list(dict.fromkeys(i.source for i in use.shown_by if i.source))
+    listed, values = lines_in_message(lines)
+    symbol = f", and {use.symbol} in its PTX" if use.symbol else ""
+    yield Finding(
         "low",
-        f"{stack_bytes:,} bytes a thread lie in local memory without a spill: {holds}",
-        made_out.action,
-        f"the stack frame in the compiled kernel{symbol}",
-        lines[0] if lines else None,
+        "Each thread uses {stack_bytes:byte} of local memory, though nothing spills: "
+        + use.template.replace("{at}", f" at {listed}" if lines else ""),
+        use.remedy,
+        subject=subject_of(lines[0] if lines else None, kernel.compiled),
+        evidence=Evidence(
+            {"stack_bytes": resources.stack_bytes, **values},
+            basis=f"the stack frame in the compiled kernel{symbol}",
+        ),
     )
 
 
-def _angles(instructions: Iterable[Instruction], *, triton: bool) -> _MadeOut | None:
+def _angles(instructions: Iterable[Instruction], *, triton: bool) -> _Use | None:
     there, symbol = _naming(_ANGLES, instructions)
     if not there:
         return None
     fast = "libdevice.fast_sinf, fast_cosf or fast_tanf" if triton else "__sinf, __cosf or __tanf"
     of = " in fp32" if _naming(_IN_FP64, there)[0] else ""
-    return _MadeOut(
-        "a sine, cosine or tangent computed{} reduces large angles there",
-        f"Where angles stay small and six digits will do, use {fast}{of}, without such room",
+    return _Use(
+        "a sine, cosine or tangent{at} reduces large angles there",
+        f"If angles stay small and six digits suffice, use {fast}{of}, which need no local memory",
         there,
         symbol,
     )
 
 
-def _prints(instructions: Iterable[Instruction], *, triton: bool) -> _MadeOut | None:
+def _prints(instructions: Iterable[Instruction], *, triton: bool) -> _Use | None:
     there, symbol = _naming(_PRINTS, instructions)
     printed = "tl.device_print" if triton else "printf"
-    holds = f"what {printed}{{}} prints is put there"
-    action = f"Leave {printed} out once the kernel is debugged"
-    return _MadeOut(holds, action, there, symbol) if there else None
+    template = f"it holds the arguments of {printed}{{at}}"
+    remedy = f"Remove {printed} once the kernel is debugged"
+    return _Use(template, remedy, there, symbol) if there else None
 
 
-def _array(instructions: Iterable[Instruction], *, triton: bool) -> _MadeOut:
+def _array(instructions: Iterable[Instruction], *, triton: bool) -> _Use:
     there = tuple(i for i in instructions if i.opcode.startswith(("ld.local", "st.local")))
     if triton:
-        return _MadeOut(
-            "likely an array of a library function{}, as Triton has none of its own",
-            "Use a function of fewer digits if that will do (libdevice.fast_…)",
+        return _Use(
+            "likely an array of a library function{at}, as Triton has no local arrays",
+            "Use a less precise function if that suffices (libdevice.fast_…)",
             there,
         )
-    return _MadeOut(
-        "likely an array indexed at run time{}",
+    return _Use(
+        "likely an array indexed at run time{at}",
         "Unroll the loop that indexes the array, so that it can live in registers",
         there,
     )
@@ -86,12 +95,6 @@ def _array(instructions: Iterable[Instruction], *, triton: bool) -> _MadeOut:
 def _naming(
     symbols: re.Pattern[str], instructions: Iterable[Instruction]
 ) -> tuple[tuple[Instruction, ...], str]:
-    """The instructions that name such a symbol, and the first that is named."""
+    """The instructions that name such a symbol, and the first symbol found."""
     found = [(i, symbol[0]) for i in instructions if (symbol := symbols.search(i.operands))]
     return tuple(instruction for instruction, _ in found), found[0][1] if found else ""
-
-
-def _told(lines: list[SourceLine]) -> str:
-    more = len(lines) - _MOST_LINES
-    shown = " and ".join(map(where, lines[:_MOST_LINES]))
-    return f"{shown} and {more} more line{'s' if more > 1 else ''}" if more > 0 else shown

@@ -1,4 +1,4 @@
-"""What may relieve a kernel, each remedy with the change that tests it."""
+"""Remedies against pressure on registers and shared memory, each with the change that tests it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def more_warps(compiled: Compiled) -> Iterator[Remedy]:
 
 
 def fewer_stages(compiled: Compiled) -> Iterator[Remedy]:
-    """One stage less, and half of them, but two: with one nothing is prefetched."""
+    """One stage less, and half of them, at least two: with one nothing is prefetched."""
     stages = compiled.num_stages or 0
     for fewer in dict.fromkeys((stages - 1, stages // 2)):
         if 2 <= fewer < stages:
@@ -52,16 +52,16 @@ def fewer_stages(compiled: Compiled) -> Iterator[Remedy]:
 
 
 def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
-    """Half of each constexpr that is a tile by its name; the grid, or a loop, takes the rest."""
-    named = {
+    """Half of each constexpr that is a tile by its name; the grid or a loop covers the rest."""
+    sizes = {
         argument.name: argument.value
         for argument in compiled.arguments
         if argument.type == "constexpr" and named_as_tile(argument.name)
     }
-    tiles = ((name, value) for name, value in named.items() if _is_tile(value))
+    tiles = ((name, value) for name, value in sizes.items() if _is_tile(value))
     for name, value in sorted(tiles, key=lambda tile: -int(tile[1] or 0))[:_MOST_TILES]:
         half = int(value or 0) // 2
-        action = f"use a smaller tile ({name}={half}), the rest in more blocks or a loop"
+        action = f"use a smaller tile ({name}={half}) with more blocks or a loop"
         yield Remedy(action, Change(constexprs=((name, half),)))
 
 
@@ -83,17 +83,17 @@ def tested(
     remedies: Iterator[Remedy], trials: Trials | None, measure: Callable[[Outcome], T | None]
 ) -> list[Tested[T]]:
     """The remedies that could be tried and measured, in their order."""
-    found = []
+    measured = []
     for remedy in remedies if trials else ():
         outcome = trials.outcome(remedy.change) if trials else None
         after = measure(outcome) if outcome else None
         if after is not None:
-            found.append(Tested(remedy, after))
-    return found
+            measured.append(Tested(remedy, after))
+    return measured
 
 
 def one_of_each(chosen: Sequence[Tested[T]], most: int) -> list[Tested[T]]:
-    """The first of each kind of change: who is told of 8 warps need not hear of 16."""
+    """The first of each kind of change: where 8 warps suffice, 16 are not proposed, too."""
     kinds: dict[tuple[bool, ...], Tested[T]] = {}
     for each in chosen:
         change = each.remedy.change
@@ -103,14 +103,14 @@ def one_of_each(chosen: Sequence[Tested[T]], most: int) -> list[Tested[T]]:
 
 
 def imperative(chosen: Sequence[Tested[T]]) -> str:
-    """The actions of remedies that do, as alternatives."""
+    """Remedies as one imperative, as alternatives."""
     actions = [each.remedy.action for each in chosen]
     first, *others = [actions[0], *(action.removeprefix("use ") for action in actions[1:])]
     return " or ".join((first[0].upper() + first[1:], *others))
 
 
 def named_as_tile(name: str) -> bool:
-    """Whether a constexpr is a size that may be chosen; one by another name may be the data's."""
+    """Whether a constexpr is a tile size by its name; another name may be a size of the data."""
     return bool(_TILE.search(name))
 
 

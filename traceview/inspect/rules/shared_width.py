@@ -1,11 +1,13 @@
-"""Shared memory that is read or written in small pieces, and what makes them larger."""
+"""Shared memory accessed 32 bits or less at a time in loops, and what widens the accesses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from traceview.findings import Evidence, Finding
 from traceview.headless.change import Change
-from traceview.inspect.kernel_report import Finding, where
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.kernel_report import line_name, subject_of
 from traceview.inspect.rules.remedies import (
     Remedy,
     Tested,
@@ -14,18 +16,18 @@ from traceview.inspect.rules.remedies import (
     more_warps,
     tested,
 )
-from traceview.inspect.sass_vs_ptx import said, widths
+from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.inspect.trials import Outcome, Trials
 from traceview.ptx.model import Access, Compiled, Level
+from traceview.units import Value
 
 _MANY = 8
 _NARROW_BITS = 32
 
 
-def narrow_shared_findings(
-    compiled: Compiled, accesses: Sequence[Access], trials: Trials | None
-) -> Iterator[Finding]:
-    """In loops only: outside of them a few narrow accesses cost next to nothing."""
+def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Finding]:
+    """Many narrow accesses of shared memory in loops; outside of loops they cost little."""
+    compiled, accesses, trials = kernel.compiled, kernel.accesses, kernel.trials
     level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
     narrow = _narrow(access for access in accesses if access.level == level)
     count = sum(access.count for access in narrow)
@@ -34,19 +36,26 @@ def narrow_shared_findings(
     worst = max(narrow, key=lambda access: access.count)
 
     def left(outcome: Outcome) -> tuple[Access, ...] | None:
-        """The accesses of shared memory in loops, if none of them is narrow any more."""
+        """The accesses of shared memory in loops; None if any of them is still narrow."""
         found = outcome.running if level == "sass" else outcome.written
         return None if _narrow(found) else tuple(a for a in found if _is_in_loop(a))
 
     tries = tested(_remedies(compiled), trials, left)
+    values: dict[str, Value] = {
+        "instructions": count,
+        "width_bits": _NARROW_BITS,
+        "line": line_name(worst.source),
+        "loop_depth": worst.loop_depth,
+        "proven": bool(tries),
+    }
+    basis = f"{worst.count} × {worst.opcode} at loop depth {worst.loop_depth} in {level.upper()}"
     yield Finding(
         "low",
-        f"{count} shared-memory accesses in loops move {_NARROW_BITS} bits or less, most of them "
-        f"at {where(worst.source)}",
+        "{instructions:shared-memory access|shared-memory accesses} in loops move "
+        "{width_bits:bit} or less per thread, mostly at {line}",
         imperative(tries[:1]) if tries else _likely(narrow, compiled),
-        f"{worst.count} × {worst.opcode} at loop depth {worst.loop_depth} in {level.upper()}"
-        + (_shown(tries[0]) if tries else _no_help(trials)),
-        worst.source,
+        subject=subject_of(worst.source, compiled),
+        evidence=Evidence(values, basis=basis + (_shown(tries[0]) if tries else _no_help(trials))),
     )
 
 
@@ -74,18 +83,18 @@ def _is_in_loop(access: Access) -> bool:
 
 
 def _shown(best: Tested[tuple[Access, ...]]) -> str:
-    rest = said(widths(best.after)) or "none at all: the operands are read by descriptor"
-    return f"; recompiled with {best.remedy.change.said}, those in loops are {rest}"
+    rest = widths_text(widths(best.after)) or "gone: the operands are read by descriptor"
+    return f"; recompiled with {best.remedy.change.said}: those in loops are {rest}"
 
 
 def _no_help(trials: Trials | None) -> str:
-    return "; no recompilation with one thing changed helped" if trials and trials.worked else ""
+    return "; no recompilation helped" if trials and trials.worked else ""
 
 
 def _likely(narrow: Sequence[Access], compiled: Compiled) -> str:
     if any(access.kind == "load" for access in narrow) and "mma" in (compiled.ptx or ""):
         return (
-            "Lay the operand of tl.dot out so that its inner dimension is contiguous: likely the "
-            "elements are transposed one by one, as ldmatrix transposes those of 16 bits alone"
+            "Lay out the operand of tl.dot so that its inner dimension is contiguous: ldmatrix "
+            "transposes 16-bit elements only, so wider ones are likely transposed one by one"
         )
-    return "Give each thread neighbouring elements of the tile, which likely makes them wider"
+    return "Give each thread adjacent elements of the tile, which likely widens the accesses"

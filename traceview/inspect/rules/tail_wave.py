@@ -1,61 +1,80 @@
-"""The last wave of a grid, which may leave most of the GPU without work."""
+"""A grid that leaves much of the GPU idle: too few blocks, or a last wave that is mostly empty."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
+from traceview import units
+from traceview.findings import Evidence, Finding, Severity, Subject
 from traceview.hardware import Occupancy
-from traceview.inspect.kernel_report import Finding, Severity
-from traceview.inspect.occupancy import Sms, waves_of
+from traceview.hardware.waves import Waves, waves_of
+from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.occupancy import SmCount
 from traceview.ptx.model import Compiled
 
 _LEAST_IDLE = 0.1
 _LARGE_IDLE = 0.25
 
 
-def tail_findings(
-    compiled: Compiled, occupancy: Occupancy | None, sms: Sms | None
-) -> Iterator[Finding]:
-    """A grid too small for the GPU, or one whose last wave is mostly idle.
+def tail_wave(kernel: KernelContext) -> Iterator[Finding]:
+    """A grid smaller than the GPU, or one whose last wave is mostly idle.
 
-    The share is of the slots for blocks over all waves, as if all blocks took as long: no time is
-    claimed. Between one block an SM and a whole wave nothing is said: persistent kernels are so.
+    The idle fraction is of the block slots of all waves, as if all blocks took as long; no time is
+    claimed. A grid between one block per SM and a whole wave is left alone: persistent kernels
+    have one.
     """
-    waves = waves_of(compiled, occupancy, sms)
-    if waves is None or sms is None or occupancy is None or compiled.grid is None:
+    compiled, occupancy, sms = kernel.compiled, kernel.occupancy, kernel.sms
+    if occupancy is None or sms is None or compiled.grid is None:
         return
-    blocks = math.prod(compiled.grid)
-    if 0 < blocks < sms.count:
-        yield _too_small(blocks, sms)
-    elif waves > 1:
-        yield from _last_wave(blocks, waves, occupancy, sms)
+    waves = waves_of(compiled.grid, occupancy, sms.count)
+    if waves is None:
+        return
+    if waves.idle_sms:
+        yield _too_small(waves, sms, compiled)
+    elif waves.waves > 1 and waves.idle_fraction >= _LEAST_IDLE:
+        yield _last_wave(waves, occupancy, sms, compiled)
 
 
-def _too_small(blocks: int, sms: Sms) -> Finding:
-    few = "1 block leaves" if blocks == 1 else f"{blocks:,} blocks leave"
+def _too_small(waves: Waves, sms: SmCount, compiled: Compiled) -> Finding:
     return Finding(
         "low",
-        f"The grid is smaller than the GPU: its {few} {sms.count - blocks:,} of {sms.count:,} SMs "
-        "without work",
-        "Make more blocks of the same work: a smaller tile, or a split of the longest dimension; "
-        "with a larger input this may go away by itself",
-        f"the grid of the launch on {sms.said}",
+        "The grid has only {blocks:block}, so {idle_sms} of {sm_count} SMs "
+        f"{'stays' if waves.idle_sms == 1 else 'stay'} idle",
+        "Launch more blocks: use a smaller tile, or split the longest dimension. A larger input "
+        "may do so by itself",
+        subject=Subject("kernel", compiled.name),
+        evidence=Evidence(
+            {
+                "blocks": waves.blocks,
+                "idle_sms": waves.idle_sms,
+                "sm_count": sms.count,
+                "sm_count_assumed": sms.assumed is not None,
+            },
+            basis=f"the grid of the launch on {sms.described}",
+        ),
     )
 
 
-def _last_wave(blocks: int, waves: float, occupancy: Occupancy, sms: Sms) -> Iterator[Finding]:
-    whole = math.ceil(waves)
-    idle = 1 - waves / whole
-    if idle < _LEAST_IDLE:
-        return
-    room = occupancy.blocks_per_sm * sms.count
-    fill = whole * room - blocks
-    severity: Severity = "low" if idle >= _LARGE_IDLE else "info"
-    yield Finding(
+def _last_wave(waves: Waves, occupancy: Occupancy, sms: SmCount, compiled: Compiled) -> Finding:
+    severity: Severity = "low" if waves.idle_fraction >= _LARGE_IDLE else "info"
+    return Finding(
         severity,
-        f"The grid makes {waves:.2f} waves: {100 * idle:.0f} % of the {whole} × {room:,} places "
-        f"for blocks stay empty, all in the last wave ({fill:,} more blocks would fill it)",
-        "Choose a tile that makes whole waves, or a persistent kernel that shares the work out",
-        f"{blocks:,} blocks, {occupancy.blocks_per_sm:,} at once on each of {sms.said}",
+        "The grid makes {waves} waves: {idle_pct} of the block slots stay unused, all of them in "
+        "the last wave. {unused_slots:more block|more blocks} would fill it",
+        "Choose a tile that makes whole waves, or use a persistent kernel",
+        subject=Subject("kernel", compiled.name),
+        evidence=Evidence(
+            {
+                "waves": waves.waves,
+                "idle_pct": 100 * waves.idle_fraction,
+                "unused_slots": waves.unused_slots,
+                "blocks": waves.blocks,
+                "blocks_per_wave": waves.at_once,
+                "blocks_per_sm": occupancy.blocks_per_sm,
+                "sm_count": sms.count,
+                "sm_count_assumed": sms.assumed is not None,
+            },
+            basis=f"{units.counted(waves.blocks, 'block')}, "
+            f"{units.count(occupancy.blocks_per_sm)} at once on each of {sms.described}",
+        ),
     )

@@ -23,13 +23,11 @@ _Key = tuple[str, SourceLine | None, int]
 class Provenance:
     """The accesses of one PTX function, with what their addresses and masks are computed from.
 
-    Instructions are grouped by access and sliced once per function; all lookups share that. With
-    `only` it covers the accesses to one array.
+    Instructions are grouped by access and sliced once per function; all lookups share that.
     """
 
     slices: Slices
     arguments: tuple[Argument, ...]
-    only: Array | None = None
     _by_access: Mapping[_Key, Sequence[Instruction]] = field(default_factory=dict, repr=False)
     arguments_by_parameter: Mapping[str, Argument] = field(default_factory=dict, repr=False)
 
@@ -48,12 +46,7 @@ class Provenance:
 
     def instructions(self, access: Access) -> Sequence[Instruction]:
         """The instructions that were counted as this access."""
-        counted = self._by_access.get((access.opcode, access.source, access.loop_depth), ())
-        return [each for each in counted if self.only in (None, self._array(each))]
-
-    def of_array(self, array: Array) -> Provenance:
-        """The provenance of the accesses to one array alone."""
-        return replace(self, only=array)
+        return self._by_access.get((access.opcode, access.source, access.loop_depth), ())
 
     def by_array(self, accesses: Iterable[Access]) -> Mapping[Array, list[Access]]:
         """The accesses grouped by the array that they touch; one source line may touch several.
@@ -62,12 +55,13 @@ class Provenance:
         """
         grouped: dict[Array, list[Access]] = defaultdict(list)
         for access in accesses:
-            counts = Counter(self._array(instruction) for instruction in self.instructions(access))
+            counts = Counter(self.array(instruction) for instruction in self.instructions(access))
             for array, count in counts.items():
                 grouped[array].append(replace(access, count=count))
         return grouped
 
-    def _array(self, instruction: Instruction) -> Array:
+    def array(self, instruction: Instruction) -> Array:
+        """The pointer arguments that the address of an instruction starts from."""
         arguments = self.named(self.slices.address(instruction).parameters)
         return frozenset(each.name for each in arguments if each.type.startswith("*"))
 
@@ -88,7 +82,11 @@ class Provenance:
 
     def element_bits(self, access: Access) -> int | None:
         """The element size of the array of an access in bits; None if it is not known."""
-        pointers = self.named(self.address(access).parameters)
+        return self.element_bits_at(self.address(access))
+
+    def element_bits_at(self, address: Origin) -> int | None:
+        """The element size in bits of the array of an address; None if it is not known."""
+        pointers = self.named(address.parameters)
         sizes = {bits for pointer in pointers if (bits := pointee_bits(pointer))}
         return sizes.pop() if len(sizes) == 1 else None
 

@@ -81,11 +81,13 @@ class Samples:
         sampled = launches(slices.function.parameters, known, threads)
         return cls(slices, integers, [Registers(slices, launch) for launch in sampled])
 
-    def layout(self, access: Access, provenance: Provenance) -> Layout:
-        """The layout of one access, from the instructions that were counted as it."""
-        instructions = provenance.instructions(access)[:_MOST_INSTRUCTIONS]
+    def layout(
+        self, access: Access, counted: Sequence[Instruction], element_bits: int | None
+    ) -> Layout:
+        """The layout of the instructions that were counted as one access."""
+        instructions = counted[:_MOST_INSTRUCTIONS]
         first, width = instructions[0], max(1, (access.width_bits or 8) // 8)
-        size = (provenance.element_bits(access) or access.width_bits or 8) // 8
+        size = (element_bits or access.width_bits or 8) // 8
         return Layout(
             self.step(instructions),
             max(1, min(size, width)),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from traceview import units
+from traceview.findings import Finding
 from traceview.inspect.compare.comparison import Comparison, Diff, Quantity, Value, same_code
 from traceview.inspect.compare.lines import Moved, Moves
-from traceview.inspect.kernel_report import Finding
-from traceview.inspect.sass_vs_ptx import said
+from traceview.inspect.sass_vs_ptx import widths_text
 from traceview.ptx.model import How, Level
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.summary import HOW
@@ -211,7 +211,7 @@ def _moved(moved: Moved | None) -> str:
     if moved is None:
         return ABSENT
     unsized = [f"{moved.unsized} × ? bits"] if moved.unsized else []
-    return " + ".join(filter(None, [said(moved.widths), *unsized])) or "none"
+    return " + ".join(filter(None, [widths_text(moved.widths), *unsized])) or "none"
 
 
 def _width_change(moved: Sequence[Moved | None]) -> str:

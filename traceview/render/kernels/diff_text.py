@@ -118,7 +118,7 @@ def _said(told: Told, labels: Sequence[str]) -> Text:
         lead = f"{visible(which)}: " if len(told.messages) > 1 else ""
         said.append(lead, "bold").append(f"{visible(message, SENTENCE)}\n")
     said.append("→ ", "bold").append(visible(told.finding.action, SENTENCE))
-    return said.append(f"\n{visible(told.finding.evidence, SENTENCE)}", "dim")
+    return said.append(f"\n{visible(told.finding.evidence.basis, SENTENCE)}", "dim")
 
 
 def _notes(comparison: Comparison, diff: Diff) -> Iterator[RenderableType]:

@@ -9,8 +9,9 @@ from pathlib import PurePath
 from markupsafe import Markup
 
 from traceview import units
+from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
-from traceview.inspect.kernel_report import SEVERITIES, Finding, KernelReport, Severity
+from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.render.base.page import TableView, rendered, table_view
 from traceview.render.kernels.code import Code, code_of, rules
@@ -183,15 +184,16 @@ def _accesses(kernel: KernelReport, code: Code, names: SourceNames) -> TableView
 
 
 def _finding(finding: Finding, view: KernelView, presence: str) -> FindingView:
+    source = source_of(finding)
     return FindingView(
         severity=finding.severity,
         presence=presence,
         messages=(("", finding.message),),
         action=finding.action,
-        evidence=finding.evidence,
+        evidence=finding.evidence.basis,
         section=view.key,
         title=f"{view.name} {view.number}".strip(),
-        line=view.code.lines.get(finding.source) if finding.source else None,
+        line=view.code.lines.get(source) if source else None,
     )
 
 
@@ -228,7 +230,7 @@ def _compared_findings(
             presence=presence(told, labels),
             messages=tuple(messages),
             action=told.finding.action,
-            evidence=told.finding.evidence,
+            evidence=told.finding.evidence.basis,
             section=view.key,
             title=view.name,
             line=None,

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.compare.lines import Moves
-from traceview.inspect.kernel_report import Difference, Finding, KernelReport
+from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import Access, Level, SourceLine
+from traceview.render.base.json_text import clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of
 from traceview.render.kernels.source_names import SourceNames
-from traceview.render.report.json import SCHEMA_VERSION, clean
+from traceview.render.report.json import SCHEMA_VERSION
 
 
 def render_ptx_json(report: PtxReport, version: str) -> str:
@@ -176,13 +178,7 @@ def _difference(difference: Difference, names: SourceNames) -> dict[str, Any]:
 
 
 def _finding(finding: Finding, names: SourceNames) -> dict[str, Any]:
-    return {
-        "severity": finding.severity,
-        "message": finding.message,
-        "action": finding.action,
-        "evidence": finding.evidence,
-        **_source(finding.source, names),
-    }
+    return {**finding_fields(finding), **_source(source_of(finding), names)}
 
 
 def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str | None]:

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.sass_vs_ptx import said, widths
+from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx import accesses as ptx_accesses
@@ -102,7 +102,7 @@ def margin(accesses: Sequence[Access]) -> str:
         ptx = widths([access for access in same if access.level == "ptx"])
         sass = widths([access for access in same if access.level == "sass"])
         differ = ptx and sass and max(ptx) != max(sass)
-        shown = f"{said(ptx)} → {said(sass)}" if differ else said(ptx or sass)
+        shown = f"{widths_text(ptx)} → {widths_text(sass)}" if differ else widths_text(ptx or sass)
         where = "" if space == "global" else f" {space}"
         parts.append(f"{_ORDER[kind]}{where} {shown}")
     return ", ".join(parts)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview.inspect.kernel_report import Finding, KernelReport
+from traceview.findings import Finding
+from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
@@ -83,6 +84,6 @@ def _findings(findings: Iterable[Finding]) -> RenderableType:
     for finding in findings:
         said = Text(visible(finding.message, SENTENCE))
         said.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
-        said.append(f"\n{visible(finding.evidence, SENTENCE)}", "dim")
+        said.append(f"\n{visible(finding.evidence.basis, SENTENCE)}", "dim")
         rows.add_row(Text(finding.severity, SEVERITY_STYLES[finding.severity]), said)
     return rows if rows.row_count else Text("Nothing found to change.")

@@ -1,20 +1,22 @@
-"""Global accesses that are narrower than 128 bits: where, how bad, and why."""
+"""Global accesses narrower than 128 bits: where they are, how much they matter, and why."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from traceview.inspect.kernel_report import SEVERITIES, Finding, Severity, where
+from traceview.findings import SEVERITIES, Evidence, Finding, Severity
+from traceview.inspect.kernel_context import AccessContext, KernelContext
+from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
+from traceview.inspect.rules.source_lines import lines_in_message
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
-from traceview.inspect.rules.vector_width.narrow_place import Narrow, Verdict
-from traceview.inspect.rules.vector_width.proven import verdict
+from traceview.inspect.rules.vector_width.narrow_place import Narrow, Reason
+from traceview.inspect.rules.vector_width.proven import reason_of
 from traceview.inspect.rules.vector_width.side_effects import KINDS
-from traceview.inspect.sass_vs_ptx import Place, by_place, said, widths
+from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.inspect.trials import Trials
-from traceview.ptx.addresses.provenance import Array, Provenance
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
 from traceview.ptx.elements_per_thread import bits_per_pass
@@ -22,62 +24,63 @@ from traceview.ptx.model import Access, Compiled
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
-_MOST_LINES = 3
 
 
-def narrow_findings(
-    compiled: Compiled, accesses: Sequence[Access], provenance: Provenance, trials: Trials | None
-) -> Iterator[Finding]:
-    """Findings on lines whose global accesses are narrower than 128 bits, one for each cause.
+def narrow_global_accesses(kernel: KernelContext) -> Iterator[Finding]:
+    """Lines whose global accesses are narrower than 128 bits, one finding for each cause.
 
     An access whose address is the same for all threads of a block moves one value, and is left
-    out. A cause is called likely unless a recompilation showed it.
+    out. A cause is called likely unless a recompilation or the addresses prove it.
     """
+    if kernel.provenance is None:
+        return
     streams = {
-        (place, array): part
-        for place, listed in by_place(accesses, "ptx").items()
-        if place[2] == "global"
-        for array, part in provenance.by_array(listed).items()
+        stream: [context.access for context in contexts]
+        for stream, contexts in kernel.global_accesses.items()
     }
-    most = max((bits_per_pass(listed) for listed in streams.values()), default=0)
+    most = max(map(bits_per_pass, streams.values()), default=0)
     # A lock's atomic spins in a loop of its own.
-    moves = (a for (p, _), listed in streams.items() if p[1] in _MOVES for a in listed)
+    moves = (a for (place, _), listed in streams.items() if place[1] in _MOVES for a in listed)
     deepest = max((access.loop_depth for access in moves), default=0)
-    samples = Samples.of(provenance, compiled)
-    alike: dict[tuple[int, Verdict], list[tuple[Narrow, Severity]]] = defaultdict(list)
-    for (place, array), listed in streams.items():
-        narrow = _narrow(place, array, listed, provenance.of_array(array), compiled, samples)
+    samples = Samples.of(kernel.provenance, kernel.compiled)
+    alike: dict[tuple[int, Reason], list[tuple[Narrow, Severity]]] = defaultdict(list)
+    for stream, listed in streams.items():
+        narrow = _narrow(kernel, kernel.global_accesses[stream], samples)
         if narrow:
             minor = bits_per_pass(listed) < _MINOR_SHARE * most
             outside = max(a.loop_depth for a in listed) < deepest
             severity = _severity(narrow, minor=minor or outside)
-            alike[narrow.width, _verdict(narrow, compiled, trials)].append((narrow, severity))
+            reason = _reason(narrow, kernel.compiled, kernel.trials)
+            alike[narrow.width, reason].append((narrow, severity))
+    total = sum(map(bits_per_pass, streams.values()))
     for (_, reason), same in alike.items():
-        yield _finding([narrow for narrow, _ in same], reason, _worst(s for _, s in same))
+        group = [narrow for narrow, _ in same]
+        severity = min((severity for _, severity in same), key=SEVERITIES.index)
+        yield _finding(group, reason, severity, kernel.compiled, total)
 
 
 def _narrow(
-    place: Place,
-    array: Array,
-    listed: Sequence[Access],
-    provenance: Provenance,
-    compiled: Compiled,
-    samples: Samples,
+    kernel: KernelContext, contexts: Sequence[AccessContext], samples: Samples
 ) -> Narrow | None:
-    kind = place[1]
-    narrow = [a for a in listed if a.width_bits and a.width_bits < WIDE_BITS]
-    if kind == "atomic":
-        narrow = [access for access in narrow if has_wider_form(access, compiled.arch)]
-    if kind not in KINDS or not narrow or 2 * bits_per_pass(narrow) < bits_per_pass(listed):
+    """The narrow ones among the accesses of a place to an array, if they move half of its bits."""
+    place, array, provenance = contexts[0].place, contexts[0].array, kernel.provenance
+    narrow = [c for c in contexts if c.access.width_bits and c.access.width_bits < WIDE_BITS]
+    if place[1] == "atomic":
+        narrow = [c for c in narrow if has_wider_form(c.access, kernel.compiled.arch)]
+    every, accesses = [c.access for c in contexts], [c.access for c in narrow]
+    few = 2 * bits_per_pass(accesses) < bits_per_pass(every)
+    if provenance is None or place[1] not in KINDS or not narrow or few:
         return None
-    address = together(provenance.address(access) for access in narrow)
+    address = together(context.address for context in narrow)
     if not (address.per_thread or address.gathered or address.through_shared):
         return None
-    masks = [name for access in narrow for name in provenance.guard(access).parameters]
+    masks = [name for context in narrow for name in context.guard.parameters]
     suspects = Suspects(tuple(provenance.named(address.parameters)), tuple(provenance.named(masks)))
-    share = _bits(narrow) / _bits(listed)
-    layout = samples.layout(max(narrow, key=lambda access: access.count), provenance)
-    return Narrow(place, array, tuple(narrow), share, address, suspects, layout)
+    most = max(narrow, key=lambda context: context.access.count)
+    element_bits = provenance.element_bits_at(most.address)
+    layout = samples.layout(most.access, most.instructions, element_bits)
+    fraction = _bits(accesses) / _bits(every)
+    return Narrow(place, array, tuple(accesses), fraction, address, suspects, layout)
 
 
 def _bits(listed: Sequence[Access]) -> int:
@@ -92,27 +95,46 @@ def _severity(narrow: Narrow, *, minor: bool) -> Severity:
     return "high" if narrow.width <= 32 and not again else "medium"
 
 
-def _worst(severities: Iterable[Severity]) -> Severity:
-    return min(severities, key=SEVERITIES.index)
-
-
-def _finding(narrow: Sequence[Narrow], reason: Verdict, severity: Severity) -> Finding:
+def _finding(
+    group: Sequence[Narrow], reason: Reason, severity: Severity, compiled: Compiled, total_bits: int
+) -> Finding:
+    """One cause at all the lines that have it; `total_bits` are the kernel's in one pass."""
     # A line that touches several arrays is named once.
-    lines = list(dict.fromkeys(f"{KINDS[n.place[1]]} at {where(n.place[0])}" for n in narrow))
-    shown, more = lines[:_MOST_LINES], len(lines[_MOST_LINES:])
-    more_lines = f" and at {more} more line{'s' if more > 1 else ''}"
-    places = " and ".join(shown) + (more_lines if more else "")
-    counts = said(widths([access for each in narrow for access in each.accesses]))
-    message = (
-        f"Global {places} move {narrow[0].width} of {WIDE_BITS} bits a thread and instruction "
-        f"({counts}): {reason.cause}"
+    lines = list(
+        dict.fromkeys((narrow.place[0], f"{KINDS[narrow.place[1]]} at ") for narrow in group)
     )
-    source = narrow[0].place[0]
-    return Finding(severity, message, reason.action, reason.evidence, source, reason.cause)
+    places, values = lines_in_message([line for line, _ in lines], [lead for _, lead in lines])
+    accesses = [access for narrow in group for access in narrow.accesses]
+    width = group[0].width
+    values |= {
+        "width_bits": width,
+        "wanted_bits": WIDE_BITS,
+        "instructions": sum(access.count for access in accesses),
+        "widths": widths_text(widths(accesses)),
+        "traffic_pct": 100 * sum(n.moved for n in group) / total_bits if total_bits else 0.0,
+        "cause": reason.cause or None,
+        "proven": reason.proven,
+    }
+    if reason.widened_bits is not None:
+        values["recompiled_width_bits"] = reason.widened_bits
+    return Finding(
+        severity,
+        f"Global {places} move {{width_bits:bit}} per thread per instruction instead of "
+        f"{WIDE_BITS} ({{widths}}){_because(reason)}",
+        reason.remedy,
+        subject=subject_of(group[0].place[0], compiled),
+        evidence=Evidence(values, basis=reason.basis),
+    )
 
 
-def _verdict(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Verdict:
-    found = verdict(narrow, compiled, trials)
+def _because(reason: Reason) -> str:
+    if not reason.cause:
+        return ". The cause is not known"
+    return f", {'' if reason.proven else 'likely '}because {reason.cause}"
+
+
+def _reason(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Reason:
+    reason = reason_of(narrow, compiled, trials)
     if narrow.place[1] == "atomic":
-        return replace(found, evidence=f"{found.evidence}; {VECTORS_SINCE}")
-    return found
+        return replace(reason, basis=f"{reason.basis}; {VECTORS_SINCE}")
+    return reason

@@ -1,4 +1,4 @@
-"""Narrow accesses of one place to one array, and what is concluded of them."""
+"""The narrow accesses of one source line to one array, and the reason why they are narrow."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from traceview.ptx.model import Access, Compiled
 
 @dataclass(frozen=True)
 class Narrow:
-    """The narrow accesses of one place to one array, and what addresses and masks depend on.
+    """The narrow accesses of one line to one array, and what their addresses and masks depend on.
 
-    `share` is the part of the bits moved there that they move.
+    `fraction` is the part of the bits moved there that they move.
     """
 
     place: Place
     array: Array
     accesses: tuple[Access, ...]
-    share: float
+    fraction: float
     address: Origin
     suspects: Suspects
     layout: Layout
@@ -51,9 +51,16 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Why an access is narrow, what to do, and what both stand on."""
+class Reason:
+    """Why an access is narrow, and what to do.
+
+    `cause` is a clause without a subordinating word (`n is not known to be divisible by 16`),
+    empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
+    PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
+    """
 
     cause: str
-    action: str
-    evidence: str
+    remedy: str
+    basis: str
+    proven: bool = False
+    widened_bits: int | None = None

@@ -1,4 +1,4 @@
-"""Why a global access is narrow: shown by recompiling, else inferred."""
+"""The reason for a narrow global access: proven by recompiling, else inferred."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from traceview.inspect.rules.vector_width.causes import (
     Cause,
     all_divisible,
     fixed_strides,
+    in_words,
     known_late,
+    not_known_divisible,
     perhaps_too_few,
     single_causes,
     stride,
@@ -19,23 +21,23 @@ from traceview.inspect.rules.vector_width.causes import (
     undeclared,
 )
 from traceview.inspect.rules.vector_width.inferred import inferred
-from traceview.inspect.rules.vector_width.narrow_place import Narrow, Verdict
+from traceview.inspect.rules.vector_width.narrow_place import Narrow, Reason
 from traceview.inspect.rules.vector_width.side_effects import harm
 from traceview.inspect.trials import Outcome, Trials
 from traceview.ptx.model import Compiled
 
 
-def verdict(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Verdict:
-    """The verdict of the recompilations; where none of them widened the access, the likely one."""
+def reason_of(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Reason:
+    """The reason that recompilations prove; where none widened the access, the likely one."""
     if trials is None:
         return inferred(narrow, compiled, tried=False)
     case = _Case(narrow, compiled, trials)
-    return case.shown() or case.likely()
+    return case.proven() or case.likely()
 
 
 @dataclass(frozen=True)
-class _Reached:
-    """A cause, how wide the access became, and what got worse meanwhile."""
+class _Widened:
+    """A cause, the width that the access reached without it, and what got worse."""
 
     cause: Cause
     width: int
@@ -50,30 +52,29 @@ class _Case:
     compiled: Compiled
     trials: Trials
 
-    def shown(self) -> Verdict | None:
-        """The verdict of the first causes that widen the access; None if none of them does."""
-        harmful: list[_Reached] = []
+    def proven(self) -> Reason | None:
+        """The first causes whose removal widens the access; None if none does."""
+        harmful: list[_Widened] = []
         for causes in self._tiers():
-            reached = [found for cause in causes if (found := self._reached(cause))]
-            harmless = [found for found in reached if not found.harm]
+            widened = [each for cause in causes if (each := self._widened(cause))]
+            harmless = [each for each in widened if not each.harm]
             if harmless:
-                return self._proven(harmless)
-            harmful += reached
+                return self._best(harmless)
+            harmful += widened
         return self._at_a_price(harmful) if harmful else None
 
-    def likely(self) -> Verdict:
-        """What is left once none of them widened it; it counts only if all were tried."""
+    def likely(self) -> Reason:
+        """The reason that is left once no recompilation widened it, if all were tried."""
         changes = [cause.change for causes in self._tiers() for cause in causes]
         made = any(self.trials.outcome(change) for change in changes)
         refused = any(self.trials.refused(change) for change in changes)
-        found = inferred(self.narrow, self.compiled, tried=not refused and (made or not changes))
-        failed = "; no recompilation with one assumption changed widened it"
+        reason = inferred(self.narrow, self.compiled, tried=not refused and (made or not changes))
         if not made or refused or self.narrow.layout.scattered:
-            return found
-        return replace(found, evidence=found.evidence + failed)
+            return reason
+        return replace(reason, basis=f"{reason.basis}; no recompilation widened it")
 
     def _tiers(self) -> Iterator[list[Cause]]:
-        """Causes to try, the next ones only where none of those before is one."""
+        """Causes to try, each tier only where none of those before it widened the access."""
         layout = self.narrow.layout
         if layout.scattered:
             yield list(self._strides())
@@ -83,7 +84,7 @@ class _Case:
         yield list(known_late(self.narrow.suspects.address))
 
     def _strides(self) -> Iterator[Cause]:
-        """Where elements are known to lie apart, only what sets them apart."""
+        """Of elements with a known stride, only what sets that stride."""
         step, apart = self.narrow.layout.step, self.narrow.layout.apart
         if step and step.parameter and apart == 1:
             yield stride(step.parameter)
@@ -96,12 +97,12 @@ class _Case:
             return
         factor = WIDE_BITS // max(width, 1)
         for cause in too_few_elements(self.compiled, factor, tiles=self._tiles()):
-            # How wide a copy to shared memory is, its layout has a say in.
+            # The width of a copy to shared memory depends on its layout, too.
             if narrow.place[1] != "async-copy" or cause.change.num_warps is None:
                 yield cause
 
     def _tiles(self) -> bool:
-        """Whether a larger tile has more to take: its accesses move on by tiles."""
+        """Whether a larger tile covers more data: the accesses advance by tiles."""
         in_loop = any(access.loop_depth for access in self.narrow.accesses)
         return in_loop or self.narrow.layout.moves_with_block
 
@@ -111,14 +112,13 @@ class _Case:
         if len(names) > 1:
             yield all_divisible(names)
         for cause in self._too_few(self.narrow.width) if names else ():
-            listed = " and ".join(names)
             yield Cause(
-                f"{cause.said}, and {listed} may not be divisible by 16",
+                f"{cause.clause} and {not_known_divisible(names)}",
                 replace(cause.change, divisible=tuple(names)),
-                f"Pad or align {listed} to a multiple of 16, and {_lowered(cause.action)}",
+                f"Pad or align {in_words(names)} to a multiple of 16, and use {cause.remedy}",
             )
 
-    def _reached(self, cause: Cause) -> _Reached | None:
+    def _widened(self, cause: Cause) -> _Widened | None:
         width = self._width(cause)
         outcome = self.trials.outcome(cause.change)
         if outcome is None or width <= self.narrow.width:
@@ -126,30 +126,33 @@ class _Case:
         tunes = cause.change.num_warps or cause.change.constexprs
         is_tried = not self.narrow.layout.scattered and tunes
         worse = harm(self.trials.original(self.compiled), outcome) if is_tried else ""
-        return _Reached(cause, width, worse)
+        return _Widened(cause, width, worse)
 
     def _width(self, cause: Cause) -> int:
         narrow = self.narrow
-        return self.trials.width(cause.change, narrow.place, narrow.array, narrow.share) or 0
+        return self.trials.width(cause.change, narrow.place, narrow.array, narrow.fraction) or 0
 
-    def _proven(self, reached: Sequence[_Reached]) -> Verdict:
-        width = max(found.width for found in reached)
-        best = [found.cause for found in reached if found.width == width]
-        best = [cause for cause in best if cause.said == best[0].said]
+    def _best(self, widened: Sequence[_Widened]) -> Reason:
+        width = max(each.width for each in widened)
+        best = [each.cause for each in widened if each.width == width]
+        best = [cause for cause in best if cause.clause == best[0].clause]
         if best[0].change.divisible:
             # Of causes taken together one remedy is long enough.
             best = [self._least(best[0], width)]
-        first, *others = (cause.action for cause in best)
-        action = " or ".join((first, *map(_lowered, others)))
+        alone = best[0].clause == TOO_FEW
+        remedy = " or ".join(cause.remedy for cause in best)
+        remedy = f"Use {remedy}" if alone else remedy
         changes = " or ".join(cause.change.said for cause in best)
-        evidence = f"recompiled with {changes}: {width} bits instead of {self.narrow.width}"
         price = self._price(best)
-        costs = best[0].said == TOO_FEW and (price or width < WIDE_BITS)
+        costs = alone and (price or width < WIDE_BITS)
         if costs and not any(cause.change.constexprs for cause in best):
             other = self._another_size(width)
-            action += f". {other.cause.action}" if other else ""
+            remedy += f". {other.cause.remedy}" if other else ""
             price += f"; with {other.cause.change.said}: {other.width} bits" if other else ""
-        return Verdict(best[0].said, action, evidence + price)
+        return Reason(best[0].clause, remedy, self._shown(changes, width) + price, True, width)
+
+    def _shown(self, changes: str, width: int) -> str:
+        return f"recompiled with {changes}: {width} bits instead of {self.narrow.width}"
 
     def _price(self, causes: Sequence[Cause]) -> str:
         """The occupancy that fewer warps cost, if they cost any."""
@@ -173,31 +176,22 @@ class _Case:
                 names = fewer
         return all_divisible(names)
 
-    def _another_size(self, width: int) -> _Reached | None:
-        """A size that may be free to choose, where it does as well."""
+    def _another_size(self, width: int) -> _Widened | None:
+        """A constexpr that may be a free choice, where it widens as much."""
         for cause in perhaps_too_few(self.compiled, WIDE_BITS // self.narrow.width):
-            found = self._reached(cause) if self._tiles() else None
-            if found and not found.harm and found.width >= width:
-                return found
+            widened = self._widened(cause) if self._tiles() else None
+            if widened and not widened.harm and widened.width >= width:
+                return widened
         return None
 
-    def _at_a_price(self, reached: Sequence[_Reached]) -> Verdict:
-        best = max(reached, key=lambda found: found.width)
-        change = best.cause.change.said
-        more = f"et a block take more, such as several rows: {change} alone makes something worse"
-        names = " and ".join(best.cause.change.divisible)
-        padded = f"Pad or align {names} to a multiple of 16, and l" if names else "L"
-        return Verdict(
-            best.cause.said,
-            padded + more,
-            f"recompiled with {change}: {best.width} bits instead of {self.narrow.width}, but "
-            f"{best.harm}",
-        )
+    def _at_a_price(self, widened: Sequence[_Widened]) -> Reason:
+        best = max(widened, key=lambda each: each.width)
+        change, names = best.cause.change.said, best.cause.change.divisible
+        more = f"ive each block more work, such as several rows: {change} alone costs elsewhere"
+        padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
+        basis = f"{self._shown(change, best.width)}, but {best.harm}"
+        return Reason(best.cause.clause, padded + more, basis, True, best.width)
 
 
 def _occupancy_pct(outcome: Outcome) -> float:
     return outcome.occupancy.theoretical_occupancy_pct if outcome.occupancy else 0.0
-
-
-def _lowered(action: str) -> str:
-    return action[0].lower() + action[1:]

@@ -1,12 +1,13 @@
-"""What else a recompilation changed for the worse: what widens one place may harm another."""
+"""Side effects of a recompilation: what widens one access may make another worse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceview.inspect.kernel_report import where
+from traceview import units
+from traceview.inspect.kernel_report import line_name
 from traceview.inspect.sass_vs_ptx import Place, by_place, widths
-from traceview.inspect.trials import Outcome, narrower_share
+from traceview.inspect.trials import Outcome, narrower_fraction
 from traceview.ptx.accesses import tensor_ops
 from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.model import Access
@@ -22,7 +23,7 @@ _MOST = 2
 
 
 def harm(before: Outcome, after: Outcome) -> str:
-    """What got worse, in words; empty if nothing did."""
+    """What got worse, as a clause; empty if nothing did."""
     found = [*_narrowed(before, after), *_shared(before, after), *_lost(before, after)]
     more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return " and ".join(found[:_MOST]) + more
@@ -33,12 +34,12 @@ def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
     for (place, array), width in _reached(before).items():
         left = there.get((place, array), width)
         if left < width:
-            said = KINDS["load" if place[1] == "async-copy" else place[1]]
-            yield f"{said} at {where(place[0])} fall from {width} to {left} bits"
+            kind = KINDS["load" if place[1] == "async-copy" else place[1]]
+            yield f"{kind} at {line_name(place[0])} fall from {width} to {left} bits"
 
 
 def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
-    """How wide most of what is moved at each place is; a load and a copy are one kind."""
+    """The width of most of the bits moved at each place; a load and a copy are one kind."""
     found: dict[tuple[Place, Array], list[Access]] = {}
     for place, listed in by_place(outcome.written, "ptx").items():
         source, kind, space = place
@@ -48,7 +49,7 @@ def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
                 found.setdefault((one, array), []).extend(part)
     counts = {at: widths(listed) for at, listed in found.items()}
     return {
-        at: next(w for w in each if narrower_share(each, w) <= 0.5)
+        at: next(w for w in each if narrower_fraction(each, w) <= 0.5)
         for at, each in counts.items()
         if each
     }
@@ -57,7 +58,7 @@ def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
 def _shared(before: Outcome, after: Outcome) -> Iterator[str]:
     """More traffic through shared memory for what global memory brings."""
     if _per_global(after) > _MORE * _per_global(before):
-        yield "more goes through shared memory"
+        yield "shared-memory traffic grows"
 
 
 def _per_global(outcome: Outcome) -> float:
@@ -72,7 +73,7 @@ def _lost(before: Outcome, after: Outcome) -> Iterator[str]:
     gone = {op.operation for op in tensor_ops(before.function)}
     gone -= {op.operation for op in tensor_ops(after.function)}
     if gone:
-        yield f"there is no {' or '.join(sorted(gone))} any more"
-    spilt, spills = before.spill_bytes, after.spill_bytes
-    if spilt is not None and spills is not None and spills > spilt:
-        yield f"{spills:,} bytes are spilled"
+        yield f"{' and '.join(sorted(gone))} {'is' if len(gone) == 1 else 'are'} no longer used"
+    spilled, spills = before.spill_bytes, after.spill_bytes
+    if spilled is not None and spills is not None and spills > spilled:
+        yield f"{units.counted(spills, 'byte')} per thread are spilled"

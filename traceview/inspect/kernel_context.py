@@ -1,0 +1,132 @@
+"""One kernel as the rules see it: its code, its limits, and each memory access with its origin."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from traceview.hardware import Occupancy
+from traceview.inspect.kernel_report import Difference
+from traceview.inspect.occupancy import SmCount
+from traceview.inspect.sass_vs_ptx import (
+    Place,
+    by_place,
+    differences,
+    place_of,
+    stores_of_tensor_maps,
+)
+from traceview.inspect.trials import Trials
+from traceview.ptx.accesses import TensorOp, tensor_ops
+from traceview.ptx.addresses.provenance import Array, Provenance
+from traceview.ptx.addresses.slicing import Origin, together
+from traceview.ptx.model import Access, Compiled, Instruction
+from traceview.toolchain.listings import Code
+
+_SASS_TENSOR_OPS = {
+    *("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA"),
+    *("HGMMA", "IGMMA", "QGMMA", "BGMMA"),
+    *("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"),
+}
+
+
+@dataclass(frozen=True)
+class AccessContext:
+    """A memory access in the PTX to one array, and what its address and mask are computed from.
+
+    `access` counts the instructions that touch this array. `pointers` holds, for each of them, the
+    pointer parameters that its address starts from.
+    """
+
+    access: Access
+    array: Array
+    instructions: tuple[Instruction, ...]
+    address: Origin
+    guard: Origin
+    pointers: frozenset[frozenset[str]]
+
+    @property
+    def place(self) -> Place:
+        """Its source line, kind and memory space."""
+        return place_of(self.access)
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    """A compiled kernel with all that its rules need, each part computed once.
+
+    `accesses` are those of PTX and SASS. With `trials` causes and remedies are tested by
+    recompiling, within one budget for all rules.
+    """
+
+    compiled: Compiled
+    code: Code
+    accesses: tuple[Access, ...] = ()
+    occupancy: Occupancy | None = None
+    sms: SmCount | None = None
+    trials: Trials | None = None
+
+    @property
+    def spill_bytes(self) -> int | None:
+        """Bytes of registers that a thread spills; None where unknown."""
+        return self.code.resources.spill_bytes if self.code.resources else None
+
+    @cached_property
+    def provenance(self) -> Provenance | None:
+        """The dataflow of the PTX; None without PTX."""
+        return Provenance.of(self.code.ptx, self.compiled.arguments) if self.code.ptx else None
+
+    @cached_property
+    def global_accesses(self) -> Mapping[tuple[Place, Array], tuple[AccessContext, ...]]:
+        """The accesses of the PTX to global memory, by place and array, in program order."""
+        streams: dict[tuple[Place, Array], list[AccessContext]] = defaultdict(list)
+        for place, listed in by_place(self.accesses, "ptx").items():
+            if self.provenance and place[2] == "global":
+                for access in listed:
+                    for context in _of_each_array(access, self.provenance):
+                        streams[place, context.array].append(context)
+        return {stream: tuple(contexts) for stream, contexts in streams.items()}
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """The places whose widths differ between PTX and SASS."""
+        ignored = stores_of_tensor_maps(self.code.ptx) if self.code.ptx else ()
+        return differences(self.accesses, ignored)
+
+
+def tensor_ops_of(code: Code) -> tuple[TensorOp, ...]:
+    """The tensor-core operations of the PTX; of the SASS where there is no PTX."""
+    if code.ptx:
+        return tensor_ops(code.ptx)
+    instructions = code.sass.instructions if code.sass else ()
+    counts = Counter(
+        (i.opcode, i.loop_depth)
+        for i in instructions
+        if i.opcode.partition(".")[0] in _SASS_TENSOR_OPS
+    )
+    return tuple(TensorOp(op, None, (), depth, count) for (op, depth), count in counts.items())
+
+
+def _of_each_array(access: Access, provenance: Provenance) -> list[AccessContext]:
+    by_array: dict[Array, list[Instruction]] = defaultdict(list)
+    for instruction in provenance.instructions(access):
+        by_array[provenance.array(instruction)].append(instruction)
+    return [
+        _context(replace(access, count=len(listed)), array, listed, provenance)
+        for array, listed in by_array.items()
+    ]
+
+
+def _context(
+    access: Access, array: Array, instructions: list[Instruction], provenance: Provenance
+) -> AccessContext:
+    addresses = [provenance.slices.address(instruction) for instruction in instructions]
+    return AccessContext(
+        access,
+        array,
+        tuple(instructions),
+        address=together(addresses),
+        guard=together(provenance.slices.guard(instruction) for instruction in instructions),
+        pointers=frozenset(address.pointers for address in addresses),
+    )

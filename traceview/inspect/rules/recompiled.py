@@ -1,0 +1,42 @@
+"""Remedies against register pressure as recompilations showed them, for the basis of a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TypeVar
+
+from traceview.inspect.rules.remedies import (
+    Tested,
+    both,
+    fewer_stages,
+    more_warps,
+    smaller_tiles,
+    tested,
+)
+from traceview.inspect.trials import Outcome, Trials
+from traceview.ptx.model import Compiled
+
+MOST_REMEDIES = 2
+T = TypeVar("T")
+
+
+def relieved(
+    compiled: Compiled, trials: Trials | None, measure: Callable[[Outcome], int | None]
+) -> list[Tested[int]]:
+    """More warps and fewer stages, which keep the program; smaller tiles where these fail."""
+    tries = tested(chain(more_warps(compiled), fewer_stages(compiled)), trials, measure)
+    if any(each.after == 0 for each in tries):
+        return tries
+    tries += tested(smaller_tiles(compiled), trials, measure)
+    if any(each.after == 0 for each in tries):
+        return tries
+    return tries + tested(both(compiled), trials, measure)
+
+
+def shown(
+    helped: Sequence[Tested[T]], tries: Sequence[Tested[T]], compared: Callable[[T], str]
+) -> str:
+    """What the recompilations showed, to be appended to the basis of a finding."""
+    each = [f"; recompiled with {t.remedy.change.said}: {compared(t.after)}" for t in helped]
+    return "".join(each[:MOST_REMEDIES]) or ("; no recompilation helped" if tries else "")
