@@ -356,7 +356,7 @@ def test_a_gap_of_a_selection_is_no_single_one_where_others_are_like_it(tmp_path
     [lone] = ask(ANALYSIS, late(900_000, 6_000), tmp_path, include=("part_a",)).findings
 
     assert "single gap" not in alike.message
-    assert "It was a single gap before work launched in part_a." in lone.message
+    assert "It came before work launched in part_a." in lone.message
 
 
 def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):

@@ -188,7 +188,7 @@ def test_a_marked_wait_has_its_line_and_all_steps_are_one_row(tmp_path):
         ("train.py:31 in step", "Tensor.item", "loss.item()", "step_#", 3, 141, 120)
     ]
     (found,) = result.findings
-    assert found.message.startswith("train.py:31 in step: loss.item() leaves the GPU idle for ")
+    assert found.message.startswith("train.py:31 in step, `loss.item()`, leaves the GPU idle for ")
 
 
 def test_marks_are_no_ranges_of_the_program(tmp_path):

@@ -190,7 +190,7 @@ def test_an_allocation_of_the_launching_thread_counts_and_that_of_another_does_n
         (
             "allocation",
             "cudaMalloc",
-            "cudaLaunchKernel was called 910 ns after the GPU ran dry. In the gap, thread 1000 "
+            "cudaLaunchKernel was called 910 ns after the GPU ran dry. Thread 1000 "
             "spent 890 ns in cudaMalloc.",
         )
     ]
@@ -244,9 +244,9 @@ def test_where_the_cpu_was_while_a_launch_was_late(tmp_path):
     assert sum(row[0] for row in rows(result, "late", "share_pct")) == pytest.approx(100)
     proof = rows(result, "gaps", "evidence")
     assert proof[1] == (
-        "cudaLaunchKernel was called 6.90 µs after the GPU ran dry. In the gap, thread 1000 spent "
-        "4.90 µs outside CUDA and 1.00 µs in cudaMalloc in step_1/data_loading, 1.00 µs outside "
-        "CUDA in step_1.",
+        "cudaLaunchKernel was called 6.90 µs after the GPU ran dry. Thread 1000 spent 4.90 µs "
+        "outside CUDA, 1.00 µs in cudaMalloc in step_1/data_loading, 1.00 µs outside CUDA in "
+        "step_1.",
     )
     late = next(f for f in result.findings if f.evidence.row["cause"] == "launch-late")
     assert "9.80 µs of that was" in late.message
@@ -296,7 +296,7 @@ def test_the_evidence_tells_of_the_last_wait_of_the_thread(tmp_path):
     assert gaps(export, tmp_path, "evidence") == [
         (
             "launch-late",
-            "cudaLaunchKernel was called 20.0 µs after the GPU ran dry. In the gap, thread 1000 "
+            "cudaLaunchKernel was called 20.0 µs after the GPU ran dry. Thread 1000 "
             "spent 20.0 µs outside CUDA.",
         )
     ]
@@ -383,4 +383,4 @@ def test_a_deep_healthy_queue_is_never_called_starvation(tmp_path):
     assert rows(result, "causes", "cause", "gaps", "idle_ns") == [("dependency", 899, 899 * 1_500)]
     assert not rows(result, "late", "where")
     assert all(f.evidence.row.get("cause") != "launch-late" for f in result.findings)
-    assert "(899 gaps, median 1.50 µs)" in result.findings[0].message
+    assert " 1.50 µs per gap (median)." in result.findings[0].message

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.details import (
+    BackToBack,
     back_to_back,
     lone_gap,
     longest_launch_site,
@@ -218,10 +219,8 @@ def _add_details(
         _add_lone_gap(wording, cause, lone.range_path, lone.idle_ns, lone.fraction)
     elif cause == DEPENDENCY:
         steps = back_to_back(gaps(trace), own)
-        median = ", median {same_stream_median_ns}" if steps.gaps else ""
         wording.add(
-            " {same_stream_idle_ns} of that was between operations of one stream "
-            f"({{same_stream_gaps:gap}}{median}).",
+            _back_to_back(steps, wording.values["gaps"] == steps.gaps),
             same_stream_idle_ns=steps.idle_ns,
             same_stream_gaps=steps.gaps,
             same_stream_median_ns=steps.median_ns,
@@ -235,12 +234,20 @@ def _add_details(
     return severity
 
 
+def _back_to_back(steps: BackToBack, all_of_it: bool) -> str:
+    between = "between consecutive operations of one stream"
+    if all_of_it:
+        return f" All of it was {between}, {{same_stream_median_ns}} per gap (median)."
+    median = ", median {same_stream_median_ns}" if steps.gaps else ""
+    return f" {{same_stream_idle_ns}} of that was {between} ({{same_stream_gaps:gap}}{median})."
+
+
 def _add_lone_gap(
     wording: Wording, cause: int, range_path: str | None, idle_ns: int, fraction: float
 ) -> None:
     where = "outside any range" if range_path is None else "in {longest_gap_range}"
     several = wording.values["gaps"] != 1
-    what = "{longest_gap_ns} of that was a single gap" if several else "It was a single gap"
+    what = "{longest_gap_ns} of that was a single gap" if several else "It came"
     values: dict[str, Cell] = {"longest_gap_ns": idle_ns, "longest_gap_range": range_path}
     wording.add(f" {what} before work launched {where}.", **values)
     if fraction >= NEARLY_ALL:
@@ -291,7 +298,7 @@ def _one_time(trace: Trace) -> Iterator[Finding]:
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
     own = every.one_time & (every.device == device)
-    lost = "in warm-up and first uses (start-up, code loading, first allocation of pinned memory)"
+    lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
     action = "Warm up before measuring; a longer run pays this once."
     wording = _opening(trace, device, idle_ns, own, lost, action)
     _add_other_gpus(wording, trace, every.one_time & ~own)

@@ -63,7 +63,7 @@ class GapEvidence:
         if cause == PROFILER:
             return self._profiler(number)
         opening = self._drain(number) if cause == SYNC_DRAIN else self._late(number)
-        return f"{opening} In the gap, {self._thread(number)} spent {self._spent(number)}."
+        return f"{opening} Thread {self._thread(number)} spent {self._spent(number)}."
 
     def call(self, number: int) -> str | None:
         """The API call that the cause rests on."""
@@ -81,8 +81,9 @@ class GapEvidence:
         return str(self._trace.api_calls.texts("name")[call])
 
     def _thread(self, number: int) -> str:
+        """Id of the launching thread."""
         thread = int(self._gaps.thread[number])
-        return f"thread {self._trace.threads['thread_id'][thread]}"
+        return str(self._trace.threads["thread_id"][thread])
 
     def _called(self, number: int) -> str:
         gaps = self._gaps
@@ -92,7 +93,7 @@ class GapEvidence:
     def _late(self, number: int) -> str:
         """When the launch call was made, and the last wait of its thread around that."""
         first = first_launches(self._trace)[self._gaps.after[number]]
-        what = ", for the first launch of its kernel" if first else ""
+        what = " (first launch of its kernel)" if first else ""
         wait = self._wait_before(number)
         returned = f" {self._returned(wait, number)}." if wait is not None else ""
         return f"{self._called(number)}{what}.{returned}"
@@ -125,7 +126,9 @@ class GapEvidence:
         time = np.minimum(overheads["end_ns"], end) - np.maximum(overheads["start_ns"], start)
         row = int(np.argmax(np.where(own, time, -1)))
         name, took = shortened(overheads.texts("name")[row], 60), units.duration(int(time[row]))
-        return f"The profiler ({name!r}) held {self._thread(number)} up for {took} of the gap."
+        return (
+            f"The profiler ({name!r}) held thread {self._thread(number)} up for {took} of the gap."
+        )
 
     def _spent(self, number: int) -> str:
         """What the launching thread spent the gap on: the longest parts, by range."""
@@ -136,7 +139,7 @@ class GapEvidence:
         for path, activity, time_ns in shown or parts[:1]:
             text = f"{units.duration(time_ns)} {spent(self._trace, activity)}"
             by_path.setdefault(path, []).append(text)
-        return ", ".join(f"{' and '.join(of)}{self._in(path)}" for path, of in by_path.items())
+        return ", ".join(f"{', '.join(of)}{self._in(path)}" for path, of in by_path.items())
 
     def _in(self, path: int) -> str:
         return f" in {shortened(range_tree(self._trace).paths[path])}" if path >= 0 else ""

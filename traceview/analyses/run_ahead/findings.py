@@ -24,12 +24,16 @@ from traceview.tables import Cell
 from traceview.trace import Trace
 
 VERDICTS = {
-    "gpu-bound": "it nearly always has work queued and is the limit itself",
-    "queue-full": "the CPU is so far ahead that it waits for room in the launch queue",
-    "launch-bound": "it runs dry because the CPU launches too late",
-    "sync-drained": "it runs dry after synchronizations, in which the CPU loses its lead",
-    "mixed": "it runs dry for several reasons, or queued work waits for other work",
+    "gpu-bound": "is gpu-bound: it nearly always has work queued.",
+    "queue-full": "has a full launch queue (queue-full): the CPU is so far ahead that it waits for "
+    "room there.",
+    "launch-bound": "is launch-bound: it runs dry because the CPU launches too late.",
+    "sync-drained": "is sync-drained: it runs dry after synchronizations, in which the CPU loses "
+    "its lead.",
+    "mixed": "has no single limit (mixed): it runs dry for several reasons, or queued work waits "
+    "for other work.",
 }
+"""The verdicts in words, behind `GPU 0`."""
 _ACTIONS = {
     "gpu-bound": "Make the kernels faster: the launches are early enough.",
     "queue-full": "Make the kernels faster: launching earlier cannot help.",
@@ -54,7 +58,7 @@ def verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Findi
     idle_ns = int(every.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
     figures = ("queue_wait_median_ns", "max_queue_depth")
     values: dict[str, Cell] = {name: row[name] for name in figures}
-    template = f"{gpu_name(trace, device)} is {verdict}: {VERDICTS[verdict]}."
+    template = f"{gpu_name(trace, device)} {VERDICTS[verdict]}"
     if idle_ns:
         template += " It sits idle for {idle_ns} because of that."
         values["idle_ns"] = idle_ns

@@ -120,7 +120,7 @@ def _place(listed: ListedWaits, number: int) -> tuple[str, dict[str, Cell]]:
     cells, source = listed.cells(number), listed.site.source[number]
     if cells["call_site"]:
         values = {"call_site": cells["call_site"], "source": source, "api": cells["api"]}
-        return "{call_site}: {source}" if source else "{call_site}", values
+        return "{call_site}, `{source}`," if source else "{call_site}", values
     what = "{hint} ({api})" if cells["hint"] else "{api}"
     inside = cells["range_path"] != UNATTRIBUTED
     del cells["call_site"]

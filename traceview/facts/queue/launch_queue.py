@@ -1,4 +1,4 @@
-"""How long launches were held back because the launch queue was full.
+"""Time that launch calls waited for room in a full launch queue.
 
 The queue of a stream holds about a thousand entries. Once it is full, each call that enqueues
 work waits until the GPU has taken one out: the GPU has plenty to do, and the call's time is no
@@ -7,14 +7,21 @@ cost of launching.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.operations.operations import first_launches, operations
+from traceview.facts.operations.cuda_api import ApiCalls, api_calls
+from traceview.facts.operations.operations import (
+    Operations,
+    calls_that_enqueue,
+    first_launch_calls,
+    operations,
+)
 from traceview.facts.queue.queue import rows_by_stream, stream_depth
-from traceview.intervals import EMPTY, Intervals
+from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
 
@@ -26,59 +33,52 @@ PLATEAU = 1
 """A call counts as made at the top of the plateau within this of the stream's greatest depth."""
 
 FAR_LONGER = 4
-"""A call was held back if it took so many times the median of the undisturbed calls of its name.
-Of 2,325 undisturbed calls on an H200 1 in 50 took longer; of the 44 at the plateau 21 did, most of
+"""A call was held back if it took so many times the median of undisturbed calls of its name. Of
+2,325 undisturbed calls on an H200 1 in 50 took longer; of the 44 at the plateau 21 did, most of
 them by 16 to 49 times."""
 
 
 @dataclass(frozen=True)
 class QueueFull:
-    """When each thread stood before a full queue, and for how long each API call did.
+    """Time before a full launch queue, by thread and for each API call (`held_ns`).
 
-    `recorded` tells whether the recorder says so; else it is inferred from depth and duration.
+    `recorded` is True where the recorder reports it; else it is inferred from depth and duration.
     """
 
     held_ns: Integers
     by_thread: dict[int, Intervals]
     recorded: bool
 
-    def inside(self, thread: int, start: Integers, end: Integers) -> Integers:
-        """How much of each [start, end) the thread stood before a full queue."""
-        return intervals.overlap(self.by_thread.get(thread, EMPTY), start, end)
-
 
 @fact
 def queue_full(trace: Trace) -> QueueFull:
     """Held time by the recorder's own records where there are some, else inferred."""
-    calls, overheads = trace.recorded("api_calls"), trace.recorded("overheads")
-    mine = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
-    recorded = bool(mine.any())
+    overheads, calls = trace.recorded("overheads"), api_calls(trace)
+    own = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
+    recorded = bool(own.any())
     if recorded:
-        thread, start, end = (overheads[c][mine] for c in ("thread", "start_ns", "end_ns"))
+        thread, start, end = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
     else:
         row, held = _inferred(trace)
-        thread, start = calls["thread"][row], calls["start_ns"][row]
+        thread, start = calls.thread[row], calls.start_ns[row]
         end = start + held
     by_thread = {
-        int(t): intervals.union(start[thread == t], end[thread == t])
-        for t in groups.different(thread)
+        int(each): intervals.union(start[thread == each], end[thread == each])
+        for each in groups.different(thread)
     }
     if not by_thread:
         return QueueFull(constant(0, len(calls), np.int64), {}, recorded)
-    found = QueueFull(np.zeros(len(calls), np.int64), by_thread, recorded)
-    rows = _enqueuing(trace)
-    for number in by_thread:
-        own = rows[calls["thread"][rows] == number]
-        found.held_ns[own] = found.inside(number, calls["start_ns"][own], calls["end_ns"][own])
-    return found
+    enqueuing = calls_that_enqueue(operations(trace), len(calls))
+    return QueueFull(held_time(calls, enqueuing, by_thread), by_thread, recorded)
 
 
-def _enqueuing(trace: Trace) -> Integers:
-    """Rows of api_calls that enqueued work."""
-    done = operations(trace)
-    enqueues = np.zeros(len(trace.recorded("api_calls")), bool)
-    enqueues[done.call[done.launched]] = True
-    return np.flatnonzero(enqueues)
+def held_time(calls: ApiCalls, enqueuing: Mask, by_thread: Mapping[int, Intervals]) -> Integers:
+    """Time of each API call before a full queue, in ns; 0 for those that enqueue nothing."""
+    result, rows = np.zeros(len(calls), np.int64), np.flatnonzero(enqueuing)
+    for thread, full in by_thread.items():
+        own = rows[calls.thread[rows] == thread]
+        result[own] = intervals.overlap(full, calls.start_ns[own], calls.end_ns[own])
+    return result
 
 
 def _inferred(trace: Trace) -> tuple[Integers, Integers]:
@@ -86,53 +86,64 @@ def _inferred(trace: Trace) -> tuple[Integers, Integers]:
 
     What held a call back comes first: the work goes into the queue once there is room.
     """
-    calls, rows = trace.recorded("api_calls"), _enqueuing(trace)
+    ops, calls = operations(trace), api_calls(trace)
+    none = np.zeros(0, np.int64)
     # Several operations of one call are one entry: the queue is no deeper than they are many.
-    streams = range(len(operations(trace).streams))
+    streams = range(len(ops.streams))
     if not trace.selection and all(stream_depth(trace, each).most < FULL for each in streams):
-        return rows[:0], rows[:0]
-    full, calm = _plateau(trace, rows)
+        return none, none
+    depths = [queue_entries(ops, calls, rows) for rows in rows_by_stream(trace)]
+    full, calm = plateau(depths, len(calls))
     if not full.any():
-        return rows[:0], rows[:0]
-    took = calls.duration_ns[rows]
-    name = groups.group(calls.texts("name").codes[rows])
-    usual = _medians(name, took, calm)[name.ids]
-    held = full & (usual >= 0) & (took > FAR_LONGER * usual)
-    return rows[held], (took - usual)[held]
+        return none, none
+    # First launches load code.
+    calm &= ~first_launch_calls(trace)
+    rows = np.flatnonzero(calls_that_enqueue(ops, len(calls)))
+    names = trace.recorded("api_calls").texts("name").codes[rows]
+    held_ns = excess_time(calls.duration_ns[rows], names, full[rows], calm[rows])
+    return rows[held_ns > 0], held_ns[held_ns > 0]
 
 
-def _medians(name: groups.Groups, took: Integers, calm: Mask) -> Integers:
-    """Median duration of the calm calls of each name, −1 where there are none."""
-    result = np.full(name.size, -1, np.int64)
-    found = groups.group(name.ids[calm])
-    result[name.ids[calm][found.first]] = groups.stats(found, took[calm]).median
-    return result
+def excess_time(duration_ns: Integers, name: Array, full: Mask, calm: Mask) -> Integers:
+    """By how much each call before a full queue exceeds the usual, in ns; 0 for the others.
 
-
-def _plateau(trace: Trace, rows: Integers) -> tuple[Mask, Mask]:
-    """Which of the calls were made before a full queue, and which before one that is surely not.
-
-    A graph is one entry, however many nodes it has. First launches load code: they are not calm.
+    The usual is the median of the calm calls of the same name. Calls that are no longer than
+    FAR_LONGER times that were not held back.
     """
-    done, calls = operations(trace), trace.recorded("api_calls")
-    full, calm = np.zeros(len(calls), bool), np.zeros(len(calls), bool)
-    for ops in rows_by_stream(trace):
-        call, depth = _depths(trace, ops)
+    by_name = groups.group(name)
+    usual = np.full(by_name.size, -1, np.int64)
+    calm_names = groups.group(by_name.ids[calm])
+    medians = groups.stats(calm_names, duration_ns[calm]).median
+    usual[by_name.ids[calm][calm_names.first]] = medians
+    usual = usual[by_name.ids]
+    held = full & (usual >= 0) & (duration_ns > FAR_LONGER * usual)
+    return np.where(held, duration_ns - usual, 0)
+
+
+def plateau(depths: Sequence[tuple[Integers, Integers]], calls: int) -> tuple[Mask, Mask]:
+    """True for the API calls made before a full queue, and for those before one surely not full.
+
+    `depths` are the calls of each stream and the entries in its queue at each, `calls` is the
+    number of all calls.
+    """
+    full, calm = np.zeros(calls, bool), np.zeros(calls, bool)
+    for call, depth in depths:
         most = int(depth.max(initial=0))
         full[call] = (depth >= most - PLATEAU) & (most >= FULL)
         calm[call] = depth < FULL - FULL // 10
-    calm[done.call[first_launches(trace) & done.launched]] = False
-    return full[rows], calm[rows]
+    return full, calm
 
 
-def _depths(trace: Trace, ops: Array) -> tuple[Integers, Integers]:
-    """The calls that enqueued those operations, and the entries in the queue with each one."""
-    done, calls = operations(trace), trace.recorded("api_calls")
-    ops = ops[done.call[ops] >= 0]
-    each = groups.group(done.call[ops])
-    call: Array = done.call[ops[each.first]]
+def queue_entries(ops: Operations, calls: ApiCalls, rows: Array) -> tuple[Integers, Integers]:
+    """The calls that enqueued operations of a stream, and the entries in its queue with each one.
+
+    A graph is one entry, however many nodes it has.
+    """
+    rows = rows[ops.call[rows] >= 0]
+    each = groups.group(ops.call[rows])
+    call: Array = ops.call[rows[each.first]]
     end = np.full(each.size, np.iinfo(np.int64).min)
-    np.maximum.at(end, each.ids, done.end_ns[ops])
-    start = calls["start_ns"][call]
+    np.maximum.at(end, each.ids, ops.end_ns[rows])
+    start = calls.start_ns[call]
     begun = np.searchsorted(np.sort(start), start, side="right")
     return call, begun - np.searchsorted(np.sort(end), start, side="right")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.cuda_api import ApiCalls, api_calls
+from traceview.facts.operations.operations import Operations, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.intervals import Depth
 from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
@@ -22,37 +23,39 @@ from traceview.trace import Trace, fact
 @fact
 def queue_wait_ns(trace: Trace) -> Integers:
     """Queue wait of each operation; −1 where its launch call is not known."""
-    done = operations(trace)
-    calls = trace.recorded("api_calls")
-    wait = np.full(len(done), -1, np.int64)
-    known = done.launched
+    return queue_waits(operations(trace), api_calls(trace))
+
+
+def queue_waits(ops: Operations, calls: ApiCalls) -> Integers:
+    """Queue wait of each operation in ns; −1 where its launch call is not known."""
+    wait = np.full(len(ops), -1, np.int64)
+    known = ops.launched
     if known.any():
-        returned = calls["end_ns"][done.call[known]]
-        wait[known] = np.maximum(done.start_ns[known] - returned, 0)
+        wait[known] = np.maximum(ops.start_ns[known] - calls.end_ns[ops.call[known]], 0)
     return wait
 
 
 @dataclass(frozen=True)
-class Wait:
-    """Figures of queue waits; percentiles are interpolated and rounded. None without a call."""
+class QueueWait:
+    """Statistics of queue waits; percentiles are interpolated and rounded. None without a call."""
 
     median_ns: int | None
     p90_ns: int | None
     most_ns: int | None
 
 
-def wait_of(trace: Trace, rows: Array) -> Wait:
-    """Queue waits of these operations."""
+def wait_of(trace: Trace, rows: Array) -> QueueWait:
+    """Statistics of the queue waits of these operations."""
     wait = queue_wait_ns(trace)[rows]
     wait = wait[wait >= 0]
     if not len(wait):
-        return Wait(None, None, None)
+        return QueueWait(None, None, None)
     median, p90 = np.rint(np.percentile(wait, [50, 90])).astype(np.int64).tolist()
-    return Wait(median, p90, int(wait.max()))
+    return QueueWait(median, p90, int(wait.max()))
 
 
 def stream_depth(trace: Trace, stream: int) -> Depth:
-    """Depth that the selected operations of a stream saw."""
+    """Queue depth that the selected operations of a stream saw."""
     return _stream_depths(trace)[stream]
 
 
@@ -65,16 +68,22 @@ def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
 @fact
 def rows_by_stream(trace: Trace) -> tuple[RowNumbers, ...]:
     """The operations of each stream, in order of start: one pass for all streams."""
-    done = operations(trace)
-    ends = np.cumsum(np.bincount(done.stream, minlength=len(done.streams)))
-    return tuple(np.split(row_numbers(groups.order_of(done.stream)), ends[:-1]))
+    ops = operations(trace)
+    ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
+    return tuple(np.split(row_numbers(groups.order_of(ops.stream)), ends[:-1]))
 
 
 def depth_of(trace: Trace, rows: Array, chosen: Mask) -> Depth:
-    """Most and time-weighted mean depth that the chosen ones of these operations saw."""
-    done = operations(trace)
-    calls = trace.recorded("api_calls")
-    rows = rows[done.call[rows] >= 0]
+    """Greatest and time-weighted mean depth that the chosen ones of these operations saw."""
+    return queue_depth(operations(trace), api_calls(trace), rows, chosen)
+
+
+def queue_depth(ops: Operations, calls: ApiCalls, rows: Array, chosen: Mask) -> Depth:
+    """Depth of a queue that holds the operations `rows`, as the chosen ones saw it.
+
+    `chosen` is a mask over all operations.
+    """
+    rows = rows[ops.call[rows] >= 0]
     if not len(rows):
         return Depth(0, 0.0)
-    return intervals.depth(calls["start_ns"][done.call[rows]], done.end_ns[rows], chosen[rows])
+    return intervals.depth(calls.start_ns[ops.call[rows]], ops.end_ns[rows], chosen[rows])
