@@ -1,0 +1,87 @@
+"""Run the blocks of a page as in a fresh clone, and write down what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.docs.blocks import Block, command_of, excerpt
+from tests.places import REPOSITORY
+
+WIDTH = 80
+SECONDS = 120
+NOT_CLONED = {".git", ".venv", ".cache"}
+
+
+def fresh_clone(folder: Path) -> Path:
+    """Make a folder that holds what a clone holds, by links; what is written there stays there."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    for name in sorted({path.partition("/")[0] for path in tracked} - NOT_CLONED):
+        (folder / name).symlink_to(REPOSITORY / name)
+    return folder
+
+
+def environment() -> dict[str, str]:
+    """The environment of a terminal of 80 columns, with this installation on the PATH."""
+    return os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": str(WIDTH),
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+    }
+
+
+def run_command(command: str, folder: Path) -> str:
+    """Run a shell command and return what it printed, both streams as a terminal shows them."""
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def rendered_shell(block: Block, folder: Path) -> str:
+    """Run the commands of a block; return its text with the output that they print now."""
+    if block.language == "bash":
+        for command in block.commands:
+            run_command(command, folder)
+        return block.text
+    lines = []
+    for statement, _ in block.statements():
+        lines += [statement, *excerpt(run_command(command_of(statement), folder), block.shown)]
+    return "\n".join(lines) + "\n"
+
+
+def rendered_python(blocks: Iterable[Block], folder: Path) -> list[str]:
+    """Run the statements of all Python blocks of a page, one after the other, in one namespace."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    texts = []
+    with contextlib.chdir(folder):
+        for block in blocks:
+            lines = []
+            for statement, _ in block.statements():
+                printed = io.StringIO()
+                code = compile(command_of(statement) + "\n", str(block), "single")
+                with contextlib.redirect_stdout(printed):
+                    exec(code, names)  # the documentation's own statements
+                lines += [statement, *excerpt(printed.getvalue(), block.shown)]
+            texts.append("\n".join(lines) + "\n")
+    return texts
