@@ -1,8 +1,10 @@
-# make demo    show a report: of a fresh recording with a GPU, else of one that ships
+# make demo    write a report: of a fresh recording with a GPU and nsys, else of a shipped one
 # make test    set everything up and run the tests
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make corpus  get thousands of modules of another compiler, for the slow test that reads them
 # make gallery     build the HTML and JSON reports of the cases in reports/
+# make docs     refresh the output that README and docs/ show, and the list of facts
+# make pictures    redraw the pictures of the README; needs Chromium
 # make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
 # make lint, make types, make format, make clean
 
@@ -13,13 +15,20 @@ PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto
 
-.PHONY: demo gallery test test-tritons corpus benchmark lint types format nsys clean
+.PHONY: demo docs gallery pictures test test-tritons corpus benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
 
 gallery: .venv/core
 	@$(BIN)/python scripts/build_gallery.py
+
+docs: .venv/dev .venv/workloads .venv/ptx
+	@$(BIN)/python scripts/list_facts.py
+	@$(BIN)/python -m tests.docs.update
+
+pictures: .venv/core
+	@$(BIN)/python scripts/pictures.py
 
 test: .venv/dev nsys
 	@$(BIN)/python -m pytest $(PYTEST)

@@ -1,23 +1,29 @@
 #!/usr/bin/env bash
-# Write demo.html: of a fresh recording where there is a GPU and nsys, else of one that ships.
+# Write demo.html: from a fresh recording where there is a GPU and nsys, else from a shipped one.
 # usage: make demo
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-shipped=tests/data/mlp_sync.sqlite.xz
+installed=.venv/bin/traceview
 page=demo.html
 
 record() {
     command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1 || return 1
     make --no-print-directory .venv/workloads
-    .venv/bin/traceview record --force -o demo.sqlite workloads/mlp.py --print-loss
+    "$installed" record --force -o demo.sqlite examples/train.py
 }
 
 if record; then
     trace=demo.sqlite
 else
-    trace=$shipped
-    echo "Reporting on a recording that ships with the project (made on an H200): $trace"
+    trace=examples/training.sqlite.xz
+    echo "Reporting on a shipped recording, made on an H200: $trace"
 fi
-.venv/bin/traceview report "$trace" --html "$page" --force
-echo "Open $PWD/$page in a browser; print the whole report with: .venv/bin/traceview report $trace"
+"$installed" report "$trace" --html "$page" --force > /dev/null
+
+# The command to type next: on the PATH if this very installation is there.
+command=$installed
+if [ "$(command -v traceview || true)" -ef "$installed" ]; then command=traceview; fi
+echo
+echo "Open $PWD/$page in a browser, or print the same report here:"
+echo "    $command report $trace"

@@ -1,6 +1,6 @@
 """The code blocks of the documentation, and what a comment above one says about it.
 
-    <!-- shown: 5; "What to do first" 8 -->   which lines of the output the block shows
+    <!-- shown: 5; "high" to "dry." -->       which lines of the output the block shows
     <!-- not run: needs a GPU -->             why the tests do not run it
 
 `console` blocks hold commands after `$ ` and their output, `bash` blocks commands alone, `pycon`
@@ -99,8 +99,9 @@ def command_of(statement: str) -> str:
 def excerpt(output: str, shown: str) -> list[str]:
     """The lines of an output that a block shows, with `…` for each run of lines left out.
 
-    `shown` lists, from top to bottom, how many lines to take: `5` from here on, `"text" 5` from the
-    first line that holds the text on. Nothing listed shows all of it.
+    `shown` lists them from top to bottom, after semicolons: `5` lines from here on, `"text" 5` from
+    the first line that holds the text on, `"text" to "end"` up to the next line that holds the end.
+    Nothing listed shows all of it.
     """
     lines = [line.rstrip() for line in output.rstrip("\n").split("\n")] if output.strip() else []
     if not shown:
@@ -108,14 +109,16 @@ def excerpt(output: str, shown: str) -> list[str]:
     taken: list[str] = []
     at = 0
     for part in shown.split(";"):
-        *text, count = shlex.split(part)
-        start = next(
-            (i for i in range(at, len(lines)) if text[0] in lines[i]) if text else iter([at]),
-            None,
-        )
-        assert start is not None, f"no line of the output holds {text[0]!r}"
+        *first, last = [word for word in shlex.split(part) if word != "to"]
+        start = _line_with(first[0], lines, at) if first else at
         if start > at:
             taken.append(LEFT_OUT)
-        at = start + int(count)
+        at = start + int(last) if last.isdigit() else _line_with(last, lines, start) + 1
         taken += lines[start:at]
     return [*taken, LEFT_OUT] if at < len(lines) else taken
+
+
+def _line_with(text: str, lines: list[str], start: int) -> int:
+    found = [number for number in range(start, len(lines)) if text in lines[number]]
+    assert found, f"no line of the output holds {text!r}"
+    return found[0]

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import takewhile
 
 import pytest
 
@@ -38,6 +39,11 @@ needs_triton = pytest.mark.skipif(
     not (importlib.util.find_spec("triton") and importlib.util.find_spec("torch")),
     reason="needs triton and torch",
 )
+
+
+def of_the_program(word: str, verb: str) -> bool:
+    """True from the word on that begins the recorded program's own."""
+    return word == "--" or (verb == "record" and word.endswith(".py"))
 
 
 def of_triton(block: Block) -> bool:
@@ -71,17 +77,16 @@ def test_few_blocks_are_not_run_and_each_says_why():
 @pytest.mark.parametrize("verb", ["record", "report", "ptx", "bench", "scrub", "doctor"])
 def test_commands_that_are_not_run_have_only_options_that_exist(verb):
     lines = [
-        shlex.split(line, comments=True)
+        shlex.split(command.removeprefix("$ "), comments=True)
         for block in NOT_RUN
         if block.language in RUN
-        for line in block.commands
+        for command in block.commands
     ]
-    # What stands after `--`, or after the script of `record`, is of the recorded program.
     used = {
         word.partition("=")[0]
         for words in lines
         if words[:2] == ["traceview", verb]
-        for word in words[2 : words.index("--") if "--" in words else None]
+        for word in takewhile(lambda word: not of_the_program(word, verb), words[2:])
         if word.startswith("--")
     }
     if used:
@@ -113,6 +118,7 @@ def test_the_table_of_questions_is_that_of_the_analyses():
         ("4", ["a", "b", "c", "d"]),
         ('1; "c" 1', ["a", LEFT_OUT, "c", LEFT_OUT]),
         ('"b" 3', [LEFT_OUT, "b", "c", "d"]),
+        ('"b" to "c"', [LEFT_OUT, "b", "c", LEFT_OUT]),
     ],
 )
 def test_an_excerpt_marks_what_it_leaves_out(shown, lines):

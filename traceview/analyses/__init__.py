@@ -1,30 +1,23 @@
 """The table of contents of a report, in reading order."""
 
-from traceview.analyses import (
-    gpu_idle,
-    kernel_share,
-    launch_overhead,
-    load_widths,
-    memory_copies,
-    roofline,
-    run_ahead,
-    steps,
-    sync_stalls,
-    trace_health,
-    wave_quantization,
-)
+from importlib import import_module
+
 from traceview.analyses.base import Analysis
 
-ALL: tuple[Analysis, ...] = (
-    kernel_share.ANALYSIS,
-    gpu_idle.ANALYSIS,
-    steps.ANALYSIS,
-    run_ahead.ANALYSIS,
-    sync_stalls.ANALYSIS,
-    launch_overhead.ANALYSIS,
-    wave_quantization.ANALYSIS,
-    load_widths.ANALYSIS,
-    roofline.ANALYSIS,
-    memory_copies.ANALYSIS,
-    trace_health.ANALYSIS,
+_MODULES = (
+    "kernel_share",
+    "gpu_idle",
+    "steps",
+    "run_ahead",
+    "sync_stalls",
+    "launch_overhead",
+    "wave_quantization",
+    "load_widths",
+    "roofline",
+    "memory_copies",
+    "trace_health",
+)
+
+ALL: tuple[Analysis, ...] = tuple(
+    import_module(f"traceview.analyses.{name}").ANALYSIS for name in _MODULES
 )

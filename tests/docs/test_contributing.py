@@ -1,0 +1,69 @@
+"""CONTRIBUTING's "Add an analysis", followed to the letter in a copy of the project."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.places import REPOSITORY
+
+STEP = re.compile(
+    r"^\*\*\d\. The \w+\*\*,.*?`(?P<path>[\w/]+\.py)`.*?^```(?:python|text)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project after the three steps: new files as written, the line in the list."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("traceview", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
+    shutil.copy(REPOSITORY / "pyproject.toml", folder)
+    file, line, test = STEP.finditer((REPOSITORY / "CONTRIBUTING.md").read_text())
+    for step in (file, test):
+        assert not (folder / step["path"]).exists()
+        (folder / step["path"]).write_text(step["code"])
+    listing = folder / line["path"]
+    *_, last = re.finditer(r'^    "\w+",\n', listing.read_text(), re.MULTILINE)
+    assert line["code"].count("\n") == 1
+    listing.write_text(listing.read_text().replace(last[0], last[0] + line["code"]))
+    return folder
+
+
+def run(folder, *words):
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_its_test_and_the_contracts_of_all_analyses_pass(project):
+    contracts = "tests/contracts/test_analyses.py"
+    said = run(
+        project,
+        *("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+        *(contracts, "tests/analyses/test_short_kernels.py", "tests/test_architecture.py"),
+        *("-k", "short or every_file or point_down or (trace and mlp_sync and short)"),
+    )
+    assert int(re.search(r"(\d+) passed", said)[1]) > 40
+
+
+def test_the_command_line_knows_it(project):
+    words = ("report", str(REPOSITORY / "examples/training.sqlite.xz"), "--only", "short-kernels")
+    assert "under 10 µs" in run(project, "traceview", *words)
+
+
+def test_its_files_are_formatted(project):
+    files = ("traceview/analyses/short_kernels.py", "tests/analyses/test_short_kernels.py")
+    run(project, "ruff", "check", *files)
+    run(project, "ruff", "format", "--check", *files)
