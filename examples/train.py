@@ -3,8 +3,8 @@
     traceview record examples/train.py     on a machine with a GPU and nsys
     python examples/train.py               any machine
 
-1. Each batch is made on the main thread, while the GPU waits.
-2. The loss is printed in every step, so the CPU never gets ahead of the GPU.
+1. Each batch is made on the main thread, while the GPU waits for the next launch.
+2. It is copied from pageable memory, which blocks the CPU and is slower than a pinned copy.
 3. fp32 matrix products run on the CUDA cores, beside idle tensor cores.
 
 examples/training.sqlite.xz is a recording of it, made on an NVIDIA H200.

@@ -1,4 +1,4 @@
-"""The figures of benchmarks/kernels.md: their ratios follow from their times, and those of docs/bench.md."""
+"""The figures of benchmarks/kernels.md: ratios follow from times, docs/bench.md repeats them."""
 
 import re
 
