@@ -1,4 +1,4 @@
-"""`traceview ptx`: say how wide the memory accesses of kernels are, why, and what to change."""
+"""`traceview ptx`: report how wide the memory accesses of kernels are, why, and what to change."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
+from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -28,19 +29,34 @@ if TYPE_CHECKING:
 
 _VIEWS = ("source", "ptx", "sass")
 _ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
-_HERE = ""
+_DEFAULT_PATH = ""
+_SECTIONS = {
+    "What to compile": (
+        *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),
+        *("--first-config", "--sms"),
+    ),
+    "How to run a script": ("--emulate", "--compile", "--timeout"),
+    "What to show": ("--diff", "--source", "--ptx", "--sass"),
+    "Output": ("--html", "--json", "--force"),
+}
+_EXAMPLES = (
+    "traceview ptx gelu.py",
+    "traceview ptx gelu.py:gelu_kernel --num-warps 4 8",
+    "traceview ptx train.py --source -- --batch-size 8",
+    "traceview ptx --diff before.ptx after.ptx --html",
+)
 
 
-class _Ptx(click.Command):
-    """Takes options with several values, and gives the script what follows `--`."""
+class _PtxVerb(Verb):
+    """The verb with multi-value options; arguments behind `--` go to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ours, behind = parted(args)
-        left = super().parse_args(ctx, spread(ours))
-        if behind and ctx.params["target"] is None and ctx.params["diff"] is None:
-            ctx.params["target"] = behind.pop(0)
-        ctx.params["arguments"] += tuple(behind)
-        return left
+        own, for_script = parted(args)
+        rest = super().parse_args(ctx, spread(own))
+        if for_script and ctx.params["target"] is None and ctx.params["diff"] is None:
+            ctx.params["target"] = for_script.pop(0)
+        ctx.params["arguments"] += tuple(for_script)
+        return rest
 
 
 def _one_or_list(_: click.Context, __: click.Parameter, values: tuple[Any, ...]) -> Any:
@@ -48,20 +64,20 @@ def _one_or_list(_: click.Context, __: click.Parameter, values: tuple[Any, ...])
 
 
 def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """`N=V` options as a mapping; a name that is given several values has a list."""
-    named: dict[str, list[str]] = {}
+    """`N=V` options as a mapping; a name with several values maps to a list."""
+    values_of: dict[str, list[str]] = {}
     for pair in values:
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
             raise click.BadParameter("write NAME=VALUE, such as BLOCK_SIZE=1024", param=parameter)
-        named.setdefault(name, []).append(value)
-    return {name: one_or_list(each) for name, each in named.items()}
+        values_of.setdefault(name, []).append(value)
+    return {name: one_or_list(each) for name, each in values_of.items()}
 
 
-@click.command(cls=_Ptx)
+@click.command(cls=_PtxVerb, sections=_SECTIONS, examples=_EXAMPLES)
 @click.argument("target", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
-@click.option("--kernel", metavar="NAME", help="Only the kernel of this name.")
+@click.option("--kernel", metavar="NAME", help="Show only this kernel.")
 @click.option(
     "--diff",
     nargs=2,
@@ -73,14 +89,14 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     multiple=True,
     callback=_one_or_list,
     metavar="sm_90...",
-    help="The GPU to compile for; sm_90 if nothing says.",
+    help="Target architecture. Default: sm_90.",
 )
 @click.option(
     "--signature",
     multiple=True,
     callback=_one_or_list,
     metavar="S...",
-    help='Compile for these argument types, in Triton\'s notation: "*fp32:16, i32:16, 1024".',
+    help='Argument types in Triton\'s notation: "*fp32:16, i32:16, 1024".',
 )
 @click.option(
     "--constexpr",
@@ -88,7 +104,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     multiple=True,
     callback=_pairs,
     metavar="N=V...",
-    help="Give a constexpr this value (repeatable).",
+    help="Value of a constexpr (repeatable).",
 )
 @click.option(
     "--num-warps",
@@ -96,7 +112,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     callback=_one_or_list,
     type=click.IntRange(1, 32),
     metavar="N...",
-    help="Warps of a block.",
+    help="Warps per block.",
 )
 @click.option(
     "--num-stages",
@@ -104,40 +120,50 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     callback=_one_or_list,
     type=click.IntRange(0),
     metavar="N...",
-    help="Pipeline stages.",
+    help="Software pipeline stages.",
 )
-@click.option("--first-config", is_flag=True, help="Of autotuned kernels, the first config alone.")
 @click.option(
-    "--emulate", is_flag=True, help="Compute what kernels write, by Triton's interpreter."
+    "--first-config",
+    is_flag=True,
+    help="Compile only the first configuration of autotuned kernels.",
+)
+@click.option(
+    "--emulate",
+    is_flag=True,
+    help="Run kernels in Triton's interpreter, so that the script gets their results.",
 )
 @click.option(
     "--compile",
     "compile_torch",
     is_flag=True,
-    help="Experimental: also the kernels that torch.compile generates.",
+    help="Include the kernels that torch.compile generates (experimental).",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="How many seconds the script may run.",
+    help="Interrupt the script after S seconds.",
 )
 @click.option(
-    "--sms", "sm_count", type=click.IntRange(1), metavar="N", help="SMs of the GPU, for the waves."
+    "--sms",
+    "sm_count",
+    type=click.IntRange(1),
+    metavar="N",
+    help="SMs of the GPU, to compute waves.",
 )
-@click.option("--source", is_flag=True, help="Show the source with the accesses in the margin.")
-@click.option("--ptx", is_flag=True, help="Show the PTX, annotated.")
-@click.option("--sass", is_flag=True, help="Show the SASS, annotated.")
+@click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
+@click.option("--ptx", is_flag=True, help="Show the annotated PTX.")
+@click.option("--sass", is_flag=True, help="Show the annotated SASS.")
 @click.option(
     "--html",
     is_flag=False,
-    flag_value=_HERE,
+    flag_value=_DEFAULT_PATH,
     metavar="[PATH]",
-    help="Write one HTML page; with no path, <target>.html in the current folder.",
+    help="Write a self-contained HTML page. Default path: <target>.html in the current folder.",
 )
 @json_option
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 def command(
     target: str | None,
@@ -150,36 +176,36 @@ def command(
     sass: bool,
     **options: Any,
 ) -> None:
-    """Say how wide the memory accesses of TARGET's kernels are, why, and what to change.
+    """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
 
     TARGET is a .ptx, .cubin or .cu file, FILE.py[:kernel] or package.module:kernel with Triton
-    kernels, a Triton cache folder, or a trace: the kernels that ran in it. No GPU is needed: a
-    script is run in a process of its own, its kernels are compiled and never launched. What
-    follows -- goes to the script.
+    kernels, a Triton cache folder, or a trace (for the kernels that ran). No GPU is needed: a
+    script runs in a separate process, which compiles its kernels and launches none. Arguments
+    after -- go to the script.
 
-    Several values of --num-warps, --num-stages, --arch, --constexpr or --signature, such as
-    --num-warps 4 8, are compared side by side, as --diff compares two targets or kernels.
+    --num-warps, --num-stages, --arch, --constexpr and --signature take several values, such as
+    --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
     """
     if target is None and diff is None:
         raise click.UsageError(_no_target(html, json_), click.get_current_context())
-    views = [view for view, wanted in zip(_VIEWS, (source, ptx, sass), strict=True) if wanted]
+    views = [view for view, shown in zip(_VIEWS, (source, ptx, sass), strict=True) if shown]
     targets = _compared(target, diff, options)
     if views and _is_diff(targets, options):
-        raise click.UsageError(f"--{views[0]} shows one version of a kernel, not a comparison")
-    wanted = Outputs.of(_stem(targets), html, json_)
+        raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
+    outputs = Outputs.of(_stem(targets), html, json_)
     for each in targets:
-        check_writable(wanted.files, source=_file(each), force=force, kind="target")
-    _show(_made(targets, options), views, wanted)
+        check_writable(outputs.files, source=_file(each), force=force, kind="target")
+    _show(_inspected(targets, options), views, outputs)
 
 
 def _compared(
     target: str | None, diff: tuple[str, str] | None, options: dict[str, Any]
 ) -> list[str]:
-    """The targets: those of --diff, or the one whose kernels --diff names, which become options."""
+    """The targets to inspect. With TARGET, --diff names two kernels of it, added to `options`."""
     if diff is None or target is None:
         return [target] if target else list(diff or ())
     if options["kernel"]:
-        raise click.UsageError("--diff names the kernels of TARGET: leave out --kernel")
+        raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
     options["kernel"] = list(diff)
     return [target]
 
@@ -190,11 +216,11 @@ def _is_diff(targets: Sequence[str], options: dict[str, Any]) -> bool:
 
 
 def _no_target(html: str | None, json_: str | None) -> str:
-    for option, taken in (("--html", html), ("--json", json_)):
-        if taken and taken != STDOUT:
+    for option, path in (("--html", html), ("--json", json_)):
+        if path and path != STDOUT:
             return (
-                f"{option} took {taken!r} as the file to write, which leaves no TARGET. "
-                f"Put TARGET first: traceview ptx {taken} {option}"
+                f"{option} took {path!r} as its output path, so TARGET is missing. "
+                f"Put TARGET first: traceview ptx {path} {option}"
             )
     return "Missing argument 'TARGET'."
 
@@ -206,34 +232,34 @@ def _file(target: str) -> Path:
 
 
 def _stem(targets: Sequence[str]) -> str:
-    """What a page is called after: the files without their endings, modules by their names."""
+    """The file name of an HTML page without its ending: the names of the targets, joined by `-`."""
     names = [unpacked_name(_file(target).resolve()) for target in targets]
     stems = (Path(name).stem if Path(name).suffix in _ENDINGS else name for name in names)
     return "-".join(dict.fromkeys(stems)) or "kernels"
 
 
-def _made(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
+def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
     import traceview
     from traceview.render.base.safe_text import visible
 
     notes: list[str] = []
-    make = traceview.diff_ptx if _is_diff(targets, options) else traceview.inspect_ptx
+    inspect = traceview.diff_ptx if _is_diff(targets, options) else traceview.inspect_ptx
     with progress(f"Compiling the kernels of {targets[0][:60]}") as show:
-        made: PtxReport | Diff = make(
-            *targets, note=notes.append, step=lambda said: show(visible(said, 100)), **options
+        report: PtxReport | Diff = inspect(
+            *targets, note=notes.append, step=lambda text: show(visible(text, 100)), **options
         )
     for note in dict.fromkeys(notes):
         click.echo(f"traceview: {visible(note, 600)}", err=True)
-    return made
+    return report
 
 
-def _show(made: PtxReport | Diff, views: list[str], wanted: Outputs) -> None:
+def _show(report: PtxReport | Diff, views: list[str], outputs: Outputs) -> None:
     from traceview import __version__
     from traceview.render.kernels import formats as ptx
 
-    if not wanted.json_to_stdout:
-        print_text(lambda width, color: ptx.text(made, views, width=width, color=color))
-    if wanted.html:
-        write_file(wanted.html, ptx.html(made, __version__))
-    if wanted.json or wanted.json_to_stdout:
-        put_json(ptx.json(made, __version__), wanted.json)
+    if not outputs.json_to_stdout:
+        print_text(lambda width, color: ptx.text(report, views, width=width, color=color))
+    if outputs.html:
+        write_file(outputs.html, ptx.html(report, __version__))
+    if outputs.json or outputs.json_to_stdout:
+        put_json(ptx.json(report, __version__), outputs.json)
