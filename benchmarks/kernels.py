@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernels
 from traceview import units
-from traceview.bench import Asked, BenchReport, Row, measure
+from traceview.bench import BenchReport, BenchRequest, VersionResult, measure
 
 PEAK = "peak"
 # Medians of one run differ by as much between two runs of the same kernel.
@@ -95,7 +95,7 @@ def ratios(claims: tuple[Claim, ...], trials: int) -> Iterator[tuple[BenchReport
         operation = kernels.operation(claim.operation)
         names = [v.name for v in operation.versions if fnmatchcase(v.name, claim.ours)]
         rivals = [] if claim.rival == PEAK else [claim.rival]
-        asked = Asked(
+        asked = BenchRequest(
             claim.sizes, (claim.dtype,), (*names, *rivals), trials=trials, warmup=5, widths=False
         )
         report = measure(operation, asked, note=lambda said: print(f"  {said}", file=sys.stderr))
@@ -103,7 +103,7 @@ def ratios(claims: tuple[Claim, ...], trials: int) -> Iterator[tuple[BenchReport
             yield report, ratio(claim, size, [row for row in report.rows if row.size == size])
 
 
-def ratio(claim: Claim, size: int, rows: list[Row]) -> Ratio:
+def ratio(claim: Claim, size: int, rows: list[VersionResult]) -> Ratio:
     ours = [row for row in rows if row.version != claim.rival]
     timed = [row for row in ours if row.timing]
     rival = next((row for row in rows if row.version == claim.rival), None)
@@ -122,11 +122,11 @@ def ratio(claim: Claim, size: int, rows: list[Row]) -> Ratio:
     )  # fmt: skip
 
 
-def _ns(row: Row) -> float:
+def _ns(row: VersionResult) -> float:
     return row.median_ns or math.inf
 
 
-def _deviation(row: Row) -> float:
+def _deviation(row: VersionResult) -> float:
     """As a share of the median."""
     return 1.4826 * row.timing.mad_ns / row.timing.median_ns if row.timing else 0.0
 

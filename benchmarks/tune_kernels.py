@@ -22,7 +22,7 @@ import torch
 
 from kernels import flash_attention, flash_attention_backward, low_precision_matmul, matmul
 from traceview.bench import benchmark
-from traceview.bench.correctness import compare, tensors
+from traceview.bench.correctness import compare, flatten
 
 Run = Callable[[], Any]
 
@@ -126,7 +126,7 @@ def first_of(function: Callable[..., Any], *given: Any) -> Any:
 
 def rows_of(group: Group, trials: int) -> Iterator[dict[str, Any]]:
     """Time torch's, then each of ours that computes the same."""
-    wanted = tensors(group.with_torch())
+    wanted = flatten(group.with_torch())
     torch_ns = benchmark(group.with_torch, trials=trials).median_ns
     yield {"group": group.title, "name": "torch", "ns": torch_ns, **rate(group, torch_ns)}
     for name, run in group.ours.items():

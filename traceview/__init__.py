@@ -364,20 +364,46 @@ def diff_ptx(
 def benchmark(
     operation: str | Path | Operation,
     *,
+    sizes: int | Sequence[int] = (),
+    dtypes: str | Sequence[str] = (),
+    versions: str | Sequence[str] = (),
+    sweep: str | None = None,
+    warmup: int = 3,
+    trials: int = 30,
+    cold: bool = True,
+    widths: bool = True,
+    arch: str | None = None,
+    peaks: str | Mapping[str, float] | Sequence[str] = (),
     path: str | Path | None = None,
     note: Callable[[str], None] = lambda _: None,
-    **options: Any,
 ) -> BenchReport:
-    """Check and time all versions of an operation: an OPERATION.py, which is run, or an Operation.
+    """Check every version of an operation against its reference, and time those that are right.
 
-    `options` are those of bench.Asked: sizes, dtypes, versions, trials, cold …. `path` is the file
-    of an Operation, from which its kernels are compiled for their load widths. A version that is
-    wrong or fails is in the report's `bad`. Raises InputError if the file is at fault, or if the
-    operation has no such version, type or size.
+    `operation` is an Operation, or a file that defines OPERATION, which is run. By default its own
+    sizes, its first data type and all versions are measured. `sweep`, such as "batch=1,2,4", varies
+    the size or a parameter and fits the growth of time. Each version is called `warmup` times
+    before `trials` measurements; `cold` empties the L2 cache before each. `widths` compiles the
+    kernels for `arch` (by default that of this GPU) to read their load widths; for an Operation
+    that needs `path`, its file. `peaks` override peak rates, such as "bandwidth=4.8e12". `note`
+    receives progress messages. Versions that are wrong or fail are in the report's `bad`. Raises
+    InputError if the file is at fault, or if the operation has no such version, data type, size or
+    parameter.
     """
-    from traceview.bench import Asked, load_operation, measure
-    from traceview.bench.operation import Operation as Loaded
+    from traceview.bench import BenchRequest, load_operation, measure
+    from traceview.bench.operation import Operation as LoadedOperation
 
-    if not isinstance(operation, Loaded):
+    if not isinstance(operation, LoadedOperation):
         path, operation = operation, load_operation(operation)
-    return measure(operation, Asked(**options), path=str(path) if path else None, note=note)
+    request = BenchRequest(
+        sizes=(sizes,) if isinstance(sizes, int) else sizes,
+        dtypes=(dtypes,) if isinstance(dtypes, str) else dtypes,
+        versions=(versions,) if isinstance(versions, str) else versions,
+        warmup=warmup,
+        trials=trials,
+        cold=cold,
+        widths=widths,
+        arch=arch,
+        peaks=peaks,
+        sweep=sweep,
+    )
+    return measure(operation, request, path=str(path) if path else None, note=note)

@@ -1,4 +1,4 @@
-"""What is tested here runs on the CPU, also where there is a GPU, but for the tests marked gpu."""
+"""Run all tests here on the CPU, even with a GPU, except those marked gpu."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An operation with versions that are right, and versions that fail in every way there is."""
+"""An operation with versions that are right, and versions that fail in every possible way."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Versions of an operation side by side: what is wrong is told and never timed."""
+"""Comparing the versions of an operation: wrong ones are reported and never timed."""
 
 import math
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION, VERSIONS  # noqa: E402 (needs torch)
-from traceview.bench import Asked, Version, bandwidth, describe, measure, profile  # noqa: E402
-from traceview.bench.correctness import compare, expected  # noqa: E402
+from traceview.bench import BenchRequest, Version, bandwidth, describe, measure, profile  # noqa: E402
+from traceview.bench.correctness import compare, reference_outputs  # noqa: E402
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
 from traceview.errors import InputError  # noqa: E402
 from traceview.render.bench.flame_graph import render_flame  # noqa: E402
@@ -17,51 +17,51 @@ from traceview.render.bench.json import as_document  # noqa: E402
 from traceview.render.bench.speedscope import render_speedscope  # noqa: E402
 from traceview.render.bench.text import render_bench  # noqa: E402
 
-on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what is without a GPU")
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="tests behaviour without a GPU")
 H200 = Machine("NVIDIA H200", "9.0", 132, 1, 1, "570", "12.8", "2.11", "3.6", "3.12", False)
 
 
-def measured(*versions, **asked):
-    return measure(OPERATION, Asked(versions=versions, trials=3, **asked))
+def measured(*versions, **options):
+    return measure(OPERATION, BenchRequest(versions=versions, trials=3, **options))
 
 
 @pytest.fixture(scope="module")
 def report():
-    return measure(OPERATION, Asked(trials=3))
+    return measure(OPERATION, BenchRequest(trials=3))
 
 
 @on_cpu
 def test_every_version_gets_its_verdict(report):
-    found = {(row.size, row.version): (row.status, row.why) for row in report.rows}
-    assert len(found) == 2 * len(VERSIONS)
-    at_17 = {name: said for (size, name), said in found.items() if size == 17}
-    nan = "gives NaN or infinity where the reference has a number, or not so"
+    verdicts = {(row.size, row.version): (row.status, row.why) for row in report.rows}
+    assert len(verdicts) == 2 * len(VERSIONS)
+    at_17 = {name: verdict for (size, name), verdict in verdicts.items() if size == 17}
+    nan = "has NaN or infinity in other places than the reference"
     assert at_17 == {
         "manual": ("timed", None),
         "wrong": ("wrong", at_17["wrong"][1]),
         "wrong-at-odd-sizes": ("wrong", at_17["wrong-at-odd-sizes"][1]),
-        "in-place": ("wrong", "changes its inputs"),
+        "in-place": ("wrong", "modifies its inputs"),
         "nan": ("wrong", nan),
-        "shape": ("wrong", "gives the shape (16,), the reference (17,)"),
-        "several": ("wrong", "gives 2 tensors, the reference 1"),
+        "shape": ("wrong", "returns shape (16,), the reference (17,)"),
+        "several": ("wrong", "returns 2 tensors, the reference returns 1"),
         "failing": ("failed", "RuntimeError: no kernel image is available"),
         "cuda": ("skipped", "needs a GPU"),
         "fp32-only": ("timed", None),
         "after": ("timed", None),
     }
-    assert at_17["wrong"][1].endswith("where 1.0e-06 is allowed")
-    # An even size would have hidden it: that is why operations have odd ones.
-    assert found[1024, "wrong-at-odd-sizes"][0] == "timed"
+    assert at_17["wrong"][1].endswith("exceeds the tolerance 1.0e-06")
+    # An even size hides it: that is why operations have odd ones.
+    assert verdicts[1024, "wrong-at-odd-sizes"][0] == "timed"
 
 
-def test_what_is_wrong_is_not_timed(report):
+def test_a_wrong_version_is_not_timed(report):
     assert all((row.timing is not None) == (row.status == "timed") for row in report.rows)
     assert {row.version for row in report.bad} == {
         *("wrong", "wrong-at-odd-sizes", "in-place", "nan", "shape", "several", "failing")
     }
 
 
-def test_a_version_that_changes_its_inputs_spoils_no_other(report):
+def test_a_version_that_modifies_its_inputs_does_not_affect_others(report):
     names = [version.name for version in VERSIONS]
     assert names.index("in-place") < names.index("after")
     assert all(row.status == "timed" for row in report.rows if row.version == "after")
@@ -77,30 +77,32 @@ def test_rates_are_work_over_time(report):
     assert report.speedup(replace(row, timing=None)) is None
 
 
-def test_a_version_is_asked_for_types_it_supports():
+def test_a_version_may_not_support_a_data_type():
     (row,) = measured("fp32-only", dtypes=["bfloat16"], sizes=[64]).rows
-    assert (row.status, row.why) == ("unsupported", "does not take such inputs")
+    assert (row.status, row.why) == ("unsupported", "does not take these inputs")
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "message"),
     [
         ({"dtypes": ["float8"]}, "double does not take 'float8'; it takes float32, bfloat16"),
         ({"versions": ["triton"]}, "double has no version 'triton'; it has: manual"),
-        ({"sizes": [0]}, "a size of 0"),
-        ({"sizes": "64"}, "a size of '64'; give positive whole numbers"),
+        ({"sizes": [0]}, "size 0"),
+        ({"sizes": "64"}, "size '64'; pass positive whole numbers"),
         ({"arch": "sm_1"}, "'sm_1' is no GPU architecture"),
         ({"peaks": ["speed=1"]}, "--peak knows no 'speed'"),
     ],
 )
-def test_what_the_operation_does_not_have(asked, said):
-    with pytest.raises(InputError, match=said):
-        measure(OPERATION, Asked(**asked))
+def test_an_invalid_request_is_an_error(options, message):
+    with pytest.raises(InputError, match=message):
+        measure(OPERATION, BenchRequest(**options))
 
 
-def test_one_of_a_list_may_stand_alone():
-    asked = Asked(sizes=64, dtypes="bfloat16", versions="manual", trials=1, peaks="bandwidth=1e12")
-    report = measure(OPERATION, asked)
+def test_a_single_value_may_stand_for_a_list():
+    request = BenchRequest(
+        sizes=64, dtypes="bfloat16", versions="manual", trials=1, peaks="bandwidth=1e12"
+    )
+    report = measure(OPERATION, request)
     assert [(row.size, row.dtype, row.version) for row in report.rows] == [
         (64, "bfloat16", "manual")
     ]
@@ -116,13 +118,13 @@ def test_an_error_in_the_users_functions_is_one_line(part):
     with pytest.raises(
         InputError, match=r"of double raised KeyError at line \d+ of test_comp.*py: 'x'"
     ):
-        measure(replace(OPERATION, **{part: failing}), Asked(sizes=[4], trials=1))
+        measure(replace(OPERATION, **{part: failing}), BenchRequest(sizes=[4], trials=1))
 
 
 def test_an_error_in_supports_is_one_line():
     odd = replace(OPERATION, versions=(Version("odd", failing, supports=failing),))
     with pytest.raises(InputError, match="supports of odd of double raised KeyError"):
-        measure(odd, Asked(sizes=[4], trials=1))
+        measure(odd, BenchRequest(sizes=[4], trials=1))
 
 
 def test_after_a_cuda_error_nothing_more_is_run():
@@ -130,12 +132,12 @@ def test_after_a_cuda_error_nothing_more_is_run():
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     broken = replace(OPERATION, versions=(VERSIONS[0], Version("illegal", illegal), VERSIONS[-1]))
-    report = measure(broken, Asked(trials=1))
+    report = measure(broken, BenchRequest(trials=1))
     assert [row.version for row in report.rows] == ["manual", "illegal"]
     assert report.notes[-1].startswith("illegal broke CUDA in this process, so nothing was run")
 
 
-def test_errors_are_shares_of_the_largest_magnitude():
+def test_errors_are_relative_to_the_largest_magnitude():
     true = (torch.tensor([1.0, -200.0], dtype=torch.float64),)
     assert compare(torch.tensor([1.5, -200.0]), true, 0.01).error == pytest.approx(0.0025)
     assert compare(torch.tensor([1.5, -200.0]), true, 0.001).wrong is not None
@@ -150,12 +152,12 @@ def test_errors_are_shares_of_the_largest_magnitude():
 
 def test_the_reference_sees_the_inputs_as_rounded_and_in_float64():
     x = torch.tensor([1.0009765625], dtype=torch.bfloat16)
-    (wanted,) = expected(OPERATION, (x, 2))
-    assert wanted.dtype == torch.float64
-    assert float(wanted) == 2 * float(x)
+    (output,) = reference_outputs(OPERATION, (x, 2))
+    assert output.dtype == torch.float64
+    assert float(output) == 2 * float(x)
 
 
-def test_peaks_are_of_the_data_sheet_or_given():
+def test_peaks_come_from_the_data_sheet_or_the_user():
     sheet = peaks_of(H200)
     assert sheet.memory_bytes_per_s == 4.8e12
     assert sheet.flop_per_s["fp16"] == pytest.approx(989.4e12)
@@ -164,16 +166,16 @@ def test_peaks_are_of_the_data_sheet_or_given():
     assert peaks_of(replace(H200, gpu=None)).memory_bytes_per_s is None
 
 
-def test_percent_of_peak_is_of_the_nearer_roof():
+def test_percent_of_peak_is_of_the_bound_that_takes_longer():
     peaks = Peaks(1e12, {"fp32": 1e13})
-    # 1 MB takes 1 µs at least, 1 MFLOP a tenth of one.
-    assert peaks.share_pct(2_000, 10**6, 10**6, "fp32") == (50.0, "memory")
-    assert peaks.share_pct(20_000, 10**6, 10**8, "fp32") == (50.0, "compute")
-    assert peaks.share_pct(2_000, 10**6, 10**9, "tf32") == (50.0, "memory")
-    assert Peaks().share_pct(1_000, 1, 1, "fp32") == (None, None)
+    # At peak 1 MB takes 1 µs, 1 MFLOP a tenth of that.
+    assert peaks.peak_pct(2_000, 10**6, 10**6, "fp32") == (50.0, "memory")
+    assert peaks.peak_pct(20_000, 10**6, 10**8, "fp32") == (50.0, "compute")
+    assert peaks.peak_pct(2_000, 10**6, 10**9, "tf32") == (50.0, "memory")
+    assert Peaks().peak_pct(1_000, 1, 1, "fp32") == (None, None)
 
 
-def test_the_unit_that_computes():
+def test_the_peak_rate_that_applies_to_a_data_type():
     assert flop_kind("float16", tensor_cores=False) == "fp32"
     assert flop_kind("float16", tensor_cores=True) == "fp16"
     assert flop_kind("float32", tensor_cores=True) == "tf32"
@@ -190,21 +192,21 @@ def test_a_machine_is_described_without_its_name():
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_text_fits_its_width_and_says_what_is_wrong(report, width):
+def test_text_fits_its_width_and_shows_what_is_wrong(report, width):
     shown = render_bench(report, width=width)
     assert max(map(len, shown.splitlines())) <= width
     assert "17 elements · float32 · 136 B · 17 FLOP" in shown
     assert "WRONG" in shown
-    assert "in-place: WRONG, not timed: changes its inputs" in shown
+    assert "in-place: WRONG, not timed: modifies its inputs" in shown
 
 
-@pytest.mark.parametrize(("cache", "is_said"), [(8192, True), (8191, False), (None, False)])
-def test_traffic_that_fits_into_the_cache_is_said(cache, is_said):
+@pytest.mark.parametrize(("cache", "is_noted"), [(8192, True), (8191, False), (None, False)])
+def test_traffic_that_fits_in_the_cache_is_noted(cache, is_noted):
     at_1024 = measured("manual", sizes=[1024])
     rows = tuple(replace(row, peak_pct=150.0, bound="memory") for row in at_1024.rows)
     machine = replace(H200, l2_cache_bytes=cache)
     shown = render_bench(replace(at_1024, machine=machine, rows=rows))
-    assert ("fits into the L2 cache of 8.19 kB: % of peak may pass 100" in shown) == is_said
+    assert ("fits in the L2 cache (8.19 kB), so % of peak may exceed 100" in shown) == is_noted
 
 
 def test_json_has_a_key_for_everything_and_no_nan(report):
@@ -233,7 +235,7 @@ def test_bandwidth_over_sizes():
     assert all(row.bytes_per_s > 0 for row in found.rows)
 
 
-def test_what_goes_in_and_comes_out():
+def test_a_call_is_described_by_its_inputs_and_outputs():
     x = torch.tensor([[1.0, -2.0, math.nan, 9.0], [math.inf, -math.inf, 4.0, 9.0]])[:, :3]
     found = describe(lambda a, b: (a * b, a.sum()), x, 3, trials=1)
     (given,) = found.inputs

@@ -1,4 +1,4 @@
-"""What a description tells of tensors of every type."""
+"""Descriptions of tensors of every data type."""
 
 import sys
 
@@ -18,7 +18,7 @@ def test_floats_of_every_width(kind):
     assert (facts.nan_count, facts.inf_count) == (1, 0)
 
 
-def test_whole_numbers_and_infinities():
+def test_integers_and_infinities():
     x = torch.tensor([-3, 4], dtype=torch.int8)
     y = torch.tensor([float("inf"), 1.0], dtype=torch.float8_e5m2)
     whole, infinite = describe(lambda x, y: x, x, y, trials=1).inputs
@@ -26,13 +26,13 @@ def test_whole_numbers_and_infinities():
     assert (infinite.greatest, infinite.inf_count) == (1.0, 1)
 
 
-def test_whole_numbers_of_every_width():
+def test_integers_of_every_width():
     for kind in (torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.int64):
         facts = describe(lambda x: x, torch.tensor([0, 1, 1, 0]).to(kind), trials=1).inputs[0]
         assert (facts.least, facts.greatest, facts.mean) == (0.0, 1.0, 0.5), kind
 
 
-def test_of_complex_numbers_the_magnitudes():
+def test_complex_numbers_are_described_by_magnitude():
     x = torch.tensor([3 + 4j, 0j, complex("inf")])
     facts = describe(lambda x: x, x, trials=1).inputs[0]
     assert (facts.least, facts.greatest, facts.mean) == (0.0, 5.0, 2.5)
@@ -49,25 +49,25 @@ def test_tensors_in_lists_and_mappings_are_named_by_their_place():
     assert found.arguments == ("3",)
 
 
-def test_what_has_no_strides_or_values_is_an_argument():
+def test_tensors_without_strides_or_values_are_arguments():
     x = torch.eye(2)
     found = describe(lambda *_: x, x.to_sparse(), x.to("meta"), trials=1)
     assert found.inputs == ()
-    assert [said.partition("(")[0] for said in found.arguments] == ["tensor", "tensor"]
+    assert [text.partition("(")[0] for text in found.arguments] == ["tensor", "tensor"]
     assert "\n" not in found.arguments[0]
 
 
-def test_the_gpu_of_any_tensor_is_the_one_that_is_timed(monkeypatch):
-    """Of tensors in a list too, and of those that only come out: not the time to launch."""
+def test_the_gpu_of_any_input_or_output_is_timed(monkeypatch):
+    """Also of tensors in lists, and of outputs alone; otherwise only the launch would be timed."""
 
     class OnGpu(torch.Tensor):
         is_cuda, device = True, torch.device("cuda", 7)
 
-    asked, module = [], sys.modules[describe.__module__]
-    monkeypatch.setattr(module, "benchmark", lambda *_, device, **__: asked.append(device))
+    devices, module = [], sys.modules[describe.__module__]
+    monkeypatch.setattr(module, "benchmark", lambda *_, device, **__: devices.append(device))
     monkeypatch.setattr(module, "_peak_bytes", lambda *_: 0)
     x = torch.ones(2).as_subclass(OnGpu)
     describe(lambda xs: torch.ones(1), [x])
     describe(lambda: {"y": x})
     describe(lambda: torch.ones(1))
-    assert asked == ["cuda:7", "cuda:7", "cpu"]
+    assert devices == ["cuda:7", "cuda:7", "cpu"]

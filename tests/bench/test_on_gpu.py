@@ -1,4 +1,4 @@
-"""What only a GPU can show: that the clock measures the kernel and nothing else."""
+"""On a GPU: the clock measures the kernel and nothing else."""
 
 import json
 import subprocess
@@ -14,9 +14,9 @@ pytestmark = [
 ]
 
 from traceview.bench import (  # noqa: E402 (needs torch)
-    Asked,
+    BenchRequest,
     BlockSizes,
-    Saved,
+    TuningCache,
     autotune,
     benchmark,
     describe,
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 
 
-def test_a_large_copy_takes_what_events_say():
+def test_a_large_copy_takes_the_time_that_events_measure():
     x = torch.randn(64 * MIB, device="cuda")
     y = torch.empty_like(x)
     found = benchmark(lambda: y.copy_(x), trials=20)
@@ -65,7 +65,7 @@ def test_launch_overhead_is_hidden():
     assert found.median_ns < found.host_ns
 
 
-def test_a_call_that_waits_for_the_gpu_is_said_to_hold_launches():
+def test_a_call_that_waits_for_the_gpu_includes_launch_overhead():
     x = torch.zeros(1, device="cuda")
     found = benchmark(x.item, trials=5)
     assert found.exposed_trials == 5
@@ -88,7 +88,7 @@ def test_the_wall_clock_shows_where_launches_are_the_limit():
     found = sweep(make, [1 << k for k in range(8, 17, 2)])
     assert found.fit.kind == "flat"
     assert found.fit.launch_bound
-    assert str(found).endswith(": launch-bound")
+    assert str(found).endswith("(launch-bound)")
 
 
 def test_gelu_is_right_and_fast():
@@ -159,20 +159,22 @@ def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
         [{"block": block, "warps": warps} for block in (32, 1024, 4096) for warps in (1, 4)],
     )
     assert found.config["block"] > 32
-    saved = Saved(tmp_path)
-    sizes = BlockSizes("gelu", saved=saved)
+    cache = TuningCache(tmp_path)
+    sizes = BlockSizes("gelu", cache=cache)
     best = sizes.tune(run, x.numel(), "float32")
-    assert BlockSizes("gelu", saved=saved).choose(x.numel(), "float32") == best
+    assert BlockSizes("gelu", cache=cache).choose(x.numel(), "float32") == best
 
 
 def test_a_declared_range_reaches_the_text(monkeypatch):
     from kernels.gelu import OPERATION
     from traceview.facts.work import declared
 
-    said = []
+    texts = []
     push = torch.cuda.nvtx.range_push
-    monkeypatch.setattr(torch.cuda.nvtx, "range_push", lambda text: (said.append(text), push(text)))
-    asked = Asked(sizes=[MIB], versions=["torch"], trials=2, widths=False)
-    measure(OPERATION, asked)
-    found = declared.declared(said[0])
+    monkeypatch.setattr(
+        torch.cuda.nvtx, "range_push", lambda text: (texts.append(text), push(text))
+    )
+    request = BenchRequest(sizes=[MIB], versions=["torch"], trials=2, widths=False)
+    measure(OPERATION, request)
+    found = declared.declared(texts[0])
     assert (found.name, found.bytes, found.flop) == ("gelu torch", 8 * MIB, 9 * MIB)

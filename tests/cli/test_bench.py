@@ -40,7 +40,7 @@ def gelu():
 
 
 @needs_triton
-def test_without_a_gpu_all_that_can_run_is_checked(gelu):
+def test_without_a_gpu_every_runnable_version_is_checked(gelu):
     assert gelu.returncode == 0, gelu.stderr
     document = json.loads(gelu.stdout)
     assert document["machine"]["gpu"] is None
@@ -50,7 +50,7 @@ def test_without_a_gpu_all_that_can_run_is_checked(gelu):
         assert states[size, "manual"] == states[size, "torch"] == "timed"
         assert states[size, "triton"] == "right"
         assert states[size, "cuda-scalar"] == "skipped"
-    # Four floats at a time are for sizes divisible by four.
+    # float4 loads need a size divisible by four.
     assert states[97, "cuda-vector"] == "unsupported"
     assert states[1024, "cuda-vector"] == "skipped"
 
@@ -85,14 +85,14 @@ def test_gelu_is_right_for_all_types_and_odd_sizes():
     assert all(row["relative_error"] <= row["tolerance"] for row in rows)
 
 
-def test_what_is_wrong_makes_status_1_and_is_said(bench_here):
-    asked = (OPERATIONS, "--size", 16, "--version", "wrong", "--version", "manual", "--json")
-    status, out, err = bench_here(*asked)
+def test_a_wrong_version_exits_1_and_is_named_on_stderr(bench_here):
+    arguments = (OPERATIONS, "--size", 16, "--version", "wrong", "--version", "manual", "--json")
+    status, out, err = bench_here(*arguments)
     assert status == 1
     statuses = {row["version"]: row["status"] for row in json.loads(out)["rows"]}
     assert statuses == {"wrong": "wrong", "manual": "timed"}
     (line,) = err.splitlines()
-    assert line.startswith("traceview: wrong is wrong at size 16, float32: is off by ")
+    assert line.startswith("traceview: wrong is wrong at size 16, float32: relative error ")
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -108,42 +108,42 @@ def test_a_table_for_a_terminal(bench_here, monkeypatch, width):
 
 def test_a_profile_is_written(bench_here, tmp_path):
     flame, speedscope, out = (tmp_path / name for name in ("f.svg", "s.json", "o.json"))
-    asked = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
+    arguments = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
     status, _, err = bench_here(
-        *asked, "--profile", flame, "--speedscope", speedscope, "--json", out
+        *arguments, "--profile", flame, "--speedscope", speedscope, "--json", out
     )
     assert status == 0, err
     assert flame.read_text().startswith("<svg ")
     assert json.loads(speedscope.read_text())["name"] == "double manual, size 16, float32"
     assert json.loads(out.read_text())["operation"] == "double"
-    status, _, err = bench_here(*asked, "--profile", flame)
+    status, _, err = bench_here(*arguments, "--profile", flame)
     assert status == 1
     assert "exists already; pass --force" in err
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        (None, "is no Python file; name one that defines OPERATION"),
+        (None, "is not a Python file; pass one that defines OPERATION"),
         ("x = 1", "op.py defines no OPERATION; define OPERATION"),
-        ("OPERATION = 3", "no Operation; define OPERATION"),
-        ("def (", "op.py, line 1: this is not Python: invalid syntax"),
+        ("OPERATION = 3", "op.py is not an Operation; define OPERATION"),
+        ("def (", "op.py, line 1: syntax error: invalid syntax"),
         ("OPERATION = 1\nraise ValueError('no\\ndata')", "op.py raised ValueError at line 2: no"),
-        ("from nosuchpackage import OPERATION", "op.py needs the package nosuchpackage, not found"),
+        ("from nosuchpackage import OPERATION", "op.py needs the package nosuchpackage, which"),
         ("raise SystemExit(3)\nOPERATION = 1", "op.py raised SystemExit at line 1: 3"),
     ],
 )
-def test_a_file_at_fault_is_one_line(bench_here, tmp_path, text, said):
+def test_an_invalid_file_is_a_one_line_error(bench_here, tmp_path, text, message):
     file = tmp_path / "op.py"
     if text is not None:
         file.write_text(text)
     status, out, err = bench_here(file)
     assert (status, out) == (1, "")
     (line,) = err.splitlines()
-    assert said in line
+    assert message in line
 
 
-def test_a_program_is_not_run_to_see_that_it_is_no_operation(bench_here, tmp_path):
+def test_a_program_is_not_run_to_find_out_that_it_defines_no_operation(bench_here, tmp_path):
     file, ran = tmp_path / "train.py", tmp_path / "ran"
     file.write_text(f"open({str(ran)!r}, 'w').close()\n")
     status, _, err = bench_here(file)
@@ -166,8 +166,8 @@ def test_what_a_version_prints_does_not_get_into_the_json(bench_here, tmp_path):
     made = "dataclasses.replace(OPERATION, reference=loud, versions=(Version('loud', loud),))"
     text = f"import dataclasses\n{OPERATIONS.read_text()}\n{loud}OPERATION = {made}\n"
     file.write_text(text)
-    asked = (file, "--size", 4, "--trials", 1, "--describe", "--profile", flame, "--json")
-    status, out, err = bench_here(*asked)
+    arguments = (file, "--size", 4, "--trials", 1, "--describe", "--profile", flame, "--json")
+    status, out, err = bench_here(*arguments)
     assert (status, "hello" in err) == (0, True)
     profiled = json.loads(out)["profile"]
     assert (profiled["version"], profiled["size"], profiled["calls"]) == ("loud", 4, 3)
@@ -176,8 +176,8 @@ def test_what_a_version_prints_does_not_get_into_the_json(bench_here, tmp_path):
 
 
 def test_operators_are_shown_beside_the_flame_graph(bench_here, tmp_path):
-    asked = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
-    status, out, _ = bench_here(*asked, "--profile", tmp_path / "f.svg")
+    arguments = (OPERATIONS, "--size", 16, "--version", "manual", "--trials", 1)
+    status, out, _ = bench_here(*arguments, "--profile", tmp_path / "f.svg")
     assert status == 0
     assert "Operators  double manual, size 16, float32: 3 calls profiled" in out
     assert "aten::mul" in out
@@ -188,11 +188,11 @@ def test_two_outputs_of_one_name(bench_here, tmp_path, monkeypatch, names):
     monkeypatch.chdir(tmp_path)
     status, out, err = bench_here(OPERATIONS, "--profile", names[0], "--json", names[1])
     assert (status, out) == (2, "")
-    assert "two outputs are called a" in err
+    assert "two outputs have the name a" in err
     assert not Path("a").exists()
 
 
-def test_the_twin_in_python():
+def test_the_python_twin():
     import traceview
     from tests.bench.operations import OPERATION
 
@@ -201,9 +201,9 @@ def test_the_twin_in_python():
     assert report.bad == ()
 
 
-def test_an_architecture_is_looked_at_before_anything_is_measured(bench_here):
-    asked = (OPERATIONS, "--version", "manual", "--size", 16)
-    assert bench_here(*asked, "--arch", "sm_1") == (
+def test_the_architecture_is_checked_before_anything_is_measured(bench_here):
+    arguments = (OPERATIONS, "--version", "manual", "--size", 16)
+    assert bench_here(*arguments, "--arch", "sm_1") == (
         1,
         "",
         "traceview: error: 'sm_1' is no GPU architecture; write it as --arch sm_90\n",

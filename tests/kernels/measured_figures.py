@@ -5,7 +5,7 @@ import json
 import torch
 
 import kernels
-from traceview.bench.loading import in_words
+from traceview.bench.loading import error_line
 from traceview.errors import InputError
 
 REFUSED = {
@@ -39,7 +39,7 @@ def refusal(name: str, inputs: tuple[object, ...]) -> str:
     except InputError as error:
         return str(error)
     except Exception as error:
-        return f"not refused: {in_words(error)}"
+        return f"not refused: {error_line(error)}"
     return "not refused"
 
 

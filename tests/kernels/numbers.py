@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from traceview.bench import Operation, Version
-from traceview.bench.correctness import compare, copies, expected, is_changed
+from traceview.bench.correctness import clone_tensors, compare, is_modified, reference_outputs
 
 SHAPES = {
     # Nine tiles of rows are a second group of tiles; and nothing is square.
@@ -48,7 +48,7 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
         of = getattr(torch, dtype)
         for case, inputs in chain(by_size(operation, of, device), by_shape(operation, of, device)):
             operation.check(*inputs)
-            wanted, before = expected(operation, inputs), copies(inputs)
+            expected, before = reference_outputs(operation, inputs), clone_tensors(inputs)
             for version in operation.versions:
                 row = {
                     "name": operation.name,
@@ -59,9 +59,9 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
                 if not runs(version, device, inputs):
                     yield {**row, "skipped": True}
                     continue
-                found = compare(version.run(*inputs), wanted, operation.tolerances[dtype])
-                changed = is_changed(inputs, before)
-                yield {**row, "error": found.error, "wrong": found.wrong, "changed": changed}
+                check = compare(version.run(*inputs), expected, operation.tolerances[dtype])
+                is_changed = is_modified(inputs, before)
+                yield {**row, "error": check.error, "wrong": check.wrong, "changed": is_changed}
 
 
 def by_size(operation: Operation, dtype: object, device: str) -> Iterator[tuple[dict, tuple]]:

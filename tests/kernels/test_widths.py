@@ -17,7 +17,7 @@ pytest.importorskip("elftools")
 def widths(name: str, folder: Path) -> dict[str, set[tuple[str, int]]]:
     """Of each kernel and variant the kinds and widths of its accesses to global memory.
 
-    Asked from another folder, as the file finds the rest of its package by itself.
+    BenchRequest from another folder, as the file finds the rest of its package by itself.
     """
     target = REPOSITORY / "kernels" / f"{name}.py"
     done = subprocess.run(

@@ -1,48 +1,48 @@
-"""Measure one operation of a GPU: how long each way to compute it takes, and how right it is.
+"""Benchmark one GPU operation: the correctness and speed of each of its versions.
 
-torch and triton are imported by what needs them, when it is called.
+torch and triton are imported only by the functions that need them, when called.
 """
 
 from traceview.bench.bandwidth import Bandwidth, bandwidth
-from traceview.bench.comparison import BenchReport, Row, measure
+from traceview.bench.comparison import BenchReport, VersionResult, measure
 from traceview.bench.describe import Description, TensorFacts, describe
 from traceview.bench.loading import load_operation
 from traceview.bench.operation import Operation, Version
-from traceview.bench.plan import Asked
+from traceview.bench.plan import BenchRequest
 from traceview.bench.profiling import Profile, profile
 from traceview.bench.program import ProgramSweep, sweep_program
 from traceview.bench.timing.growth import Fit, fit
 from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.bench.timing.sweep import Axis, Sweep, sweep
-from traceview.bench.tuning.autotune import Tried, Tuned, autotune
+from traceview.bench.tuning.autotune import Candidate, TuningResult, autotune
 from traceview.bench.tuning.block_sizes import BlockSizes
-from traceview.bench.tuning.cache import Saved, key_of
+from traceview.bench.tuning.cache import TuningCache, cache_key
 
 __all__ = [
-    "Asked",
     "Axis",
     "Bandwidth",
     "BenchReport",
+    "BenchRequest",
     "BlockSizes",
+    "Candidate",
     "Description",
     "Fit",
     "Operation",
     "Profile",
     "ProgramSweep",
-    "Row",
-    "Saved",
     "Sweep",
     "TensorFacts",
     "Timing",
-    "Tried",
-    "Tuned",
+    "TuningCache",
+    "TuningResult",
     "Version",
+    "VersionResult",
     "autotune",
     "bandwidth",
     "benchmark",
+    "cache_key",
     "describe",
     "fit",
-    "key_of",
     "load_operation",
     "measure",
     "profile",

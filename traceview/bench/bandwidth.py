@@ -1,20 +1,20 @@
-"""Bytes a second of each version over sizes, against what the GPU's memory can do."""
+"""Bandwidth of each version over sizes, against the peak of the GPU's memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from traceview.bench.comparison import BenchReport, Row, measure
+from traceview.bench.comparison import BenchReport, VersionResult, measure
 from traceview.bench.operation import Operation
-from traceview.bench.plan import Asked
+from traceview.bench.plan import BenchRequest
 
-_SATURATED = 0.9
+_SATURATED_FRACTION = 0.9
 
 
 @dataclass(frozen=True)
-class Reached:
-    """One version at one size. `in_cache`: its traffic fits into L2, so it may pass the peak."""
+class BandwidthRow:
+    """One version at one size. `in_cache`: its traffic fits in L2, so it may exceed the peak."""
 
     version: str
     size: int
@@ -26,14 +26,14 @@ class Reached:
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """What each version reached, by size.
+    """Bandwidth of each version by size.
 
-    `saturated_from` is, by version, the least size from which on it stays above 90 % of the most
-    it reached: under it there is too little work to fill the GPU.
+    `saturated_from` maps a version to the smallest size from which its bandwidth stays above 90 %
+    of its maximum. Below it there is too little work to fill the GPU.
     """
 
     peak_bytes_per_s: float | None
-    rows: tuple[Reached, ...]
+    rows: tuple[BandwidthRow, ...]
     saturated_from: Mapping[str, int]
     report: BenchReport
 
@@ -48,31 +48,35 @@ def bandwidth(
     cold: bool = True,
     peaks: str | Iterable[str] | Mapping[str, float] = (),
 ) -> Bandwidth:
-    """Measure versions over sizes; bytes are the least traffic that the operation needs.
+    """Measure the bandwidth of versions over sizes, from the operation's minimum traffic.
 
     Raises InputError as `measure` does.
     """
     dtypes = (dtype,) if dtype else ()
-    asked = Asked(sizes, dtypes, versions, trials=trials, cold=cold, widths=False, peaks=peaks)
-    report = measure(operation, asked)
+    request = BenchRequest(
+        sizes, dtypes, versions, trials=trials, cold=cold, widths=False, peaks=peaks
+    )
+    report = measure(operation, request)
     peak, cache = report.peaks.memory_bytes_per_s, report.machine.l2_cache_bytes
-    rows = tuple(_reached(row, peak, cache) for row in report.rows if row.timing)
+    rows = tuple(_row(row, peak, cache) for row in report.rows if row.timing)
     names = dict.fromkeys(row.version for row in rows)
-    return Bandwidth(peak, rows, {name: _knee(rows, name) for name in names}, report)
+    return Bandwidth(peak, rows, {name: _saturated_from(rows, name) for name in names}, report)
 
 
-def _reached(row: Row, peak: float | None, cache: int | None) -> Reached:
+def _row(row: VersionResult, peak: float | None, cache: int | None) -> BandwidthRow:
     rate, moved = row.bytes_per_s or 0.0, row.bytes_moved or 0
-    share = 100 * rate / peak if peak else None
-    return Reached(row.version, row.size, moved, rate, share, moved <= cache if cache else None)
+    peak_pct = 100 * rate / peak if peak else None
+    return BandwidthRow(
+        row.version, row.size, moved, rate, peak_pct, moved <= cache if cache else None
+    )
 
 
-def _knee(rows: Iterable[Reached], version: str) -> int:
-    own = sorted((row for row in rows if row.version == version), key=lambda row: row.size)
-    most = max(row.bytes_per_s for row in own)
-    size = own[-1].size
-    for row in reversed(own):
-        if row.bytes_per_s < _SATURATED * most:
+def _saturated_from(rows: Iterable[BandwidthRow], version: str) -> int:
+    by_size = sorted((row for row in rows if row.version == version), key=lambda row: row.size)
+    maximum = max(row.bytes_per_s for row in by_size)
+    size = by_size[-1].size
+    for row in reversed(by_size):
+        if row.bytes_per_s < _SATURATED_FRACTION * maximum:
             break
         size = row.size
     return size

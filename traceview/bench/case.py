@@ -1,4 +1,4 @@
-"""One size and data type of an operation: its inputs, and what the reference makes of them."""
+"""An operation at one size and data type: its inputs and the outputs of its reference."""
 
 from __future__ import annotations
 
@@ -11,33 +11,42 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.correctness import copies, expected, is_changed, restore, spoil_free_memory
-from traceview.bench.loading import in_words
+from traceview.bench.correctness import (
+    clone_tensors,
+    is_modified,
+    poison_free_memory,
+    reference_outputs,
+    restore,
+)
+from traceview.bench.loading import error_line
 from traceview.bench.operation import Operation
 from traceview.errors import InputError, TraceviewError
 
 
 @dataclass
 class Reference:
-    """Inputs of one size with the float64 values that the results are compared with."""
+    """Inputs of one size, and the float64 outputs to compare results with.
+
+    `before` are clones of the inputs.
+    """
 
     size: int
     inputs: tuple[Any, ...]
-    wanted: tuple[Any, ...]
+    expected: tuple[Any, ...]
     before: tuple[Any, ...]
 
-    def is_changed(self) -> bool:
+    def is_modified(self) -> bool:
         """Whether a version wrote to the inputs."""
-        return is_changed(self.inputs, self.before)
+        return is_modified(self.inputs, self.before)
 
     def restore(self) -> None:
-        """Put the values back."""
+        """Undo what a version wrote to the inputs."""
         restore(self.inputs, self.before)
 
-    def spoil_free_memory(self) -> None:
-        """Leave nothing of earlier results in memory; where it is short, what there is stays."""
+    def poison_free_memory(self) -> None:
+        """Overwrite earlier results in free memory, unless memory is too short for that."""
         try:
-            spoil_free_memory(self.inputs, self.wanted)
+            poison_free_memory(self.inputs, self.expected)
         except RuntimeError as error:
             if not _is_out_of_memory(error):
                 raise
@@ -45,9 +54,9 @@ class Reference:
 
 @dataclass
 class Case:
-    """Inputs to time versions on, and those to check them on: the same unless memory is short.
+    """Inputs to time versions on, and inputs to check them on: the same unless memory is short.
 
-    `unchecked` says why there is nothing to check on.
+    `unchecked` says why there is no reference to check against.
     """
 
     size: int
@@ -59,54 +68,52 @@ class Case:
     unchecked: str | None = None
 
     @classmethod
-    def made(cls, operation: Operation, size: int, dtype: str, device: str) -> Case:
-        """The inputs, checked by the operation's own check.
+    def prepare(cls, operation: Operation, size: int, dtype: str, device: str) -> Case:
+        """Make the inputs, check them by the operation's own check, and run the reference.
 
-        Raises InputError if it cannot take a size, or if the inputs do not fit into memory.
+        Raises InputError if the operation does not take the size, or if memory is too short.
         """
         try:
             inputs = _inputs(operation, size, dtype, device)
         except RuntimeError as error:
             if not _is_out_of_memory(error):
                 raise
-            what = f"{operation.name}: inputs of size {size:,} do not fit into memory"
+            what = f"{operation.name}: inputs of size {size:,} do not fit in memory"
             raise InputError(what, "choose a smaller --size") from error
         checked = _reference(operation, size, inputs)
-        for smaller in sorted((s for s in _sizes(operation) if s < size), reverse=True):
+        known_sizes = {*operation.sizes, *operation.small_sizes}
+        for smaller in sorted((known for known in known_sizes if known < size), reverse=True):
             if checked:
                 break
             checked = _reference(operation, smaller, _inputs(operation, smaller, dtype, device))
-        with users(operation, "bytes_moved or flop"):
+        with user_code(operation, "bytes_moved or flop"):
             moved, flop = int(operation.bytes_moved(*inputs)), int(operation.flop(*inputs))
-        unchecked = None if checked else "the float64 reference does not fit into memory"
+        unchecked = None if checked else "the float64 reference does not fit in memory"
         return cls(size, dtype, inputs, moved, flop, checked, unchecked)
-
-
-def _sizes(operation: Operation) -> set[int]:
-    return {*operation.sizes, *operation.small_sizes}
 
 
 def _inputs(operation: Operation, size: int, dtype: str, device: str) -> tuple[Any, ...]:
     import torch
 
-    kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype):
-        raise InputError(f"torch {torch.__version__} has no type {dtype[:40]!r}")
-    with users(operation, "inputs or check"):
-        inputs = operation.inputs(size, kind, device)
+    torch_dtype = getattr(torch, dtype, None)
+    if not isinstance(torch_dtype, torch.dtype):
+        raise InputError(f"torch {torch.__version__} has no data type {dtype[:40]!r}")
+    with user_code(operation, "inputs or check"):
+        inputs = operation.inputs(size, torch_dtype, device)
         if not isinstance(inputs, tuple | list):
-            # Its rows would be the inputs, else.
-            what = f"inputs of {operation.name} gives a {type(inputs).__name__}"
-            raise InputError(what, "return a tuple, of one tensor: (x,)")
+            # A bare tensor would be taken apart into its rows.
+            what = f"inputs of {operation.name} returns a {type(inputs).__name__}"
+            raise InputError(what, "return a tuple; for one tensor: (x,)")
         operation.check(*inputs)
     return tuple(inputs)
 
 
 def _reference(operation: Operation, size: int, inputs: tuple[Any, ...]) -> Reference | None:
-    """None if memory is short."""
+    """The reference at one size; None if memory is short."""
     try:
-        with users(operation, "reference"):
-            return Reference(size, inputs, expected(operation, inputs), copies(inputs))
+        with user_code(operation, "reference"):
+            outputs = reference_outputs(operation, inputs)
+            return Reference(size, inputs, outputs, clone_tensors(inputs))
     except RuntimeError as error:
         if not _is_out_of_memory(error):
             raise
@@ -114,8 +121,8 @@ def _reference(operation: Operation, size: int, inputs: tuple[Any, ...]) -> Refe
 
 
 @contextmanager
-def users(operation: Operation, what: str) -> Iterator[None]:
-    """An error in a function of the user's file becomes one line that names it."""
+def user_code(operation: Operation, function: str) -> Iterator[None]:
+    """Turn an error in a function of the user's file into an InputError that names its line."""
     try:
         yield
     except TraceviewError:
@@ -123,12 +130,12 @@ def users(operation: Operation, what: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, RuntimeError) and _is_out_of_memory(error):
             raise
-        place = _line(error, operation)
-        raise InputError(f"{what} of {operation.name} raised {in_words(error, place)}") from error
+        line = error_line(error, _place(error, operation))
+        raise InputError(f"{function} of {operation.name} raised {line}") from error
 
 
-def _line(error: BaseException, operation: Operation) -> str:
-    """Where in a file of the operation it was raised; nothing if it was elsewhere."""
+def _place(error: BaseException, operation: Operation) -> str:
+    """Such as ` at line 12 of gelu.py`; empty if the operation's files did not raise it."""
     o = operation
     files = set(map(_file, (o.inputs, o.check, o.reference, o.bytes_moved, o.flop))) - {None}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -138,14 +145,28 @@ def _line(error: BaseException, operation: Operation) -> str:
 
 
 def _file(function: Any) -> str | None:
-    """That which a function was written in; None for one of C."""
+    """The source file of a function; None for one written in C."""
     code = getattr(function.func if isinstance(function, partial) else function, "__code__", None)
     return code.co_filename if code else None
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """A GPU's is an error of its own; a CPU's is told by its text alone."""
+    """A GPU raises a type of its own; a CPU's error can only be recognized by its text."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def releasing_memory(device: str) -> Iterator[None]:
+    """Free GPU memory after one size, and reset torch.compile.
+
+    On seeing a second size torch.compile would otherwise compile a kernel for all sizes, which is
+    slower.
+    """
+    try:
+        yield
+    finally:
+        if device == "cuda":
+            _release()
 
 
 def _release() -> None:
@@ -153,19 +174,6 @@ def _release() -> None:
 
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
-    # After an error of CUDA this fails, too, and says nothing new.
+    # After a CUDA error this fails as well, and adds nothing.
     with suppress(RuntimeError):
         torch.cuda.empty_cache()
-
-
-@contextmanager
-def released(device: str) -> Iterator[None]:
-    """Give back what one size took before the next, and have torch.compile start afresh.
-
-    It would otherwise make a kernel for all sizes once it sees the second, which is slower.
-    """
-    try:
-        yield
-    finally:
-        if device == "cuda":
-            _release()

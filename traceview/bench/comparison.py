@@ -1,4 +1,4 @@
-"""All versions of an operation side by side: checked first, then timed."""
+"""Check every version of an operation against its reference, then time those that are right."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal
 
-from traceview.bench.case import Case, released, users
+from traceview.bench.case import Case, releasing_memory, user_code
 from traceview.bench.correctness import compare
-from traceview.bench.loading import broke_cuda, in_words
+from traceview.bench.loading import broke_cuda, error_line
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine
 from traceview.bench.operation import Operation, Version
-from traceview.bench.plan import Asked, planned
-from traceview.bench.timing.growth import Fit, fitted
+from traceview.bench.plan import BenchRequest, resolve_request
+from traceview.bench.timing.growth import Fit, fit_timings
 from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.bench.timing.sweep import SIZE, one_of
 from traceview.bench.widths import Key, Width, widths_of
 from traceview.facts.work.declarations import declaration
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
-_FEWEST_TO_FIT, _FEWEST_ASKED_FOR = 4, 3
+_FEWEST_TO_FIT, _FEWEST_IN_SWEEP = 4, 3
 _COMPILED = ("timed", "right", "wrong", "skipped")
 
 
 @dataclass(frozen=True)
-class Row:
+class VersionResult:
     """One version at one size and data type.
 
-    `status`: `timed` after it was found right; `right` and, for the reason in `why`, not timed;
-    `wrong` and therefore not timed; `failed` with an error; `skipped`, as it cannot run here;
-    `unsupported`, as it does not take such inputs anywhere.
-    `error` is the largest difference from the float64 reference as a share of that one's largest
-    magnitude, of which `tolerance` is allowed. `checked_size` is the size at which it was
-    checked, another one only where the reference does not fit into memory. `value` is that of the
-    parameter that is swept, None where that is the size or nothing.
+    `status`: `timed`, and right; `right` but not timed, for the reason in `why`; `wrong`, and not
+    timed; `failed` with an error; `skipped`, as it cannot run on this machine; `unsupported`, as it
+    does not take such inputs.
+    `error` is the largest difference from the float64 reference ÷ the reference's largest
+    magnitude, at most `tolerance` if it is right. `checked_size` differs from `size` only if the
+    reference does not fit in memory at `size`. `value` is that of the swept parameter; None if the
+    size is swept, or nothing.
     """
 
     size: int
@@ -55,17 +55,17 @@ class Row:
 
     @property
     def median_ns(self) -> float | None:
-        """Time of a call."""
+        """Time per call."""
         return self.timing.median_ns if self.timing else None
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The least traffic ÷ time."""
+        """Minimum traffic ÷ time."""
         return self._rate(self.bytes_moved)
 
     @property
     def flop_per_s(self) -> float | None:
-        """The arithmetic ÷ time."""
+        """FLOP ÷ time."""
         return self._rate(self.flop)
 
     def _rate(self, amount: int | None) -> float | None:
@@ -76,46 +76,46 @@ class Row:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """An operation's versions at all sizes and types, on one machine.
+    """The versions of an operation at all sizes and data types, on one machine.
 
-    `over` is what was swept: the size, or a parameter of the operation.
+    `over` is what was swept: the size, or a parameter of the operation. `fits` has the growth of
+    time with `over` by (data type, version), from three values of a sweep or four sizes on.
     """
 
     operation: Operation
     machine: Machine
     peaks: Peaks
-    rows: tuple[Row, ...]
+    rows: tuple[VersionResult, ...]
     notes: tuple[str, ...] = ()
     fits: Mapping[tuple[str, str], Fit] = field(default_factory=dict)
-    """How the time grows with `over`, by (dtype, version); not asked for, from four on."""
     over: str = SIZE
 
     @property
-    def bad(self) -> tuple[Row, ...]:
-        """The rows of versions that are wrong or failed."""
+    def bad(self) -> tuple[VersionResult, ...]:
+        """The results of versions that are wrong or failed."""
         return tuple(row for row in self.rows if row.status in ("wrong", "failed"))
 
-    def speedup(self, row: Row) -> float | None:
-        """How many times as fast as the first version that was timed at that size and type."""
-        first = next((r for r in self.rows if r.timing and _place(r) == _place(row)), None)
+    def speedup(self, row: VersionResult) -> float | None:
+        """Speed relative to the first timed version at that size and data type."""
+        first = next((r for r in self.rows if r.timing and _point(r) == _point(row)), None)
         if first is None or not first.median_ns or not row.median_ns:
             return None
         return first.median_ns / row.median_ns
 
-    def inputs(self, row: Row) -> tuple[Any, ...]:
-        """The inputs of a row, made anew."""
+    def inputs(self, row: VersionResult) -> tuple[Any, ...]:
+        """The inputs of a result, made again."""
         import torch
 
-        made = _at_value(self.operation, self.over, row.value)
-        return made.inputs(row.size, getattr(torch, row.dtype), self.machine.device)
+        operation = _at_value(self.operation, self.over, row.value)
+        return operation.inputs(row.size, getattr(torch, row.dtype), self.machine.device)
 
     @property
     def unit(self) -> str:
-        """What one more of what is swept is."""
+        """The singular of what is swept, such as element or step."""
         return self.operation.unit if self.over == SIZE else one_of(self.over)
 
 
-def _place(row: Row) -> tuple[int, str, int | None]:
+def _point(row: VersionResult) -> tuple[int, str, int | None]:
     return row.size, row.dtype, row.value
 
 
@@ -125,87 +125,85 @@ def _at_value(operation: Operation, over: str, value: int | None) -> Operation:
 
 def measure(
     operation: Operation,
-    asked: Asked,
+    request: BenchRequest,
     *,
     path: str | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> BenchReport:
     """Check and time versions of an operation.
 
-    Without `sizes` those of the operation are taken, its small ones where there is no GPU; without
-    `dtypes` its first; a sweep over anything but the size is at one size, by itself the middle one.
-    `path` is the file of the operation, from which its kernels are compiled to see how wide they
-    load. `note` gets what is being done. Raises InputError for a version, type, size or parameter
-    that the operation does not have.
+    Defaults: the operation's sizes (without a GPU its small ones), its first data type, all
+    versions. A sweep over a parameter runs at one size, by default the middle one. `path` is the
+    operation's file, from which its kernels are compiled to read their load widths. `note` receives
+    progress messages. Raises InputError for a version, data type, size or parameter that the
+    operation does not have.
     """
     machine = this_machine()
-    plan, over, values = planned(operation, asked, machine)
-    peaks = peaks_of(machine, plan.peaks)
-    rows: list[Row] = []
-    for dtype, size, value in product(plan.dtypes, plan.sizes, values):
-        if _broken(rows):
+    resolved, over, values = resolve_request(operation, request, machine)
+    peaks = peaks_of(machine, resolved.peaks)
+    rows: list[VersionResult] = []
+    for dtype, size, value in product(resolved.dtypes, resolved.sizes, values):
+        if _broken_cuda_note(rows):
             break
         varied = _at_value(operation, over, value)
-        found = _at(varied, plan, machine, peaks, size, dtype, note)
-        rows += [replace(row, value=value) for row in found]
-    if asked.widths and path:
+        results = _measure_point(varied, resolved, machine, peaks, size, dtype, note)
+        rows += [replace(row, value=value) for row in results]
+    if request.widths and path:
         note(f"Compiling the kernels of {operation.name}")
-        arch = plan.arch or machine.arch or "sm_90"
+        arch = resolved.arch or machine.arch or "sm_90"
         rows = _with_widths(operation, path, rows, arch, over)
-    notes = (*_notes(machine, peaks), *_broken(rows))
-    fewest = _FEWEST_ASKED_FOR if asked.sweep else _FEWEST_TO_FIT
-    fits = _fits(rows, fewest)
+    notes = (*_notes(machine, peaks), *_broken_cuda_note(rows))
+    fits = _fits(rows, _FEWEST_IN_SWEEP if request.sweep else _FEWEST_TO_FIT)
     return BenchReport(operation, machine, peaks, tuple(rows), notes, fits, over)
 
 
 def _notes(machine: Machine, peaks: Peaks) -> Iterator[str]:
     if machine.gpu is None:
         yield (
-            "no GPU here: Triton's kernels are checked in its interpreter and not timed, CUDA C++ "
-            "is skipped, and times are those of the CPU"
+            "no GPU: Triton kernels are checked in the interpreter but not timed, CUDA C++ is "
+            "skipped, and all times are CPU times"
         )
     elif peaks.memory_bytes_per_s is None:
-        yield f"no data sheet of {machine.gpu} is known: pass --peak bandwidth=BYTES_PER_S"
+        yield f"the peaks of {machine.gpu} are not known; pass --peak bandwidth=BYTES_PER_S"
 
 
-def _broken(rows: Sequence[Row]) -> tuple[str, ...]:
-    """A note if a kernel made an error after which CUDA does nothing more in this process."""
+def _broken_cuda_note(rows: Sequence[VersionResult]) -> tuple[str, ...]:
+    """A note if a kernel's error left CUDA unusable in this process; otherwise empty."""
     for row in rows:
         if row.status == "failed" and broke_cuda(row.why or ""):
-            said = f"{row.version} broke CUDA in this process, so nothing was run after it"
-            return (f"{said}: leave it out, or look at it with compute-sanitizer",)
+            return (
+                f"{row.version} broke CUDA in this process, so nothing was run after it; exclude "
+                "it, or debug it with compute-sanitizer",
+            )
     return ()
 
 
-def _at(
+def _measure_point(
     operation: Operation,
-    asked: Asked,
+    request: BenchRequest,
     machine: Machine,
     peaks: Peaks,
     size: int,
     dtype: str,
     note: Callable[[str], None],
-) -> list[Row]:
-    """All versions at one size and type."""
-    rows: list[Row] = []
-    with released(machine.device):
-        case = Case.made(operation, size, dtype, machine.device)
-        for name in asked.versions:
-            if _broken(rows):
+) -> list[VersionResult]:
+    """All versions at one size and data type."""
+    rows: list[VersionResult] = []
+    with releasing_memory(machine.device):
+        case = Case.prepare(operation, size, dtype, machine.device)
+        for name in request.versions:
+            if _broken_cuda_note(rows):
                 break
             note(f"{operation.name} {name}, size {size:,}, {dtype}")
-            row = _checked(operation, operation.version(name), case, machine)
-            rows.append(_timed(operation, row, case, asked, peaks) if _is_right(row) else row)
+            row = _check(operation, operation.version(name), case, machine)
+            is_right = row.status == "right" and row.why is None
+            rows.append(_time(operation, row, case, request, peaks) if is_right else row)
     return rows
 
 
-def _is_right(row: Row) -> bool:
-    return row.status == "right" and row.why is None
-
-
-def _checked(operation: Operation, version: Version, case: Case, machine: Machine) -> Row:
-    """The row as far as correctness goes."""
-    row = Row(
+def _check(operation: Operation, version: Version, case: Case, machine: Machine) -> VersionResult:
+    """The result of the correctness check, without a time."""
+    row = VersionResult(
         case.size,
         case.dtype,
         version.name,
@@ -215,32 +213,34 @@ def _checked(operation: Operation, version: Version, case: Case, machine: Machin
         tolerance=operation.tolerances[case.dtype],
         checked_size=case.checked.size if case.checked else None,
     )
-    with users(operation, f"supports of {version.name}"):
+    with user_code(operation, f"supports of {version.name}"):
         if version.supports and not version.supports(*case.inputs):
-            return replace(row, status="unsupported", why="does not take such inputs")
-    unable = _cannot_run(version, machine)
-    if unable:
-        return replace(row, why=unable)
+            return replace(row, status="unsupported", why="does not take these inputs")
+    obstacle = _obstacle(version, machine)
+    if obstacle:
+        return replace(row, why=obstacle)
     if case.checked is None:
         return replace(row, status="failed", why=case.unchecked)
     try:
-        case.checked.spoil_free_memory()
-        found = compare(version.run(*case.checked.inputs), case.checked.wanted, row.tolerance or 0)
-        changed = case.checked.is_changed()
+        case.checked.poison_free_memory()
+        results = version.run(*case.checked.inputs)
+        check = compare(results, case.checked.expected, row.tolerance or 0)
+        is_modified = case.checked.is_modified()
     except Exception as error:
         missing = _is_missing_tool(error)
-        return replace(row, status="skipped" if missing else "failed", why=in_words(error))
-    if changed:
+        return replace(row, status="skipped" if missing else "failed", why=error_line(error))
+    if is_modified:
         case.checked.restore()
-        return replace(row, status="wrong", why="changes its inputs", error=found.error)
-    if found.wrong:
-        return replace(row, status="wrong", why=found.wrong, error=found.error)
+        return replace(row, status="wrong", why="modifies its inputs", error=check.error)
+    if check.wrong:
+        return replace(row, status="wrong", why=check.wrong, error=check.error)
     interpreted = version.needs == "triton" and machine.gpu is None
-    why = "the interpreter says nothing of speed" if interpreted else None
-    return replace(row, status="right", why=why, error=found.error)
+    why = "the interpreter's speed means nothing" if interpreted else None
+    return replace(row, status="right", why=why, error=check.error)
 
 
-def _cannot_run(version: Version, machine: Machine) -> str | None:
+def _obstacle(version: Version, machine: Machine) -> str | None:
+    """Why a version cannot run on this machine; None if it can."""
     if machine.gpu is None and version.needs == "cuda":
         return "needs a GPU"
     if machine.gpu is None and version.needs == "triton" and not machine.interpreter:
@@ -251,15 +251,17 @@ def _cannot_run(version: Version, machine: Machine) -> str | None:
 
 
 def _is_missing_tool(error: BaseException) -> bool:
-    """Whether it failed for want of a compiler on this machine, which is no fault of the version.
+    """Whether a compiler is missing on this machine, which is not the version's fault.
 
-    Inductor's errors are told by name: importing torch._inductor would take seconds.
+    Inductor's errors are recognized by name: importing torch._inductor would take seconds.
     """
     names = {type(each).__name__ for each in (error, error.__cause__) if each is not None}
     return bool(names & {"ToolNotFoundError", "InvalidCxxCompiler"})
 
 
-def _timed(operation: Operation, row: Row, case: Case, asked: Asked, peaks: Peaks) -> Row:
+def _time(
+    operation: Operation, row: VersionResult, case: Case, request: BenchRequest, peaks: Peaks
+) -> VersionResult:
     version = operation.version(row.version)
     kind = flop_kind(row.dtype, operation.tensor_cores)
 
@@ -271,44 +273,44 @@ def _timed(operation: Operation, row: Row, case: Case, asked: Asked, peaks: Peak
     try:
         timing = benchmark(
             lambda: version.run(*case.inputs),
-            asked.warmup,
-            asked.trials,
-            cold=asked.cold,
+            request.warmup,
+            request.trials,
+            cold=request.cold,
             declared=declared,
         )
     except Exception as error:
-        return replace(row, status="failed", why=in_words(error))
-    share, bound = peaks.share_pct(timing.median_ns, case.bytes_moved, case.flop, kind)
-    return replace(row, status="timed", timing=timing, peak_pct=share, bound=bound)
+        return replace(row, status="failed", why=error_line(error))
+    peak_pct, bound = peaks.peak_pct(timing.median_ns, case.bytes_moved, case.flop, kind)
+    return replace(row, status="timed", timing=timing, peak_pct=peak_pct, bound=bound)
 
 
 def _with_widths(
-    operation: Operation, path: str, rows: list[Row], arch: str, over: str
-) -> list[Row]:
-    found: dict[int | None, Mapping[Key, Width]] = {}
+    operation: Operation, path: str, rows: list[VersionResult], arch: str, over: str
+) -> list[VersionResult]:
+    widths: dict[int | None, Mapping[Key, Width]] = {}
     for value in dict.fromkeys(row.value for row in rows):
-        asked = [_key(row) for row in rows if row.value == value and row.status in _COMPILED]
-        given = {} if value is None else {over: value}
-        found[value] = widths_of(operation, path, asked, arch, given)
-    return [replace(row, width=found[row.value].get(_key(row))) for row in rows]
+        keys = [_key(row) for row in rows if row.value == value and row.status in _COMPILED]
+        parameters = {} if value is None else {over: value}
+        widths[value] = widths_of(operation, path, keys, arch, parameters)
+    return [replace(row, width=widths[row.value].get(_key(row))) for row in rows]
 
 
-def _key(row: Row) -> Key:
+def _key(row: VersionResult) -> Key:
     return row.size, row.dtype, row.version
 
 
-def _fits(rows: Sequence[Row], fewest: int) -> Mapping[tuple[str, str], Fit]:
-    series: dict[tuple[str, str], list[Row]] = {}
+def _fits(rows: Sequence[VersionResult], fewest: int) -> Mapping[tuple[str, str], Fit]:
+    series: dict[tuple[str, str], list[VersionResult]] = {}
     for row in rows:
         if row.timing:
             series.setdefault((row.dtype, row.version), []).append(row)
     return {
-        key: fitted([(_along(row), row.timing) for row in timed if row.timing])
+        key: fit_timings([(_position(row), row.timing) for row in timed if row.timing])
         for key, timed in series.items()
-        if len(set(map(_along, timed))) >= fewest
+        if len(set(map(_position, timed))) >= fewest
     }
 
 
-def _along(row: Row) -> int:
-    """Where on the axis of the sweep it is."""
+def _position(row: VersionResult) -> int:
+    """The value on the axis of the sweep."""
     return row.size if row.value is None else row.value

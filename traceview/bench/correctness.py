@@ -1,4 +1,4 @@
-"""How far a version's results are from the reference, computed in float64."""
+"""Compare a version's results with those of the reference, computed in float64."""
 
 from __future__ import annotations
 
@@ -11,97 +11,105 @@ from typing import Any
 from traceview.bench.operation import Operation
 from traceview.errors import InputError
 
-_SPOILT = 255
-"""Bytes of this are NaN in every floating type, and -1 or the most in every other."""
-_PLACES, _MOST_SPOILT_BYTES = 8, 256 << 20
+_POISON = 255
+"""Bytes of this value are NaN in every floating-point type, and -1 or the maximum in all others."""
+_POISONED_COPIES, _MOST_POISONED_BYTES = 8, 256 << 20
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What became of comparing: `error` is the largest, as a share of the largest magnitude.
+class CheckResult:
+    """The outcome of a comparison.
 
-    `wrong` says what is wrong, None where nothing is.
+    `error` is the largest difference ÷ the largest magnitude of the reference. `wrong` says what
+    is wrong; None if the results are right.
     """
 
     error: float | None
     wrong: str | None = None
 
 
-def expected(operation: Operation, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors that the reference gives for the inputs as they are, in float64.
+def reference_outputs(operation: Operation, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The output tensors of the reference for these inputs converted to float64.
 
-    Raises InputError if it gives anything else.
+    Raises InputError if the reference returns anything but tensors.
     """
-    found = tensors(operation.reference(*changed(inputs, _in_float64)))
-    for each in found:
-        if not _is_tensor(each):
-            what = f"the reference of {operation.name} gives {_kind(each)}, not a tensor"
+    outputs = flatten(operation.reference(*map_tensors(inputs, _in_float64)))
+    for output in outputs:
+        if not _is_tensor(output):
+            what = f"the reference of {operation.name} returns {_kind(output)}, not a tensor"
             raise InputError(what, "return a tensor, or a tuple of them")
-    return found
+    return outputs
 
 
-def compare(results: Any, wanted: tuple[Any, ...], tolerance: float) -> Checked:
-    """Compare what a version gave with what the reference gave."""
-    given = tensors(results)
-    if len(given) != len(wanted):
-        return Checked(None, f"gives {len(given)} tensors, the reference {len(wanted)}")
-    for got, true in zip(given, wanted, strict=True):
-        if not _is_tensor(got):
-            return Checked(None, f"gives {_kind(got)}, not a tensor")
-        if tuple(got.shape) != tuple(true.shape):
-            said = f"gives the shape {tuple(got.shape)}, the reference {tuple(true.shape)}"
-            return Checked(None, said)
-    worst = max((_error(*pair) for pair in zip(given, wanted, strict=True)), default=0.0)
-    if math.isinf(worst):
-        return Checked(worst, "gives NaN or infinity where the reference has a number, or not so")
-    if worst > tolerance:
-        return Checked(worst, f"is off by {worst:.1e} where {tolerance:.1e} is allowed")
-    return Checked(worst)
+def compare(results: Any, expected: tuple[Any, ...], tolerance: float) -> CheckResult:
+    """Compare what a version returned with the outputs of the reference."""
+    outputs = flatten(results)
+    if len(outputs) != len(expected):
+        return CheckResult(
+            None, f"returns {len(outputs)} tensors, the reference returns {len(expected)}"
+        )
+    for output, true in zip(outputs, expected, strict=True):
+        if not _is_tensor(output):
+            return CheckResult(None, f"returns {_kind(output)}, not a tensor")
+        if tuple(output.shape) != tuple(true.shape):
+            shapes = f"returns shape {tuple(output.shape)}, the reference {tuple(true.shape)}"
+            return CheckResult(None, shapes)
+    error = max((_error(*pair) for pair in zip(outputs, expected, strict=True)), default=0.0)
+    if math.isinf(error):
+        return CheckResult(error, "has NaN or infinity in other places than the reference")
+    if error > tolerance:
+        return CheckResult(
+            error, f"relative error {error:.1e} exceeds the tolerance {tolerance:.1e}"
+        )
+    return CheckResult(error)
 
 
-def copies(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copies of the tensors among the inputs, to see later whether these were changed."""
-    found: tuple[Any, ...] = changed(inputs, lambda each: each.clone())
-    return found
+def clone_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies of the tensors among the inputs, to detect later whether a version wrote to them."""
+    clones: tuple[Any, ...] = map_tensors(inputs, lambda tensor: tensor.clone())
+    return clones
 
 
-def is_changed(inputs: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """Whether a tensor among the inputs is no longer what it was."""
-    pairs = zip(tensors(inputs), tensors(before), strict=True)
+def is_modified(inputs: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    """Whether any tensor among the inputs differs from its clone."""
+    pairs = zip(flatten(inputs), flatten(before), strict=True)
     return any(_is_tensor(now) and not _same(now, then) for now, then in pairs)
 
 
 def restore(inputs: tuple[Any, ...], before: tuple[Any, ...]) -> None:
-    """Put the values of the tensors back."""
-    for now, then in zip(tensors(inputs), tensors(before), strict=True):
+    """Copy the values of the clones back."""
+    for now, then in zip(flatten(inputs), flatten(before), strict=True):
         if _is_tensor(now):
             now.copy_(then)
 
 
-def spoil_free_memory(inputs: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
-    """Fill memory of the sizes that results may have with NaN, and give it back.
+def poison_free_memory(inputs: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    """Fill free memory of the sizes that results may have with NaN.
 
-    Allocators hand out first what was freed last: a version that leaves its output unwritten, or
-    the end of it, would otherwise find there what the version before wrote, and be right.
+    Allocators hand out first what was freed last. A version that leaves its output, or the end of
+    it, unwritten would otherwise find the results of the previous version there and pass.
     """
-    widths = {4, *(each.element_size() for each in (*tensors(inputs), *wanted) if _is_tensor(each))}
-    # Twice, as the C library learns from what is freed where to put the next of that size.
+    widths = {
+        4,
+        *(each.element_size() for each in (*flatten(inputs), *expected) if _is_tensor(each)),
+    }
+    # Twice: the C library learns from what is freed where to put the next block of that size.
     for _ in range(2):
-        _spoil([(true.numel() * width, true.device) for true, width in product(wanted, widths)])
+        _poison([(true.numel() * width, true.device) for true, width in product(expected, widths)])
 
 
-def _spoil(sizes: list[tuple[int, Any]]) -> None:
-    """Several of each at once, as there may be several free places for it; of large ones few."""
+def _poison(sizes: list[tuple[int, Any]]) -> None:
+    """Hold several blocks of each size at once to fill several free places; of large ones fewer."""
     import torch
 
     held = []
     for size, device in sizes:
-        for _ in range(min(max(_MOST_SPOILT_BYTES // max(size, 1), 1), _PLACES)):
-            held.append(torch.empty(size, dtype=torch.uint8, device=device).fill_(_SPOILT))
+        for _ in range(min(max(_MOST_POISONED_BYTES // max(size, 1), 1), _POISONED_COPIES)):
+            held.append(torch.empty(size, dtype=torch.uint8, device=device).fill_(_POISON))
 
 
-def tensors(results: Any) -> tuple[Any, ...]:
-    """A tensor or several as a tuple: what is in nested tuples, lists and mappings, in order."""
+def flatten(results: Any) -> tuple[Any, ...]:
+    """The leaves of nested tuples, lists and mappings, in order; a mapping's sorted by key."""
     return tuple(_leaves(results))
 
 
@@ -115,13 +123,13 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield from _leaves(each)
 
 
-def changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same with `change(tensor)` for each tensor in nested tuples, lists and mappings."""
+def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Nested tuples, lists and mappings with `change(tensor)` in place of each tensor."""
     if isinstance(value, Mapping):
-        return {name: changed(each, change) for name, each in value.items()}
+        return {name: map_tensors(each, change) for name, each in value.items()}
     if isinstance(value, tuple | list):
-        made = [changed(each, change) for each in value]
-        return value._make(made) if hasattr(value, "_make") else type(value)(made)
+        mapped = [map_tensors(each, change) for each in value]
+        return value._make(mapped) if hasattr(value, "_make") else type(value)(mapped)
     return change(value) if _is_tensor(value) else value
 
 
@@ -130,7 +138,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _same(now: Any, then: Any) -> bool:
@@ -138,28 +146,27 @@ def _same(now: Any, then: Any) -> bool:
 
 
 def _in_float64(value: Any) -> Any:
-    numbers = value.is_floating_point() or value.is_complex()
-    return _widest(value) if numbers else value
+    return _widest(value) if value.is_floating_point() or value.is_complex() else value
 
 
 def _widest(tensor: Any) -> Any:
-    """In float64, or in complex128."""
-    own = tensor.detach()
-    return own.cdouble() if own.is_complex() else own.double()
+    """The tensor in float64 or complex128."""
+    detached = tensor.detach()
+    return detached.cdouble() if detached.is_complex() else detached.double()
 
 
-def _error(got: Any, true: Any) -> float:
-    """The largest difference ÷ the largest magnitude; infinite where one is not a number."""
+def _error(output: Any, true: Any) -> float:
+    """The largest difference ÷ the largest magnitude; infinite if NaN or infinities differ."""
     if not true.numel():
         return 0.0
-    got, true = _widest(got), _widest(true)
-    usable = true.isfinite()
+    output, true = _widest(output), _widest(true)
+    finite = true.isfinite()
     # Where the reference is infinite or NaN, the version has to be the same.
-    if not bool((got.isfinite() == usable).all()) or not _same(got[~usable], true[~usable]):
+    if not bool((output.isfinite() == finite).all()) or not _same(output[~finite], true[~finite]):
         return math.inf
-    got, true = got[usable], true[usable]
+    output, true = output[finite], true[finite]
     if not true.numel():
         return 0.0
     largest = float(true.abs().max())
-    off = float((got - true).abs().max())
-    return off / largest if largest else off
+    difference = float((output - true).abs().max())
+    return difference / largest if largest else difference

@@ -1,4 +1,4 @@
-"""What goes into a call and what comes out: shapes, layout, memory, values, and the time."""
+"""Describe a call: shapes, layouts and values of its tensors, its memory and its time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from traceview.bench.timing.measurement import Timing, benchmark
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """One tensor. Least, greatest and mean are of its finite values; None if it has none.
+    """One tensor. `least`, `greatest` and `mean` are over its finite values; None if it has none.
 
-    Of complex numbers they are those of the magnitudes.
-    `bytes` are those of its elements, `storage_bytes` those of the memory that it keeps alive.
+    For complex numbers they are over the magnitudes. `bytes` counts its elements, `storage_bytes`
+    the memory that it keeps alive.
     """
 
     name: str
@@ -35,10 +35,10 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class Description:
-    """A call: its tensors, its time, and the GPU memory it took at most beyond its inputs.
+    """A call: its tensors, its time, and its peak GPU memory beyond the inputs.
 
-    `arguments` are the inputs that are no tensors, or sparse or of another kind that has no
-    strides. `peak_memory_bytes` is None on a CPU.
+    `arguments` are the inputs that are not tensors, or tensors without strides, such as sparse
+    ones. `peak_memory_bytes` is None on a CPU.
     """
 
     inputs: tuple[TensorFacts, ...]
@@ -51,11 +51,11 @@ class Description:
 def describe(
     operation: Operation | Callable[..., Any], *inputs: Any, trials: int = 10
 ) -> Description:
-    """Call an operation's reference, which is plainest, or any function, and describe the call.
+    """Call an operation's reference, or any function, and describe the call.
 
-    Tensors are found in tuples, lists and mappings, too. Where one of those that go in or come out
-    is on a GPU, that GPU is timed. Raises what the call raises, and InputError for inputs that an
-    Operation does not take.
+    Finds tensors in nested tuples, lists and mappings. If an input or output is on a GPU, that GPU
+    is timed. Raises what the call raises, and InputError for inputs that an Operation does not
+    take.
     """
     if isinstance(operation, Operation):
         operation.check(*inputs)
@@ -65,11 +65,13 @@ def describe(
     given = [_Named(f"input {i}", each) for i, each in enumerate(inputs)]
     results = run(*inputs)
     outputs = results if isinstance(results, tuple | list) else (results,)
-    came = [_Named(f"output {i}", each) for i, each in enumerate(outputs)]
-    gpu = _gpu_of([*given, *came])
-    facts = [[_facts(leaf) for each in side for leaf in each.leaves()] for side in (given, came)]
+    returned = [_Named(f"output {i}", each) for i, each in enumerate(outputs)]
+    gpu = _gpu_of([*given, *returned])
+    facts = [
+        [_facts(leaf) for each in side for leaf in each.leaves()] for side in (given, returned)
+    ]
     others = [leaf.value for each in given for leaf in each.leaves() if not leaf.is_plain]
-    del results, outputs, came
+    del results, outputs, returned
     return Description(
         tuple(each for each in facts[0] if each),
         tuple(each for each in facts[1] if each),
@@ -81,13 +83,13 @@ def describe(
 
 @dataclass(frozen=True)
 class _Named:
-    """What goes in or comes out, and where it is: `input 0`, `input 1[2]`, `output 0['loss']`."""
+    """An input or output and its name: `input 0`, `input 1[2]`, `output 0['loss']`."""
 
     name: str
     value: Any
 
     def leaves(self) -> Iterator[_Named]:
-        """What is in nested tuples, lists and mappings."""
+        """The leaves of nested tuples, lists and mappings."""
         value = self.value
         if isinstance(value, Mapping):
             pairs = list(value.items())
@@ -102,9 +104,9 @@ class _Named:
     @property
     def is_plain(self) -> bool:
         """Whether it is a tensor with strides and values: not sparse, nested, quantized or meta."""
-        own = self.value
-        strided = str(getattr(own, "layout", None)) == "torch.strided"
-        return strided and not (own.is_nested or own.is_quantized or own.is_meta)
+        tensor = self.value
+        strided = str(getattr(tensor, "layout", None)) == "torch.strided"
+        return strided and not (tensor.is_nested or tensor.is_quantized or tensor.is_meta)
 
 
 def _gpu_of(named: Sequence[_Named]) -> str | None:
@@ -130,7 +132,7 @@ def _peak_bytes(run: Callable[..., Any], inputs: tuple[Any, ...], gpu: str | Non
 
 
 def _facts(named: _Named) -> TensorFacts | None:
-    """None of what is no tensor, or has no values."""
+    """Facts of a tensor; None for anything else and for a tensor without values."""
     if not named.is_plain:
         return None
     tensor = named.value
@@ -138,7 +140,7 @@ def _facts(named: _Named) -> TensorFacts | None:
     if values.is_complex():
         values = values.abs()
     if values.is_floating_point() and values.element_size() == 1:
-        # Of some of these torch cannot tell which are finite; each is a float32, too.
+        # torch cannot test some of these types for finiteness; float32 represents them all.
         values = values.float()
     finite = values.isfinite()
     count = int(finite.sum())
@@ -159,15 +161,15 @@ def _facts(named: _Named) -> TensorFacts | None:
 
 
 def _range(values: Any, finite: Any, count: int) -> dict[str, float | None]:
-    """Of the finite values, whose number is given, without a copy where that is all."""
+    """Least, greatest and mean of the `count` finite values; copies nothing if all are finite."""
     if not count:
         return dict.fromkeys(("least", "greatest", "mean"))
     import torch
 
-    own = values if count == values.numel() else values[finite]
-    if own.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        # Of these torch knows little more than how to convert them.
-        own = own.double()
-    least, greatest = (float(each) for each in torch.aminmax(own))
-    mean = float(own.sum(dtype=torch.float64)) / count
+    values = values if count == values.numel() else values[finite]
+    if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        # torch can do little more with these than convert them.
+        values = values.double()
+    least, greatest = (float(each) for each in torch.aminmax(values))
+    mean = float(values.sum(dtype=torch.float64)) / count
     return {"least": least, "greatest": greatest, "mean": mean}

@@ -1,4 +1,4 @@
-"""From FILE.py to the OPERATION that it defines: the file runs here, with the user's rights."""
+"""Import FILE.py and take the OPERATION it defines. The file runs with the user's rights."""
 
 from __future__ import annotations
 
@@ -20,31 +20,35 @@ _REMEDY = "define OPERATION = traceview.bench.Operation(...) in it"
 
 
 def load_operation(path: str | Path) -> Operation:
-    """Import a file and take its OPERATION.
+    """Import a file and return its OPERATION.
 
-    Where torch sees no GPU, TRITON_INTERPRET=1 is set before, so that Triton's kernels run in its
-    interpreter; it stays set. Raises InputError if there is no such file, if the file fails, or if
-    it defines no OPERATION.
+    If torch sees no GPU, TRITON_INTERPRET=1 is set first, and stays set, so that Triton kernels run
+    in the interpreter. Raises InputError if there is no such file, if importing it fails, or if it
+    defines no OPERATION.
     """
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
-        raise InputError(f"{path} is no Python file", "name one that defines OPERATION")
+        raise InputError(f"{path} is not a Python file", "pass one that defines OPERATION")
     if is_program(file):
-        # Not imported: without a guard it would run, with a command line that is not its own.
+        # Not imported: without a main guard it would run with a command line that is not its own.
         what, remedy = f"{path} defines no OPERATION", f"{_REMEDY}, or time it as a program: "
         raise InputError(what, f"{remedy}--sweep steps=1,2,4,8")
     interpret_without_gpu()
     operation = getattr(_imported(file), "OPERATION", None)
     if not isinstance(operation, Operation):
-        what = f"{path} defines no OPERATION" if operation is None else f"{path}: no Operation"
+        what = (
+            f"{path} defines no OPERATION"
+            if operation is None
+            else f"OPERATION in {path} is not an Operation"
+        )
         raise InputError(what, _REMEDY)
     return operation
 
 
 def is_program(path: str | Path) -> bool:
-    """Whether a Python file binds no OPERATION, seen without running it.
+    """Whether a Python file binds no OPERATION; the file is parsed, not run.
 
-    A file that is not there, or no Python, is none: loading it says what is wrong.
+    False for a file that is missing or not Python: loading it raises the right error.
     """
     try:
         tree = ast.parse(Path(path).read_bytes())
@@ -54,7 +58,7 @@ def is_program(path: str | Path) -> bool:
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """The names that a file binds, in whatever way, at any depth."""
+    """The names that a file binds by assignment or import, at any depth."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -63,9 +67,9 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def interpret_without_gpu() -> None:
-    """Have Triton interpret its kernels if there is no GPU. Triton reads this when it is imported.
+    """Make Triton interpret its kernels if there is no GPU.
 
-    What was set before is left.
+    Triton reads the setting when it is imported. A value that is already set stays.
     """
     if _INTERPRET in os.environ or "triton" in sys.modules or _sees_gpu():
         return
@@ -83,22 +87,22 @@ def _sees_gpu() -> bool:
 def _imported(file: Path) -> ModuleType:
     folder, name = _importable(file.resolve())
     if str(folder) not in sys.path:
-        # A package must be this one and no other of its name; a lone file, which may be called
-        # select.py, must hide nothing.
+        # A package must take precedence over others of its name. A single file, which may be called
+        # select.py, must not shadow anything.
         sys.path.insert(0 if "." in name else len(sys.path), str(folder))
     try:
         module = importlib.import_module(name) if "." in name else _alone(file.resolve())
     except (Exception, SystemExit) as error:
-        raise InputError(failure(error, file)) from error
-    found = Path(module.__file__ or "")
-    if found.resolve() != file.resolve():
-        what = f"{file} is {name} to Python, and so is {found}, which was found first"
-        raise InputError(what, "give its folder another name")
+        raise InputError(import_error_line(error, file)) from error
+    imported = Path(module.__file__ or "")
+    if imported.resolve() != file.resolve():
+        what = f"importing {file} as {name} found {imported} first"
+        raise InputError(what, "rename its folder")
     return module
 
 
 def _importable(file: Path) -> tuple[Path, str]:
-    """The folder to search, and the name in it: with its package, if it is in one."""
+    """The folder to search and the module's name in it, with its package if it is in one."""
     folder, parts = file.parent, [file.stem]
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         parts.insert(0, folder.name)
@@ -107,7 +111,7 @@ def _importable(file: Path) -> tuple[Path, str]:
 
 
 def _alone(file: Path) -> ModuleType:
-    """Under a name that no other module has: `select.py` must not become Python's own."""
+    """Import under a unique name: `select.py` must not replace the standard library's."""
     name = f"traceview_operation_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -118,16 +122,16 @@ def _alone(file: Path) -> ModuleType:
     return module
 
 
-def failure(error: BaseException, file: Path) -> str:
-    """Why a file failed, such as `gelu.py raised ValueError at line 12: no data`."""
+def import_error_line(error: BaseException, file: Path) -> str:
+    """Why importing a file failed, such as `gelu.py raised ValueError at line 12: no data`."""
     if isinstance(error, SyntaxError):
-        return f"{file.name}, line {error.lineno}: this is not Python: {error.msg}"
+        return f"{file.name}, line {error.lineno}: syntax error: {error.msg}"
     if isinstance(error, ModuleNotFoundError):
-        return f"{file.name} needs the package {error.name}, not found by {sys.executable}"
+        return f"{file.name} needs the package {error.name}, which {sys.executable} does not have"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == file.resolve()]
     place = f" at line {lines[-1]}" if lines else ""
-    return f"{file.name} raised {in_words(error, place)}"
+    return f"{file.name} raised {error_line(error, place)}"
 
 
 _BREAKING = (
@@ -142,23 +146,23 @@ _BREAKING = (
     "the launch timed out",
     "ECC error",
 )
-"""As CUDA words its errors; torch, Triton and CuPy each put words of their own before them."""
+"""CUDA's own wording of these errors; torch, Triton and CuPy each put a prefix before it."""
 
 
-def broke_cuda(said: str) -> bool:
-    """Whether an error, in words, is one after which CUDA does nothing more in this process."""
-    return any(each in said for each in _BREAKING)
+def broke_cuda(message: str) -> bool:
+    """Whether an error message is of a kind that leaves CUDA unusable in this process."""
+    return any(text in message for text in _BREAKING)
 
 
-def broken_by(what: str, error: BaseException) -> InputError:
-    """The error for that: nothing that was tried after it says anything."""
+def broken_cuda_error(what: str, error: BaseException) -> InputError:
+    """The error to raise for it: results after it mean nothing."""
     return InputError(
-        f"{what} broke CUDA in this process: {in_words(error)}",
-        "leave it out, or look at it with compute-sanitizer",
+        f"{what} broke CUDA in this process: {error_line(error)}",
+        "exclude it, or debug it with compute-sanitizer",
     )
 
 
-def in_words(error: BaseException, place: str = "") -> str:
-    """An exception on one line: its type, and the first line of what it says."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}{place}" + (f": {said[:300]}" if said else "")
+def error_line(error: BaseException, place: str = "") -> str:
+    """An exception on one line: its type, the place, and the first line of its message."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}{place}" + (f": {first[:300]}" if first else "")

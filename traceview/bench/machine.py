@@ -1,4 +1,4 @@
-"""The machine that a measurement was made on, without its name, and what its GPU could reach."""
+"""The machine of a measurement, without its host name, and the peak rates of its GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceview import hardware
 
 @dataclass(frozen=True)
 class Machine:
-    """Versions and the current GPU; None for what is not there or cannot be asked."""
+    """Versions and the current GPU; None for what is missing or cannot be queried."""
 
     gpu: str | None
     compute_capability: str | None
@@ -27,35 +27,35 @@ class Machine:
     triton_version: str | None
     python_version: str
     interpreter: bool
-    """Whether Triton's kernels run in its interpreter."""
+    """Whether Triton kernels run in the interpreter."""
 
     @property
     def device(self) -> str:
-        """Where tensors are made: cuda or cpu."""
+        """The device on which tensors are made: cuda or cpu."""
         return "cuda" if self.gpu else "cpu"
 
     @property
     def arch(self) -> str | None:
-        """Such as sm_90."""
+        """The architecture, such as sm_90."""
         capability = self.compute_capability
         return f"sm_{capability.replace('.', '')}" if capability else None
 
 
 def this_machine() -> Machine:
-    """The machine as it is; torch is imported to ask for the GPU, where there is torch."""
+    """Describe this machine; imports torch, if installed, to query the GPU."""
     try:
         import torch
     except ImportError:
         return _machine()
     if not torch.cuda.is_available():
         return _machine(cuda_version=torch.version.cuda)
-    own = torch.cuda.get_device_properties(torch.cuda.current_device())
+    gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
     return _machine(
-        gpu=own.name,
-        compute_capability=f"{own.major}.{own.minor}",
-        sm_count=own.multi_processor_count,
-        memory_bytes=own.total_memory,
-        l2_cache_bytes=own.L2_cache_size,
+        gpu=gpu.name,
+        compute_capability=f"{gpu.major}.{gpu.minor}",
+        sm_count=gpu.multi_processor_count,
+        memory_bytes=gpu.total_memory,
+        l2_cache_bytes=gpu.L2_cache_size,
         driver_version=_driver(),
         cuda_version=torch.version.cuda,
     )
@@ -94,17 +94,17 @@ def _version(package: str) -> str | None:
 
 
 def _driver() -> str | None:
-    """The driver's version as nvidia-smi gives it, from the library that nvidia-smi asks."""
+    """The driver's version as nvidia-smi shows it, from the library that nvidia-smi uses."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
     if nvml.nvmlInit_v2():
         return None
-    said = ctypes.create_string_buffer(96)
-    failed = nvml.nvmlSystemGetDriverVersion(said, len(said))
+    text = ctypes.create_string_buffer(96)
+    failed = nvml.nvmlSystemGetDriverVersion(text, len(text))
     nvml.nvmlShutdown()
-    return None if failed else said.value.decode("ascii", "replace")
+    return None if failed else text.value.decode("ascii", "replace")
 
 
 _KINDS = {"float64": "fp64", "float32": "fp32", "int8": "int8"}
@@ -120,48 +120,48 @@ _TENSOR_KINDS = {
 
 
 def flop_kind(dtype: str, tensor_cores: bool) -> str:
-    """The unit, of hardware.FLOP_KINDS, that computes with this type.
+    """The peak rate, one of hardware.FLOP_KINDS, that applies to a data type.
 
-    The ordinary lanes compute small types in fp32, as kernels here do.
+    On CUDA cores small types are computed in fp32, as the kernels here do.
     """
     return (_TENSOR_KINDS if tensor_cores else _KINDS).get(dtype, "fp32")
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the GPU reaches at most; empty or None where no source tells."""
+    """Peak rates of the GPU; empty or None if no source has them."""
 
     memory_bytes_per_s: float | None = None
     flop_per_s: Mapping[str, float] = field(default_factory=dict)
     source: str | None = None
 
-    def share_pct(
+    def peak_pct(
         self, time_ns: float, moved: int, flop: int, kind: str
     ) -> tuple[float | None, str | None]:
-        """How near a time comes to the least that the peaks allow, and which of them it is.
+        """Percent of peak, and what bounds it: `memory` or `compute`.
 
-        `memory` or `compute`: whichever would take longer at its peak.
+        The bound is the one that would take longer at its peak. Both are None without a peak.
         """
-        least = {}
+        at_peak_ns = {}
         if self.memory_bytes_per_s:
-            least["memory"] = moved / self.memory_bytes_per_s * 1e9
+            at_peak_ns["memory"] = moved / self.memory_bytes_per_s * 1e9
         if kind in self.flop_per_s:
-            least["compute"] = flop / self.flop_per_s[kind] * 1e9
-        if not least or time_ns <= 0:
+            at_peak_ns["compute"] = flop / self.flop_per_s[kind] * 1e9
+        if not at_peak_ns or time_ns <= 0:
             return None, None
-        bound = max(least, key=lambda name: least[name])
-        return 100 * least[bound] / time_ns, bound
+        bound = max(at_peak_ns, key=lambda name: at_peak_ns[name])
+        return 100 * at_peak_ns[bound] / time_ns, bound
 
 
-def peaks_of(machine: Machine, given: str | Iterable[str] | Mapping[str, float] = ()) -> Peaks:
-    """The peaks of the machine's GPU: its data sheet, and before that the figures `given`.
+def peaks_of(machine: Machine, overrides: str | Iterable[str] | Mapping[str, float] = ()) -> Peaks:
+    """The peak rates of the machine's GPU, from `overrides` and else from its data sheet.
 
-    `given` are as `--peak` takes them. Raises InputError for one that it does not know.
+    `overrides` are as `--peak` takes them. Raises InputError for an unknown name.
     """
-    own = hardware.given(given)
+    given = hardware.given(overrides)
     sheet = hardware.rates_of(machine.gpu, machine.sm_count)
-    bandwidth = own.get("bandwidth") or (sheet.memory_bytes_per_s if sheet else None)
+    bandwidth = given.get("bandwidth") or (sheet.memory_bytes_per_s if sheet else None)
     rates = dict(sheet.flop_per_s) if sheet else {}
-    rates |= {name: own[name] for name in hardware.FLOP_KINDS if name in own}
-    sources = [*(["--peak"] if own else []), *([sheet.source] if sheet else [])]
+    rates |= {name: given[name] for name in hardware.FLOP_KINDS if name in given}
+    sources = [*(["--peak"] if given else []), *([sheet.source] if sheet else [])]
     return Peaks(bandwidth, rates, ", ".join(sources) or None)

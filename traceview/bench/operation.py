@@ -1,4 +1,4 @@
-"""One GPU operation as data: its inputs, a reference, and the ways to compute it."""
+"""A GPU operation to benchmark: its inputs, its reference and its versions."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from traceview.errors import InputError
 
 Needs = Literal["cpu", "triton", "cuda"]
 _FIXED = 3
-"""Size, data type and device: what every `inputs` takes."""
+"""The parameters that every `inputs` takes: size, data type and device."""
 
 
 def _is_whole(parameter: Parameter) -> bool:
-    """By its annotation, or by what it is if nobody says; True and False are no numbers."""
+    """Whether a parameter is an int, by its annotation or else its default; a bool is not."""
     if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
         return False
     if parameter.annotation is Parameter.empty:
         return type(parameter.default) is int
-    # A text where annotations are put off, a type or a union of types elsewhere.
-    said = str(getattr(parameter.annotation, "__name__", parameter.annotation))
-    return said in ("int", "int | None", "Optional[int]")
+    # A text if annotations are postponed, else a type or a union of types.
+    annotation = str(getattr(parameter.annotation, "__name__", parameter.annotation))
+    return annotation in ("int", "int | None", "Optional[int]")
 
 
 @dataclass(frozen=True)
 class Version:
-    """One way to compute an operation: `run(*inputs)` gives a tensor, or a tuple of them.
+    """One implementation of an operation: `run(*inputs)` returns a tensor, or a tuple of them.
 
     `needs` says where it runs: `cpu` on any device, `triton` on a GPU or in Triton's interpreter,
-    `cuda` on a GPU alone. `note` tells in one line what it does unlike the version before it.
-    `kernels` are the Triton functions behind it, whose PTX shows how wide it loads. `supports`
-    is asked with the inputs; None means all of them. `cuda_source` is the CUDA C++ of a version
-    written in that, for the same purpose as `kernels`.
+    `cuda` on a GPU only. `note` says in one line what distinguishes it from the version before.
+    `kernels` are its Triton functions, from whose PTX the load width is read. `supports(*inputs)`
+    says whether it takes the inputs; None means it takes all. `cuda_source` is its CUDA C++ source,
+    if it is written in that, for the same purpose as `kernels`.
     """
 
     name: str
@@ -48,19 +48,19 @@ class Version:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation with all that it takes to check and to time it.
+    """An operation, with all that is needed to check and time it.
 
-    `inputs(size, dtype, device)` makes them, the same for the same arguments. `reference(*inputs)`
-    is plain and obviously right; called with float64 inputs it gives the values that errors are
-    measured against. `bytes_moved(*inputs)` is the least traffic with device memory in bytes,
-    `flop(*inputs)` the arithmetic, both for one call. `check(*inputs)` raises InputError for
-    shapes, types and layouts that the versions cannot take. `sizes` are for a GPU, `small_sizes`,
-    odd ones among them, for a CPU and the interpreter. `tolerances` gives for each dtype the
-    largest error allowed, as a share of the reference's largest magnitude. `tensor_cores` says that
-    the arithmetic is that of tensor cores, by whose peak it is then judged.
+    `inputs(size, dtype, device)` makes the inputs; the same arguments give the same inputs.
+    `reference(*inputs)` is plain and obviously right; called with float64 inputs it returns the
+    values that errors are measured against. `bytes_moved(*inputs)` is the minimum traffic to and
+    from device memory in bytes and `flop(*inputs)` the arithmetic, both per call. `check(*inputs)`
+    raises InputError for shapes, data types and layouts that no version takes. `sizes` are for a
+    GPU; `small_sizes`, some of them odd, for a CPU and the interpreter. `tolerances` maps each
+    data type to the largest error allowed, relative to the reference's largest magnitude.
+    `tensor_cores` says to judge it by the peak of the tensor cores.
 
-    Whole numbers that `inputs` takes beyond these three, such as `batch: int | None = None`, are
-    parameters that `--sweep` can vary.
+    Further integer parameters of `inputs`, such as `batch: int | None = None`, can be varied by
+    `--sweep`.
     """
 
     name: str
@@ -79,39 +79,40 @@ class Operation:
     tensor_cores: bool = False
 
     def __post_init__(self) -> None:
-        """Raise InputError for what cannot be measured: no version, no type, a name twice."""
+        """Raise InputError without a version or data type, or for two versions of one name."""
         if not self.versions or not self.tolerances:
-            lacks = "data types in tolerances" if self.versions else "versions"
-            raise InputError(f"{self.name} has no {lacks}", "give one or more")
+            missing = "data types in tolerances" if self.versions else "versions"
+            raise InputError(f"{self.name} has no {missing}", "add at least one")
         names = [version.name for version in self.versions]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(f"{self.name} has two versions {twice[:60]!r}", "rename one")
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            what = f"{self.name} has two versions named {repeated[:60]!r}"
+            raise InputError(what, "rename one")
 
     @property
     def unit(self) -> str:
-        """What one more of a size is, to stand after a number: element, step."""
+        """The singular of `size_means`, such as element or step."""
         many = self.size_means
         return "unit of size" if " " in many else many.removesuffix("s")
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """What can be varied beside the size and the data type, by name."""
+        """Names of the parameters that can be varied besides size and data type."""
         more = list(signature(self.inputs).parameters.values())[_FIXED:]
         return tuple(each.name for each in more if _is_whole(each))
 
     def at(self, **values: int) -> Operation:
-        """The same with these values of its parameters. Raises InputError for one it has not."""
+        """The operation at these parameter values. Raises InputError for an unknown parameter."""
         for name in values:
             if name not in self.parameters:
-                has = ", ".join(("size", *self.parameters))
+                known = ", ".join(("size", *self.parameters))
                 what = f"{self.name} has no parameter {name[:60]!r} to sweep over"
-                raise InputError(what, f"it has: {has}")
+                raise InputError(what, f"it has: {known}")
         return replace(self, inputs=partial(self.inputs, **values))
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Names of the data types it takes, such as float32."""
+        """Names of the data types that it takes, such as float32."""
         return tuple(self.tolerances)
 
     def version(self, name: str) -> Version:

@@ -1,4 +1,4 @@
-"""What to measure of an operation: what was asked for, and for the rest its own choice."""
+"""What to measure: the user's request, completed by the operation's defaults."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from traceview.inspect.targets.target import check_arch
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What to measure, and how; empty means the operation's own choice.
+class BenchRequest:
+    """What to measure, and how. Empty sequences mean the operation's defaults.
 
-    `sweep` is a text such as `batch=1,2,4,8`: at each value of the size, or of a parameter of the
-    operation, with a line fitted through the times. A single size, type or version may stand for
-    a list of one.
+    `sweep` is a text such as `batch=1,2,4,8`: measure at each value of the size, or of a parameter
+    of the operation, and fit a line through the times. A single size, data type or version may
+    stand for a list of one. `cold` empties the L2 cache before every call. `widths` compiles the
+    kernels for `arch` to read their load widths. `peaks` are as `--peak` takes them.
     """
 
     sizes: Sequence[int] = ()
@@ -42,46 +43,47 @@ class Asked:
                 object.__setattr__(self, name, (value,))
 
 
-def planned(
-    operation: Operation, asked: Asked, machine: Machine
-) -> tuple[Asked, str, tuple[int | None, ...]]:
-    """What to measure, what is swept, and its values: None where that is the size.
+def resolve_request(
+    operation: Operation, request: BenchRequest, machine: Machine
+) -> tuple[BenchRequest, str, tuple[int | None, ...]]:
+    """The request with nothing left empty, the name of what is swept, and its values.
 
-    Raises InputError for a version, type, size or parameter that the operation does not have.
+    The values are (None,) if the size is swept or nothing. Raises InputError for a version, data
+    type, size or parameter that the operation does not have.
     """
-    axis = None if asked.sweep is None else Axis.of(asked.sweep)
-    own = operation.sizes if machine.gpu else operation.small_sizes
+    axis = None if request.sweep is None else Axis.of(request.sweep)
+    default_sizes = operation.sizes if machine.gpu else operation.small_sizes
     if axis and axis.over == SIZE:
-        if asked.sizes:
+        if request.sizes:
             raise InputError("sizes are given twice", "pass either --size or --sweep size=…")
-        own = axis.values
-    sizes = asked.sizes or own
-    plan = _complete(operation, replace(asked, sizes=sizes))
+        default_sizes = axis.values
+    sizes = request.sizes or default_sizes
+    resolved = _complete(operation, replace(request, sizes=sizes))
     if axis is None or axis.over == SIZE:
-        return plan, SIZE, (None,)
+        return resolved, SIZE, (None,)
     operation.at(**{axis.over: axis.values[0]})
-    if len(asked.sizes) > 1:
-        what = f"{len(asked.sizes)} sizes and a sweep over {axis.over}"
+    if len(request.sizes) > 1:
+        what = f"{len(request.sizes)} sizes and a sweep over {axis.over}"
         raise InputError(what, "sweep at one --size")
-    one = asked.sizes or (sorted(sizes)[len(sizes) // 2],)
-    return replace(plan, sizes=one), axis.over, axis.values
+    one_size = request.sizes or (sorted(sizes)[len(sizes) // 2],)
+    return replace(resolved, sizes=one_size), axis.over, axis.values
 
 
-def _complete(operation: Operation, asked: Asked) -> Asked:
-    check_arch(asked.arch)
-    check_counts(asked.warmup, asked.trials)
-    for dtype in asked.dtypes:
+def _complete(operation: Operation, request: BenchRequest) -> BenchRequest:
+    check_arch(request.arch)
+    check_counts(request.warmup, request.trials)
+    for dtype in request.dtypes:
         if dtype not in operation.tolerances:
             known = ", ".join(operation.dtypes)
             raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
-    if not asked.sizes:
-        raise InputError(f"{operation.name} has no sizes of its own", "ask for one: --size 4096")
-    for size in asked.sizes:
+    if not request.sizes:
+        raise InputError(f"{operation.name} has no default sizes", "pass one: --size 4096")
+    for size in request.sizes:
         if not isinstance(size, Integral) or size < 1:
-            raise InputError(f"a size of {size!r}"[:60], "give positive whole numbers")
-    names = [operation.version(name).name for name in asked.versions]
+            raise InputError(f"size {size!r}"[:60], "pass positive whole numbers")
+    names = [operation.version(name).name for name in request.versions]
     return replace(
-        asked,
-        dtypes=asked.dtypes or operation.dtypes[:1],
+        request,
+        dtypes=request.dtypes or operation.dtypes[:1],
         versions=names or [version.name for version in operation.versions],
     )

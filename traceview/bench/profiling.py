@@ -1,6 +1,6 @@
-"""Which operators a call runs, which kernels each launches, and how long these take.
+"""Profile a call: the operators it runs, the kernels each launches, and their times.
 
-torch.profiler tells; here its events become a tree of operators, with the kernels as leaves.
+Turns the events of torch.profiler into a tree of operators with kernels as leaves.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _NO_OPERATOR = "(launched by no operator)"
 
 @dataclass
 class Frame:
-    """An operator, or a kernel, at one place of the tree, all its calls added up.
+    """An operator or a kernel at one place in the tree, summed over its calls.
 
-    `cpu_ns` and `gpu_ns` are its own, without what is under it.
+    `cpu_ns` and `gpu_ns` are exclusive: without the frames below.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Frame:
     children: dict[tuple[str, str], Frame] = field(default_factory=dict)
 
     def child(self, name: str, kind: str) -> Frame:
-        """The frame of that name under this one, made if there is none."""
+        """The child of that name and kind; created if there is none."""
         return self.children.setdefault((kind, name), Frame(name, kind))
 
     def total_ns(self, gpu: bool) -> int:
-        """Its own time and that of all under it."""
+        """Inclusive time: its own and that of all frames below."""
         own = self.gpu_ns if gpu else self.cpu_ns
         return own + sum(each.total_ns(gpu) for each in self.children.values())
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Frame]]:
-        """Every frame under this one with the names from the outermost down to it."""
+        """Every frame below this one, with the names on the path to it, outermost first."""
         for each in self.children.values():
             path = (*above, each.name)
             yield path, each
@@ -49,7 +49,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class KernelOfOperator:
-    """A kernel as one operator launched it. `operator` is the innermost, `path` all of them."""
+    """A kernel by the operator that launched it: `operator` is the innermost of `path`."""
 
     operator: str
     path: tuple[str, ...]
@@ -60,7 +60,7 @@ class KernelOfOperator:
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """An operator, all its calls. `cpu_ns` is its own on the CPU, `gpu_ns` that of its kernels."""
+    """An operator over all calls: exclusive CPU time, and GPU time of the kernels it launched."""
 
     operator: str
     calls: int
@@ -70,7 +70,7 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """`kernels` is empty where nothing ran on a GPU: `on_gpu` tells. Longest first."""
+    """Operators and kernels, longest first. `on_gpu` is False if nothing ran on a GPU."""
 
     operators: tuple[OperatorTime, ...]
     kernels: tuple[KernelOfOperator, ...]
@@ -80,12 +80,12 @@ class Profile:
 
 
 def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
-    """Profile so many calls of `run` after a warm-up.
+    """Profile `calls` calls of `run` after `warmup` calls.
 
-    Raises InputError without a call, and what `run` raises.
+    Raises InputError if `calls` is less than 1, and whatever `run` raises.
     """
     if calls < 1 or warmup < 0:
-        raise InputError(f"a profile of {calls} calls after {warmup}", "ask for one or more")
+        raise InputError(f"{calls} calls to profile after {warmup}", "profile at least one call")
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
@@ -107,7 +107,7 @@ def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
 
 
 def _add(tree: Frame, event: Any) -> None:
-    """One event of the CPU, at its place under those that called it; kernels hang from it."""
+    """Add a CPU event below its callers, and its kernels below it."""
     if "CPU" not in str(event.device_type) or _is_ours(event):
         return
     frame = tree
@@ -122,7 +122,7 @@ def _add(tree: Frame, event: Any) -> None:
 
 
 def _add_orphans(tree: Frame, events: Iterable[Any]) -> None:
-    """Kernels that no operator of torch launched, such as Triton's own launcher."""
+    """Add kernels that no torch operator launched, such as those of Triton's own launcher."""
     adopted: Counter[str] = Counter()
     for _, frame in tree.walk():
         if frame.kind == "kernel":
@@ -138,41 +138,41 @@ def _add_orphans(tree: Frame, events: Iterable[Any]) -> None:
 
 
 def _callers(event: Any) -> list[Any]:
-    """The event behind those that called it, the outermost first."""
-    found = [event]
-    while found[0].cpu_parent is not None:
-        found.insert(0, found[0].cpu_parent)
-    return found
+    """The event and its callers, outermost first."""
+    stack = [event]
+    while stack[0].cpu_parent is not None:
+        stack.insert(0, stack[0].cpu_parent)
+    return stack
 
 
 def _is_ours(event: Any) -> bool:
-    """The wait at the end, and the profiler's own steps."""
+    """Whether it is our own final synchronization, or a step of the profiler."""
     return str(event.name).startswith(("cudaDeviceSynchronize", "ProfilerStep"))
 
 
 def _operators(tree: Frame) -> tuple[OperatorTime, ...]:
-    found: dict[str, OperatorTime] = {}
+    operators: dict[str, OperatorTime] = {}
     for _, frame in tree.walk():
         if frame.kind != "operator":
             continue
-        own = sum(each.gpu_ns for each in frame.children.values() if each.kind == "kernel")
-        known = found.get(frame.name, OperatorTime(frame.name, 0, 0, 0))
-        found[frame.name] = OperatorTime(
+        gpu_ns = sum(each.gpu_ns for each in frame.children.values() if each.kind == "kernel")
+        before = operators.get(frame.name, OperatorTime(frame.name, 0, 0, 0))
+        operators[frame.name] = OperatorTime(
             frame.name,
-            known.calls + frame.calls,
-            known.cpu_ns + frame.cpu_ns,
-            known.gpu_ns + own,
+            before.calls + frame.calls,
+            before.cpu_ns + frame.cpu_ns,
+            before.gpu_ns + gpu_ns,
         )
-    return tuple(sorted(found.values(), key=lambda each: (-each.gpu_ns, -each.cpu_ns)))
+    return tuple(sorted(operators.values(), key=lambda each: (-each.gpu_ns, -each.cpu_ns)))
 
 
 def _kernels(tree: Frame) -> tuple[KernelOfOperator, ...]:
-    found = [
+    kernels = [
         KernelOfOperator(path[-2], path[:-1], frame.name, frame.calls, frame.gpu_ns)
         for path, frame in tree.walk()
         if frame.kind == "kernel" and len(path) > 1
     ]
-    return tuple(sorted(found, key=lambda each: -each.total_ns))
+    return tuple(sorted(kernels, key=lambda each: -each.total_ns))
 
 
 def _has_gpu() -> bool:

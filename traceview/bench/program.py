@@ -1,11 +1,12 @@
-"""How long a whole program takes at each value of one of its options.
+"""Time a whole program at each value of one of its options.
 
-The program runs in this process again and again, as `python FILE.py --steps 4` would: what it
-imports is loaded once, before anything is timed, and not in every run. All values take their turns
-in each round, so that a machine that slows down meanwhile slows all of them down.
+The program runs in this process again and again, as `python FILE.py --steps 4` would. What it
+imports is loaded once, before anything is timed. Each round runs all values in turn, so that a
+machine that slows down slows all of them down.
 
-The clock is time.perf_counter, from the program's first line until the GPU is done. It tells no
-launching from computing, so nothing is said of what bounds the program: a recording tells that.
+The clock is time.perf_counter, from the program's first line until the GPU is done. It cannot tell
+launching from computing, so nothing is claimed about what bounds the program; a recording shows
+that.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.loading import failure
+from traceview.bench.loading import import_error_line
 from traceview.bench.machine import Machine, this_machine
 from traceview.bench.timing.clock import CpuClock
-from traceview.bench.timing.growth import fitted
+from traceview.bench.timing.growth import fit_timings
 from traceview.bench.timing.measurement import Timing
 from traceview.bench.timing.sweep import Axis, Sweep
 from traceview.errors import InputError
 
 _FEWEST_ROUNDS = 3
-_MOST_SAID = 300
+_LONGEST_LINE = 300
 
 
 @dataclass(frozen=True)
 class ProgramSweep:
-    """A program, the sweep, and the last line that it printed at each value."""
+    """A program, its times over a sweep, and the last line that it printed at each value."""
 
     path: str
     arguments: tuple[str, ...]
     machine: Machine
     sweep: Sweep
-    said: tuple[str, ...]
+    last_lines: tuple[str, ...]
 
 
 def sweep_program(
@@ -55,16 +56,16 @@ def sweep_program(
     budget_s: float = 120.0,
     note: Callable[[str], None] = lambda _: None,
 ) -> ProgramSweep:
-    """Run `FILE.py --OVER VALUE ARGUMENTS` at each value, so many times each, and fit a line.
+    """Run `FILE.py --OVER VALUE ARGUMENTS` `trials` times at each value, and fit a line.
 
-    Before these come `warmup` runs at each value, and at least one, which are not timed. Once
-    `budget_s` is spent, three timed runs at each are enough. `note` gets what is being done. What
-    the program prints is kept from the terminal. Raises InputError if there is no such file, or if
-    a run fails: an option that the program does not have is such a failure.
+    `warmup` runs at each value, at least one, come first and are not timed. Once `budget_s` is
+    spent, three timed runs per value are enough. `note` receives progress messages. The program's
+    output is not shown. Raises InputError if there is no such file, or if a run fails, as it does
+    for an option that the program does not have.
     """
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
-        raise InputError(f"{path} is no Python file", "name a program")
+        raise InputError(f"{path} is not a Python file", "pass a program")
     runs = _Runs(file, axis, tuple(arguments), note)
     for _ in range(max(warmup, 1)):
         runs.round()
@@ -76,23 +77,23 @@ def sweep_program(
         for value, took_ns in runs.round().items():
             samples[value].append(took_ns)
     points = tuple((value, _timing(samples[value])) for value in axis.values)
-    said = tuple(runs.said[value] for value in axis.values)
-    found = Sweep(axis.over, points, fitted(points))
-    return ProgramSweep(str(path), tuple(arguments), this_machine(), found, said)
+    lines = tuple(runs.last_lines[value] for value in axis.values)
+    times = Sweep(axis.over, points, fit_timings(points))
+    return ProgramSweep(str(path), tuple(arguments), this_machine(), times, lines)
 
 
 class _Runs:
-    """The runs of one program; `said` is the last line of the last run at each value."""
+    """The runs of one program; `last_lines` is the last line printed at each value."""
 
     def __init__(
         self, file: Path, axis: Axis, arguments: tuple[str, ...], note: Callable[[str], None]
     ) -> None:
         self._file, self._axis = file.resolve(), axis
         self._arguments, self._note = arguments, note
-        self.said: dict[int, str] = {}
+        self.last_lines: dict[int, str] = {}
 
     def round(self) -> dict[int, float]:
-        """One run at each value, and the nanoseconds of each."""
+        """Run once at each value; returns the time of each in ns."""
         return {value: self._run(value) for value in self._axis.values}
 
     def _run(self, value: int) -> float:
@@ -100,14 +101,14 @@ class _Runs:
         self._note(f"{self._file.name} {' '.join(words[:2])}")
         printed = io.StringIO()
         gc.collect()
-        with _in_place_of_this(self._file, words, printed):
+        with _as_main_program(self._file, words, printed):
             begin = time.perf_counter_ns()
             status = self._exit_status(words, printed)
             _wait_for_gpu()
             took_ns = float(time.perf_counter_ns() - begin)
         if status not in (None, 0):
-            raise InputError(f"{self._command(words)} ended with {_last(printed) or status}")
-        self.said[value] = _last(printed)
+            raise InputError(f"{self._command(words)} ended with {_last_line(printed) or status}")
+        self.last_lines[value] = _last_line(printed)
         return took_ns
 
     def _exit_status(self, words: Sequence[str], printed: io.StringIO) -> Any:
@@ -118,7 +119,9 @@ class _Runs:
                 print(ended.code, file=printed)
             return ended.code
         except Exception as error:
-            raise InputError(f"{self._command(words)}: {failure(error, self._file)}") from error
+            raise InputError(
+                f"{self._command(words)}: {import_error_line(error, self._file)}"
+            ) from error
         return None
 
     def _command(self, words: Sequence[str]) -> str:
@@ -126,10 +129,10 @@ class _Runs:
 
 
 @contextmanager
-def _in_place_of_this(file: Path, words: Sequence[str], printed: io.StringIO) -> Iterator[None]:
-    """The command line, the folder to import from, and the output are those of the program.
+def _as_main_program(file: Path, words: Sequence[str], printed: io.StringIO) -> Iterator[None]:
+    """Set the command line, import folder and output of the program; restore them afterwards.
 
-    The folder that it is run in is the same for every run, wherever the one before went.
+    The working directory is restored too, as a run may change it.
     """
     kept_argv, kept_path, kept_folder = sys.argv, list(sys.path), Path.cwd()
     sys.argv = [str(file), *words]
@@ -143,15 +146,15 @@ def _in_place_of_this(file: Path, words: Sequence[str], printed: io.StringIO) ->
 
 
 def _wait_for_gpu() -> None:
-    """Until it has done what the program asked of it, if that has touched one at all."""
+    """Wait until the GPU is done, if the program used one."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
-def _last(printed: io.StringIO) -> str:
+def _last_line(printed: io.StringIO) -> str:
     lines = [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
-    return lines[-1][:_MOST_SAID] if lines else ""
+    return lines[-1][:_LONGEST_LINE] if lines else ""
 
 
 def _timing(samples_ns: Sequence[float]) -> Timing:

@@ -1,4 +1,4 @@
-"""How wide the kernels of an operation load, from their PTX: no GPU is needed to tell."""
+"""Load widths of an operation's kernels, from their PTX. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from traceview.ptx.model import Access, Compiled
 Key = tuple[int, str, str]
 """Size, data type, version."""
 
-_LARGEST = 1 << 24
-_PATIENCE_S = 120.0
+_LARGEST_SIZE = 1 << 24
+_TIMEOUT_S = 120.0
 _WARP = 32
 
 
 @dataclass(frozen=True)
 class Width:
-    """The bits that a thread moves in one load of global memory; None where `why` says why not.
+    """Bits per thread per load of global memory; None for the reason in `why`.
 
-    Of several kernels, that of the one which loads the most in one pass; of several widths in it,
-    the one that moves the most bits. `size` is the one that was compiled for.
+    Of several kernels, the one that loads the most in one pass counts; of several widths in it, the
+    one that moves the most bits. `size` is the size the kernels were compiled for.
     """
 
     bits: int | None
@@ -45,66 +45,68 @@ class Width:
 def widths_of(
     operation: Operation,
     path: str,
-    asked: Iterable[Key],
+    keys: Iterable[Key],
     arch: str,
     parameters: Mapping[str, int] | None = None,
 ) -> Mapping[Key, Width]:
-    """The width of each that was asked for, of those versions that tell their kernels.
+    """The load width for each key whose version names its kernels.
 
-    `parameters` are values of the operation's, beside the size.
+    `parameters` are values of the operation's parameters besides the size.
     """
-    given = tuple(f"{name}={value}" for name, value in (parameters or {}).items())
-    told = [key for key in asked if _tells(operation.version(key[2]))]
+    words = tuple(f"{name}={value}" for name, value in (parameters or {}).items())
+    compiled = [key for key in keys if _has_kernels(operation.version(key[2]))]
     groups: dict[tuple[int, str], list[str]] = {}
-    for size, dtype, name in told:
+    for size, dtype, name in compiled:
         groups.setdefault((_compiled_size(operation, size), dtype), []).append(name)
     with ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1))) as pool:
         jobs = {
             group: pool.submit(
-                _of_group, operation, path, group, list(dict.fromkeys(names)), arch, given
+                _group_widths, operation, path, group, list(dict.fromkeys(names)), arch, words
             )
             for group, names in groups.items()
         }
-        found = {group: job.result() for group, job in jobs.items()}
-    return {key: found[_compiled_size(operation, key[0]), key[1]][key[2]] for key in told}
+        widths = {group: job.result() for group, job in jobs.items()}
+    return {key: widths[_compiled_size(operation, key[0]), key[1]][key[2]] for key in compiled}
 
 
-def _tells(version: Version) -> bool:
+def _has_kernels(version: Version) -> bool:
     return bool(version.kernels or version.cuda_source)
 
 
 def _compiled_size(operation: Operation, size: int) -> int:
-    """A size for which the same kernels are compiled, and whose inputs take no time to make.
+    """A size that compiles to the same kernels but whose inputs are quick to make.
 
-    Triton looks at divisibility by 16: where the size is large, the largest of the operation's
-    own that is smaller and no different in that stands for it.
+    Triton specializes on divisibility by 16. A large size is replaced by the largest smaller size
+    of the operation that agrees with it in that.
     """
-    if size <= _LARGEST:
+    if size <= _LARGEST_SIZE:
         return size
     known = (*operation.sizes, *operation.small_sizes)
-    alike = [each for each in known if each <= _LARGEST and (each % 16 == 0) == (size % 16 == 0)]
-    return max(alike, default=size)
+    similar = [
+        each for each in known if each <= _LARGEST_SIZE and (each % 16 == 0) == (size % 16 == 0)
+    ]
+    return max(similar, default=size)
 
 
-def _of_group(
+def _group_widths(
     operation: Operation,
     path: str,
     group: tuple[int, str],
     names: Sequence[str],
     arch: str,
-    given: tuple[str, ...],
+    parameters: tuple[str, ...],
 ) -> dict[str, Width]:
     size, dtype = group
-    found = {}
+    widths = {}
     for name in names:
         version = operation.version(name)
         try:
-            script = (str(Path(path).resolve()), str(size), dtype, name, *given)
+            script = (str(Path(path).resolve()), str(size), dtype, name, *parameters)
             reports = _reports(version, script, arch)
-            found[name] = _width(reports, size)
+            widths[name] = _width(reports, size)
         except TraceviewError as error:
-            found[name] = Width(None, size=size, why=error.what)
-    return found
+            widths[name] = Width(None, size=size, why=error.what)
+    return widths
 
 
 def _reports(version: Version, script: tuple[str, ...], arch: str) -> list[KernelReport]:
@@ -116,7 +118,7 @@ def _reports(version: Version, script: tuple[str, ...], arch: str) -> list[Kerne
 
 def _of_triton(arguments: tuple[str, ...], arch: str) -> list[Compiled]:
     options = CompileOptions(
-        arch=arch, arguments=arguments, timeout_s=_PATIENCE_S, first_config=True
+        arch=arch, arguments=arguments, timeout_s=_TIMEOUT_S, first_config=True
     )
     return kernels_of(str(launch_version.__file__), options)
 
@@ -133,8 +135,8 @@ def _width(reports: Sequence[KernelReport], size: int) -> Width:
     loading = [report for report in reports if _loads(report)]
     if not loading:
         bulk = any(_copies_in_bulk(report) for report in reports)
-        said = "it copies in bulk (TMA)" if bulk else "it has no load of global memory"
-        return Width(None, size=size, why=said)
+        why = "it copies in bulk (TMA)" if bulk else "it does not load global memory"
+        return Width(None, size=size, why=why)
     most = max(loading, key=_bits_in_a_pass)
     moved: Counter[int] = Counter()
     for access in _loads(most):
@@ -143,7 +145,7 @@ def _width(reports: Sequence[KernelReport], size: int) -> Width:
 
 
 def _loads(report: KernelReport) -> list[Access]:
-    """The loads of global memory in the innermost loop that has any."""
+    """The global loads in the innermost loop that has any."""
     listed = [
         access
         for access in report.accesses
@@ -154,12 +156,12 @@ def _loads(report: KernelReport) -> list[Access]:
 
 
 def _copies_in_bulk(report: KernelReport) -> bool:
-    """Whether a copy has its size in a descriptor: no thread moves it."""
+    """Whether a copy takes its size from a descriptor, so that no thread moves it."""
     return any(a.kind == "async-copy" and a.width_bits is None for a in report.accesses)
 
 
 def _bits_in_a_pass(report: KernelReport) -> int:
-    """Over the whole grid, which makes the kernel that reads the data outweigh one that sums up."""
+    """Bits loaded by the whole grid: the kernel that reads the data outweighs a final reduction."""
     grid = report.compiled.grid or (1, 1, 1)
     threads = grid[0] * grid[1] * grid[2] * _WARP * (report.compiled.num_warps or 1)
     return threads * sum((access.width_bits or 0) * access.count for access in _loads(report))

@@ -1,10 +1,11 @@
-"""`traceview bench`: check and time all versions of one operation, or a program as it grows."""
+"""`traceview bench`: check and time the versions of an operation, or time a program."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,21 @@ from traceview.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from traceview.bench import BenchReport, Description, Operation, Profile, Row
+    from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
 
-    Profiled = tuple[Row, Profile]
+    Profiled = tuple[VersionResult, Profile]
 
-_BAD = 1
-_OF_PROGRAMS = {"operation", "arguments", "sweep", "trials", "warmup", "json_", "force", "debug"}
+_FAILED = 1
+_PROGRAM_OPTIONS = {
+    "operation",
+    "arguments",
+    "sweep",
+    "trials",
+    "warmup",
+    "json_",
+    "force",
+    "debug",
+}
 
 
 @click.command()
@@ -40,50 +50,70 @@ _OF_PROGRAMS = {"operation", "arguments", "sweep", "trials", "warmup", "json_", 
     multiple=True,
     type=click.IntRange(1),
     metavar="N",
-    help="Measure at this size (repeatable); the operation's own if none.",
+    help="Size to measure (repeatable). Default: the operation's own sizes.",
 )
 @click.option(
     "--dtype",
     "dtypes",
     multiple=True,
     metavar="T",
-    help="Measure with this data type, such as float16, or all (repeatable); its first if none.",
+    help="Data type, such as float16, or all (repeatable). Default: the operation's first.",
 )
 @click.option(
     "--version",
     "versions",
     multiple=True,
     metavar="NAME",
-    help="Measure this version alone (repeatable).",
+    help="Version to measure (repeatable). Default: all.",
 )
 @click.option(
     "--sweep",
     metavar="NAME=V,V,V",
-    help="Measure at each of these values and fit a line: of the size, of a parameter of the "
-    "operation, or of an option of a program.",
+    help="Measure at each value of the size, of a parameter of the operation, or of an option of "
+    "a program, and fit the growth of time.",
 )
-@click.option("--trials", type=click.IntRange(1), metavar="N", help="30, or 5 runs of a program.")
-@click.option("--warmup", type=click.IntRange(0), metavar="N", help="3, or 1 run of a program.")
-@click.option("--warm", is_flag=True, help="Leave the L2 cache as the call before left it.")
-@click.option("--no-widths", is_flag=True, help="Do not compile the kernels for their load widths.")
-@click.option("--arch", metavar="sm_90", help="The GPU to compile for; this one if none is named.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of measurements. Default: 30; 5 runs of a program.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Untimed calls before. Default: 3; 1 run of a program.",
+)
+@click.option("--warm", is_flag=True, help="Do not empty the L2 cache before each call.")
+@click.option(
+    "--no-widths", is_flag=True, help="Do not compile the kernels to read their load widths."
+)
+@click.option(
+    "--arch", metavar="sm_90", help="Architecture to compile for. Default: this machine's GPU."
+)
 @click.option(
     "--peak",
     "peaks",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A peak of this GPU, such as bandwidth=4.8e12 (repeatable).",
+    help="Peak rate of this GPU, such as bandwidth=4.8e12 (repeatable).",
 )
-@click.option("--describe", is_flag=True, help="Show shapes, layout and values of the tensors.")
+@click.option(
+    "--describe", is_flag=True, help="Show shapes, layouts and value ranges of the tensors."
+)
 @click.option(
     "--profile",
     "flame",
     metavar="OUT.svg",
-    help="Show the operators of the last version and their kernels, and write a flame graph.",
+    help="Profile the last timed version: show its operators and kernels, and write a flame graph.",
 )
-@click.option("--speedscope", metavar="OUT.json", help="Write that profile for speedscope.")
+@click.option(
+    "--speedscope",
+    metavar="OUT.json",
+    help="Write the profile of the last timed version for speedscope.",
+)
 @json_option
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 @click.pass_context
 def command(
@@ -108,13 +138,14 @@ def command(
 ) -> int:
     """Check and time all versions of an operation, or time a program at several sizes.
 
-    FILE.py defines OPERATION (see kernels/); it is imported, and its code runs with your rights.
-    Every version is compared with a float64 reference first: one that is wrong is not timed, and
-    the exit status is 1. Without a GPU Triton's kernels run in its interpreter.
+    FILE.py defines OPERATION (see kernels/). It is imported, so its code runs with your rights.
+    Every version is compared with a float64 reference first. A wrong one is not timed, and the exit
+    status is 1. Without a GPU, Triton kernels run in the interpreter.
 
-    With --sweep it can be any program: `--sweep steps=1,2,4,8` runs FILE.py --steps 1 ARGS, and so
-    on, in this process, each several times.
+    With --sweep, FILE.py can be any program: `--sweep steps=1,2,4,8` runs FILE.py --steps 1 ARGS
+    and so on, several times each, in this process.
     """
+    from traceview.bench import BenchRequest
     from traceview.bench.loading import is_program
 
     wanted = Outputs.of(operation.stem, None, json_)
@@ -127,33 +158,42 @@ def command(
         return 0
     if arguments:
         raise click.UsageError(f"an operation takes no arguments: {' '.join(arguments)[:60]}")
-    made = _Made(operation, versions)
-    report = made.report(
-        sizes=sizes, dtypes=dtypes, sweep=sweep, trials=trials or 30,
-        warmup=3 if warmup is None else warmup, cold=not warm,
-        widths=not no_widths, arch=arch, peaks=peaks,
-    )  # fmt: skip
-    profiled = made.profile(report) if outputs else None
-    _show(report, made.description(report) if describe else None, profiled, wanted)
+    request = BenchRequest(
+        sizes=sizes,
+        dtypes=dtypes,
+        versions=versions,
+        sweep=sweep,
+        trials=trials or 30,
+        warmup=3 if warmup is None else warmup,
+        cold=not warm,
+        widths=not no_widths,
+        arch=arch,
+        peaks=peaks,
+    )
+    report = _measure(operation, request)
+    profiled = _profile(report) if outputs else None
+    _show(report, _describe(report) if describe else None, profiled, wanted)
     if outputs:
         _write_profile(report, profiled, flame, speedscope)
-    return _BAD if report.bad else 0
+    return _FAILED if report.bad else 0
 
 
 def _refuse_one_file_twice(paths: Sequence[Path]) -> None:
-    """The second would replace the first."""
-    named = [path.resolve() for path in paths]
-    twice = next((path for path in paths if named.count(path.resolve()) > 1), None)
-    if twice is not None:
-        raise click.UsageError(f"two outputs are called {twice}")
+    """Raise UsageError for two outputs of one name: the second would replace the first."""
+    names = [path.resolve() for path in paths]
+    repeated = next((path for path in paths if names.count(path.resolve()) > 1), None)
+    if repeated is not None:
+        raise click.UsageError(f"two outputs have the name {repeated}")
 
 
 def _refuse_options_of_operations(ctx: click.Context) -> None:
-    """A program has no versions, types or tensors that they could speak of."""
+    """Raise UsageError for options of operations: a program has no versions, types or tensors."""
     for option in ctx.command.params:
         source = ctx.get_parameter_source(option.name or "")
-        if option.name not in _OF_PROGRAMS and source is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option.opts[0]} is for operations, and this is a program")
+        if option.name not in _PROGRAM_OPTIONS and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{option.opts[0]} applies to operations, but FILE.py is a program"
+            )
 
 
 def _time_program(
@@ -172,55 +212,49 @@ def _time_program(
 
     axis = Axis.of(sweep)
     with progress(f"Running {program.name[:60]}") as next_step:
-        found = sweep_program(
+        swept = sweep_program(
             program, axis, arguments,
             trials=trials or 5, warmup=1 if warmup is None else warmup, note=next_step,
         )  # fmt: skip
     if not wanted.json_to_stdout:
-        print_text(lambda width, color: render_program(found, width=width, color=color))
+        print_text(lambda width, color: render_program(swept, width=width, color=color))
     if wanted.json or wanted.json_to_stdout:
-        put_json(render_program_json(found, __version__), wanted.json)
+        put_json(render_program_json(swept, __version__), wanted.json)
 
 
-class _Made:
-    """What is made of the operation, with progress on a terminal."""
+def _measure(path: Path, request: BenchRequest) -> BenchReport:
+    from traceview.bench import load_operation, measure
 
-    def __init__(self, path: Path, versions: tuple[str, ...]) -> None:
-        self._path, self._versions = path, versions
-        self._operation: Operation | None = None
-
-    def report(self, *, dtypes: tuple[str, ...], **options: object) -> BenchReport:
-        import traceview
-        from traceview.bench.loading import load_operation
-
-        # What the file prints must not get into the JSON on stdout.
-        with progress(f"Reading {self._path.name[:60]}") as next_step, redirect_stdout(sys.stderr):
-            self._operation = load_operation(self._path)
-            kinds = self._operation.dtypes if "all" in dtypes else dtypes
-            return traceview.benchmark(
-                self._operation, path=self._path, dtypes=kinds, versions=self._versions,
-                note=next_step, **options,
-            )  # fmt: skip
-
-    def description(self, report: BenchReport) -> Description:
-        from traceview.bench.describe import describe
-
-        with progress("Looking at the tensors"), redirect_stdout(sys.stderr):
-            return describe(report.operation, *report.inputs(report.rows[-1]))
-
-    def profile(self, report: BenchReport) -> Profiled | None:
-        """Of the last version that was timed: the one that is written to be fast."""
-        from traceview.bench.profiling import profile
-
-        row = next((row for row in reversed(report.rows) if row.timing), None)
-        if row is None:
-            return None
-        with progress(f"Profiling {row.version}"), redirect_stdout(sys.stderr):
-            inputs, run = report.inputs(row), report.operation.version(row.version).run
-            return row, profile(lambda: run(*inputs))
+    # The file's own output must not get into the JSON on stdout.
+    with progress(f"Reading {path.name[:60]}") as next_step, redirect_stdout(sys.stderr):
+        operation = load_operation(path)
+        dtypes = operation.dtypes if "all" in request.dtypes else request.dtypes
+        return measure(operation, replace(request, dtypes=dtypes), path=str(path), note=next_step)
 
 
-def _title(report: BenchReport, row: Row) -> str:
+def _describe(report: BenchReport) -> Description:
+    from traceview.bench import describe
+
+    with progress("Describing the tensors"), redirect_stdout(sys.stderr):
+        return describe(report.operation, *report.inputs(report.rows[-1]))
+
+
+def _profile(report: BenchReport) -> Profiled | None:
+    """Profile the last timed version: operations list the fastest last."""
+    from traceview.bench import profile
+
+    row = next((row for row in reversed(report.rows) if row.timing), None)
+    if row is None:
+        return None
+    with progress(f"Profiling {row.version}"), redirect_stdout(sys.stderr):
+        inputs, run = report.inputs(row), report.operation.version(row.version).run
+        return row, profile(lambda: run(*inputs))
+
+
+_VERDICTS = {"wrong": "is wrong", "failed": "failed"}
+
+
+def _title(report: BenchReport, row: VersionResult) -> str:
     return f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
 
 
@@ -232,7 +266,7 @@ def _write_profile(
     from traceview.render.bench.speedscope import render_speedscope
 
     if profiled is None:
-        raise TraceviewError("there is nothing to profile", "no version was timed")
+        raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
     row, profile = profiled
     title = _title(report, row)
     if flame:
@@ -267,5 +301,5 @@ def _show(
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"
         place += "" if row.value is None else f", {report.over} {row.value:,}"
-        said = f"{row.version} is {row.status} at {place}: {row.why}"
-        click.echo(f"traceview: {said[:600]}", err=True)
+        line = f"{row.version} {_VERDICTS[row.status]} at {place}: {row.why}"
+        click.echo(f"traceview: {line[:600]}", err=True)

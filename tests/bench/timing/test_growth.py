@@ -1,4 +1,4 @@
-"""Lines through times: each form is found from points that were made by it."""
+"""Fits of times: each form is found from points that follow it."""
 
 import math
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.timing.test_measurement import timing
 from traceview.bench import fit
-from traceview.bench.timing.growth import fitted
+from traceview.bench.timing.growth import fit_timings
 from traceview.bench.timing.sweep import sweep
 from traceview.errors import InputError
 
@@ -26,7 +26,7 @@ def test_a_line():
     assert found.kind == "linear"
     assert found.slope_ns == pytest.approx(2_100_000, rel=0.01)
     assert found.base_ns == pytest.approx(500_000, rel=0.05)
-    assert found.sentence("step") == "linear: 2.10 ms a step, r² 0.999"
+    assert found.sentence("step") == "linear, 2.10 ms per step (r² 0.999)"
 
 
 def test_flat_and_then_a_line_that_starts_where_they_cross():
@@ -36,7 +36,7 @@ def test_flat_and_then_a_line_that_starts_where_they_cross():
     assert found.base_ns == pytest.approx(8_000, rel=0.02)
     assert found.flat_until == pytest.approx(1024, rel=0.15)
     assert found.slope_ns == pytest.approx(3.0, rel=0.02)
-    assert "flat under 1,0" in found.sentence() or "flat under 9" in found.sentence()
+    assert "flat below 1,0" in found.sentence() or "flat below 9" in found.sentence()
 
 
 def test_the_small_sizes_count_as_much_as_the_large():
@@ -48,7 +48,7 @@ def test_the_small_sizes_count_as_much_as_the_large():
 def test_flat():
     found = fit([(1, 100.0), (2, 104.0), (64, 98.0)])
     assert found.kind == "flat"
-    assert found.sentence() == "flat: 101 ns at every size"
+    assert found.sentence() == "flat, 101 ns at every size"
 
 
 @pytest.mark.parametrize(("rise", "kind"), [(1.0, "linear"), (0.02, "flat")])
@@ -66,13 +66,13 @@ def test_noise_over_sizes_that_hardly_differ_is_no_line():
 @pytest.mark.parametrize(
     "point", [(4, 0.0), (4, -1.0), (4, math.nan), (4, math.inf), (math.nan, 1)]
 )
-def test_what_no_clock_shows_is_refused(point):
-    with pytest.raises(InputError, match="give finite sizes and positive times"):
+def test_impossible_times_are_refused(point):
+    with pytest.raises(InputError, match="pass finite sizes and positive times"):
         fit([(1, 1.0), (2, 2.0), point])
 
 
-def test_a_call_that_shows_no_time_spoils_no_sweep():
-    found = fitted([(size, timing(0.0, clock="perf-counter")) for size in (1, 2, 4)])
+def test_a_call_that_takes_no_measurable_time_can_be_fitted():
+    found = fit_timings([(size, timing(0.0, clock="perf-counter")) for size in (1, 2, 4)])
     assert found.kind == "flat"
 
 
@@ -86,7 +86,7 @@ def test_the_turn_is_found_wherever_it_is(turn, seed):
     assert found.flat_until == pytest.approx(turn, rel=0.1)
 
 
-def test_the_line_is_that_of_numpy():
+def test_the_line_is_the_one_numpy_fits():
     x = np.array(SIZES, float)
     y = np.array(noisy([9e3 + 3 * size for size in SIZES]))
     slope, base = np.polyfit(x, y, 1, w=1 / y)
@@ -99,13 +99,13 @@ def test_a_power_is_not_called_a_line():
     found = fit((n, t) for n, t in zip(sizes, noisy([n**3 for n in sizes]), strict=True))
     assert found.kind == "power"
     assert found.exponent == pytest.approx(3, abs=0.02)
-    assert found.sentence().startswith("grows as size to the 3.0")
+    assert found.sentence().startswith("grows as size to the power of 3.0")
 
 
-def test_what_no_form_fits_is_not_claimed():
+def test_without_a_good_fit_no_form_is_claimed():
     found = fit(zip([1, 2, 3, 4, 5, 6], [9e3, 1e3, 8e3, 2e3, 9e3, 1e3], strict=True))
     assert found.kind == "none"
-    assert found.sentence().startswith("no line fits: ")
+    assert found.sentence().startswith("no line fits, the error is ")
 
 
 @pytest.mark.parametrize("points", [[], [(1, 5.0)], [(1, 5.0), (2, 9.0)], [(1, 5.0)] * 5])
@@ -114,20 +114,20 @@ def test_two_sizes_make_no_line(points):
     assert fit(points).sentence().endswith("too few for a line")
 
 
-@pytest.mark.parametrize(("host_ns", "said"), [(9_000, ": launch-bound"), (2_000, "")])
-def test_launch_bound_is_said_of_the_flat_part_where_it_was_seen(host_ns, said):
+@pytest.mark.parametrize(("host_ns", "cause"), [(9_000, " (launch-bound)"), (2_000, "")])
+def test_the_flat_part_may_be_launch_bound(host_ns, cause):
     points = [
         (size, timing(max(8_000, 8.0 * size), host_ns=host_ns, clock="wall")) for size in SIZES
     ]
-    found = fitted(points)
+    found = fit_timings(points)
     assert found.kind == "flat-then-linear"
-    assert found.launch_bound == bool(said)
-    assert found.sentence().endswith(f"flat under 1,000{said}")
+    assert found.launch_bound == bool(cause)
+    assert found.sentence().endswith(f"flat below 1,000{cause}")
 
 
-def test_on_a_cpu_nothing_is_said_of_launches():
+def test_on_a_cpu_nothing_is_launch_bound():
     points = [(n, timing(max(8_000, 8.0 * n), host_ns=9e9, clock="perf-counter")) for n in SIZES]
-    assert fitted(points).launch_bound is None
+    assert fit_timings(points).launch_bound is None
 
 
 @pytest.mark.usefixtures("only_sleeping_takes_time")
@@ -138,29 +138,29 @@ def test_a_sweep_of_steps():
     found = sweep(make, [1, 2, 4, 8, 16], over="steps", trials=5)
     assert [value for value, _ in found.points] == [1, 2, 4, 8, 16]
     assert found.fit.slope_ns == pytest.approx(5_000_000)
-    assert " a step, r² " in str(found)
+    assert " per step (r² " in str(found)
 
 
 @pytest.mark.parametrize(
-    ("unit", "slope", "said"),
+    ("unit", "slope", "text"),
     [
-        ("element", 2.0, "2.00 ns an element"),
-        ("unit of size", 2.0, "2.00 ns a unit of size"),
-        ("unit of size", 0.5, "500 ns a thousand units of size"),
-        ("step", 1e-4, "100 ns a million steps"),
+        ("element", 2.0, "2.00 ns per element"),
+        ("unit of size", 2.0, "2.00 ns per unit of size"),
+        ("unit of size", 0.5, "500 ns per thousand units of size"),
+        ("step", 1e-4, "100 ns per million steps"),
     ],
 )
-def test_the_slope_in_words(unit, slope, said):
+def test_the_slope_is_shown_per_unit(unit, slope, text):
     found = fit([(x, 10.0 + slope * x) for x in (1e3, 1e6, 2e6, 4e6)])
-    assert found.sentence(unit) == f"linear: {said}, r² 1.0"
+    assert found.sentence(unit) == f"linear, {text} (r² 1.0)"
 
 
-def test_what_is_swept_is_named():
+def test_the_swept_parameter_is_named():
     flat = fit([(1, 100.0), (2, 104.0), (64, 98.0)])
-    assert flat.sentence("step", "steps") == "flat: 101 ns at every value of steps"
+    assert flat.sentence("step", "steps") == "flat, 101 ns at every value of steps"
     power = fit([(n, float(n**3)) for n in (2, 4, 8, 16)])
-    assert power.sentence("layer", "layers") == "grows as layers to the 3.00, r² 1.0"
-    assert fit([(1, 1.0), (2, 2.0)]).sentence("step", "steps").startswith("2 values of steps: ")
+    assert power.sentence("layer", "layers") == "grows as layers to the power of 3.00 (r² 1.0)"
+    assert fit([(1, 1.0), (2, 2.0)]).sentence("step", "steps").startswith("2 values of steps, ")
 
 
 def test_a_sweep_over_nothing():

@@ -1,4 +1,4 @@
-"""Timing calls: what is measured, what is said about it, and how a GPU is kept busy meanwhile."""
+"""Timing calls: measurements, remarks on them, and how the GPU is kept busy meanwhile."""
 
 import contextlib
 import time
@@ -57,21 +57,21 @@ def test_what_the_call_raises_is_raised():
 
 
 @pytest.mark.parametrize(("warmup", "trials"), [(-1, 5), (0, 0), (0, 1.5), ("1", 2)])
-def test_numbers_that_make_no_sense(warmup, trials):
-    with pytest.raises(InputError, match="ask for one trial or more"):
+def test_invalid_counts(warmup, trials):
+    with pytest.raises(InputError, match="ask for at least one trial"):
         benchmark(lambda: None, warmup, trials, device="cpu")
 
 
 @pytest.mark.parametrize("device", ["mps", "xpu", "CUDA", "gpu", "cuda:", "cuda:-1", ""])
-def test_a_device_that_no_clock_is_for(device):
-    """A clock of the CPU would show how long it takes to hand out the work, and call that it."""
-    with pytest.raises(InputError, match=r"cannot be timed; give cpu, cuda or cuda:1"):
+def test_a_device_that_cannot_be_timed(device):
+    """A CPU clock would time only the launch."""
+    with pytest.raises(InputError, match=r"cannot be timed; pass cpu, cuda or cuda:1"):
         benchmark(lambda: None, device=device or " ")
 
 
-def test_a_gpu_that_is_not_there():
+def test_a_missing_gpu():
     pytest.importorskip("torch")
-    with pytest.raises(InputError, match="torch sees no device cuda:999; give another, or cpu"):
+    with pytest.raises(InputError, match="torch sees no device cuda:999; pass another, or cpu"):
         benchmark(lambda: None, device="cuda:999")
 
 
@@ -87,23 +87,21 @@ def test_outliers_are_far_by_deviations_and_by_percent():
     assert timing(*steady).outliers == 0
     assert timing(*steady, 104).outliers == 0  # Five deviations are 7: not far.
     assert timing(*steady, 150, 40).outliers == 2
-    assert "outliers: 1 of 9 trials" in timing(*steady, 150).remarks
+    assert "1 of 9 trials are outliers" in timing(*steady, 150).remarks
     # A clock that shows the same value again and again makes 1 % no outlier.
     assert timing(*[100] * 9, 101).outliers == 0
 
 
-def test_launches_and_the_clock_itself_are_cautioned_of():
+def test_cautions_name_launch_overhead_and_the_clock_itself():
     exposed = timing(10_000, 10_000, exposed_trials=2)
     assert exposed.cautions == (
-        "in 2 of 2 trials the GPU waited for the CPU: these times hold launch overhead",
+        "in 2 of 2 trials the GPU waited for the CPU, so those times include launch overhead",
     )
-    assert timing(4_000, floor_ns=2_000).cautions == (
-        "of this time up to 2.0 µs is the clock's own",
-    )
+    assert timing(4_000, floor_ns=2_000).cautions == ("up to 2.00 µs of this is the clock itself",)
     assert timing(400_000, floor_ns=2_000).cautions == ()
     assert timing(400_000, elsewhere_ns=30_000.0).cautions == ()
     assert timing(4_000, elsewhere_ns=900_000.0).cautions == (
-        "not timed: 900.0 µs of work or more on other streams (wall=True times it)",
+        "at least 900 µs of work on other streams is not timed (wall=True includes it)",
     )
 
 
@@ -115,12 +113,12 @@ def test_launch_bound_is_the_cpu_longer_than_the_gpu():
     assert not timing(5_000, host_ns=9_000, clock="perf-counter").is_launch_bound
 
 
-def test_a_timing_says_what_it_is():
+def test_a_timing_as_text():
     steady = timing(*[10_000] * 9, 20_000, exposed_trials=1)
     assert str(steady) == (
         "10.0 µs (10.0 µs – 11.0 µs), 10 trials by CUDA events, cold L2; "
-        "in 1 of 10 trials the GPU waited for the CPU: these times hold launch overhead; "
-        "outliers: 1 of 10 trials"
+        "in 1 of 10 trials the GPU waited for the CPU, so those times include launch overhead; "
+        "1 of 10 trials are outliers"
     )
     assert str(timing(2_000, clock="perf-counter")) == (
         "2.00 µs (2.00 µs – 2.00 µs), 1 trial by perf_counter"
@@ -128,10 +126,10 @@ def test_a_timing_says_what_it_is():
 
 
 @dataclass
-class PretendedGpu:
-    """A queue of (what, duration in ns) and a clock that only the CPU's calls advance.
+class FakeGpu:
+    """A GPU with a queue of launches and a clock that only the CPU's calls advance.
 
-    It stands for a GPU where there is none, to see in which order work is handed out.
+    It shows in which order work is launched.
     """
 
     launch_ns: float = 0.0
@@ -165,9 +163,9 @@ class PretendedGpu:
 
 
 @pytest.fixture
-def pretended(monkeypatch):
+def fake_gpu(monkeypatch):
     torch = pytest.importorskip("torch")
-    gpu = PretendedGpu()
+    gpu = FakeGpu()
 
     class Properties:
         L2_cache_size = 50 << 20
@@ -181,48 +179,48 @@ def pretended(monkeypatch):
     return gpu
 
 
-def test_cold_every_call_is_measured_alone_behind_a_fill(pretended):
+def test_with_a_cold_cache_every_call_is_measured_alone_behind_a_fill(fake_gpu):
     clock = CudaClock(cold=True)
     clock._host_ns = 10_000.0
     assert clock.calls_at_once(lambda: None) == 1
-    pretended.queue.clear()
-    found = clock.trial(lambda: pretended.launch("run", 5_000.0), 1)
-    assert pretended.queue == ["fill", "event", "run", "event"]
+    fake_gpu.queue.clear()
+    found = clock.sample(lambda: fake_gpu.launch("run", 5_000.0), 1)
+    assert fake_gpu.queue == ["fill", "event", "run", "event"]
     assert found.call_ns == pytest.approx(5_000)
     assert not found.exposed
 
 
-def test_warm_short_calls_are_grouped_behind_one_that_is_not_timed(pretended):
+def test_with_a_warm_cache_short_calls_are_grouped_behind_an_untimed_one(fake_gpu):
     clock = CudaClock(cold=False)
 
     def run():
-        pretended.launch("run", 40_000.0)
+        fake_gpu.launch("run", 40_000.0)
 
     assert clock.calls_at_once(run) == 5
-    pretended.queue.clear()
-    assert clock.trial(run, 5).call_ns == pytest.approx(40_000)
-    assert pretended.queue == ["fill", "run", "event", *["run"] * 5, "event"]
+    fake_gpu.queue.clear()
+    assert clock.sample(run, 5).call_ns == pytest.approx(40_000)
+    assert fake_gpu.queue == ["fill", "run", "event", *["run"] * 5, "event"]
 
 
-def test_launches_that_take_longer_than_the_fill_are_waited_for_with_more_of_it(pretended):
+def test_slow_launches_are_hidden_behind_more_fills(fake_gpu):
     clock = CudaClock(cold=True)
-    pretended.launch_ns = 4_000.0
+    fake_gpu.launch_ns = 4_000.0
     clock._host_ns = 10_000.0  # Too little: launching takes ten times as long.
 
     def run():
         for _ in range(25):
-            pretended.launch("run", 100.0)
+            fake_gpu.launch("run", 100.0)
 
     # One fill of 30 µs does not hide 100 µs of launching; four of them do.
-    found = clock.trial(run, 1)
+    found = clock.sample(run, 1)
     assert not found.exposed
     assert found.call_ns == pytest.approx(2_500)
-    # A call that waits for the GPU cannot be hidden, and that is said.
-    assert clock.trial(lambda: setattr(pretended, "cpu_ns", pretended.gpu_free_ns), 1).exposed
+    # A call that waits for the GPU cannot be hidden, and is marked as exposed.
+    assert clock.sample(lambda: setattr(fake_gpu, "cpu_ns", fake_gpu.gpu_free_ns), 1).exposed
 
 
 @pytest.mark.parametrize("elsewhere_s", [0.0, 0.02])
-def test_what_other_streams_still_do_is_seen(pretended, monkeypatch, elsewhere_s):
+def test_work_on_other_streams_is_noticed(fake_gpu, monkeypatch, elsewhere_s):
     import torch
 
     left = [0.0]
@@ -243,7 +241,7 @@ def test_what_other_streams_still_do_is_seen(pretended, monkeypatch, elsewhere_s
     assert (found.elsewhere_ns >= 10 * MS) == bool(elsewhere_s)
 
 
-def test_the_current_gpu_is_the_one_that_is_timed(pretended, monkeypatch):
+def test_the_current_gpu_is_the_one_that_is_timed(fake_gpu, monkeypatch):
     import torch
 
     entered = []

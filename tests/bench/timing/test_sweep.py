@@ -44,29 +44,29 @@ def sleeper(tmp_path):
     return file
 
 
-def test_what_is_asked_for():
+def test_a_sweep_is_parsed():
     assert Axis.of("steps=8, 1,2,2") == Axis("steps", (1, 2, 8))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("steps", "a sweep of 'steps'; give a name and positive whole numbers"),
-        ("steps=", "give a name and positive whole numbers"),
-        ("=1,2,3", "give a name and positive whole numbers"),
-        ("--steps=1,2,3", "give a name and positive whole numbers"),
-        ("steps=1,2,x", "give a name and positive whole numbers"),
-        ("steps=0,1,2", "give a name and positive whole numbers"),
-        ("steps=1,2,³", "give a name and positive whole numbers"),
-        ("steps=1,2,-3", "give a name and positive whole numbers"),
-        ("steps=1,2,2", "a sweep over 2 values of steps; give three or more"),
-        (f"steps=1,2,{'9' * 40}", "give a name and positive whole numbers"),
+        ("steps", "cannot sweep 'steps'; pass a name and positive whole numbers"),
+        ("steps=", "pass a name and positive whole numbers"),
+        ("=1,2,3", "pass a name and positive whole numbers"),
+        ("--steps=1,2,3", "pass a name and positive whole numbers"),
+        ("steps=1,2,x", "pass a name and positive whole numbers"),
+        ("steps=0,1,2", "pass a name and positive whole numbers"),
+        ("steps=1,2,³", "pass a name and positive whole numbers"),
+        ("steps=1,2,-3", "pass a name and positive whole numbers"),
+        ("steps=1,2,2", "a sweep over 2 values of steps; pass at least three"),
+        (f"steps=1,2,{'9' * 40}", "pass a name and positive whole numbers"),
     ],
 )
-def test_what_cannot_be_swept(text, said):
+def test_an_invalid_sweep_is_refused(text, message):
     with pytest.raises(InputError) as refused:
         Axis.of(text)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.usefixtures("only_sleeping_takes_time")
@@ -77,16 +77,16 @@ def test_a_program_is_run_at_each_value(sleeper, over):
     assert [value for value, _ in found.sweep.points] == [1, 2, 4, 8]
     assert found.sweep.fit.kind == "linear"
     assert found.sweep.fit.slope_ns == pytest.approx(8_000_000)
-    assert str(found.sweep).startswith("linear: ")
-    assert f" ms a {over.removesuffix('s')}, r² " in str(found.sweep)
+    assert str(found.sweep).startswith("linear, ")
+    assert f" ms per {over.removesuffix('s')} (r² " in str(found.sweep)
     assert {timing.trials for _, timing in found.sweep.points} == {3}
     # As the main program, with its own arguments; and nothing of what it did is left here.
-    assert found.said[2] == f"__main__ --{over} 4 {other} 2"
+    assert found.last_lines[2] == f"__main__ --{over} 4 {other} 2"
     assert sys.argv[0] != str(sleeper)
     assert str(sleeper.parent) not in sys.path
 
 
-def test_what_is_measured_is_the_program(sleeper):
+def test_the_program_itself_is_measured(sleeper):
     found = sweep_program(sleeper, Axis("steps", (1, 2, 4)), trials=1)
     # A loaded machine wakes late, and never early.
     assert all(timing.median_ns >= 4_000_000 * steps for steps, timing in found.sweep.points)
@@ -114,15 +114,15 @@ def test_a_run_that_fails_is_one_line(sleeper, words, said):
     assert "\n" not in str(failed.value)
 
 
-def test_a_program_that_goes_elsewhere_is_found_again(tmp_path, monkeypatch):
+def test_a_program_may_change_its_working_directory(tmp_path, monkeypatch):
     (tmp_path / "leaving.py").write_text("import os, sys\nos.chdir('/')\nprint(sys.argv[0])\n")
     monkeypatch.chdir(tmp_path)
     found = sweep_program("leaving.py", Axis("steps", (1, 2, 3)), trials=1)
     assert Path.cwd() == tmp_path
-    assert set(found.said) == {str(tmp_path / "leaving.py")}
+    assert set(found.last_lines) == {str(tmp_path / "leaving.py")}
 
 
-def test_the_line_of_an_error_is_told_of_a_relative_path_too(tmp_path, monkeypatch):
+def test_the_line_of_an_error_is_named_for_a_relative_path_too(tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text("\nraise ValueError('no')\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"failing\.py raised ValueError at line 2: no"):
@@ -136,7 +136,7 @@ def test_a_program_on_the_command_line(bench_here, sleeper):
     assert "Time over steps" in out
     assert f"{sleeper}--stepsN" in "".join(out.split())
     assert "median of 2 runs" in out
-    assert " ms a step, r² " in out.splitlines()[-1]
+    assert " ms per step (r² " in out.splitlines()[-1]
     assert "step 3" not in out
 
 
@@ -151,20 +151,20 @@ def test_the_json_of_a_program(bench_here, sleeper):
     medians = [point["median_ns"] for point in document["points"]]
     assert medians == [8_000_000, 16_000_000, 32_000_000]
     assert document["points"][0]["clock"] == "perf-counter"
-    # A whole program may wait for the GPU itself, so nothing is said of launches.
+    # A whole program may wait for the GPU itself, so launch-bound is unknown.
     assert document["fit"]["launch_bound"] is None
 
 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("--sweep", "steps=1,2,4", "--dtype", "float16"), 2, "--dtype is for operations"),
+        (("--sweep", "steps=1,2,4", "--dtype", "float16"), 2, "--dtype applies to operations"),
         (("--sweep", "nosuch=1,2,4"), 1, "unrecognized arguments: --nosuch 1"),
         (("--sweep", "steps=1"), 1, "a sweep over 1 value of steps"),
         ((), 1, "or time it as a program: --sweep steps=1,2,4,8"),
     ],
 )
-def test_a_program_asked_wrongly(bench_here, tmp_path, sleeper, words, status, said):
+def test_invalid_options_for_a_program(bench_here, tmp_path, sleeper, words, status, said):
     if not words:
         sleeper = tmp_path / "empty.py"
         sleeper.write_text("x = 1\n")
@@ -173,7 +173,7 @@ def test_a_program_asked_wrongly(bench_here, tmp_path, sleeper, words, status, s
     assert said in err
 
 
-def test_what_is_a_program(tmp_path):
+def test_a_program_binds_no_operation(tmp_path):
     file = tmp_path / "x.py"
     for text, expected in (
         ("x = 1", True),
@@ -201,18 +201,18 @@ def test_a_parameter_of_an_operation(bench_here):
     assert status == 1
     assert rows == [(v, 8, name) for v in (1, 2, 4) for name in ("manual", "wrong")]
     assert document["over"] == "rows"
-    # The bytes tell that the inputs were really made so.
+    # The bytes show that the inputs were made with that value.
     timed = [row for row in document["rows"] if row["status"] == "timed"]
     assert [row["bytes"] for row in timed] == [64, 128, 256]
     assert [each["version"] for each in document["fits"]] == ["manual"]
-    assert "at size 8, float32, rows 4: is off" in err
+    assert "at size 8, float32, rows 4: relative error" in err
 
 
 def test_a_parameter_in_the_text(bench_here):
     asked = (OPERATIONS, "--version", "manual", "--trials", 2, "--sweep", "rows=1,2,1000")
     status, out, _ = bench_here(*asked)
     assert status == 0
-    # Of two small sizes the larger is the middle one.
+    # Of two sizes the larger counts as the middle one.
     assert "rows 1,000 · 1,024 elements · float32" in out
     assert "Time over rows" in out
 
@@ -242,7 +242,7 @@ def test_sizes_as_a_sweep(bench_here):
         (("--sweep", "size=1,2,3", "--size", 1), "sizes are given twice"),
     ],
 )
-def test_an_operation_asked_wrongly(bench_here, words, said):
+def test_invalid_sweeps_of_an_operation(bench_here, words, said):
     status, out, err = bench_here(OPERATIONS, *words)
     assert (status, out) == (1, "")
     (line,) = err.splitlines()

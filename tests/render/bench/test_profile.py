@@ -1,4 +1,4 @@
-"""Profiles as text, flame graph and speedscope file, of trees that were made by hand."""
+"""Profiles as text, flame graph and speedscope file, from hand-made trees."""
 
 import json
 
@@ -33,7 +33,7 @@ def on_gpu():
     )
 
 
-def test_kernels_stand_beside_the_operator_that_launched_them(on_gpu):
+def test_kernels_are_listed_with_the_operator_that_launched_them(on_gpu):
     assert [(row["mean_ns"], row["share_pct"]) for row in kernel_rows(on_gpu)] == [
         (20_000, 75.0),
         (pytest.approx(20_000 / 3), 25.0),
@@ -53,19 +53,19 @@ def test_the_table_fits_its_width(on_gpu, width):
 def test_more_than_fits_a_screen_is_counted(on_gpu):
     many = tuple(OperatorTime(f"op{i}", 1, i, 0) for i in range(30))
     shown = render_profile(Profile(many, (), on_gpu.tree, False, 1), "x")
-    assert "and 10 more, in the JSON" in shown
+    assert "and 10 more in the JSON" in shown
     assert "Kernels" not in shown
 
 
-def test_where_no_operator_ran_it_is_said():
+def test_a_profile_without_operators():
     nothing = Profile((), (), Frame("all", "root"), False, 3)
-    assert "no operator of torch ran" in render_profile(nothing, "x")
-    assert "no operator of torch ran" in render_flame(nothing, "x")
+    assert "no torch operator ran" in render_profile(nothing, "x")
+    assert "no torch operator ran" in render_flame(nothing, "x")
 
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
-def test_a_function_that_leaves_the_gpu_alone_is_shown_by_its_time_on_the_cpu(monkeypatch):
-    """On a machine with a GPU: a graph of the GPU's time would be empty."""
+def test_a_function_that_does_not_use_the_gpu_is_shown_by_cpu_time(monkeypatch):
+    """Even on a machine with a GPU, where a graph of GPU time would be empty."""
     torch = pytest.importorskip("torch")
     from traceview.bench import profile, profiling
 

@@ -1,4 +1,4 @@
-"""What times a call, and the clock of a CPU."""
+"""The interface of a clock that times calls, and the clock for a CPU."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ _GROUP_NS, _SHORT_NS, _MOST_CALLS = 100_000.0, 20_000.0, 10_000
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One measurement: time of a call, and whether the GPU had to wait for the CPU in it."""
+class Sample:
+    """One measurement: time per call, and whether the GPU had to wait for the CPU in it."""
 
     call_ns: float
     exposed: bool = False
 
 
 class Clock(Protocol):
-    """What can time a call."""
+    """Times a call."""
 
     @property
     def name(self) -> ClockName:
-        """What it is."""
+        """Which clock it is."""
 
     @property
     def floor_ns(self) -> float:
-        """What it shows where there is nothing to time."""
+        """The time it shows for no work at all."""
 
     @property
     def elsewhere_ns(self) -> float:
-        """How long a call is still at work where this clock does not look."""
+        """How long a call keeps working where this clock does not measure, as on other streams."""
 
     def calls_at_once(self, run: Run) -> int:
-        """How many calls to measure together."""
+        """Number of calls to measure as one group."""
 
-    def trial(self, run: Run, calls: int) -> Trial:
-        """Measure so many calls; the time is that of one."""
+    def sample(self, run: Run, calls: int) -> Sample:
+        """Measure a group of calls; the time is per call."""
 
     def host_ns(self, run: Run) -> float:
-        """CPU time to hand out a call."""
+        """CPU time to launch a call."""
 
 
 class CpuClock:
-    """time.perf_counter around calls that have returned when they are done."""
+    """time.perf_counter around calls that are done when they return."""
 
     name: ClockName = "perf-counter"
     elsewhere_ns = 0.0
@@ -56,17 +56,17 @@ class CpuClock:
         self.floor_ns = min(self._elapsed(lambda: None, 0) for _ in range(100))
 
     def calls_at_once(self, run: Run) -> int:
-        """Enough calls for 100 µs, where one takes less than 20 µs."""
+        """Enough calls for 100 µs if one takes less than 20 µs, else 1."""
         once = min(self._elapsed(run, 1) for _ in range(3))
         short = once < _SHORT_NS
         return min(math.ceil(_GROUP_NS / max(once, 1.0)), _MOST_CALLS) if short else 1
 
-    def trial(self, run: Run, calls: int) -> Trial:
-        """The mean of so many calls."""
-        return Trial(self._elapsed(run, calls) / calls)
+    def sample(self, run: Run, calls: int) -> Sample:
+        """The mean over a group of calls."""
+        return Sample(self._elapsed(run, calls) / calls)
 
     def host_ns(self, run: Run) -> float:
-        """The call itself: nothing is handed out."""
+        """The time of the call itself, as nothing is launched."""
         return self._elapsed(run, 1)
 
     def _elapsed(self, run: Run, calls: int) -> float:

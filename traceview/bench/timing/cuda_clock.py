@@ -1,4 +1,4 @@
-"""Timing calls by CUDA events, behind work that keeps the GPU busy while they are launched."""
+"""Time calls with CUDA events, behind work that keeps the GPU busy while they are launched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from traceview.bench.timing.clock import ClockName, Run, Trial
+from traceview.bench.timing.clock import ClockName, Run, Sample
 
 _LEAST_FILLER_BYTES = 64 << 20
 _AHEAD = 1.5
@@ -19,7 +19,7 @@ _GROUP_NS, _SHORT_NS, _MOST_CALLS = 200_000.0, 50_000.0, 100
 
 
 class CudaClock:
-    """Events on the current stream. `cold` makes every call find an empty L2 cache."""
+    """Events on the current stream. With `cold`, every call starts with a cold L2 cache."""
 
     name: ClockName = "cuda-events"
 
@@ -30,7 +30,7 @@ class CudaClock:
         self._torch: Any = torch
         self._cold, self._declared = cold, declared
         cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-        # Twice the cache, so that nothing of what was there before is left.
+        # Twice the cache, so that nothing stays from before.
         size = max(2 * cache, _LEAST_FILLER_BYTES)
         self._filler = torch.zeros(size // 4, device="cuda")
         self._sum = torch.zeros((), device="cuda")
@@ -39,9 +39,9 @@ class CudaClock:
         self.floor_ns = statistics.median(self._nothing() for _ in range(5))
 
     def host_ns(self, run: Run) -> float:
-        """CPU time to hand out a call, the GPU's queue being empty before it.
+        """CPU time to launch a call on an idle GPU.
 
-        And what other streams still do when the current one is done.
+        Also measures how long other streams keep working after the current one.
         """
         measured, elsewhere = [], []
         for _ in range(3):
@@ -57,25 +57,25 @@ class CudaClock:
         return self._host_ns
 
     def _synchronized_ns(self) -> int:
-        """How long it takes until all streams are done."""
+        """Time until all streams are done."""
         begin = time.perf_counter_ns()
         self._torch.cuda.synchronize()
         return time.perf_counter_ns() - begin
 
     def calls_at_once(self, run: Run) -> int:
-        """With a cold cache one; with a warm one enough for 200 µs, where one takes under 50."""
+        """1 with a cold cache; with a warm one, enough for 200 µs if one takes less than 50 µs."""
         if self._cold:
             return 1
-        once = self.trial(run, 1).call_ns
+        once = self.sample(run, 1).call_ns
         return min(math.ceil(_GROUP_NS / max(once, 1.0)), _MOST_CALLS) if once < _SHORT_NS else 1
 
-    def trial(self, run: Run, calls: int) -> Trial:
-        """One measurement; repeated with more work ahead while the GPU had to wait for the CPU."""
+    def sample(self, run: Run, calls: int) -> Sample:
+        """One measurement, repeated behind more filler while the GPU had to wait for the CPU."""
         for attempt in range(_DOUBLINGS):
             elapsed, exposed = self._measured(run, calls, 2**attempt)
             if not exposed:
                 break
-        return Trial(elapsed / calls, exposed)
+        return Sample(elapsed / calls, exposed)
 
     def _measured(self, run: Run, calls: int, factor: int) -> tuple[float, bool]:
         first, last = self._event(), self._event()
@@ -111,9 +111,9 @@ class CudaClock:
         return float(first.elapsed_time(last)) * 1e6
 
     def _fill(self, times: int) -> None:
-        # By reading. What is written stays in the cache until something pushes it out, and that
-        # would be what is timed: on one H200 a sum over 128 MiB took 28.8 µs after writes and
-        # 22.9 µs after reads, the clock's own time taken off; ncu says 21.5 µs.
+        # By reading. Written data stays in the cache until the timed call evicts it and pays for
+        # the write-back: on an H200 a sum over 128 MiB took 28.8 µs after writes and 22.9 µs after
+        # reads, without the clock's own time; ncu measures 21.5 µs.
         for _ in range(times):
             self._torch.sum(self._filler, dim=0, out=self._sum)
 
@@ -122,7 +122,7 @@ class CudaClock:
 
     @contextmanager
     def _range(self, calls: int) -> Iterator[None]:
-        """The NVTX range that says what work the timed calls are."""
+        """An NVTX range that declares the work of the timed calls."""
         if self._declared is None:
             yield
             return
@@ -134,7 +134,7 @@ class CudaClock:
 
 
 class WallClock:
-    """All the time from a call until the GPU is done with it, as a program feels it."""
+    """Wall time from a call until the GPU is done with it."""
 
     name: ClockName = "wall"
     elsewhere_ns = 0.0
@@ -146,24 +146,24 @@ class WallClock:
         self.floor_ns = min(sum(self._measured(lambda: None, 0)) for _ in range(20))
 
     def host_ns(self, run: Run) -> float:
-        """CPU time until the call returned, the GPU's queue being empty before it."""
+        """CPU time until a call on an idle GPU returns."""
         return statistics.median(self._measured(run, 1)[0] for _ in range(3))
 
     def calls_at_once(self, run: Run) -> int:
-        """Enough for 200 µs, where one takes under 50: to wait for the GPU takes time, too."""
-        once = self.trial(run, 1).call_ns
+        """Enough for 200 µs if one takes less than 50 µs: synchronizing takes time, too."""
+        once = self.sample(run, 1).call_ns
         return min(math.ceil(_GROUP_NS / max(once, 1.0)), _MOST_CALLS) if once < _SHORT_NS else 1
 
-    def trial(self, run: Run, calls: int) -> Trial:
-        """The mean of so many calls."""
-        return Trial(sum(self._measured(run, calls)) / calls)
+    def sample(self, run: Run, calls: int) -> Sample:
+        """The mean over a group of calls."""
+        return Sample(sum(self._measured(run, calls)) / calls)
 
     def _measured(self, run: Run, calls: int) -> tuple[float, float]:
-        """Time to hand out, and from there until all is done."""
+        """Time to launch, and time from there until all is done."""
         self._synchronize()
         begin = time.perf_counter_ns()
         for _ in range(calls):
             run()
-        handed_out = time.perf_counter_ns()
+        launched = time.perf_counter_ns()
         self._synchronize()
-        return float(handed_out - begin), float(time.perf_counter_ns() - handed_out)
+        return float(launched - begin), float(time.perf_counter_ns() - launched)

@@ -1,8 +1,8 @@
-"""How a time grows with a size: flat, a line, flat and then a line, or a power.
+"""Fit how a time grows with a size: flat, linear, flat then linear, or a power.
 
-Least squares, with each point weighted by 1 ÷ its time: sizes grow by factors, and the small ones
-are to count as much as the large. Of the forms the one is taken whose error is least, with a price
-for each further parameter (AIC); and where none comes within 15 %, none is claimed.
+Least squares with each point weighted by 1 ÷ its time: sizes grow by factors, and small ones count
+as much as large ones. The form with the least error is chosen, with a penalty for each further
+parameter (AIC). If none comes within 15 %, none is claimed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _FEWEST, _FEWEST_IN_LINE = 3, 3
 _FLAT, _NOISE, _TOO_FAR = 0.15, 0.005, 0.15
 _NEARLY_A_LINE = 0.1
 _LITTLE = 0.5
-"""A time that grows by less than half of what its size grows by, and by 15 %, is called flat."""
+"""A time is flat if it grows by less than half as much as its size, and by less than 15 %."""
 
 
 @dataclass(frozen=True)
 class Fit:
     """The form that fits best.
 
-    `linear`: time = `base_ns` + `slope_ns` × size. `flat-then-linear`: `base_ns` up to a size of
-    `flat_until`, then rising by `slope_ns` a unit. `power`: growing as size to `exponent`.
+    `linear`: time = `base_ns` + `slope_ns` × size. `flat-then-linear`: `base_ns` up to the size
+    `flat_until`, then rising by `slope_ns` per unit. `power`: growing as size to the `exponent`.
     `r_squared` is that of the rising part, `relative_error` the root mean square over all points.
-    `launch_bound` is whether that holds for every call of the flat part (Timing.is_launch_bound);
-    None where there is no such part, or no GPU.
+    `launch_bound` is whether all calls of the flat part are (Timing.is_launch_bound); None without
+    a flat part or a GPU.
     """
 
     kind: Kind
@@ -51,68 +51,66 @@ class Fit:
     launch_bound: bool | None = None
 
     def sentence(self, unit: str = "element", over: str = "size") -> str:
-        """Such as `linear: 2.10 ms a step, r² 0.999; flat under 1,024: launch-bound`.
+        """Such as `linear, 2.10 ms per step (r² 0.999), flat below 1,024 (launch-bound)`.
 
-        `unit` is one more of what grows, `over` the name of all of it.
+        `unit` is the singular of what grows, `over` its name.
         """
         value = "size" if over == "size" else f"value of {over}"
         if self.kind == "flat":
-            return f"flat: {units.duration(self.base_ns)} at every {value}{self._why()}"
+            return f"flat, {units.duration(self.base_ns)} at every {value}{self._cause()}"
         if self.kind == "power":
-            return f"grows as {over} to the {self.exponent:.2f}, {self._r2}"
+            return f"grows as {over} to the power of {self.exponent:.2f} ({self._r2()})"
         if self.kind == "none":
             if self.points < _FEWEST:
-                return f"{units.counted(self.points, value, _many(value))}: too few for a line"
-            return f"no line fits: {units.percent(100 * self.relative_error)} off"
-        line = f"linear: {self._slope(unit)}, {self._r2}"
+                return f"{units.counted(self.points, value, _plural(value))}, too few for a line"
+            return f"no line fits, the error is {units.percent(100 * self.relative_error)}"
+        line = f"linear, {self._slope(unit)} ({self._r2()})"
         if self.kind == "linear" or self.flat_until is None:
             return line
-        return f"{line}; flat under {units.count(round(self.flat_until))}{self._why()}"
+        return f"{line}, flat below {units.count(round(self.flat_until))}{self._cause()}"
 
-    @property
     def _r2(self) -> str:
         return "r² –" if self.r_squared is None else f"r² {math.floor(self.r_squared * 1e3) / 1e3}"
 
-    def _why(self) -> str:
-        return ": launch-bound" if self.launch_bound else ""
+    def _cause(self) -> str:
+        return " (launch-bound)" if self.launch_bound else ""
 
     def _slope(self, unit: str) -> str:
-        article = "an" if unit[:1] in "aeiou" and not unit.startswith("uni") else "a"
-        for many, said in ((1, f"{article} {unit}"), (10**3, f"a thousand {_many(unit)}")):
-            if abs(self.slope_ns) * many >= 1:
-                return f"{units.duration(self.slope_ns * many)} {said}"
-        return f"{units.duration(self.slope_ns * 1e6)} a million {_many(unit)}"
+        for number, per in ((1, unit), (10**3, f"thousand {_plural(unit)}")):
+            if abs(self.slope_ns) * number >= 1:
+                return f"{units.duration(self.slope_ns * number)} per {per}"
+        return f"{units.duration(self.slope_ns * 1e6)} per million {_plural(unit)}"
 
 
-def _many(unit: str) -> str:
+def _plural(unit: str) -> str:
     """Such as elements, or units of size."""
     head, of, rest = unit.partition(" of ")
     return f"{head}s{of}{rest}"
 
 
-def fitted(measured: Sequence[tuple[float, Timing]]) -> Fit:
-    """The fit over timings, and whether its flat part is the CPU's time to launch."""
+def fit_timings(measured: Sequence[tuple[float, Timing]]) -> Fit:
+    """Fit timings by size, and find out whether the flat part is launch-bound."""
     ordered = sorted(measured, key=lambda pair: pair[0])
     # Events around a call that launches nothing may show no time at all.
-    found = fit([(size, max(timing.median_ns, 1.0)) for size, timing in ordered])
+    form = fit([(size, max(timing.median_ns, 1.0)) for size, timing in ordered])
     flat = [
         timing
         for size, timing in ordered
-        if found.kind == "flat" or (found.flat_until is not None and size < found.flat_until)
+        if form.kind == "flat" or (form.flat_until is not None and size < form.flat_until)
     ]
-    told = [timing.is_launch_bound for timing in flat if timing.clock != "perf-counter"]
-    return replace(found, launch_bound=all(told) if told else None)
+    bound = [timing.is_launch_bound for timing in flat if timing.clock != "perf-counter"]
+    return replace(form, launch_bound=all(bound) if bound else None)
 
 
 def fit(points: Iterable[tuple[float, float]]) -> Fit:
-    """The form that fits pairs of size and time in ns best; equal sizes are points, too.
+    """Fit pairs of size and time in ns. Sizes may repeat.
 
-    Raises InputError for a size or time that is no finite number, or a time that is not positive.
+    Raises InputError for a size that is not finite, or a time that is not finite and positive.
     """
     listed = sorted(points)
     for size, time in listed:
         if not (math.isfinite(size) and 0 < time < math.inf):
-            raise InputError(f"{time} ns at {size}", "give finite sizes and positive times")
+            raise InputError(f"{time} ns at {size}", "pass finite sizes and positive times")
     sizes = {x for x, _ in listed}
     if len(sizes) < _FEWEST:
         return Fit("none", points=len(sizes))
@@ -120,8 +118,8 @@ def fit(points: Iterable[tuple[float, float]]) -> Fit:
     flat = _flat(x, y)
     if flat and _spread(y) <= _LITTLE * _spread(x):
         return flat
-    found = [f for f in (flat, _linear(x, y), *_flat_then_linear(x, y), _power(x, y)) if f]
-    best = min(found, key=_price, default=None)
+    forms = [f for f in (flat, _linear(x, y), *_flat_then_linear(x, y), _power(x, y)) if f]
+    best = min(forms, key=_cost, default=None)
     if best is None or best.relative_error > _TOO_FAR:
         error = best.relative_error if best else math.inf
         return Fit("none", points=len(x), relative_error=error)
@@ -131,8 +129,8 @@ def fit(points: Iterable[tuple[float, float]]) -> Fit:
 _PARAMETERS = {"flat": 1, "linear": 2, "power": 2, "flat-then-linear": 4}
 
 
-def _price(form: Fit) -> float:
-    """Akaike's criterion. No measurement is better than half a percent, so no fit need be."""
+def _cost(form: Fit) -> float:
+    """Akaike's criterion, with at least the half percent of error that measurements have."""
     error = max(form.relative_error, _NOISE)
     return form.points * math.log(error**2) + 2 * _PARAMETERS[form.kind]
 
@@ -144,7 +142,7 @@ def _flat(x: Floats, y: Floats) -> Fit | None:
 
 
 def _spread(values: Floats) -> float:
-    """By what share the largest is above the least: infinite from nothing or less."""
+    """The largest value ÷ the least, minus 1; infinite if the least is not positive."""
     least = float(values.min())
     return float(values.max()) / least - 1 if least > 0 else math.inf
 
@@ -153,8 +151,8 @@ def _linear(x: Floats, y: Floats) -> Fit | None:
     base, slope = _line(x, y)
     if slope <= 0:
         return None
-    said = base + slope * x
-    return Fit("linear", base, slope, None, None, _r2(y, said), _error(y, said), len(x))
+    model = base + slope * x
+    return Fit("linear", base, slope, None, None, _r2(y, model), _error(y, model), len(x))
 
 
 def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
@@ -166,21 +164,23 @@ def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
         turn = (flat - base) / slope if slope > 0 else -1.0
         if not x[0] < turn <= x[first]:
             continue
-        said = np.maximum(flat, base + slope * x)
-        r2 = _r2(y[rising], said[rising])
-        yield Fit("flat-then-linear", flat, slope, turn, None, r2, _error(y, said), len(x))
+        model = np.maximum(flat, base + slope * x)
+        r2 = _r2(y[rising], model[rising])
+        yield Fit("flat-then-linear", flat, slope, turn, None, r2, _error(y, model), len(x))
 
 
 def _power(x: Floats, y: Floats) -> Fit | None:
-    """None where it is nearly a line, which says more."""
+    """None if it is nearly a line, which says more."""
     if x.min() <= 0 or y.min() <= 0:
         return None
     exponent, log = np.polyfit(np.log(x), np.log(y), 1)
-    said = np.exp(log + exponent * np.log(x))
-    r2 = _r2(np.log(y), np.log(said))
+    model = np.exp(log + exponent * np.log(x))
+    r2 = _r2(np.log(y), np.log(model))
     if abs(exponent - 1) < _NEARLY_A_LINE:
         return None
-    return Fit("power", float(np.exp(log)), 0.0, None, float(exponent), r2, _error(y, said), len(x))
+    return Fit(
+        "power", float(np.exp(log)), 0.0, None, float(exponent), r2, _error(y, model), len(x)
+    )
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
@@ -188,10 +188,10 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
     return float(base), float(slope)
 
 
-def _r2(y: Floats, said: Floats) -> float | None:
-    around = float(((y - y.mean()) ** 2).sum())
-    return 1 - float(((y - said) ** 2).sum()) / around if around else None
+def _r2(y: Floats, model: Floats) -> float | None:
+    variation = float(((y - y.mean()) ** 2).sum())
+    return 1 - float(((y - model) ** 2).sum()) / variation if variation else None
 
 
-def _error(y: Floats, said: Floats | float) -> float:
-    return float(np.sqrt((((y - said) / y) ** 2).mean()))
+def _error(y: Floats, model: Floats | float) -> float:
+    return float(np.sqrt((((y - model) / y) ** 2).mean()))

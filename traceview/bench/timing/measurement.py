@@ -1,13 +1,13 @@
-"""How long one call takes: measured many times, with what the measurement itself costs.
+"""Time a call: many measurements, and what the measurement itself costs.
 
 On a GPU the clock is a pair of CUDA events on the current stream. Before each trial a buffer larger
-than the L2 cache is read, often enough that the GPU is still busy with it when the last call
-has been launched: launch overhead then hides behind it. Whether that worked is seen and not
-assumed: the first event must not have been reached when the CPU is done. With a cold cache every
-call is measured alone. With a warm one, an untimed call comes first, and calls shorter than 50 µs
-are measured in groups, since two events cost a microsecond or two themselves.
+than the L2 cache is read, often enough that the GPU is still busy with it when the last call has
+been launched, which hides launch overhead. That this worked is checked, not assumed: the GPU must
+not have reached the first event when the CPU is done launching. With a cold cache every call is
+measured alone. With a warm one an untimed call comes first, and calls shorter than 50 µs are
+measured in groups, as two events cost a microsecond or two themselves.
 
-On a CPU the clock is time.perf_counter, the caches are as the call before left them, and calls
+On a CPU the clock is time.perf_counter, caches are as the previous call left them, and calls
 shorter than 20 µs are measured in groups.
 """
 
@@ -25,26 +25,25 @@ from numbers import Integral
 from typing import Literal
 
 from traceview import units
-from traceview.bench.timing.clock import Clock, ClockName, CpuClock, Run, Trial
+from traceview.bench.timing.clock import Clock, ClockName, CpuClock, Run, Sample
 from traceview.bench.timing.cuda_clock import CudaClock, WallClock
 from traceview.errors import InputError
 
 _DEVICE = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?")
 _FEWEST = 5
-_HANDING_OUT = 0.8
+_LAUNCH_BOUND_FRACTION = 0.8
 _LEAST_ELSEWHERE_NS = 20_000.0
 _NORMAL = 1.4826
-"""By this the median absolute deviation of normally distributed values is their deviation."""
+"""Standard deviation ÷ median absolute deviation of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of one call, in ns, from `trials` measurements of `calls_per_trial` calls each.
+    """Times per call in ns, from `trials` measurements of `calls_per_trial` calls each.
 
-    `host_ns` is the CPU time that it takes to hand out a call, `floor_ns` what the clock shows
-    where there is nothing to time. In `exposed_trials` the GPU waited for the CPU, so that these
-    times hold launch overhead. `elsewhere_ns` is how long the GPU went on with a call on other
-    streams, which is in none of these times.
+    `host_ns` is the CPU time to launch a call, `floor_ns` what the clock shows for no work. In
+    `exposed_trials` the GPU waited for the CPU, so those times include launch overhead.
+    `elsewhere_ns` is how long other streams kept working on a call, which no time includes.
     """
 
     clock: ClockName
@@ -57,7 +56,7 @@ class Timing:
     elsewhere_ns: float = 0.0
 
     def __str__(self) -> str:
-        """The median, the spread, how it was measured, and what has to be known about it."""
+        """The median, the spread, how it was measured, and the remarks."""
         clock = {"cuda-events": f"CUDA events, {self.cache} L2", "wall": "the wall clock"}
         spread = f"{units.duration(self.p10_ns)} – {units.duration(self.p90_ns)}"
         how = f"{units.counted(self.trials, 'trial')} by {clock.get(self.clock, 'perf_counter')}"
@@ -75,12 +74,12 @@ class Timing:
 
     @property
     def p10_ns(self) -> float:
-        """Nine of ten trials took longer."""
+        """10th percentile."""
         return _quantile(self.samples_ns, 0.1)
 
     @property
     def p90_ns(self) -> float:
-        """Nine of ten trials took less."""
+        """90th percentile."""
         return _quantile(self.samples_ns, 0.9)
 
     @property
@@ -98,41 +97,41 @@ class Timing:
 
     @property
     def is_launch_bound(self) -> bool:
-        """True if handing out a call takes the CPU longer than the GPU needs for it.
+        """Whether the CPU takes longer to launch a call than the GPU takes to run it.
 
-        By the wall clock: if the CPU was still handing out for 80 % of the time.
+        By wall clock: whether launching took at least 80 % of the time.
         """
         if self.clock == "wall":
-            return self.host_ns >= _HANDING_OUT * self.median_ns
+            return self.host_ns >= _LAUNCH_BOUND_FRACTION * self.median_ns
         return self.clock == "cuda-events" and self.host_ns > self.median_ns
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader has to know about these figures."""
-        said = list(self.cautions)
+        """What a reader has to know about these times."""
+        remarks = list(self.cautions)
         if self.calls_per_trial > 1:
-            said.append(f"measured in groups of {self.calls_per_trial} calls")
+            remarks.append(f"measured in groups of {self.calls_per_trial} calls")
         if self.outliers:
-            said.append(f"outliers: {self.outliers} of {self.trials} trials")
-        return tuple(said)
+            remarks.append(f"{self.outliers} of {self.trials} trials are outliers")
+        return tuple(remarks)
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """Why the time of a call may be another than what is shown."""
-        said = []
+        """Reasons why the true time of a call may differ from the one shown."""
+        cautions = []
         if self.elsewhere_ns > max(_LEAST_ELSEWHERE_NS, 0.1 * self.median_ns):
-            said.append(
-                f"not timed: {self.elsewhere_ns / 1000:.1f} µs of work or more on other streams "
-                "(wall=True times it)"
+            cautions.append(
+                f"at least {units.duration(self.elsewhere_ns)} of work on other streams is not "
+                "timed (wall=True includes it)"
             )
         if self.exposed_trials:
-            said.append(
-                f"in {self.exposed_trials} of {self.trials} trials the GPU waited for the CPU: "
-                "these times hold launch overhead"
+            cautions.append(
+                f"in {self.exposed_trials} of {self.trials} trials the GPU waited for the CPU, so "
+                "those times include launch overhead"
             )
         if self.floor_ns > 0.1 * self.median_ns:
-            said.append(f"of this time up to {self.floor_ns / 1000:.1f} µs is the clock's own")
-        return tuple(said)
+            cautions.append(f"up to {units.duration(self.floor_ns)} of this is the clock itself")
+        return tuple(cautions)
 
 
 def benchmark(
@@ -148,13 +147,12 @@ def benchmark(
 ) -> Timing:
     """Time a call of `run`, after `warmup` calls that are not timed.
 
-    `cold` empties the L2 cache of a GPU before every call. `wall` takes all the time from the call
-    until the GPU is done, launches and waits included, instead of the GPU's alone. `device` is cpu,
-    cuda, or such as cuda:1, which becomes the current one; None takes cuda where torch has it.
-    Once `budget_s` is spent, five trials are enough. `declared` gives the text of an NVTX range
-    around so many calls. Work on other streams than the current one is not timed without `wall`,
-    which the result says. Raises InputError for numbers and devices that make no sense, and
-    whatever `run` raises.
+    `cold` empties the GPU's L2 cache before every call. `wall` measures wall time until the GPU is
+    done, including launches and waits, instead of GPU time. `device` is cpu, cuda, or such as
+    cuda:1, which becomes the current device; None means cuda if torch has it. Once `budget_s` is
+    spent, five trials are enough. `declared(calls)` returns the text of an NVTX range around that
+    many calls. Without `wall`, work on other streams than the current one is not timed; the result
+    says so. Raises InputError for invalid counts or devices, and whatever `run` raises.
     """
     check_counts(warmup, trials)
     with _current(device or _device()) as kind:
@@ -163,7 +161,7 @@ def benchmark(
             run()
         host_ns = clock.host_ns(run)
         calls = clock.calls_at_once(run)
-        with _without_collection():
+        with _without_garbage_collection():
             measured = list(_measured(clock, run, calls, trials, budget_s))
     return Timing(
         clock=clock.name,
@@ -178,19 +176,19 @@ def benchmark(
 
 
 def check_counts(warmup: int, trials: int) -> None:
-    """Raise InputError unless these are whole numbers of calls, with a trial or more."""
+    """Raise InputError unless these are whole numbers and there is at least one trial."""
     whole = isinstance(warmup, Integral) and isinstance(trials, Integral)
     if not whole or warmup < 0 or trials < 1:
         what = f"{warmup!r} warm-up calls and {trials!r} trials"
-        raise InputError(what, "ask for one trial or more")
+        raise InputError(what, "ask for at least one trial")
 
 
-def _measured(clock: Clock, run: Run, calls: int, trials: int, budget_s: float) -> Iterator[Trial]:
+def _measured(clock: Clock, run: Run, calls: int, trials: int, budget_s: float) -> Iterator[Sample]:
     ends = time.monotonic() + budget_s
     for number in range(trials):
         if number >= _FEWEST and time.monotonic() > ends:
             return
-        yield clock.trial(run, calls)
+        yield clock.sample(run, calls)
 
 
 def _device() -> str:
@@ -203,18 +201,18 @@ def _device() -> str:
 
 @contextmanager
 def _current(device: str) -> Iterator[str]:
-    """Make it the current GPU, if it is one: on that one events are recorded. Gives its kind."""
-    found = _DEVICE.fullmatch(str(device))
-    if found is None:
-        raise InputError(f"device {str(device)[:40]!r} cannot be timed", "give cpu, cuda or cuda:1")
-    kind, index = found.groups()
+    """Make a GPU current, as events are recorded on that one; yields cpu or cuda."""
+    match = _DEVICE.fullmatch(str(device))
+    if match is None:
+        raise InputError(f"device {str(device)[:40]!r} cannot be timed", "pass cpu, cuda or cuda:1")
+    kind, index = match.groups()
     if kind == "cpu":
         yield kind
         return
     import torch
 
     if int(index or 0) >= torch.cuda.device_count():
-        raise InputError(f"torch sees no device {device}", "give another, or cpu")
+        raise InputError(f"torch sees no device {device}", "pass another, or cpu")
     with torch.cuda.device(None if index is None else int(index)):
         yield kind
 
@@ -226,8 +224,8 @@ def _clock(device: str, cold: bool, wall: bool, declared: Callable[[int], str] |
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Python's collector would run in some trials and not in others."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection, which would run in some trials and not in others."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -237,10 +235,10 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _quantile(samples: tuple[float, ...], share: float) -> float:
-    """Between the two nearest samples, by their distance."""
+def _quantile(samples: tuple[float, ...], fraction: float) -> float:
+    """A quantile, interpolated linearly between the two nearest samples."""
     ordered = sorted(samples)
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
+    position = fraction * (len(ordered) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

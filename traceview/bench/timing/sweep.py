@@ -1,4 +1,4 @@
-"""How a time grows with the size, the steps, the layers, the batch."""
+"""Time a call over sizes, steps, layers or batches, and fit the growth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from traceview import units
 from traceview.bench.timing.clock import Run
-from traceview.bench.timing.growth import Fit, fitted
+from traceview.bench.timing.growth import Fit, fit_timings
 from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.errors import InputError
 
@@ -19,33 +19,33 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class Axis:
-    """What to vary, and the values to give it, each once and the smallest first."""
+    """What to vary, and its values in ascending order without repeats."""
 
     over: str
     values: tuple[int, ...]
 
     @classmethod
     def of(cls, text: str) -> Axis:
-        """That which a text such as `steps=1,2,4,8` asks for.
+        """Parse a text such as `steps=1,2,4,8`.
 
-        Raises InputError if it is not of that form, or has fewer than three values: through two
-        there is always a line.
+        Raises InputError if it is not of that form, or if it has fewer than three values: any two
+        points are on a line.
         """
         name, _, listed = text.partition("=")
         words = [word.strip() for word in listed.split(",")]
         if not (_NAME.fullmatch(name) and all(map(_is_positive, words))):
-            remedy = "give a name and positive whole numbers: steps=1,2,4,8"
-            raise InputError(f"a sweep of {text[:60]!r}", remedy)
+            remedy = "pass a name and positive whole numbers: steps=1,2,4,8"
+            raise InputError(f"cannot sweep {text[:60]!r}", remedy)
         values = tuple(sorted(set(map(int, words))))
         if len(values) < _FEWEST:
             what = f"a sweep over {units.counted(len(values), 'value')} of {name}"
-            raise InputError(what, "give three or more: through two there is always a line")
+            raise InputError(what, "pass at least three: any two points are on a line")
         return cls(name, values)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Times at each value of `over`, such as steps, and the line through them."""
+    """Times at each value of `over`, such as steps, and their fit."""
 
     over: str
     points: tuple[tuple[int, Timing], ...]
@@ -64,17 +64,17 @@ def sweep(
     trials: int = 10,
     wall: bool = True,
 ) -> Sweep:
-    """Time `make(value)` at each value and fit a line.
+    """Time `make(value)()` at each value, and fit the growth.
 
-    `make` prepares and is not timed; what it returns is. `over` names the values in the plural, as
-    in "steps". By default all time until the GPU is done counts, so that it shows where a program
-    is bound by launching; with `wall` False the GPU's alone. Raises InputError without values.
+    `make(value)` prepares the call and is not timed. `over` names the values in the plural, as in
+    "steps". By default wall time until the GPU is done is measured, which shows where a program is
+    launch-bound; with `wall` False, GPU time. Raises InputError without values.
     """
     listed = list(values)
     if not listed:
-        raise InputError("a sweep over no values", "give three or more")
+        raise InputError("a sweep over no values", "pass at least three")
     points = tuple((value, benchmark(make(value), warmup, trials, wall=wall)) for value in listed)
-    return Sweep(over, points, fitted(points))
+    return Sweep(over, points, fit_timings(points))
 
 
 def _is_positive(word: str) -> bool:
@@ -82,7 +82,7 @@ def _is_positive(word: str) -> bool:
 
 
 def one_of(many: str) -> str:
-    """One more of what is swept, to stand after a number: step; a unit of batch."""
+    """The singular of what is swept, such as step or unit of batch."""
     if many == SIZE:
         return "element"
     return many.removesuffix("s") if many.endswith("s") else f"unit of {many}"

@@ -1,8 +1,8 @@
-"""What was measured in earlier runs, kept between them: a bounded folder of small JSON files.
+"""Tuning results kept between runs: a bounded folder of small JSON files.
 
-One file a key, in $XDG_CACHE_HOME/traceview/bench or ~/.cache/traceview/bench. A file is written
-whole and renamed into place, so that a reader sees the old or the new; and those that read, change
-and write hold a lock, so that two processes lose nothing of each other's.
+One file per key, in $XDG_CACHE_HOME/traceview/bench or ~/.cache/traceview/bench. A file is written
+whole and renamed into place, so that a reader sees either the old or the new one. An update holds a
+lock while it reads, changes and writes, so that processes do not lose each other's results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LARGEST_BYTES = 1 << 20
 Entry = dict[str, Any]
 
 
-def key_of(
+def cache_key(
     what: str,
     operation: str,
     size: int,
@@ -32,35 +32,36 @@ def key_of(
     *,
     source: str = "",
 ) -> Mapping[str, str]:
-    """The key of a result: it holds for this GPU, these versions, this operation and size class.
+    """The key of a result: valid for this GPU, these versions, this operation and size class.
 
-    Sizes of the same power of two are one class: 2^20 to 2^21 − 1. With the `source` of the kernel,
-    such as inspect.getsource(kernel.fn) of Triton's, it holds until that is changed.
+    Sizes of the same power of two are one class: 2^20 to 2^21 − 1. `what` names the kind of result.
+    With the `source` of the kernel, such as inspect.getsource(kernel.fn) of Triton's, the key
+    changes when the kernel does.
     """
-    own = machine or this_machine()
-    written = {"source": hashlib.sha256(source.encode()).hexdigest()[:32]} if source else {}
+    machine = machine or this_machine()
+    source_hash = {"source": hashlib.sha256(source.encode()).hexdigest()[:32]} if source else {}
     return {
-        **written,
+        **source_hash,
         "what": what,
         "operation": operation,
         "size_class": str(max(size, 1).bit_length() - 1),
         "dtype": dtype,
-        "gpu": own.gpu or "cpu",
-        "driver": own.driver_version or "",
-        "torch": own.torch_version or "",
-        "triton": own.triton_version or "",
+        "gpu": machine.gpu or "cpu",
+        "driver": machine.driver_version or "",
+        "torch": machine.torch_version or "",
+        "triton": machine.triton_version or "",
     }
 
 
-class Saved:
-    """The folder. A folder that cannot be written to keeps nothing, and that is no error."""
+class TuningCache:
+    """The cache folder. If it cannot be written to, nothing is kept and no error is raised."""
 
     def __init__(self, folder: Path | None = None, most: int = MOST_FILES) -> None:
         self.folder = folder or _cache_folder()
         self._most = most
 
     def get(self, key: Mapping[str, str]) -> Entry | None:
-        """What was saved under the key; None if nothing was, or it cannot be read."""
+        """The entry under a key; None if there is none, or if it cannot be read."""
         try:
             with self._file(key).open("rb") as file:
                 document = json.loads(file.read(_LARGEST_BYTES))
@@ -72,11 +73,11 @@ class Saved:
         return entry if isinstance(entry, dict) else None
 
     def put(self, key: Mapping[str, str], entry: Entry) -> None:
-        """Save, in place of what was there."""
+        """Store an entry, replacing any other."""
         self.update(key, lambda _: entry)
 
     def update(self, key: Mapping[str, str], change: Callable[[Entry | None], Entry]) -> Entry:
-        """Save what `change` makes of what is there, alone among processes; give that back."""
+        """Store `change(entry)`, holding the lock; returns it."""
         try:
             with self._locked():
                 entry = change(self.get(key))
@@ -113,7 +114,7 @@ class Saved:
             try:
                 import fcntl
             except ImportError:
-                # Without locks a process may lose what another saved at the same moment.
+                # Without locks a process may lose what another stored at the same moment.
                 yield
                 return
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -128,10 +129,10 @@ def _written_at(file: Path) -> int:
 
 
 def _cache_folder() -> Path:
-    chosen = os.environ.get("XDG_CACHE_HOME")
+    configured = os.environ.get("XDG_CACHE_HOME")
     try:
-        own = Path(chosen) if chosen else Path.home() / ".cache"
+        base = Path(configured) if configured else Path.home() / ".cache"
     except RuntimeError:
-        # A container's unknown user has no home: then nothing can be kept.
-        own = Path(os.devnull)
-    return own / "traceview" / "bench"
+        # An unknown user, as in some containers, has no home: nothing can be kept.
+        base = Path(os.devnull)
+    return base / "traceview" / "bench"

@@ -1,7 +1,7 @@
-"""A flame graph of operators and kernels as one SVG: no script, nothing fetched, all text escaped.
+"""Render a flame graph of operators and kernels as one SVG without scripts or external resources.
 
-The outermost operators are at the top; each is as wide as its share of the time. What takes less
-than a thousandth is left out, and how much that is in all is said.
+The outermost operators are at the top; the width of each is its share of the time. Frames below a
+thousandth are omitted, and the graph states their total. All text is escaped.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class _Box:
 
 
 def render_flame(profile: Profile, title: str) -> str:
-    """The SVG. Widths are GPU time where a GPU was used, else CPU time."""
+    """The SVG. Widths are GPU time if a GPU was used, else CPU time."""
     gpu, total = profile.on_gpu, profile.tree.total_ns(profile.on_gpu)
     boxes = list(_boxes(profile.tree, 0, 0, gpu, total)) if total else []
     shown = sum(_own(box.frame, gpu) for box in boxes)
     depth = max((box.depth for box in boxes), default=0)
     height = _TOP + (depth + 1) * _ROW + 2 * _MARGIN
-    said = f"{'GPU' if gpu else 'CPU'} time by operator, {units.counted(profile.calls, 'call')}"
+    subtitle = f"{'GPU' if gpu else 'CPU'} time by operator, {units.counted(profile.calls, 'call')}"
     thin = 100 * (total - shown) / total if total else 0.0
     rest = f"; {units.percent(thin)} in frames too thin to show" if thin else ""
-    rest = rest if total else "; no operator of torch ran"
+    rest = rest if total else "; no torch operator ran"
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}" role="img">',
             f"<title>{_safe(title)}</title><style>{_STYLE}</style>",
             f'<text class="title" x="{_MARGIN}" y="20">{_safe(title)}</text>',
-            f'<text class="note" x="{_MARGIN}" y="37">{_safe(said + rest)}</text>',
+            f'<text class="note" x="{_MARGIN}" y="37">{_safe(subtitle + rest)}</text>',
             *(_drawn(box, total) for box in boxes),
             "</svg>\n",
         )

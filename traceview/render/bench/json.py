@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from traceview.bench.comparison import BenchReport, Row
+from traceview.bench.comparison import BenchReport, VersionResult
 from traceview.bench.describe import Description
 from traceview.bench.profiling import Profile
 from traceview.bench.program import ProgramSweep
@@ -21,29 +21,29 @@ def render_bench_json(
     report: BenchReport,
     version: str,
     description: Description | None = None,
-    profiled: tuple[Row, Profile] | None = None,
+    profiled: tuple[VersionResult, Profile] | None = None,
 ) -> str:
-    """The report as one JSON document in ASCII; `profiled` is the version that was, and how."""
+    """The report as one JSON document in ASCII, with the profile of one version if there is one."""
     document = as_document(report, version, description)
     if profiled:
         document["profile"] = clean(_profile(*profiled))
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def render_program_json(found: ProgramSweep, version: str) -> str:
+def render_program_json(program: ProgramSweep, version: str) -> str:
     """The sweep of a program as one JSON document in ASCII."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
-        "program": found.path,
-        "arguments": list(found.arguments),
-        "machine": asdict(found.machine),
-        "over": found.sweep.over,
+        "program": program.path,
+        "arguments": list(program.arguments),
+        "machine": asdict(program.machine),
+        "over": program.sweep.over,
         "points": [
-            {"value": value, **_timing(timing), "last_line": said}
-            for (value, timing), said in zip(found.sweep.points, found.said, strict=True)
+            {"value": value, **_timing(timing), "last_line": line}
+            for (value, timing), line in zip(program.sweep.points, program.last_lines, strict=True)
         ],
-        "fit": _fit(found.sweep.fit, one_of(found.sweep.over), found.sweep.over),
+        "fit": _fit(program.sweep.fit, one_of(program.sweep.over), program.sweep.over),
     }
     return json.dumps(clean(document), indent=1, allow_nan=False) + "\n"
 
@@ -51,7 +51,7 @@ def render_program_json(found: ProgramSweep, version: str) -> str:
 def as_document(
     report: BenchReport, version: str, description: Description | None = None
 ) -> dict[str, Any]:
-    """The report as what `json.dumps` takes. `version` is traceview's own."""
+    """The report as a document for `json.dumps`. `version` is traceview's own."""
     operation = report.operation
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -79,7 +79,7 @@ def as_document(
     return cleaned
 
 
-def _row(report: BenchReport, row: Row) -> dict[str, Any]:
+def _row(report: BenchReport, row: VersionResult) -> dict[str, Any]:
     return {
         "size": row.size,
         "value": row.value,
@@ -111,7 +111,7 @@ _FIGURES = (
 
 
 def _timing(timing: Timing | None) -> dict[str, Any]:
-    """All keys, whether it was timed or not."""
+    """All keys of a timing; null values if it was not timed."""
     figures = {name: getattr(timing, name) if timing else None for name in _FIGURES}
     return {**figures, "remarks": list(timing.remarks) if timing else []}
 
@@ -120,7 +120,7 @@ def _fit(fit: Fit, unit: str, over: str) -> dict[str, Any]:
     return {**asdict(fit), "sentence": fit.sentence(unit, over)}
 
 
-def _profile(row: Row, profile: Profile) -> dict[str, Any]:
+def _profile(row: VersionResult, profile: Profile) -> dict[str, Any]:
     return {
         **{name: getattr(row, name) for name in ("size", "value", "dtype", "version")},
         "calls": profile.calls,

@@ -1,4 +1,4 @@
-"""A profile for a terminal: which operators took the time, and which kernels each launched."""
+"""Render a profile for a terminal: time per operator, and the kernels each launched."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from traceview.tables import Cell, Column, Table
 _MOST_ROWS = 20
 _OPERATORS = TableSpec(
     "operators",
-    "one row an operator",
+    "one row per operator",
     (
-        Column("operator", "text", "its name"),
-        Column("calls", "int64", "of all that was profiled"),
-        Column("cpu_ns", "int64", "its own, without the operators that it calls"),
-        Column("gpu_ns", "int64", "of the kernels that it launched", nullable=True),
-        Column("share_pct", "float64", "of the GPU's time, or else of the CPU's"),
+        Column("operator", "text", "name"),
+        Column("calls", "int64", "over all profiled calls"),
+        Column("cpu_ns", "int64", "exclusive CPU time, without the operators it calls"),
+        Column("gpu_ns", "int64", "GPU time of the kernels it launched", nullable=True),
+        Column("share_pct", "float64", "share of GPU time, without a GPU of CPU time"),
     ),
     ("operator", "share_pct", "gpu_ns", "cpu_ns", "calls"),
 )
 _KERNELS = TableSpec(
     "kernels",
-    "one row a kernel of an operator",
+    "one row per kernel and operator",
     (
-        Column("operator", "text", "that launched it"),
-        Column("kernel", "text", "its name"),
-        Column("calls", "int64", "of all that was profiled"),
-        Column("total_ns", "int64", "on the GPU"),
-        Column("mean_ns", "float64", "of a call"),
-        Column("share_pct", "float64", "of the GPU's time"),
+        Column("operator", "text", "operator that launched it"),
+        Column("kernel", "text", "name"),
+        Column("calls", "int64", "over all profiled calls"),
+        Column("total_ns", "int64", "GPU time"),
+        Column("mean_ns", "float64", "GPU time per call"),
+        Column("share_pct", "float64", "share of GPU time"),
     ),
     ("operator", "kernel", "share_pct", "total_ns", "calls"),
 )
@@ -43,17 +43,17 @@ _KERNELS = TableSpec(
 
 def render_profile(profile: Profile, title: str, *, width: int = 80, color: bool = False) -> str:
     """Operators and kernels in lines of at most `width` cells; with `color`, ANSI styles."""
-    said = f"{title}: {units.counted(profile.calls, 'call')} profiled"
-    operators = _shown(_OPERATORS, operator_rows(profile), width)
-    blocks = [Group(heading("Operators", visible(said)), operators)]
+    subtitle = f"{title}: {units.counted(profile.calls, 'call')} profiled"
+    operators = _rendered(_OPERATORS, operator_rows(profile), width)
+    blocks = [Group(heading("Operators", visible(subtitle)), operators)]
     if profile.kernels:
-        kernels = _shown(_KERNELS, kernel_rows(profile), width)
+        kernels = _rendered(_KERNELS, kernel_rows(profile), width)
         blocks.append(Group(heading("Kernels by operator"), kernels))
     return drawn(blocks, width, color)
 
 
 def operator_rows(profile: Profile) -> list[dict[str, Cell]]:
-    """One mapping an operator, with its share of the time."""
+    """One mapping per operator, with its share of the time."""
     total = profile.tree.total_ns(profile.on_gpu)
     return [
         {
@@ -68,7 +68,7 @@ def operator_rows(profile: Profile) -> list[dict[str, Cell]]:
 
 
 def kernel_rows(profile: Profile) -> list[dict[str, Cell]]:
-    """One mapping a kernel of an operator, with its share of the GPU's time."""
+    """One mapping per kernel and operator, with its share of GPU time."""
     total = profile.tree.total_ns(gpu=True)
     return [
         {
@@ -87,10 +87,10 @@ def _pct(part: int, total: int) -> float:
     return 100 * part / total if total else 0.0
 
 
-def _shown(spec: TableSpec, rows: list[dict[str, Cell]], width: int) -> RenderableType:
+def _rendered(spec: TableSpec, rows: list[dict[str, Cell]], width: int) -> RenderableType:
     if not rows:
-        return Text("no operator of torch ran")
+        return Text("no torch operator ran")
     table = Table.from_rows(spec.columns, rows[:_MOST_ROWS])
     hidden = len(rows) - _MOST_ROWS
-    rest = [Text(f"and {units.count(hidden)} more, in the JSON", "dim")] if hidden > 0 else []
+    rest = [Text(f"and {units.count(hidden)} more in the JSON", "dim")] if hidden > 0 else []
     return Group(cells(fitting(spec, table, width)), *rest)

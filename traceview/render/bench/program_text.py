@@ -1,4 +1,4 @@
-"""The sweep of a program, for a terminal: its times, and the line through them."""
+"""Render the sweep of a program for a terminal: its times and their fit."""
 
 from __future__ import annotations
 
@@ -18,52 +18,54 @@ from traceview.tables import Column, Table
 _LEAST_TEXT = 18
 _SPEC = TableSpec(
     "values",
-    "one row a value",
+    "one row per value",
     (
-        Column("value", "int64", "what the option was"),
-        Column("time", "text", "median"),
-        Column("p10_to_p90", "text", "spread"),
-        Column("outliers", "int64", "runs far off"),
-        Column("last_line", "text", "that the program printed", nullable=True, prose=True),
+        Column("value", "int64", "value of the option"),
+        Column("time", "text", "median time per run"),
+        Column("p10_to_p90", "text", "10th to 90th percentile"),
+        Column("outliers", "int64", "outlier runs"),
+        Column(
+            "last_line", "text", "last line that the program printed", nullable=True, prose=True
+        ),
     ),
     ("value", "time", "p10_to_p90", "last_line", "outliers"),
 )
 
 
-def render_program(found: ProgramSweep, *, width: int = 80, color: bool = False) -> str:
+def render_program(program: ProgramSweep, *, width: int = 80, color: bool = False) -> str:
     """The sweep in lines of at most `width` cells; with `color`, ANSI styles."""
-    shape = fitting(_SPEC, _table(found), width, _LEAST_TEXT)
-    said = Text(visible(str(found.sweep)), "bold")
-    return drawn([_header(found), Group(_how(found), cells(shape)), said], width, color)
+    shape = fitting(_SPEC, _table(program), width, _LEAST_TEXT)
+    fit = Text(visible(str(program.sweep)), "bold")
+    return drawn([_header(program), Group(_method(program), cells(shape)), fit], width, color)
 
 
-def _header(found: ProgramSweep) -> RenderableType:
+def _header(program: ProgramSweep) -> RenderableType:
     rows = grid("", "")
-    for name, value in machine_facts(found.machine, Peaks()):
+    for name, value in machine_facts(program.machine, Peaks()):
         rows.add_row(Text(name, "dim"), Text(visible(value)))
-    words = " ".join(found.arguments)
-    command = f"{found.path} --{found.sweep.over} N {words}".rstrip()
-    return Group(heading(f"Time over {visible(found.sweep.over)}", visible(command)), rows)
+    words = " ".join(program.arguments)
+    command = f"{program.path} --{program.sweep.over} N {words}".rstrip()
+    return Group(heading(f"Time over {visible(program.sweep.over)}", visible(command)), rows)
 
 
-def _how(found: ProgramSweep) -> RenderableType:
-    trials = min(timing.trials for _, timing in found.sweep.points)
-    said = (
-        f"median of {units.counted(trials, 'run')} by perf_counter, from the first line of the "
-        "program until the GPU is done; what it imports is loaded before"
+def _method(program: ProgramSweep) -> RenderableType:
+    trials = min(timing.trials for _, timing in program.sweep.points)
+    method = (
+        f"median of {units.counted(trials, 'run')} (perf_counter), from the program's first line "
+        "until the GPU is done; imports are loaded beforehand"
     )
-    return noted("", said, "dim")
+    return noted("", method, "dim")
 
 
-def _table(found: ProgramSweep) -> Table:
+def _table(program: ProgramSweep) -> Table:
     rows = [
         {
             "value": value,
             "time": units.duration(timing.median_ns),
             "p10_to_p90": f"{units.duration(timing.p10_ns)} – {units.duration(timing.p90_ns)}",
             "outliers": timing.outliers,
-            "last_line": said or None,
+            "last_line": line or None,
         }
-        for (value, timing), said in zip(found.sweep.points, found.said, strict=True)
+        for (value, timing), line in zip(program.sweep.points, program.last_lines, strict=True)
     ]
     return Table.from_rows(_SPEC.columns, rows)

@@ -1,4 +1,4 @@
-"""A profile as a file that speedscope opens: https://www.speedscope.app/file-format-schema.json"""
+"""Render a profile as a file for speedscope: https://www.speedscope.app/file-format-schema.json"""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def render_speedscope(profile: Profile, title: str, version: str) -> str:
-    """One sampled profile for the time on the GPU, where there is any, and one for the CPU's.
+    """One sampled profile for CPU time, and one for GPU time if there is any.
 
-    A sample is one place in the tree of operators, its weight the time spent there itself.
+    A sample is one place in the tree of operators; its weight is the exclusive time there.
     """
     frames: dict[str, int] = {}
     kinds = (*(("GPU",) if profile.on_gpu else ()), "CPU")

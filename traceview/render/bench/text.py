@@ -1,4 +1,4 @@
-"""A bench report for a terminal: a table of the versions for every size and data type."""
+"""Render a bench report for a terminal: one table of versions per size and data type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import TableSpec
-from traceview.bench.comparison import BenchReport, Row
+from traceview.bench.comparison import BenchReport, VersionResult
 from traceview.bench.describe import Description, TensorFacts
 from traceview.bench.machine import Machine, Peaks
 from traceview.bench.timing.measurement import Timing
@@ -22,35 +22,35 @@ from traceview.tables import Column, Table
 _LEAST_TEXT = 18
 _VERSIONS = TableSpec(
     "versions",
-    "each way to compute it",
+    "one row per version",
     (
-        Column("version", "text", "which"),
-        Column("time", "text", "median"),
-        Column("p10_to_p90", "text", "spread", nullable=True),
-        Column("bytes_per_s", "float64", "least traffic ÷ time", nullable=True),
-        Column("of_peak", "text", "of the nearer roof", nullable=True),
-        Column("flop_per_s", "float64", "arithmetic ÷ time", nullable=True),
-        Column("error", "text", "against float64", nullable=True),
-        Column("loads_bits", "int64", "bits of a load", nullable=True),
-        Column("speed", "text", "of the first", nullable=True),
-        Column("note", "text", "what it is", nullable=True, prose=True),
+        Column("version", "text", "name"),
+        Column("time", "text", "median per call"),
+        Column("p10_to_p90", "text", "10th to 90th percentile", nullable=True),
+        Column("bytes_per_s", "float64", "minimum traffic ÷ time", nullable=True),
+        Column("of_peak", "text", "percent of peak", nullable=True),
+        Column("flop_per_s", "float64", "FLOP ÷ time", nullable=True),
+        Column("error", "text", "relative to float64", nullable=True),
+        Column("loads_bits", "int64", "bits per thread per load", nullable=True),
+        Column("speed", "text", "relative to the first", nullable=True),
+        Column("note", "text", "what distinguishes it", nullable=True, prose=True),
     ),
     ("version", "time", "bytes_per_s", "of_peak", "error", "loads_bits", "p10_to_p90", "speed"),
 )
 _TENSORS = TableSpec(
     "tensors",
-    "what goes in and comes out",
+    "one row per tensor",
     (
-        Column("tensor", "text", "which"),
-        Column("shape", "text", "elements by dimension"),
-        Column("strides", "text", "elements from one to the next"),
-        Column("dtype", "text", "type"),
-        Column("contiguous", "bool", "without holes"),
-        Column("bytes", "int64", "of its elements"),
-        Column("least", "float64", "of the finite", nullable=True),
-        Column("greatest", "float64", "of the finite", nullable=True),
-        Column("nan", "int64", "not numbers"),
-        Column("inf", "int64", "infinite"),
+        Column("tensor", "text", "name"),
+        Column("shape", "text", "elements per dimension"),
+        Column("strides", "text", "elements between neighbours"),
+        Column("dtype", "text", "data type"),
+        Column("contiguous", "bool", "dense, in row-major order"),
+        Column("bytes", "int64", "size of its elements"),
+        Column("least", "float64", "smallest finite value", nullable=True),
+        Column("greatest", "float64", "largest finite value", nullable=True),
+        Column("nan", "int64", "NaN values"),
+        Column("inf", "int64", "infinite values"),
     ),
     ("tensor", "shape", "strides", "dtype", "contiguous", "bytes", "least", "greatest"),
 )
@@ -79,7 +79,7 @@ def _header(report: BenchReport) -> RenderableType:
 
 
 def machine_facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
-    """What it was measured on, in pairs of a word and what there is to say."""
+    """The machine of a measurement, as pairs of label and text."""
     gpu = f"{machine.gpu}, {machine.sm_count} SMs" if machine.gpu else "none"
     versions = (
         ("driver", machine.driver_version),
@@ -88,32 +88,33 @@ def machine_facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
         ("triton", machine.triton_version),
         ("Python", machine.python_version),
     )
-    said = " · ".join(f"{name} {version}" for name, version in versions if version)
+    installed = " · ".join(f"{name} {version}" for name, version in versions if version)
     peak = units.quantity("bytes_per_s", peaks.memory_bytes_per_s)
     of_memory = [("peak", f"{peak} ({peaks.source})")] if peaks.memory_bytes_per_s else []
-    return [("GPU", gpu), *of_memory, ("versions", said)]
+    return [("GPU", gpu), *of_memory, ("versions", installed)]
 
 
-def _versions(report: BenchReport, rows: Sequence[Row], width: int) -> RenderableType:
+def _versions(report: BenchReport, rows: Sequence[VersionResult], width: int) -> RenderableType:
     first = rows[0]
     work = [units.size(first.bytes_moved), units.quantity("flop", first.flop)]
-    many = report.operation.size_means
-    size = units.counted(first.size, many if " " in many else report.operation.unit, many)
+    plural = report.operation.size_means
+    singular = plural if " " in plural else report.operation.unit
+    size = units.counted(first.size, singular, plural)
     swept = [] if first.value is None else [f"{report.over} {units.count(first.value)}"]
-    said = (*swept, size, first.dtype, *work)
+    facts = (*swept, size, first.dtype, *work)
     timed = [row.timing for row in rows if row.timing]
-    head = Text(" · ".join(visible(each) for each in said), "bold")
+    head = Text(" · ".join(visible(each) for each in facts), "bold")
     table = cells(fitting(_VERSIONS, _version_table(report, rows), width, _LEAST_TEXT))
-    return Group(head, *_measured_how(timed), *_cached(report, rows), table, *_remarks(rows))
+    return Group(head, *_method(timed), *_cache_note(report, rows), table, *_remarks(rows))
 
 
-def _version_table(report: BenchReport, rows: Sequence[Row]) -> Table:
+def _version_table(report: BenchReport, rows: Sequence[VersionResult]) -> Table:
     values = [_version_cells(report, row) for row in rows]
     names = [column.name for column in _VERSIONS.columns]
     return Table(_VERSIONS.columns, {n: [each[n] for each in values] for n in names})
 
 
-def _version_cells(report: BenchReport, row: Row) -> dict[str, object]:
+def _version_cells(report: BenchReport, row: VersionResult) -> dict[str, object]:
     timing, speedup = row.timing, report.speedup(row)
     peak = f"{units.percent(row.peak_pct)} {row.bound}" if row.peak_pct is not None else None
     return {
@@ -145,38 +146,38 @@ def _spread(timing: Timing) -> str:
     return f"{units.duration(timing.p10_ns)} – {units.duration(timing.p90_ns)}"
 
 
-def _measured_how(timed: Sequence[Timing]) -> list[RenderableType]:
+def _method(timed: Sequence[Timing]) -> list[RenderableType]:
     if not timed:
         return []
     first = timed[0]
     trials = {timing.trials for timing in timed}
-    many = str(min(trials)) if len(trials) == 1 else f"{min(trials)} to {max(trials)}"
+    count = str(min(trials)) if len(trials) == 1 else f"{min(trials)} to {max(trials)}"
     clock = {"cuda-events": "CUDA events", "wall": "wall clock", "perf-counter": "perf_counter"}
     cache = f", {first.cache} L2" if first.clock == "cuda-events" else ""
-    return [Text(f"median of {many} trials by {clock[first.clock]}{cache}", "dim")]
+    return [Text(f"median of {count} trials, {clock[first.clock]}{cache}", "dim")]
 
 
-def _cached(report: BenchReport, rows: Sequence[Row]) -> list[RenderableType]:
-    """What was written, and with a warm cache what is read, may never get to memory."""
+def _cache_note(report: BenchReport, rows: Sequence[VersionResult]) -> list[RenderableType]:
+    """A note if all traffic fits in L2, so that some of it may not reach memory."""
     cache, moved = report.machine.l2_cache_bytes, rows[0].bytes_moved
     if not cache or moved is None or moved > cache or all(row.bound != "memory" for row in rows):
         return []
-    said = f"all of it fits into the L2 cache of {units.size(cache)}: % of peak may pass 100"
-    return [noted("", said, "dim")]
+    note = f"the data fits in the L2 cache ({units.size(cache)}), so % of peak may exceed 100"
+    return [noted("", note, "dim")]
 
 
-def _remarks(rows: Sequence[Row]) -> list[RenderableType]:
-    """Each remark once, with the versions that it holds for."""
-    said: dict[str, list[str]] = {}
+def _remarks(rows: Sequence[VersionResult]) -> list[RenderableType]:
+    """Each remark once, with the versions that it applies to."""
+    versions: dict[str, list[str]] = {}
     for row in rows:
         for remark in _remarks_on(row):
-            said.setdefault(remark, []).append(row.version)
+            versions.setdefault(remark, []).append(row.version)
     counts = (
-        ("calls measured in one group: ", [(r, t.calls_per_trial) for r, t in _timed(rows)], 1),
+        ("calls per measurement: ", [(r, t.calls_per_trial) for r, t in _timed(rows)], 1),
         ("outliers: ", [(r, t.outliers) for r, t in _timed(rows)], 0),
     )
     return [
-        *(noted(f"{', '.join(names)}: ", remark) for remark, names in said.items()),
+        *(noted(f"{', '.join(names)}: ", remark) for remark, names in versions.items()),
         *(
             noted(lead, ", ".join(f"{row.version} {n}" for row, n in each if n != usual), "dim")
             for lead, each, usual in counts
@@ -185,20 +186,20 @@ def _remarks(rows: Sequence[Row]) -> list[RenderableType]:
     ]
 
 
-def _timed(rows: Sequence[Row]) -> list[tuple[Row, Timing]]:
+def _timed(rows: Sequence[VersionResult]) -> list[tuple[VersionResult, Timing]]:
     return [(row, row.timing) for row in rows if row.timing]
 
 
-def _remarks_on(row: Row) -> list[str]:
-    said = [_REASONS[row.status].format(row.why)] if row.why else []
-    said += row.timing.cautions if row.timing else []
+def _remarks_on(row: VersionResult) -> list[str]:
+    remarks = [_REASONS[row.status].format(row.why)] if row.why else []
+    remarks += row.timing.cautions if row.timing else []
     if row.checked_size not in (None, row.size):
-        said.append(f"checked at size {units.count(row.checked_size)}, for want of memory")
+        remarks.append(f"checked at size {units.count(row.checked_size)}, as memory is short")
     if row.width and row.width.bits is None and row.width.why:
-        said.append(f"no load width: {row.width.why}")
+        remarks.append(f"no load width: {row.width.why}")
     if row.width and row.width.bits and row.width.size not in (None, row.size):
-        said.append(f"load width as compiled for size {units.count(row.width.size)}")
-    return said
+        remarks.append(f"load width compiled for size {units.count(row.width.size)}")
+    return remarks
 
 
 def _fits(report: BenchReport) -> list[RenderableType]:
@@ -206,8 +207,8 @@ def _fits(report: BenchReport) -> list[RenderableType]:
         return []
     rows = grid("", "", "")
     for (dtype, name), fit in report.fits.items():
-        said = visible(fit.sentence(report.unit, report.over))
-        rows.add_row(Text(visible(name)), Text(dtype, "dim"), Text(said))
+        sentence = visible(fit.sentence(report.unit, report.over))
+        rows.add_row(Text(visible(name)), Text(dtype, "dim"), Text(sentence))
     return [Group(heading(f"Time over {visible(report.over)}"), rows)]
 
 
@@ -218,7 +219,7 @@ def _described(description: Description, width: int) -> RenderableType:
     table = Table(_TENSORS.columns, {n: [each[n] for each in values] for n in names})
     timing = f"reference {units.duration(description.timing.median_ns)}"
     peak = description.peak_memory_bytes
-    memory = f" · {units.size(peak)} of GPU memory at most beyond the inputs" if peak else ""
+    memory = f" · {units.size(peak)} of GPU memory at peak, beyond the inputs" if peak else ""
     rows = cells(fitting(_TENSORS, table, width, _LEAST_TEXT))
     return Group(heading("Inputs and outputs"), Text(timing + memory), rows)
 
