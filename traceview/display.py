@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
 
     from traceview.analyses.base import Result
-    from traceview.render.interactive.text import Shown
+    from traceview.render.interactive.text import Displayable
     from traceview.report import Report
 
 
-def text(value: Shown) -> str:
+def text(value: Displayable) -> str:
     """What `repr` gives: at most a screen of plain lines."""
     from traceview.render.interactive.text import described
 
     return described(value)
 
 
-def html(value: Shown) -> str:
+def html(value: Displayable) -> str:
     """What a notebook shows: self-contained HTML without scripts."""
     from traceview.render.interactive.html import snippet
 

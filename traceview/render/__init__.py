@@ -1,6 +1,6 @@
-"""Drawing a report: text, JSON, HTML. Draws any result from its declared columns."""
+"""Reports as text, JSON, HTML and charts, drawn from the declared columns of any result."""
 
 import logging
 
-# Where the home is read-only, matplotlib tells of its own cache folder on stderr when imported.
+# Where the home folder is read-only, matplotlib writes about its cache folder to stderr.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)

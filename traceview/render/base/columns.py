@@ -1,4 +1,4 @@
-"""Which columns of a table fit into a terminal, how wide each is, and what its cells say."""
+"""The columns of a table that fit into a terminal, their widths, and their cells as text."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _READABLE_TEXT = 40
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One column as text, cells not yet cut to `width`."""
+class TextColumn:
+    """One column as text. `cells` are whole; `cut` gives them in `width`."""
 
     heading: str
     is_text: bool
@@ -29,29 +29,29 @@ class Shown:
 
     @property
     def is_absent(self) -> bool:
-        """True if no row has a value: nothing would be learnt from the column."""
+        """True if no row has a value in the column."""
         return all(cell == units.ABSENT for cell in self.cells)
 
-    def with_width(self, width: int) -> Shown:
+    def with_width(self, width: int) -> TextColumn:
         return replace(self, width=width)
 
     def cut(self) -> list[str]:
-        """The cells as they are shown: names in one line, prose to be wrapped."""
+        """The cells in `width`: names shortened to one line, prose whole, to be wrapped."""
         return cells_of(self.cells, self.width, self.prose)
 
 
 def fitting(
     spec: TableSpec, table: Table, width: int, least_text: int = _LEAST_TEXT
-) -> list[Shown]:
-    """The columns to show in `width` cells: the brief ones first, then as many as there is room.
+) -> list[TextColumn]:
+    """The columns to show in `width` terminal cells: brief ones first, then as many others as fit.
 
-    A number is never cut. Texts give way, down to a width that still tells them apart, to the
-    brief columns only; the first column stays whatever the width. A column without a value in
-    any of the rows is left out.
+    A number is never cut. Text shrinks to make room for brief columns, down to a width at which
+    names still differ. The first column stays whatever the width; a column without any value is
+    left out.
     """
-    chosen: list[Shown] = []
+    chosen: list[TextColumn] = []
     for column in _in_order(spec):
-        shown = _shown(column, table)
+        shown = _text_column(column, table)
         if chosen and shown.is_absent:
             continue
         least = least_text if column.name in spec.brief else _READABLE_TEXT
@@ -66,21 +66,21 @@ def _in_order(spec: TableSpec) -> list[Column]:
     return brief + [column for column in spec.columns if column.name not in spec.brief]
 
 
-def _shown(column: Column, table: Table) -> Shown:
+def _text_column(column: Column, table: Table) -> TextColumn:
     texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
     heading = units.label(column.name)
     natural = max(map(cell_len, (heading, *texts)))
-    return Shown(heading, column.dtype == "text", texts, natural, column.prose)
+    return TextColumn(heading, column.dtype == "text", texts, natural, column.prose)
 
 
-def _least(shown: Shown, text: int) -> int:
-    if not shown.is_text:
-        return shown.width
-    return min(shown.width, max(text, cell_len(shown.heading)))
+def _least(column: TextColumn, text: int) -> int:
+    if not column.is_text:
+        return column.width
+    return min(column.width, max(text, cell_len(column.heading)))
 
 
-def _grown(columns: Sequence[Shown], width: int, least_text: int) -> list[Shown]:
-    """The columns with the spare room shared among the texts that are cut, the least cut first."""
+def _grown(columns: Sequence[TextColumn], width: int, least_text: int) -> list[TextColumn]:
+    """The columns with the spare width shared among the texts that are cut, least cut first."""
     widths = [min(_least(column, least_text), width) for column in columns]
     spare = max(width - sum(widths) - GAP * (len(widths) - 1), 0)
     lacking = {i: column.width - widths[i] for i, column in enumerate(columns)}

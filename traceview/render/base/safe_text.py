@@ -1,7 +1,7 @@
-"""Text from a trace made fit to be shown: on one line, harmless, and of bounded length.
+"""Text from a trace made safe to show: on one line, without control characters, bounded.
 
-Names come from programs that nobody vouches for. They hold terminal escapes, newlines, marks that
-turn the reading direction round, and megabytes.
+Names come from untrusted programs. They hold terminal escapes, newlines, marks that reverse the
+reading direction, and megabytes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from os.path import commonprefix
 from rich.cells import cell_len
 
 MOST = 400
-"""How many characters of a name are worth showing in full anywhere."""
+"""The most characters of a name that are shown in full anywhere."""
 
 _ELLIPSIS = "…"
 _CONTEXT = 3
 
 
 def visible(text: str, most: int = MOST) -> str:
-    """The text on one line with every character that does not print written as an escape.
+    """The text on one line, with every unprintable character written as an escape.
 
-    A text of more than `most` characters loses its middle, which happens first: escaping ten
-    megabytes to show a line of them would take seconds.
+    A text of more than `most` characters first loses its middle: escaping ten megabytes to show
+    one line of them would take seconds.
     """
     clipped = _clipped(text, most)
     if clipped.isprintable():
@@ -33,7 +33,7 @@ def visible(text: str, most: int = MOST) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` terminal cells; … stands for a middle left out."""
+    """The text in at most `width` terminal cells, with … for the middle that is left out."""
     if cell_len(text) <= width:
         return text
     if width < 3:
@@ -43,30 +43,30 @@ def shortened(text: str, width: int) -> str:
 
 
 def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
-    """Each name in at most `width` cells, different ones kept different where that can be.
+    """Each name in at most `width` cells; different names stay different where possible.
 
-    Kernels of one family differ in the middle alone, which is what shortening leaves out: such
-    names are then shown from a little before the place where they part.
+    Kernels of one family may differ in the middle alone, which is what shortening leaves out. Such
+    names are shown from a little before the first difference.
     """
     alike: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         alike[shortened(text, width)].add(text)
-    told_apart: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for short, same in alike.items():
-        parting = len(commonprefix(list(same))) if len(same) > 1 else 0  # noqa: RUF071
+        difference = len(commonprefix(list(same))) if len(same) > 1 else 0  # noqa: RUF071
         for text in same:
-            late = _from(text, parting - _CONTEXT, width)
-            told_apart[text] = late if parting > _CONTEXT else short
-    return [told_apart[text] for text in texts]
+            late = _from(text, difference - _CONTEXT, width)
+            shown[text] = late if difference > _CONTEXT else short
+    return [shown[text] for text in texts]
 
 
 def cells_of(texts: Sequence[str], width: int, prose: bool) -> list[str]:
-    """Texts for the cells of a table: names in at most `width` cells, prose left to be wrapped."""
+    """Texts for a table's column: names in at most `width` terminal cells, prose left whole."""
     return list(texts) if prose else shortened_apart(texts, width)
 
 
 def _from(text: str, start: int, width: int) -> str:
-    """The text from `start` on, behind as much of its beginning as there is room for."""
+    """The text from `start` on, after as much of its beginning as fits."""
     rest = _ELLIPSIS + text[start:]
     return _head(text, max(width - cell_len(rest), 0)) + shortened(rest, width)
 
@@ -85,6 +85,6 @@ def _escaped(character: str) -> str:
 
 
 def _head(text: str, width: int) -> str:
-    """As much of the beginning as fits; a wide character that would only half fit is left."""
+    """As much of the beginning as fits; a wide character that fits only half is left out."""
     ends = accumulate(cell_len(character) for character in text)
     return text[: sum(1 for end in ends if end <= width)]

@@ -1,6 +1,6 @@
-"""What reports in text are made of: lines laid out for a width, headings, grids, notes.
+"""Blocks of a report in text: headings, grids, notes, laid out for a width.
 
-Nothing here is markup: every text is laid out as it stands, so a name with brackets stays one.
+No text is taken as markup, so a name with brackets stays as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from traceview.render.base.columns import GAP, Shown
+from traceview.render.base.columns import GAP, TextColumn
 from traceview.render.base.safe_text import visible
 
 SENTENCE = 1_000
@@ -21,7 +21,7 @@ SEVERITY_STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cya
 
 
 def drawn(blocks: Iterable[RenderableType], width: int, color: bool) -> str:
-    """The blocks in lines of at most `width` cells, an empty line between; with `color`, styles."""
+    """The blocks as lines of at most `width` cells, separated by empty lines; styled if `color`."""
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -41,37 +41,37 @@ def drawn(blocks: Iterable[RenderableType], width: int, color: bool) -> str:
 
 
 def grid(*justified: str) -> Grid:
-    """A table without lines; a column for each argument, to the right if that says something."""
-    made = Grid(box=None, show_header=False, padding=(0, GAP, 0, 0), pad_edge=False)
+    """A table without rules, one column per argument, right-aligned where that is not empty."""
+    table = Grid(box=None, show_header=False, padding=(0, GAP, 0, 0), pad_edge=False)
     for side in justified:
-        made.add_column(justify="right" if side else "left", no_wrap=False, overflow="fold")
-    return made
+        table.add_column(justify="right" if side else "left", no_wrap=False, overflow="fold")
+    return table
 
 
-def cells(columns: Sequence[Shown]) -> Grid:
-    """Columns of a table with their headings, each in its width."""
-    made = grid(*("" if column.is_text else "right" for column in columns))
-    for place, column in zip(made.columns, columns, strict=True):
-        place.width = column.width
-    made.add_row(*(Text(column.heading, "dim") for column in columns))
+def cells(columns: Sequence[TextColumn]) -> Grid:
+    """A table with a heading per column, each column in its width."""
+    table = grid(*("" if column.is_text else "right" for column in columns))
+    for drawn_column, column in zip(table.columns, columns, strict=True):
+        drawn_column.width = column.width
+    table.add_row(*(Text(column.heading, "dim") for column in columns))
     for row in zip(*(column.cut() for column in columns), strict=True):
-        made.add_row(*(Text(cell) for cell in row))
-    return made
+        table.add_row(*(Text(cell) for cell in row))
+    return table
 
 
 def heading(title: str, name: str = "") -> Text:
-    """A title with a line of hyphens under it, which every terminal and pipe can show."""
-    said = f"{title}  {name}" if name else title
+    """A title underlined with hyphens, which every terminal and pipe can show."""
+    line = f"{title}  {name}" if name else title
     return Text.assemble(
-        (title, "bold"), (said[len(title) :], "dim"), ("\n" + "-" * len(said), "dim")
+        (title, "bold"), (line[len(title) :], "dim"), ("\n" + "-" * len(line), "dim")
     )
 
 
 def noted(lead: str, text: str, style: str = "") -> RenderableType:
-    """A sentence behind a word in bold that says what it is."""
+    """A sentence behind a bold word that classifies it, such as `Note: `."""
     return Padding(Text.assemble((lead, f"bold {style}"), visible(text, SENTENCE)), 0)
 
 
 def sentence(text: str) -> Text:
-    """A text of the length of a sentence, made fit to be shown."""
+    """A text made safe to show, cut to the length of a sentence."""
     return Text(visible(text, SENTENCE))

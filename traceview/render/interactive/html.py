@@ -13,7 +13,7 @@ from pathlib import PurePath
 from traceview.analyses.base import Result
 from traceview.findings import Finding
 from traceview.render.base.page import TableView, rendered, table_view
-from traceview.render.interactive.text import Shown, as_shown, shape
+from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import SectionView, finding_view, section_view
 from traceview.report import Report, TraceFacts, facts_of
@@ -32,7 +32,7 @@ class _Header:
 
 
 @singledispatch
-def snippet(value: Shown) -> str:
+def snippet(value: Displayable) -> str:
     """A value as one HTML element."""
     raise TypeError(f"{type(value).__name__} has no HTML")
 
@@ -68,7 +68,7 @@ def _(value: Table) -> str:
 
 @snippet.register
 def _(value: Finding) -> str:
-    return _drawn(findings=[finding_view(value, "a step")])
+    return _drawn(findings=[finding_view(value, ALONE)])
 
 
 def _header(facts: TraceFacts) -> _Header:

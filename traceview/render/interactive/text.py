@@ -22,16 +22,19 @@ from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
 
-Shown = Trace | Report | Result | Table | Finding
+Displayable = Trace | Report | Result | Table | Finding
 
 WIDTH = 99
 """One less than 100: the last line ends in a bracket."""
 MOST_FINDINGS, MOST_ROWS = 6, 10
 _MOST_LINES = 3
 
+ALONE = "the steady time"
+"""What the share of a finding without its report is of: whether there are steps is not known."""
+
 
 @singledispatch
-def described(value: Shown) -> str:
+def described(value: Displayable) -> str:
     """The `repr` of a value."""
     raise TypeError(f"{type(value).__name__} has no description")
 
@@ -102,7 +105,7 @@ def _(value: Table) -> str:
 
 @described.register
 def _(value: Finding) -> str:
-    lines = list(_finding(value, "a step", ""))
+    lines = list(_finding(value, ALONE, ""))
     subject = visible(f"{value.subject.kind} {value.subject.name}".rstrip())
     lines += _paragraph("  about ", subject, indent=4)
     lines += _paragraph("  → ", value.action, indent=4) if value.action else []

@@ -1,6 +1,6 @@
 """A report as text for a terminal or a pipe.
 
-Nothing here is markup: every text is laid out as it stands, so a name with brackets stays one.
+No text is taken as markup, so a name with brackets stays as it is.
 """
 
 from __future__ import annotations
