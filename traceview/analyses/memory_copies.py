@@ -257,7 +257,7 @@ def _pageable(
         int(row["total_ns"] or 0),
         RECORDING,
         _evidence(row, longest),
-        share_pct(int(row["total_ns"] or 0), span_ns),
+        None if in_warm_up else share_pct(int(row["total_ns"] or 0), span_ns),
     )
 
 
@@ -279,7 +279,7 @@ def _migrated(
         int(row["total_ns"] or 0),
         RECORDING,
         _evidence(row, longest),
-        share_pct(int(row["total_ns"] or 0), span_ns),
+        None if in_warm_up else share_pct(int(row["total_ns"] or 0), span_ns),
     )
 
 
