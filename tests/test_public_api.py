@@ -42,6 +42,7 @@ def values(trace, report):
         "trace": trace,
         "report": report,
         "result": report["gpu-idle"],
+        "skipped": report["load-widths"],
         "table": trace.kernels,
         "code": trace.kernel_code,
         "finding": report.findings[0].finding,
@@ -112,6 +113,8 @@ def test_repr_says_what_matters(values):
     assert "[gpu-idle]" in report
     assert re.search(r"causes +5 rows, chart", repr(values["result"]))
     assert repr(values["table"]).startswith("<Table: 656 rows × 23 columns\n  start_ns, end_ns,")
+    assert repr(values["skipped"]).startswith("<Skipped: ")
+    assert "\n  → " in repr(values["skipped"])
     assert "… and 646 more rows" in repr(values["table"])
     assert "<Table: 1 row × 1 column" in repr(values["binary"])
     assert "2 B" in repr(values["binary"])
@@ -167,6 +170,7 @@ def test_html_shows_what_the_page_shows(values):
     assert "launch-late" in result
     assert "<svg" in result
     assert "656 rows × 23 columns" in values["table"]._repr_html_()
+    assert "Not answered" in values["skipped"]._repr_html_()
     assert ".to_pandas()" in values["table"]._repr_html_()
     assert HOSTILE in "".join(Page(values["hostile result"]._repr_html_()).texts)
 

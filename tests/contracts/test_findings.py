@@ -16,13 +16,8 @@ from traceview.findings import SEVERITIES, SUBJECT_KINDS, field_names, filled
 
 # Analyses whose findings are still sentences alone.
 PENDING = {
-    "gpu-idle",
-    "launch-overhead",
     "load-widths",
-    "roofline",
-    "run-ahead",
     "steps",
-    "sync-stalls",
     "wave-quantization",
 }
 # Numbers that belong to a technical term, which may stand in a template as text.

@@ -113,12 +113,18 @@ class Result:
                 yield spec, self.tables[spec.name]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Skipped:
-    """The question could not be answered. Not the same as an answer of nothing."""
+    """Why an analysis could not answer, and the remedy; unlike a Result that found nothing."""
 
     reason: str
     remedy: str
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
 
 @dataclass(frozen=True)

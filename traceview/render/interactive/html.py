@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import PurePath
 
-from traceview.analyses.base import Result
+from traceview.analyses.base import Result, Skipped
 from traceview.findings import Finding
 from traceview.render.base.page import TableView, rendered, table_view
 from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
@@ -59,6 +59,11 @@ def _(value: Result) -> str:
         views = [_table_view(table, name) for name, table in value.tables.items()]
         return _drawn(sections=[SectionView("", "", "", tables=tuple(views), notes=value.notes)])
     return _drawn(sections=[section_view(value.analysis, value, MOST_ROWS)])
+
+
+@snippet.register
+def _(value: Skipped) -> str:
+    return _drawn(sections=[SectionView("", "", "", skipped=value)])
 
 
 @snippet.register

@@ -11,7 +11,7 @@ from textwrap import wrap
 import numpy as np
 
 from traceview import units
-from traceview.analyses.base import Result, TableSpec
+from traceview.analyses.base import Result, Skipped, TableSpec
 from traceview.findings import Finding
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
@@ -22,7 +22,7 @@ from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
 
-Displayable = Trace | Report | Result | Table | Finding
+Displayable = Trace | Report | Result | Skipped | Table | Finding
 
 WIDTH = 99
 """One less than 100: the last line ends in a bracket."""
@@ -88,6 +88,12 @@ def _(value: Result) -> str:
     for note in value.notes[:2]:
         lines += _paragraph("  note: ", note, indent=4)
     return "\n".join(lines) + ">"
+
+
+@described.register
+def _(value: Skipped) -> str:
+    lines = [*_paragraph("<Skipped: ", value.reason, indent=2)]
+    return "\n".join([*lines, *_paragraph("  → ", value.remedy, indent=4)]) + ">"
 
 
 @described.register
