@@ -1,4 +1,4 @@
-"""ShapedGemms whose blocks take tile after tile: rounds of tiles instead of waves of blocks."""
+"""Persistent GEMMs: waves of tiles instead of waves of blocks."""
 
 import dataclasses
 import math
@@ -31,14 +31,14 @@ def multiply(export: Export, at: int, took: int, *sides: int, name: str = NVJET,
     export.launch((at + 10, at + 20), (at + 100, at + 100 + took), name=name, **ONE, **grid)
 
 
-def test_tiles_that_do_not_fill_the_last_round(tmp_path):
+def test_tiles_that_do_not_fill_the_last_wave(tmp_path):
     export = Export()
     for at in (0, MS):
         multiply(export, at, 400_000, 3712, 4096, 3712, gridX=2, gridY=66)
 
     result = ask(ANALYSIS, export, tmp_path)
 
-    # 29 × 15 tiles in 4 rounds of 132.
+    # 29 × 15 tiles in 4 waves of 132.
     [row] = result.tables["tiles"].rows()
     assert row == {
         "short_name": NVJET,
@@ -62,32 +62,36 @@ def test_tiles_that_do_not_fill_the_last_round(tmp_path):
         "host_id": None,
     }
     assert rows(result, "kernels", "waves", "tail_loss_ns", "note") == [
-        (1.0, None, "its blocks take tile after tile: see tiles")
+        (1.0, None, "persistent: each block computes several tiles (see tiles)")
     ]
     assert result.summary["tail_loss_ns"] == row["tail_loss_ns"]
     [finding] = result.findings
     assert finding.time_at_stake_ns == row["tail_loss_ns"]
     assert finding.message == (
-        f"{NVJET} cuts 3,712 × 3,712 into 435 tiles of 128 × 256 for 132 blocks: the last of 4 "
-        "rounds has 39 tiles, 17.6 % of all places stay empty: up to 141 µs of 800 µs is lost"
+        f"{NVJET} cuts 3,712 × 3,712 into 435 tiles of 128 × 256 for 132 persistent blocks. The "
+        "last of 4 tile waves has 39 tiles and leaves 17.6 % of all tile slots unused. Up to "
+        "141 µs of 800 µs is lost."
     )
-    assert finding.action.startswith("Try sizes near these whose tiles fill the rounds, 396 or 528")
+    assert finding.action.startswith(
+        "Try sizes near these that fill whole tile waves, 396 or 528 tiles instead of 435"
+    )
+    assert finding.evidence.row["m"] == 3712
 
 
-def test_sms_without_a_block_are_empty_in_every_round(tmp_path):
+def test_sms_without_a_block_are_idle_in_every_tile_wave(tmp_path):
     export = Export()
     multiply(export, 0, 400_000, 2304, 2304, 2304, gridX=8, gridY=15)
 
     result = ask(ANALYSIS, export, tmp_path)
 
-    # 18 × 9 tiles in 2 rounds of 120, on 132 SMs.
+    # 18 × 9 tiles in 2 waves of 120, on 132 SMs.
     [(idle, fills)] = rows(result, "tiles", "tail_idle_pct", "tiles_to_fill")
     assert idle == pytest.approx(100 * (1 - 162 / 264))
     assert fills == "132 or 264"
     assert rows(result, "kernels", "tail_loss_ns") == [(None,)]
 
 
-def test_each_product_of_a_kernel_is_a_row_and_one_finding_tells_the_worst(tmp_path):
+def test_each_gemm_of_a_kernel_is_a_row_and_the_worst_is_in_the_finding(tmp_path):
     export = Export()
     multiply(export, 0, 300_000, 3712, 4096, 3712, gridX=132)
     multiply(export, MS, 500_000, 3712, 4096, 3712, gridX=132)
@@ -102,13 +106,13 @@ def test_each_product_of_a_kernel_is_a_row_and_one_finding_tells_the_worst(tmp_p
     [finding] = result.findings
     lost = [loss for (loss,) in rows(result, "tiles", "tail_loss_ns")]
     assert finding.time_at_stake_ns == sum(lost)
-    assert ", and 1 other product of it too: up to" in finding.message
+    assert " (1 other GEMM size too). Up to" in finding.message
 
 
 @pytest.mark.parametrize(
     ("sides", "grid", "name"),
     [
-        # A tile a block: waves tell all.
+        # One tile per block: waves of blocks show all.
         ((3712, 4096, 3712), {"gridX": 435}, NVJET),
         # More blocks than tiles: the sums are split among them.
         ((256, 8192, 256), {"gridX": 8}, NVJET),
@@ -117,11 +121,11 @@ def test_each_product_of_a_kernel_is_a_row_and_one_finding_tells_the_worst(tmp_p
         # No tensor is so large, and no column holds so many.
         ((2**39, 2, 2**39), {"gridX": 132}, NVJET),
         ((2**39, 2**39, 2, 2**39), {"gridX": 132}, NVJET),
-        # The name tells no tile.
+        # The name has no tile.
         ((3712, 4096, 3712), {"gridX": 132}, "my_matmul"),
     ],
 )
-def test_what_takes_no_tiles(tmp_path, sides, grid, name):
+def test_what_is_no_persistent_gemm(tmp_path, sides, grid, name):
     export = Export()
     multiply(export, 0, 400_000, *sides, name=name, **grid)
 
@@ -191,7 +195,7 @@ def recorded(unpack):
     return list(zip(of, map(tile, names), blocks.tolist(), took, strict=True))
 
 
-def test_grids_tell_which_side_of_a_tile_is_which(recorded):
+def test_grids_show_which_side_of_a_tile_is_which(recorded):
     """Where each block has one tile there are as many blocks as tiles, and no more than SMs."""
     oblong = [(each, cut, blocks) for each, cut, blocks, _ in recorded if each.k < 4096]
 
@@ -204,29 +208,29 @@ def test_grids_tell_which_side_of_a_tile_is_which(recorded):
     assert not all(other_way)
 
 
-def test_throughput_follows_the_share_of_places_that_tiles_fill(recorded):
-    """Times of products of 2,048 to 8,192 rows differ by what their last round leaves empty."""
+def test_throughput_follows_the_fraction_of_slots_that_tiles_fill(recorded):
+    """Times of GEMMs of 2,048 to 8,192 rows differ by the slots that their last wave leaves."""
     times = defaultdict(list)
     for each, cut, blocks, took in recorded:
         if each.m >= 2048 and each.k == each.n == 4096:
             times[each, cut, blocks].append(took)
-    rates, by_places = defaultdict(list), defaultdict(list)
+    rates, by_slots = defaultdict(list), defaultdict(list)
     for (each, cut, blocks), every in times.items():
         rate, rounds = each.flop / median(every), math.ceil(tiles(each, cut) / blocks)
         rates[cut.rows].append(rate)
-        by_places[cut.rows].append(rate * rounds * 132 / tiles(each, cut))
+        by_slots[cut.rows].append(rate * rounds * 132 / tiles(each, cut))
 
     assert {256, 320, 192} <= set(rates)
-    assert all(apart(every) < 0.05 for every in by_places.values())
+    assert all(apart(every) < 0.05 for every in by_slots.values())
     assert apart(rates[256]) > 0.07
-    assert apart(by_places[256]) < apart(rates[256]) / 2
+    assert apart(by_slots[256]) < apart(rates[256]) / 2
 
 
 def apart(values):
     return max(values) / min(values) - 1
 
 
-def test_the_report_tells_the_rounds_of_the_recording(unpack):
+def test_the_tile_waves_of_the_recording(unpack):
     result = ANALYSIS.run(load(unpack("products")))
 
     found = rows(result, "tiles", "m", "tiles", "rounds", "calls")

@@ -1,4 +1,4 @@
-"""Waves of blocks, what their last leaves empty, and who is not to blame for it."""
+"""Waves of blocks, the slots that the last one leaves unused, and kernels that lose nothing."""
 
 import pytest
 
@@ -7,6 +7,7 @@ from tests.build import Export
 from tests.conftest import SHIPPED
 from traceview.analyses.base import Result, Skipped
 from traceview.analyses.wave_quantization.analysis import ANALYSIS
+from traceview.findings import Subject
 from traceview.trace import Selection
 from traceview.trace.load import load
 
@@ -50,7 +51,7 @@ def test_a_last_wave_of_one_block(tmp_path):
         "tail_idle_pct": pytest.approx(100 * 263 / 528),
         "tail_loss_ns": round(200_000 * 263 / 528),
         "blocks_to_fill": "264 or 528",
-        "note": "2.0 blocks an SM, fewer than 4",
+        "note": "2.0 blocks per SM, fewer than 4",
         "name": "void gemm<float>(int)",
         "device_id": 0,
         "host_id": None,
@@ -59,10 +60,13 @@ def test_a_last_wave_of_one_block(tmp_path):
     assert finding.time_at_stake_ns == round(200_000 * 263 / 528)
     assert finding.severity == "high"
     assert finding.message == (
-        "void gemm launches 265 blocks where the GPU holds 264 at once: the last of 2 waves has "
-        "1 block, 49.8 % of all places stay empty: up to 99.6 µs of 200 µs is lost"
+        "void gemm launches 265 blocks where the GPU holds 264 at once. The last of 2 waves has "
+        "1 block and leaves 49.8 % of all block slots unused. Up to 99.6 µs of 200 µs is lost."
     )
     assert finding.action.startswith("Use 264 or 528 blocks instead of 265")
+    assert finding.subject == Subject("kernel", "void gemm<float>(int)")
+    assert finding.evidence.row["grid"] == "265x1x1"
+    assert finding.evidence.values["unused_pct"] == pytest.approx(100 * 263 / 528)
 
 
 def test_full_waves_lose_nothing(tmp_path):
@@ -81,30 +85,31 @@ def test_a_grid_smaller_than_the_gpu(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     row = next(result.tables["kernels"].rows())
-    assert row["note"] == "smaller than the GPU: 99 of 132 SMs empty"
+    assert row["note"] == "smaller than the GPU: 99 of 132 SMs idle"
     assert (row["waves"], row["tail_idle_pct"]) == (0.25, 75.0)
     assert row["blocks_to_fill"] == "132"
     [finding] = result.findings
     assert finding.time_at_stake_ns == 75_000
+    assert "launches 33 blocks for 132 SMs: 99 SMs stay idle. Up to 75.0 µs" in finding.message
     assert finding.action.startswith("Make the blocks smaller")
     assert row["tail_loss_ns"] == 75_000
     assert result.summary == {"tail_loss_ns": 75_000, "in_grids_smaller_than_the_gpu_ns": 101_000}
 
 
-def test_a_grid_of_less_than_a_wave_without_an_empty_sm_is_not_blamed(tmp_path):
-    """The 68 blocks that have a neighbour share its SM with it: no place is empty for long."""
+def test_a_grid_of_less_than_a_wave_without_an_idle_sm_is_no_finding(tmp_path):
+    """The 68 blocks that have a neighbour share its SM with it: no slot is unused for long."""
     result = ask(ANALYSIS, kernel(Export(), 100_000, 200, **BIG), tmp_path)
 
     row = only(result)
     assert row["tail_idle_pct"] == pytest.approx(100 * 64 / 264)
     assert row["tail_loss_ns"] is None
-    assert row["note"] == "one wave, 1.5 blocks an SM: no SM is empty"
+    assert row["note"] == "one wave, 1.5 blocks per SM: no SM idle"
     assert result.summary == {"tail_loss_ns": 0, "in_grids_smaller_than_the_gpu_ns": 0}
     assert not result.findings
 
 
 def test_half_a_wave_on_nearly_every_sm_loses_little(tmp_path):
-    """Two blocks would fit an SM, but one uses all of it: 4 empty SMs of 132 are lost, no half."""
+    """Two blocks would fit an SM, but one uses all of it: 4 idle SMs of 132 are lost, not half."""
     export = kernel(kernel(Export(), 101_000, 128, **BIG), 1000, 1056, at=200_000, **BIG)
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -117,8 +122,8 @@ def test_half_a_wave_on_nearly_every_sm_loses_little(tmp_path):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_table_summary_and_findings_tell_one_loss(unpack, name):
-    """What findings put at stake is part of what the rows claim; the summary is their sum."""
+def test_table_summary_and_findings_agree(unpack, name):
+    """Findings claim part of what the rows claim; the summary is the sum of these."""
     result = ANALYSIS.run(load(unpack(name)))
     if isinstance(result, Skipped) or not len(result.tables["kernels"]):
         return
@@ -134,17 +139,17 @@ def test_table_summary_and_findings_tell_one_loss(unpack, name):
             assert (row["tail_loss_ns"] or 0) <= row["total_ns"] * empty + 1
 
 
-def test_a_persistent_kernel_is_not_blamed(tmp_path):
+def test_a_persistent_kernel_is_no_finding(tmp_path):
     """One block on each SM where two would fit: it loops over its tiles."""
     result = ask(ANALYSIS, kernel(Export(), 100_000, 132, **BIG), tmp_path)
 
     row = only(result)
     assert (row["tail_idle_pct"], row["tail_loss_ns"]) == (50.0, None)
-    assert row["note"] == "persistent: 1 a SM, in one wave"
+    assert row["note"] == "persistent: 1 block per SM, in one wave"
     assert not result.findings
 
 
-def test_a_kernel_that_others_run_beside_is_not_blamed(tmp_path):
+def test_a_kernel_that_overlaps_others_is_no_finding(tmp_path):
     export = kernel(Export(), 100_000, 133, name="tail", **ALONE)
     kernel(export, 60_000, 1056, at=40_000, name="other", stream=8, **BIG)
 
@@ -152,11 +157,11 @@ def test_a_kernel_that_others_run_beside_is_not_blamed(tmp_path):
 
     assert found["tail"]["tail_loss_ns"] is None
     assert found["tail"]["note"].startswith(
-        "concurrent: other kernels ran beside it for 60.0 % of its time"
+        "concurrent: other kernels run beside it for 60.0 % of its time"
     )
 
 
-def test_little_company_does_not_excuse(tmp_path):
+def test_a_short_overlap_does_not_hide_a_loss(tmp_path):
     export = kernel(Export(), 100_000, 133, name="tail", **ALONE)
     kernel(export, 60_000, 1056, at=60_000, name="other", stream=8, **BIG)
 
@@ -199,10 +204,10 @@ def test_times_that_rise_in_steps(tmp_path):
     assert {n.rpartition("; ")[2] for (n,) in rows(result, "kernels", "note") if n} == {
         "measured: step"
     }
-    assert "its times rise in such steps" in result.findings[0].message
+    assert "Measured times rise in such steps." in result.findings[0].message
 
 
-def test_times_that_rise_steadily_claim_nothing(tmp_path):
+def test_kernels_whose_times_rise_steadily_lose_nothing(tmp_path):
     times = {blocks: blocks * 150 for blocks in SWEEP}
 
     result = ask(ANALYSIS, sweep(times, **ALONE), tmp_path)
@@ -217,7 +222,7 @@ def test_times_that_rise_steadily_claim_nothing(tmp_path):
     assert not result.findings
 
 
-def test_grids_that_did_other_work_tell_nothing(tmp_path):
+def test_grids_of_other_work_have_no_verdict(tmp_path):
     """Four times the time at one block more: no wave and no block count explains that."""
     result = ask(ANALYSIS, sweep({132: 10_000, 133: 40_000}, **ALONE), tmp_path)
 
@@ -268,7 +273,7 @@ def test_what_limits_an_sm(tmp_path, columns, blocks, limiter):
     assert rows(result, "kernels", "blocks_per_sm", "limiter") == [(blocks, limiter)]
 
 
-def test_a_config_that_would_hold_no_block_is_no_config(tmp_path):
+def test_a_shared_memory_config_that_would_hold_no_block_is_ignored(tmp_path):
     columns = {"dynamicSharedMemory": 65_536, "sharedMemoryExecuted": 8192}
     result = ask(ANALYSIS, kernel(Export(), 100, 500, **ALONE | columns), tmp_path)
 
@@ -303,13 +308,13 @@ def test_the_traces_own_limits_come_first(tmp_path):
     assert (row["blocks_per_sm"], row["limiter"], row["waves"]) == (5, "blocks", 2.0)
 
 
-def test_an_unknown_gpu_is_said_and_can_be_told(tmp_path):
+def test_the_figures_of_an_unknown_gpu_can_be_given(tmp_path):
     trace = kernel(Export(), 100, 133, **ALONE).gpu_unknown(0).load(tmp_path)
 
     skipped = ANALYSIS.run(trace)
     assert isinstance(skipped, Skipped)
     assert skipped.reason == (
-        "the trace does not tell the compute capability and number of SMs of GPU 0"
+        "the trace does not have the compute capability and number of SMs of GPU 0"
     )
     assert skipped.remedy == "give its figures: --peak capability=9.0 --peak sms=132"
 
@@ -318,7 +323,7 @@ def test_an_unknown_gpu_is_said_and_can_be_told(tmp_path):
     assert only(told)["waves"] == pytest.approx(133 / 132)
 
 
-def test_a_capability_that_nobody_knows_is_said(tmp_path):
+def test_an_unknown_capability_is_reported(tmp_path):
     skipped = ANALYSIS.run(kernel(Export(), 100, 133).gpu(0, computeMajor=13).load(tmp_path))
 
     assert isinstance(skipped, Skipped)
@@ -333,7 +338,7 @@ def test_one_unknown_gpu_of_two_is_a_note(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert sorted(rows(result, "kernels", "device_id", "blocks_per_sm")) == [(0, 1), (1, None)]
-    assert "the trace does not tell the number of SMs of GPU 1" in result.notes[0]
+    assert "the trace does not have the number of SMs of GPU 1" in result.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -354,7 +359,7 @@ def test_damaged_figures_have_no_waves(tmp_path, damaged):
     row = only(ask(ANALYSIS, export, tmp_path))
 
     assert (row["waves"], row["blocks_per_sm"], row["tail_loss_ns"]) == (None, None, None)
-    assert row["note"] == "not known how many blocks an SM holds"
+    assert row["note"] == "blocks per SM unknown"
 
 
 def test_an_absurd_grid_stays_a_number(tmp_path):
@@ -396,7 +401,7 @@ def test_launches_of_warm_up_are_in_the_table_and_not_in_findings(tmp_path, bloc
 def test_graphs_recorded_whole_hide_their_kernels(tmp_path):
     export = kernel(Export(), 100, 264, **ALONE).graph_whole((0, 1), (200, 300))
 
-    assert "1 CUDA graph launch recorded whole" in ask(ANALYSIS, export, tmp_path).notes[0]
+    assert "1 CUDA graph launch recorded as a whole" in ask(ANALYSIS, export, tmp_path).notes[0]
 
 
 def test_at_most_five_findings(tmp_path):
@@ -419,7 +424,7 @@ def test_the_grids_of_a_kernel_are_one_finding(tmp_path):
     [finding] = result.findings
     assert finding.time_at_stake_ns == lost
     assert "moe launches 140 blocks where the GPU holds 132 at once" in finding.message
-    assert "and 29 other grids of it too" in finding.message
+    assert "(29 other grid sizes too)" in finding.message
 
 
 def test_grids_of_another_shape_and_as_many_blocks_are_one_size(tmp_path):
@@ -459,8 +464,8 @@ def test_a_spinning_kernel_steps_where_we_say(unpack, name):
         for row in told:
             assert f"measured: {verdict}" in row["note"]
             assert verdict == "step" or not row["tail_loss_ns"]
-        blamed = [f for f in result.findings if f.message.startswith(f"{kernel_name} ")]
-        assert bool(blamed) == (verdict == "step")
+        found = [f for f in result.findings if f.message.startswith(f"{kernel_name} ")]
+        assert bool(found) == (verdict == "step")
 
 
 def test_findings_of_two_kernels_of_one_wrapper_read_differently(unpack):

@@ -1,4 +1,4 @@
-"""Launches of a kernel that agree in grid, block, registers and shared memory."""
+"""Launch configurations: launches of a kernel equal in grid, block, registers, shared memory."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ KEYS = (
     "static_shared_memory_bytes",
     "dynamic_shared_memory_bytes",
 )
-"""Columns of kernels in which the launches of a configuration agree, beside the name."""
+"""Columns of kernels that are equal within a configuration, as is the name."""
 _MAYBE_ABSENT = ("shared_memory_config_bytes", "cluster_blocks", "max_active_clusters")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Launches alike, of the selected work. Times are of all `calls`, `median_ns` of one.
+    """Equal launches of the selected work. Times are of all `calls`, `median_ns` of one.
 
     `device` is a row in devices, `label` as in kernel_labels. `shared_config_bytes` is the shared
-    memory of an SM that the driver set aside, `clusters_at_once` the blocks that clusters let the
-    GPU hold at once; None where the trace does not tell. `barriers` are those of a block, 0 where
-    no code tells. `beside_ns` is the time in which another kernel ran on the GPU, too;
-    `steady_calls` and `steady_ns` are without the launches of set-up.
+    memory per SM that the driver configured, `clusters_at_once` the blocks that the GPU holds at
+    once as its clusters allow; None where unknown. `barriers` are those of a block, 0 without code.
+    `beside_ns` is the time in which another kernel ran on the GPU. `steady_calls` and `steady_ns`
+    leave out the launches of warm-up.
     """
 
     device: int
@@ -82,27 +82,27 @@ class Configuration:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """What launches that differ in the grid alone have in common."""
+        """Key of the configurations that differ in the grid alone."""
         shared = (self.static_bytes, self.dynamic_bytes)
         return (self.device, self.name, self.block, self.registers, *shared)
 
 
 @fact
 def configurations(trace: Trace) -> tuple[Configuration, ...]:
-    """One of each; those with most time first."""
+    """One of each, longest total time first."""
     chosen = selected_operations(trace)[kernel_operations(trace)]
     kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
     barriers = picked(_barriers(trace), chosen)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
-    took = kernels.duration_ns
-    figures = groups.stats(found, took)
+    duration_ns = kernels.duration_ns
+    figures = groups.stats(found, duration_ns)
     beside = groups.sums(found, shared_ns(trace)[chosen])
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), chosen))
-    of_set_up = groups.Groups(found.ids[early], found.first)
+    in_warm_up = groups.Groups(found.ids[early], found.first)
     later = (
-        figures.calls - groups.count(of_set_up),
-        figures.total - groups.sums(of_set_up, took[early]),
+        figures.calls - groups.count(in_warm_up),
+        figures.total - groups.sums(in_warm_up, duration_ns[early]),
     )
     rows = found.first[order := np.argsort(-figures.total, kind="stable")]
     texts = [each.take(rows).decode() for each in (*map(kernels.texts, _NAMES), labels)]
@@ -114,7 +114,7 @@ def configurations(trace: Trace) -> tuple[Configuration, ...]:
 
 
 def _known(values: Array) -> list[int | None]:
-    """With None for what is absent."""
+    """The values, None where absent."""
     null = null_of(values.dtype)
     return [None if value == null else value for value in values.tolist()]
 
@@ -140,9 +140,9 @@ def _configuration(name: Any, short: Any, label: Any, *numbers: Any) -> Configur
 
 
 def _barriers(trace: Trace) -> Integers:
-    """Named barriers of a block, for each row of kernels: the most that its gathered code says.
+    """Named barriers per block for each row of kernels, the most of its gathered variants.
 
-    No table of a recording holds them: a kernel without code here counts as without barriers.
+    No table of a recording has them: a kernel without code counts as without barriers.
     """
     total = len(trace.recorded("kernels"))
     if "kernel_code" not in trace.tables:
@@ -152,11 +152,11 @@ def _barriers(trace: Trace) -> Integers:
 
     for each in gathered_code(trace).launched:
         try:
-            told = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}
+            resources = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}
         except TraceviewError:
             continue
-        if each.compiled.name in told:
+        if each.compiled.name in resources:
             for run in each.runs:
-                most = np.maximum(result[run.rows], told[each.compiled.name].barriers)
+                most = np.maximum(result[run.rows], resources[each.compiled.name].barriers)
                 result[run.rows] = most
     return result

@@ -1,8 +1,8 @@
-"""Matrix products that a kernel cuts into more tiles than it has blocks.
+"""Persistent GEMMs: kernels that cut a result into more tiles than they have blocks.
 
-On newer GPUs cuBLAS starts no more blocks than there are SMs, and each takes tile after tile. The
-names of its kernels tell the tile, and where the trace has the shapes of tensors (see
-facts/tensor_shapes.py), these tell how many tiles there are.
+On newer GPUs cuBLAS launches no more blocks than there are SMs, and each computes tile after tile.
+The names of its kernels have the tile size; shapes of tensors in the trace (see
+facts/work/tensor_shapes.py) give the number of tiles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import KEYS, Key
-from traceview.facts.operations.gemm_names import Tile, tile
+from traceview.facts.operations.gemm_names import Tile
+from traceview.facts.operations.gemm_names import tile as tile_of
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
@@ -24,7 +25,7 @@ from traceview.facts.work.tensor_shapes import Gemm
 from traceview.tables import picked
 from traceview.trace import Trace, fact
 
-# Several blocks compute one tile together.
+# Kernels whose blocks share a tile.
 _SHARED = re.compile("split_?k|stream_?k|_2cta", re.IGNORECASE)
 
 # Far beyond any tensor, and a column holds it.
@@ -32,16 +33,16 @@ _MOST = 1 << 60
 
 
 @dataclass(frozen=True)
-class Tiled:
-    """Launches of one configuration that compute a product in more tiles than it has blocks.
+class PersistentGemm:
+    """Launches of one configuration that compute one GEMM in more tiles than blocks.
 
     `key` is that of the Configuration. Times are of all `calls` of the selected work, `median_ns`
-    of one; `steady_calls` and `steady_ns` are without those of set-up.
+    of one; `steady_calls` and `steady_ns` leave out those of warm-up.
     """
 
     key: Key
     blocks: int
-    product: Gemm
+    gemm: Gemm
     tile: Tile
     calls: int
     total_ns: int
@@ -51,35 +52,35 @@ class Tiled:
 
     @property
     def tiles(self) -> int:
-        return tiles(self.product, self.tile)
+        """Tiles that cover the result."""
+        return tiles(self.gemm, self.tile)
 
 
-def tiles(product: Gemm, cut: Tile) -> int:
-    """How many tiles cover the result. torch's rows are cuBLAS's columns: see Tile."""
-    across, down = math.ceil(product.n / cut.rows), math.ceil(product.m / cut.columns)
-    return product.batch * across * down
+def tiles(gemm: Gemm, tile: Tile) -> int:
+    """The tiles that cover the result of a GEMM. torch's rows are cuBLAS's columns: see Tile."""
+    return gemm.batch * math.ceil(gemm.n / tile.rows) * math.ceil(gemm.m / tile.columns)
 
 
 @fact
-def tiled(trace: Trace) -> tuple[Tiled, ...]:
-    """One of each configuration and product of the selected work, those with most time first."""
-    told = shaped_gemms(trace)
-    if told is None:
+def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
+    """One per configuration and GEMM of the selected work, longest total time first."""
+    shaped = shaped_gemms(trace)
+    if shaped is None:
         return ()
     chosen = selected_operations(trace)[kernel_operations(trace)]
-    inside = chosen[told.rows]
-    rows, of = told.rows[inside], told.of[inside]
+    inside = chosen[shaped.rows]
+    rows, of = shaped.rows[inside], shaped.of[inside]
     kernels = trace.recorded("kernels").take(rows)
     names = kernels.texts("name")
     found = groups.group(names.codes, *(kernels[key] for key in KEYS), of)
-    took = kernels.duration_ns
-    figures = groups.stats(found, took)
+    duration_ns = kernels.duration_ns
+    figures = groups.stats(found, duration_ns)
     late = np.flatnonzero(~picked(kernels_in_warm_up(trace), rows))
     steady = groups.Groups(found.ids[late], found.first)
-    of_steady = groups.count(steady), groups.sums(steady, took[late])
+    of_steady = groups.count(steady), groups.sums(steady, duration_ns[late])
     times = (figures.calls, figures.total, figures.median, *of_steady)
-    made = (
-        _tiled((str(name), *key), told.gemms[number], *taken)
+    candidates = (
+        _persistent_gemm((str(name), *key), shaped.gemms[number], *taken)
         for name, *key, number, taken in zip(
             names.take(found.first).decode(),
             *(kernels[key][found.first].tolist() for key in KEYS),
@@ -88,15 +89,15 @@ def tiled(trace: Trace) -> tuple[Tiled, ...]:
             strict=True,
         )
     )
-    many = (each for each in made if each is not None and each.blocks < each.tiles < _MOST)
-    return tuple(sorted(many, key=lambda each: -each.total_ns))
+    several = (each for each in candidates if each and each.blocks < each.tiles < _MOST)
+    return tuple(sorted(several, key=lambda each: -each.total_ns))
 
 
-def _tiled(key: Key, product: Gemm, *times: int) -> Tiled | None:
-    cut = tile(str(key[0]))
-    if cut is None or not cut.rows or not cut.columns or _SHARED.search(str(key[0])):
+def _persistent_gemm(key: Key, gemm: Gemm, *times: int) -> PersistentGemm | None:
+    tile = tile_of(str(key[0]))
+    if tile is None or not tile.rows or not tile.columns or _SHARED.search(str(key[0])):
         return None
-    if max(product.batch, product.m, product.n, product.k) > _MOST:
+    if max(gemm.batch, gemm.m, gemm.n, gemm.k) > _MOST:
         return None
     _, _, *grid = key[:5]
-    return Tiled(key, math.prod(int(side) for side in grid), product, cut, *times)
+    return PersistentGemm(key, math.prod(int(side) for side in grid), gemm, tile, *times)

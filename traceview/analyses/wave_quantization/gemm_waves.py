@@ -1,8 +1,8 @@
-"""What matrix products lose because their tiles do not fill the last round of blocks.
+"""Tile waves of a persistent GEMM.
 
-Each block takes the next tile until none is left: with as many blocks as the GPU holds at once, all
-take one in each round, and in the last round some have none. A grid of such blocks is one wave, and
-shows nothing of it. SMs without a block stay empty in every round.
+Each block takes the next tile until none is left. With as many blocks as the GPU holds at once, all
+take one tile per wave, and in the last wave some get none. The grid of such a kernel is a single
+wave of blocks, which shows nothing of this. SMs without a block stay idle in every tile wave.
 """
 
 from __future__ import annotations
@@ -10,64 +10,63 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from traceview.analyses.wave_quantization.gemm_tiles import Tiled, tiled
-from traceview.analyses.wave_quantization.waves import Launched, Waves, launched
+from traceview.analyses.wave_quantization.gemm_tiles import PersistentGemm, persistent_gemms
+from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
+from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.trace import Trace, fact
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """A product in more tiles than blocks; `waves` are those of its grid, one."""
+class TileWaves:
+    """The tile waves of a persistent GEMM, launched as `grid` on a GPU of `sm_count` SMs."""
 
-    of: Tiled
-    launched: Launched
-    waves: Waves
+    gemm: PersistentGemm
+    grid: LaunchedGrid
+    sm_count: int
 
     @property
     def whole(self) -> int:
-        """Rounds, the last one counted as a whole."""
-        return math.ceil(self.of.tiles / self.of.blocks)
+        """The number of tile waves, a partial last one counted as one."""
+        return math.ceil(self.gemm.tiles / self.gemm.blocks)
 
     @property
-    def in_last(self) -> int:
-        """Tiles of the last round."""
-        return self.of.tiles - (self.whole - 1) * self.of.blocks
+    def last_tiles(self) -> int:
+        """Tiles of the last wave."""
+        return self.gemm.tiles - (self.whole - 1) * self.gemm.blocks
 
     @property
-    def places(self) -> int:
-        """Blocks that as many on each SM would be: one on each, mostly."""
-        sms = self.waves.sm_count
-        return math.ceil(self.of.blocks / sms) * sms
+    def slots(self) -> int:
+        """Tiles that a full wave has: as many on each SM, mostly one."""
+        return math.ceil(self.gemm.blocks / self.sm_count) * self.sm_count
 
     @property
-    def idle(self) -> float:
-        """Share of all places, over all rounds, that has no tile."""
-        return 1 - self.of.tiles / (self.whole * self.places)
+    def idle_fraction(self) -> float:
+        """The fraction of all tile slots, over all waves, left unused."""
+        return 1 - self.gemm.tiles / (self.whole * self.slots)
 
     @property
     def fills(self) -> tuple[int, ...]:
-        """The nearest numbers of tiles that leave no place empty: down, if there is one, and up."""
-        down = self.of.tiles // self.places * self.places
-        return (down, down + self.places) if down else (self.places,)
+        """The nearest numbers of tiles that leave no slot unused: below, if any, and above."""
+        down = self.gemm.tiles // self.slots * self.slots
+        return (down, down + self.slots) if down else (self.slots,)
 
     @property
     def lost_ns(self) -> int | None:
-        """At most, over all calls: the time × that share; None beside other kernels."""
-        return None if self.launched.concurrent else round(self.of.total_ns * self.idle)
+        """At most, over all calls: time × idle fraction; None for kernels that overlap others."""
+        return None if self.grid.concurrent else round(self.gemm.total_ns * self.idle_fraction)
 
     @property
     def steady_lost_ns(self) -> int | None:
-        """The same of the calls after set-up."""
-        return None if self.launched.concurrent else round(self.of.steady_ns * self.idle)
+        """The same of the calls after warm-up."""
+        return None if self.grid.concurrent else round(self.gemm.steady_ns * self.idle_fraction)
 
 
 @fact
-def rounds(trace: Trace) -> tuple[Rounds, ...]:
-    """Of each configuration and product of which that is known, those with most time first."""
-    by_key: dict[object, Launched] = {each.of.key: each for each in launched(trace)}
-    told = ((each, by_key[each.key]) for each in tiled(trace))
+def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
+    """The tile waves of each persistent GEMM of known occupancy, longest total time first."""
+    grids = {each.configuration.key: each for each in launched_grids(trace)}
     return tuple(
-        Rounds(each, grid, grid.waves)
-        for each, grid in told
-        if grid.waves and grid.waves.whole == 1
+        TileWaves(gemm, grid, grid.waves.sm_count)
+        for gemm in persistent_gemms(trace)
+        if (grid := grids[gemm.key]).waves and grid.waves.whole == 1
     )

@@ -1,75 +1,83 @@
-"""What kernels could save at most if their blocks, or the tiles of these, filled the GPU."""
+"""Time that fuller waves of blocks, or of tiles, could save per kernel."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from traceview.analyses.wave_quantization.gemm_waves import Rounds, rounds
-from traceview.analyses.wave_quantization.waves import LEAST_IDLE, Launched, launched
+from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
+from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid
+from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.facts.idle.gaps import busy
 from traceview.trace import Trace, fact
 
-WorkEstimate = TypeVar("WorkEstimate")
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
-class Loss(Generic[WorkEstimate]):
-    """What a fuller GPU could save at most of one kernel, in all that leaves much empty.
+class Loss(Generic[Part]):
+    """The time that one kernel loses at most, without its launches of warm-up.
 
-    Work of set-up is not at stake: a longer run has no more of it.
-
-    `parts` are those grids or products, the costliest first; of grids all are of several waves, or
-    all of less than one.
+    `parts` are its grids, or its GEMMs, the costliest first. Grids are either all of several waves
+    or all of less than one.
     """
 
-    at_stake_ns: int
-    parts: tuple[WorkEstimate, ...]
+    lost_ns: int
+    parts: tuple[Part, ...]
 
 
 @fact
-def losses(trace: Trace) -> tuple[Loss[Launched], ...]:
-    """Of grids, by kernel, the greatest first.
-
-    Of a grid of less than a wave only SMs without a block count: see Launched.lost_ns.
-    """
-    return _ranked(
-        trace,
+def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
+    """Losses of grids, by kernel, the greatest first."""
+    return ranked_losses(
         (
-            (each.of.device, (each.waves.whole > 1, each.of.family), stake, each)
-            for each in launched(trace)
-            if each.waves and (stake := each.steady_lost_ns) and each.waves.idle >= LEAST_IDLE
+            (
+                each.configuration.device,
+                (each.waves.whole > 1, each.configuration.family),
+                lost,
+                each,
+            )
+            for each in launched_grids(trace)
+            if each.waves
+            and (lost := each.steady_lost_ns)
+            and each.waves.idle_fraction >= LEAST_IDLE
         ),
+        _busy_ns(trace),
     )
 
 
 @fact
-def round_losses(trace: Trace) -> tuple[Loss[Rounds], ...]:
-    """Of products whose blocks take several tiles, by kernel, the greatest first."""
-    return _ranked(
-        trace,
+def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
+    """Losses of persistent GEMMs, by kernel, the greatest first."""
+    return ranked_losses(
         (
-            (each.launched.of.device, each.launched.of.label, stake, each)
-            for each in rounds(trace)
-            if (stake := each.steady_lost_ns) and each.idle >= LEAST_IDLE
+            (each.grid.configuration.device, each.grid.configuration.label, lost, each)
+            for each in tile_waves(trace)
+            if (lost := each.steady_lost_ns) and each.idle_fraction >= LEAST_IDLE
         ),
+        _busy_ns(trace),
     )
 
 
-def _ranked(
-    trace: Trace, stakes: Iterable[tuple[int, object, int, WorkEstimate]]
-) -> tuple[Loss[WorkEstimate], ...]:
-    """By device and kernel, from what is at stake in each part of one."""
-    most = {device: covered.total() for device, covered in busy(trace).items()}
-    kernels: dict[tuple[int, object], list[tuple[int, WorkEstimate]]] = defaultdict(list)
-    for device, kernel, stake, part in stakes:
-        kernels[device, kernel].append((stake, part))
-    found = []
-    for (device, _), lost in kernels.items():
-        ranked = sorted(lost, key=lambda pair: -pair[0])
-        # Where launches overlap in part, their sum may be more than the GPU was busy at all.
-        at_stake = min(sum(stake for stake, _ in ranked), most[device])
-        found.append(Loss(at_stake, tuple(part for _, part in ranked)))
-    return tuple(sorted(found, key=lambda loss: -loss.at_stake_ns))
+def _busy_ns(trace: Trace) -> dict[int, int]:
+    return {device: covered.total() for device, covered in busy(trace).items()}
+
+
+def ranked_losses(
+    lost: Iterable[tuple[int, object, int, Part]], busy_ns: Mapping[int, int]
+) -> tuple[Loss[Part], ...]:
+    """Losses by device and kernel, from (device, kernel, lost ns, part) of each part.
+
+    Launches may overlap in part, so the sum of a kernel is capped by the busy time of its device.
+    """
+    kernels: dict[tuple[int, object], list[tuple[int, Part]]] = defaultdict(list)
+    for device, kernel, lost_ns, part in lost:
+        kernels[device, kernel].append((lost_ns, part))
+    losses = []
+    for (device, _), parts in kernels.items():
+        ranked = sorted(parts, key=lambda pair: -pair[0])
+        total_ns = min(sum(lost_ns for lost_ns, _ in ranked), busy_ns[device])
+        losses.append(Loss(total_ns, tuple(part for _, part in ranked)))
+    return tuple(sorted(losses, key=lambda loss: -loss.lost_ns))

@@ -1,4 +1,4 @@
-"""What one SM of each GPU of a trace holds, and how many SMs the GPU has."""
+"""The number of SMs of each GPU of a trace, and the limits of one SM."""
 
 from __future__ import annotations
 
@@ -19,53 +19,55 @@ _OF_ROW = {
     "shared_bytes_per_sm": "max_shared_memory_per_sm_bytes",
     "opt_in_shared_bytes_per_block": "max_shared_memory_per_block_bytes",
 }
-"""Field of SmLimits, and the column in devices that comes before it."""
+"""Field of SmLimits, and the column in devices that takes precedence."""
 
 
 @dataclass(frozen=True)
-class Sms:
-    """The SMs of a GPU: how many, and what each holds."""
+class GpuLimits:
+    """The number of SMs of a GPU, and the limits of each."""
 
-    count: int
+    sm_count: int
     limits: SmLimits
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """Why nothing is known of a GPU's SMs, and the `--peak` options that would tell."""
+class UnknownLimits:
+    """Why the SMs of a GPU are unknown, and the `--peak` options that give them."""
 
     reason: str
     options: tuple[str, ...]
 
 
 @fact
-def sms(trace: Trace) -> tuple[Sms | Unknown, ...]:
-    """For each row of devices, its SMs or why they are not known.
+def gpu_limits(trace: Trace) -> tuple[GpuLimits | UnknownLimits, ...]:
+    """The limits of each row of devices.
 
-    The trace's own GPU row comes first; it does not say how registers and shared memory are
-    handed out: that is known by compute capability.
+    The trace's own GPU row takes precedence. The units in which registers and shared memory are
+    allocated are not in it: they follow from the compute capability.
     """
     rows = zip(trace.devices.rows(), peaks(trace), strict=True)
-    return tuple(_sms(row, known) for row, known in rows)
+    return tuple(_limits(row, known) for row, known in rows)
 
 
-def _sms(row: Mapping[str, Cell], known: Peaks) -> Sms | Unknown:
+def _limits(row: Mapping[str, Cell], known: Peaks) -> GpuLimits | UnknownLimits:
     gpu = f"GPU {row['device_id']}"
     if "capability" not in known or "sms" not in known:
         lacking = tuple(name for name in ("capability", "sms") if name not in known)
         words = {"capability": "compute capability", "sms": "number of SMs"}
-        said = " and ".join(words[name] for name in lacking)
-        return Unknown(f"the trace does not tell the {said} of {gpu}", lacking)
+        missing = " and ".join(words[name] for name in lacking)
+        return UnknownLimits(f"the trace does not have the {missing} of {gpu}", lacking)
     try:
         limits = limits_of(f"{known['capability'].value:.1f}")
     except InputError as error:
-        return Unknown(f"{error.what} ({gpu})", ("capability",))
-    return Sms(int(known["sms"].value), replace(limits, **_told(row)))
+        return UnknownLimits(f"{error.what} ({gpu})", ("capability",))
+    return GpuLimits(int(known["sms"].value), replace(limits, **_recorded(row)))
 
 
-def _told(row: Mapping[str, Cell]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _recorded(row: Mapping[str, Cell]) -> dict[str, Any]:
+    recorded: dict[str, Any] = {
         field: row[column] for field, column in _OF_ROW.items() if row[column] is not None
     }
     warps = row["max_warps_per_sm"]
-    return {**told, "threads_per_sm": warps * WARP_THREADS} if isinstance(warps, int) else told
+    if isinstance(warps, int):
+        recorded["threads_per_sm"] = warps * WARP_THREADS
+    return recorded

@@ -1,0 +1,165 @@
+"""Findings of wave-quantization: partial last waves, grids smaller than the GPU, tile waves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceview.analyses.wave_quantization.configurations import Configuration
+from traceview.analyses.wave_quantization.gemm_waves import TileWaves
+from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
+from traceview.analyses.wave_quantization.losses import Loss
+from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.hardware.waves import Waves
+from traceview.units import Value
+
+MOST_FINDINGS = 5
+# A rule of thumb: with fewer blocks per SM, the last one to end weighs heavily.
+FEW_BLOCKS_PER_SM = 4
+
+
+def costliest(
+    grids: Sequence[Loss[LaunchedGrid]], gemms: Sequence[Loss[TileWaves]], span_ns: int
+) -> list[tuple[int, Finding]]:
+    """The costliest findings, each with the number of its kernel's launches in warm-up."""
+    found: list[tuple[int, Finding | None]] = []
+    for loss in grids:
+        configurations = [each.configuration for each in loss.parts]
+        early = sum(each.calls - each.steady_calls for each in configurations)
+        found.append((early, _grid_finding(loss, span_ns)))
+    for tiled in gemms:
+        early = sum(each.gemm.calls - each.gemm.steady_calls for each in tiled.parts)
+        found.append((early, _gemm_finding(tiled, span_ns)))
+    reported = [(early, finding) for early, finding in found if finding]
+    return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
+
+
+def _grid_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
+    severity, worst = severity_of(loss.lost_ns, span_ns), loss.parts[0]
+    if severity is None or worst.waves is None:
+        return None
+    of, waves, others = worst.configuration, worst.waves, len(loss.parts) - 1
+    template, remedy, values = _partial_wave(waves) if waves.whole > 1 else _small_grid(waves)
+    if others:
+        template += " ({other_grids:other grid size} too)"
+    template += ". Up to {lost_ns} of {total_ns} "
+    template += "is lost." if waves.whole > 1 else "can be saved."
+    if waves.whole > 1 and worst.verdict:
+        template += " Measured times rise in such steps."
+    values |= {
+        "kernel": of.label,
+        "other_grids": others,
+        "lost_ns": loss.lost_ns,
+        "total_ns": sum(each.configuration.steady_ns for each in loss.parts),
+    }
+    return Finding(
+        severity,
+        template,
+        remedy,
+        loss.lost_ns,
+        Subject("kernel", of.name),
+        Evidence(values, "kernels", grid_keys(of)),
+        share_pct(loss.lost_ns, span_ns),
+    )
+
+
+def grid_keys(of: Configuration) -> dict[str, Value]:
+    """The cells by which a configuration is found in the table of kernels."""
+    return {
+        "name": of.name,
+        "grid": "x".join(map(str, of.grid)),
+        "block": "x".join(map(str, of.block)),
+        "registers_per_thread": of.registers,
+        "shared_memory_bytes": of.static_bytes + of.dynamic_bytes,
+        "total_ns": of.total_ns,
+    }
+
+
+def _partial_wave(waves: Waves) -> tuple[str, str, dict[str, Value]]:
+    """Template, remedy and values of a grid whose last wave is partly empty."""
+    template = (
+        "{kernel} launches {blocks} blocks where the GPU holds {wave_blocks} at once. The last of "
+        "{waves} waves has {last_blocks:block} and leaves {unused_pct} of all block slots unused"
+    )
+    fills = "{fewer_blocks} or {more_blocks}" if len(waves.fills) > 1 else "{more_blocks}"
+    remedy = (
+        f"Use {fills} blocks instead of {{blocks}}: another tile or block size, padded shapes, or "
+        "{wave_blocks} blocks that loop over the tiles."
+    )
+    values: dict[str, Value] = {
+        "blocks": waves.blocks,
+        "wave_blocks": waves.at_once,
+        "waves": waves.whole,
+        "last_blocks": waves.blocks - (waves.whole - 1) * waves.at_once,
+        "unused_pct": 100 * waves.idle_fraction,
+        "fewer_blocks": waves.fills[0],
+        "more_blocks": waves.fills[-1],
+    }
+    return template, remedy, values
+
+
+def _small_grid(waves: Waves) -> tuple[str, str, dict[str, Value]]:
+    """Template, remedy and values of a grid with fewer blocks than the GPU has SMs."""
+    stay = "stays" if waves.idle_sms == 1 else "stay"
+    template = f"{{kernel}} launches {{blocks:block}} for {{sms}} SMs: {{idle_sms:SM}} {stay} idle"
+    remedy = (
+        "Make the blocks smaller, or split the work along another dimension, where possible: "
+        "{sms} blocks give each SM one, {better_blocks} are better."
+    )
+    values: dict[str, Value] = {
+        "blocks": waves.blocks,
+        "sms": waves.sm_count,
+        "idle_sms": waves.idle_sms,
+        "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
+    }
+    return template, remedy, values
+
+
+def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
+    severity, worst, others = severity_of(loss.lost_ns, span_ns), loss.parts[0], len(loss.parts) - 1
+    if severity is None:
+        return None
+    of, gemm, kernel = worst.gemm, worst.gemm.gemm, worst.grid.configuration
+    batch = "{batch} GEMMs of " if gemm.batch > 1 else ""
+    other_gemms = " ({other_gemms:other GEMM size} too)" if others else ""
+    fills = "{fewer_tiles} or {more_tiles}" if len(worst.fills) > 1 else "{more_tiles}"
+    return Finding(
+        severity,
+        f"{{kernel}} cuts {batch}{{m}} × {{n}} into {{tiles}} tiles of {{tile_m}} × {{tile_n}} for "
+        "{blocks} persistent blocks. The last of {tile_waves} tile waves has {last_tiles:tile} and "
+        f"leaves {{unused_pct}} of all tile slots unused{other_gemms}. Up to {{lost_ns}} of "
+        "{total_ns} is lost.",
+        f"Try sizes near these that fill whole tile waves, {fills} tiles instead of {{tiles}}: "
+        "another batch, sequence length or width, padded where it pays.",
+        loss.lost_ns,
+        Subject("kernel", kernel.name),
+        Evidence(
+            {
+                "kernel": kernel.label,
+                "batch": gemm.batch,
+                "m": gemm.m,
+                "n": gemm.n,
+                "tiles": of.tiles,
+                "tile_m": of.tile.columns,
+                "tile_n": of.tile.rows,
+                "blocks": of.blocks,
+                "tile_waves": worst.whole,
+                "last_tiles": worst.last_tiles,
+                "unused_pct": 100 * worst.idle_fraction,
+                "fewer_tiles": worst.fills[0],
+                "more_tiles": worst.fills[-1],
+                "other_gemms": others,
+                "lost_ns": loss.lost_ns,
+                "total_ns": sum(each.gemm.steady_ns for each in loss.parts),
+            },
+            "tiles",
+            {
+                "name": kernel.name,
+                "batch": gemm.batch,
+                "m": gemm.m,
+                "n": gemm.n,
+                "k": gemm.k,
+                "total_ns": of.total_ns,
+            },
+        ),
+        share_pct(loss.lost_ns, span_ns),
+    )
