@@ -1,4 +1,4 @@
-"""The same text as that of json.dumps."""
+"""Documents with tables are written as json.dumps writes them, and findings field by field."""
 
 import json
 import math
@@ -6,7 +6,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.render.base.json_text import clean, written
+from traceview.findings import Evidence, Finding, Subject
+from traceview.render.base.json_text import clean, finding_fields, written
 from traceview.tables import Column, Table
 
 COLUMNS = (
@@ -43,3 +44,32 @@ def test_documents_with_tables(cells, other):
         share = row["share_pct"]
         assert back["share_pct"] == (share if share is not None and math.isfinite(share) else None)
         assert back["calls"] == row["calls"]
+
+
+def test_a_finding_has_all_its_fields():
+    finding = Finding(
+        "high",
+        "{gaps:gap} of {idle_ns}.",
+        "Act.",
+        147_000_000,
+        Subject("line", "gelu.py:31", "gelu.py", 31),
+        Evidence({"gaps": 1, "idle_ns": 147_000_000}, "causes", {"cause": "launch-late"}, 5, 9),
+        38.5,
+    )
+    assert json.loads(written(finding_fields(finding, "gpu-idle"))) == {
+        "severity": "high",
+        "message": "1 gap of 147 ms.",
+        "action": "Act.",
+        "time_at_stake_ns": 147_000_000,
+        "share_of_step_pct": 38.5,
+        "subject": {"kind": "line", "name": "gelu.py:31", "file": "gelu.py", "line": 31},
+        "evidence": {
+            "analysis": "gpu-idle",
+            "table": "causes",
+            "row": {"cause": "launch-late"},
+            "start_ns": 5,
+            "end_ns": 9,
+            "basis": None,
+            "values": {"gaps": 1, "idle_ns": 147_000_000},
+        },
+    }

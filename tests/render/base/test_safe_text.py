@@ -22,7 +22,7 @@ from traceview.render.base.safe_text import cells_of, shortened, shortened_apart
         ("µs – … 漢字 é", "µs – … 漢字 é"),
     ],
 )
-def test_what_does_not_print_is_written_as_an_escape(text, shown):
+def test_unprintable_characters_are_escaped(text, shown):
     assert visible(text) == shown
 
 
@@ -50,7 +50,7 @@ def test_shortened_leaves_what_fits():
     assert shortened("a_long_kernel_name", 11) == "a_lon…_name"
 
 
-def test_texts_that_part_in_the_middle_stay_apart():
+def test_names_that_differ_in_the_middle_stay_different():
     names = [f"sm80_xmma_gemm_f32f32_f32_{kind}_n_tilesize128x128_cublas" for kind in ("tn", "nn")]
     assert shortened_apart([*names, "reduce", names[0]], 21) == [
         "…32_tn_n_t…128_cublas",
@@ -60,7 +60,7 @@ def test_texts_that_part_in_the_middle_stay_apart():
     ]
 
 
-def test_texts_that_differ_at_an_end_are_cut_as_ever():
+def test_names_that_differ_at_an_end_are_shortened_in_the_middle():
     assert shortened_apart(["a_long_kernel_name", "b_long_kernel_name"], 11) == [
         "a_lon…_name",
         "b_lon…_name",
@@ -68,19 +68,19 @@ def test_texts_that_differ_at_an_end_are_cut_as_ever():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "work was queued already and waited for another stream",
         "cudaLaunchKernel called 12 µs after; in epoch_0/a_very_long_name_of_a_range/backward",
         "on its stream behind void gemm<float, 4>(float const*), which ended 2 µs earlier",
     ],
 )
-def test_prose_is_left_whole_in_a_table_and_a_name_is_not(said):
-    """Whatever words it holds: the column tells which of the two it is."""
-    assert cells_of([said], 11, prose=True) == [said]
-    assert cell_len(cells_of([said], 11, prose=False)[0]) == 11
+def test_prose_stays_whole_in_a_table_and_a_name_does_not(text):
+    """The column declares which of the two it holds."""
+    assert cells_of([text], 11, prose=True) == [text]
+    assert cell_len(cells_of([text], 11, prose=False)[0]) == 11
 
 
-def test_texts_that_part_late_keep_their_beginning():
+def test_names_that_differ_late_keep_their_beginning():
     names = [f"gemm_kernel_with_a_long_name_that_goes_on_{i}_and_on_and_on" for i in range(3)]
     assert shortened_apart(names, 24) == [f"gemm_…on_{i}_and_on_and_on" for i in range(3)]

@@ -1,4 +1,4 @@
-"""Upright columns: a towering one is cut off and says its height, and all names are harmless."""
+"""Upright columns: a towering one is cut and labelled; hostile names are harmless."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -34,14 +34,14 @@ def drawn(*columns: tuple[str, dict[str, int]], chart=CHART) -> str:
 def heights(svg: str) -> list[float]:
     """Heights of the columns' parts; lines of the grid have none."""
     paths = re.findall(r'<path d="([^"]*)" clip-path=', svg)
-    found = []
+    heights_px = []
     for path in paths:
         levels = [float(y) for y in re.findall(r"[ML] [\d.-]+ ([\d.-]+)", path)]
-        found.append(round(max(levels) - min(levels), 3))
-    return [height for height in found if height]
+        heights_px.append(round(max(levels) - min(levels), 3))
+    return [height for height in heights_px if height]
 
 
-def test_parts_of_a_step_stand_on_each_other():
+def test_parts_of_a_step_are_stacked():
     svg = drawn(("a", {"busy": 30, "idle": 10}), ("b", {"busy": 30, "idle": 20}))
 
     assert heights(svg) == pytest.approx(
@@ -51,7 +51,7 @@ def test_parts_of_a_step_stand_on_each_other():
     assert "idle" in svg
 
 
-def test_one_that_towers_over_the_others_is_cut_off_and_says_its_height():
+def test_a_towering_column_is_cut_and_labelled_with_its_height():
     svg = drawn(("a", {"busy": 90_000}), *((f"b{n}", {"busy": 30}) for n in range(6)))
 
     assert "↑ 90.0 µs" in svg
@@ -63,7 +63,7 @@ def test_two_of_equal_height_are_not_cut():
     assert "↑" not in drawn(("a", {"busy": 900}), ("b", {"busy": 900}), ("c", {"busy": 800}))
 
 
-def test_of_many_steps_some_are_named():
+def test_only_some_of_many_steps_are_labelled():
     svg = drawn(*((f"step_{n}", {"busy": 30}) for n in range(100)))
 
     named = re.findall(r">(step_\d+)<", svg)
@@ -78,7 +78,7 @@ def test_hostile_names_stay_names():
     assert "<script" not in svg
 
 
-def test_without_parts_all_columns_are_of_one_colour():
+def test_columns_without_parts_have_one_color():
     plain = Chart("columns", "parts", "Time", "step", "part_ns")
     svg = drawn(("a", {"busy": 3}), ("b", {"busy": 4}), chart=plain)
 

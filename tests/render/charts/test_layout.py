@@ -1,4 +1,4 @@
-"""Charts are worked out from any table, whatever it holds."""
+"""Bar charts and spans are laid out for any table, whatever it holds."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from traceview.tables import Table
 BARS, STACKED = CHARTS
 
 
-def test_bars_are_one_a_row_with_their_value():
+def test_one_bar_per_row_with_its_value():
     drawing = layout(BARS, share_rows(["gemm", "softmax"]))
     assert drawing is not None
     assert drawing.labels == ("gemm", "softmax")
@@ -57,7 +57,7 @@ def test_spans_begin_at_zero_and_pair_up():
     assert [bar.row for bar in drawing.bars if bar.lower] == [0, 1, 2]
 
 
-def test_labels_that_are_cut_alike_are_not_added_together():
+def test_labels_that_shorten_alike_stay_apart():
     devices = [f"{'x' * 30}{kind}{'y' * 30}" for kind in "ab"]
     rows = [{"device": name, "cause": "c", "idle_ns": 5} for name in devices]
     drawing = layout(STACKED, Table.from_rows(CAUSES.columns, rows))
@@ -66,14 +66,14 @@ def test_labels_that_are_cut_alike_are_not_added_together():
     assert [bar.length for bar in drawing.bars] == [5.0, 5.0]
 
 
-def test_rows_beyond_the_most_are_counted():
+def test_rows_beyond_the_limit_are_counted():
     drawing = layout(BARS, share_rows([f"k{i}" for i in range(40)]))
     assert drawing is not None
     assert len(drawing.labels) == 12
     assert drawing.left_out == 28
 
 
-def test_nothing_to_see_is_no_chart():
+def test_an_empty_table_has_no_chart():
     assert layout(BARS, Table.empty(SHARES.columns)) is None
     assert layout(STACKED, Table.empty(CAUSES.columns)) is None
     assert layout(STEP_CHART, Table.empty(STEPS.columns)) is None
@@ -89,7 +89,7 @@ def test_damaged_values_have_no_bar():
     assert [bar.length for bar in drawing.bars] == [0.0, 0.0, 50.0]
 
 
-def test_any_name_can_be_drawn_and_is_text():
+def test_hostile_names_are_drawn_as_text():
     drawing = layout(BARS, share_rows([HOSTILE, CONTROLS, "漢字", "$\\frac$", "_", ""]))
     assert drawing is not None
     svg = draw(drawing, "Title <&>", "key")

@@ -1,4 +1,4 @@
-"""Kernels under their roofs: what is drawn, and names that are hostile."""
+"""Rooflines: points, ceilings, limits of the axes, and hostile names."""
 
 import dataclasses
 import re
@@ -36,7 +36,7 @@ def table(*rows):
     return Table.from_rows(COLUMNS, rows)
 
 
-def test_points_and_roofs():
+def test_points_and_ceilings():
     small = row("a", 2.0, 6 * 10**12, 100)
     large = row("b", 100.0, 5 * 10**14, 300, kind="bf16", level=10**15)
 
@@ -56,7 +56,7 @@ def test_points_and_roofs():
     assert drawing.left_out == 0
 
 
-def test_what_has_no_place_is_left_out():
+def test_rows_without_flop_or_bytes_are_left_out():
     rows = [row("a", 2.0, 10**12), row("no flop", 0.0, 0), row("no bytes", None, 5)]
 
     drawing = layout(CHART, table(*rows))
@@ -67,7 +67,7 @@ def test_what_has_no_place_is_left_out():
     assert layout(CHART, table()) is None
 
 
-def test_without_a_known_roof_the_point_stands_alone():
+def test_a_point_is_drawn_without_known_ceilings():
     known = row("a", 2.0, 10**12)
     drawing = layout(CHART, table({**known, "peak_bytes_per_s": None, "peak_flop_per_s": None}))
 
@@ -76,12 +76,12 @@ def test_without_a_known_roof_the_point_stands_alone():
 
 
 @pytest.mark.parametrize("x", [1e-300, 1e300, 5e-324, -1.0])
-def test_numbers_of_no_machine_have_no_place(x):
+def test_impossible_numbers_are_left_out(x):
     assert layout(CHART, table(row("a", x, 1))) is None
 
 
 @pytest.mark.parametrize("x", [1e-9, 1e18])
-def test_far_numbers_can_be_drawn(x):
+def test_extreme_numbers_can_be_drawn(x):
     assert "<svg" in draw(layout(CHART, table(row("a", x, 1))), "t", "k")
 
 

@@ -1,4 +1,4 @@
-"""Points over stairs: worked out from any table, drawn as SVG that follows the page."""
+"""Stairs charts: laid out for any table, drawn as SVG in the colors of the page."""
 
 import math
 from dataclasses import replace
@@ -30,44 +30,44 @@ def table(*rows):
     return Table.from_rows(COLUMNS, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def test_a_panel_a_label_with_its_points_and_stairs():
-    found = layout(
+def test_one_panel_per_label_with_points_and_stairs():
+    stairs = layout(
         CHART,
         table(("a", 100, 20.0, 132, 21), ("b", 5, 7.0, 10, 7), ("a", 133, 40.0, 132, 21)),
     )
-    assert isinstance(found, StairsChart)
-    a, b = found.panels
+    assert isinstance(stairs, StairsChart)
+    a, b = stairs.panels
     assert (a.label, a.points) == ("a", ((100.0, 20.0), (133.0, 40.0)))
     assert a.line == ((0.0, 21.0), (132.0, 21.0), (132.0, 42.0), (264.0, 42.0))
     assert b.line == ((0.0, 7.0), (10.0, 7.0))
-    assert (found.x_column, found.column, found.left_out) == ("blocks", "median_ns", 0)
+    assert (stairs.x_column, stairs.column, stairs.left_out) == ("blocks", "median_ns", 0)
 
 
-def test_labels_beyond_the_most_are_counted():
-    found = layout(replace(CHART, most=2), table(*((f"k{i}", 1, 1.0, 1, 1) for i in range(5))))
-    assert (len(found.panels), found.left_out) == (2, 3)
+def test_labels_beyond_the_limit_are_counted():
+    stairs = layout(replace(CHART, most=2), table(*((f"k{i}", 1, 1.0, 1, 1) for i in range(5))))
+    assert (len(stairs.panels), stairs.left_out) == (2, 3)
 
 
 @pytest.mark.parametrize("odd", [None, 0.0, -1.0, math.inf, math.nan])
-def test_what_has_no_place_is_left_out(odd):
-    found = layout(CHART, table(("a", 5, odd, 10, 7), ("a", 6, 1.0, 10, 7)))
-    assert found.panels[0].points == ((6.0, 1.0),)
+def test_values_that_cannot_be_drawn_are_left_out(odd):
+    stairs = layout(CHART, table(("a", 5, odd, 10, 7), ("a", 6, 1.0, 10, 7)))
+    assert stairs.panels[0].points == ((6.0, 1.0),)
 
 
-def test_nothing_to_see_is_no_chart():
+def test_a_table_without_points_has_no_chart():
     assert layout(CHART, table()) is None
     assert layout(CHART, table(("a", None, 3.0, 1, 1))) is None
 
 
 def test_very_many_steps_are_a_straight_line():
-    found = layout(CHART, table(("a", 1 << 60, 3.0, 1, 1)))
-    assert len(found.panels[0].line) == 2
-    found = layout(CHART, table(("a", MOST_STEPS, 3.0, 1, 1)))
-    assert len(found.panels[0].line) == 2 * MOST_STEPS
+    stairs = layout(CHART, table(("a", 1 << 60, 3.0, 1, 1)))
+    assert len(stairs.panels[0].line) == 2
+    stairs = layout(CHART, table(("a", MOST_STEPS, 3.0, 1, 1)))
+    assert len(stairs.panels[0].line) == 2 * MOST_STEPS
 
 
 @pytest.mark.parametrize("names", [("one",), ("one", "two", "three", HOSTILE, CONTROLS)])
-def test_it_can_be_drawn_whatever_the_names_are(names):
+def test_hostile_names_are_drawn_as_text(names):
     rows = [(name, blocks, 1000.0 * blocks, 132, 9000) for name in names for blocks in (1, 133)]
     svg = draw(layout(CHART, table(*rows)), "Title <&>", "key")
     assert svg.startswith("<svg")

@@ -1,7 +1,7 @@
 """The page in a real browser, without a network.
 
-Headless Chromium needs scripts to take a picture and cannot do so with all of them off: that the
-page runs none is its own doing, and tested.
+Headless Chromium cannot take a screenshot with scripts disabled: a test shows that the page itself
+blocks them.
 """
 
 import shutil
@@ -58,7 +58,7 @@ def scan_lines(png):
     return zlib.decompress(data)
 
 
-def test_the_browser_reads_what_was_written(page, tmp_path):
+def test_chromium_parses_the_page(page, tmp_path):
     dom = chromium(page, tmp_path, "--dump-dom")
     assert "<title>run 1.sqlite.xz · traceview</title>" in dom
     assert dom.count("<svg") == 3
@@ -67,7 +67,7 @@ def test_the_browser_reads_what_was_written(page, tmp_path):
     assert "traceview 1.2.3" in dom
 
 
-def test_no_script_would_run_on_the_page(page, tmp_path):
+def test_the_page_blocks_scripts(page, tmp_path):
     changing = "<script>document.title = 'a script ran'</script></body>"
     bare = tmp_path / "bare.html"
     bare.write_text(f"<title>quiet</title><body>{changing}", "utf-8")
@@ -80,7 +80,7 @@ def test_no_script_would_run_on_the_page(page, tmp_path):
 
 
 @pytest.mark.parametrize(("scheme", "paper"), [(LIGHT, "ffffff"), (DARK, "14171b")])
-def test_the_page_is_drawn_in_both_schemes(page, tmp_path, scheme, paper):
+def test_the_page_renders_in_both_color_schemes(page, tmp_path, scheme, paper):
     shot = tmp_path / "shot.png"
     setting = f"--blink-settings=preferredColorScheme={scheme}"
     chromium(page, tmp_path, f"--screenshot={shot}", setting)

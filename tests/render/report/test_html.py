@@ -1,4 +1,4 @@
-"""The page: whole in one file, escaped, and drawn the same every time."""
+"""The HTML page: self-contained, escaped, and the same bytes every time."""
 
 import re
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """What a browser would make of the page: elements, their attributes, texts, open elements."""
+    """A parsed page: elements with their attributes, texts, and elements left open."""
 
     def __init__(self, html):
         super().__init__()
@@ -50,7 +50,7 @@ def page(html):
     return Page(html)
 
 
-def test_every_element_is_closed_in_its_place(page):
+def test_elements_nest_and_are_closed(page):
     assert page.misnested == []
     assert page.open == []
 
@@ -66,9 +66,9 @@ def test_nothing_is_fetched(html, page):
     assert set(re.findall(r"url\((.)", html.replace("url(#x)", ""))) == {"#"}
 
 
-def test_names_are_text_and_nothing_else(html, page):
-    said = "".join(page.texts)
-    assert HOSTILE in said
+def test_hostile_names_are_escaped(html, page):
+    text = "".join(page.texts)
+    assert HOSTILE in text
     assert "<img src" not in html
     assert "</script>" not in html
     assert not any(key.startswith("on") for _, attrs in page.elements for key in attrs)
@@ -81,20 +81,20 @@ def test_a_name_that_looks_like_an_attribute_stays_whole_in_a_chart(html):
     assert "#010101" in drawn
 
 
-def test_ids_are_there_once_and_links_lead_somewhere(page):
+def test_ids_are_unique_and_links_have_targets(page):
     ids = [attrs["id"] for _, attrs in page.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
     links = {attrs["href"][1:] for _, attrs in page.elements if attrs.get("href", "")[:1] == "#"}
     assert links <= set(ids)
 
 
-def test_findings_stand_before_the_answers(html):
+def test_findings_precede_the_sections(html):
     assert html.index("What to do first") < html.index("Which kernels take the time?")
     assert '<li class="high">' in html
     assert html.index('<li class="high">') < html.index('<li class="medium">')
 
 
-def test_tables_can_be_read_out(page):
+def test_tables_are_accessible(page):
     assert all(attrs.get("scope") == "col" for attrs in page.named("th"))
     assert "how often it ran" in {attrs["title"] for attrs in page.named("th")}
     regions = [attrs for attrs in page.named("div") if attrs.get("role") == "region"]
@@ -102,7 +102,7 @@ def test_tables_can_be_read_out(page):
     assert all(attrs["aria-label"] for attrs in regions)
 
 
-def test_charts_can_be_read_out(page):
+def test_charts_are_accessible(page):
     charts = page.named("svg")
     assert [chart["aria-label"] for chart in charts] == [
         "Kernel time",
@@ -112,7 +112,7 @@ def test_charts_can_be_read_out(page):
     assert all(chart["role"] == "img" for chart in charts)
 
 
-def test_values_absences_notes_and_skipped_are_there(html):
+def test_page_has_values_absent_values_notes_and_skipped_analyses(html):
     for text in (
         "12.3 ms",
         "97.2 %",
@@ -126,7 +126,7 @@ def test_values_absences_notes_and_skipped_are_there(html):
         assert text in html
 
 
-def test_both_color_schemes_and_print_are_provided_for(html):
+def test_style_covers_both_color_schemes_and_print(html):
     assert "prefers-color-scheme: dark" in html
     assert "@media print" in html
     defined = set(re.findall(r"(--[\w-]+):", html))
@@ -137,22 +137,22 @@ def test_the_same_report_gives_the_same_bytes():
     assert render_html(a_report(), "1") == render_html(a_report(), "1")
 
 
-def test_a_long_table_is_cut_and_says_so():
+def test_a_long_table_is_cut_with_a_hint():
     page = Page(render_html(a_report([f"kernel_{i}" for i in range(MOST_ROWS + 7)]), "1"))
     rows = len(page.named("tr"))
     assert MOST_ROWS < rows < MOST_ROWS + 100
-    told = " ".join(page.texts)
-    assert "… and 7 more rows. The rows above are the first; " in told
-    assert "traceview report --html --all-rows" in told
+    text = " ".join(page.texts)
+    assert "… and 7 more rows. The rows above are the first; " in text
+    assert "traceview report --html --all-rows" in text
 
 
-def test_what_a_long_table_leaves_out_is_added_up():
+def test_rows_left_out_are_summed():
     page = Page(render_html(a_long_report(1_003), "1"))
-    told = " ".join(page.texts)
-    assert "… and 3 more rows (calls 9 · idle 3.00 µs). The rows above are the first; " in told
+    text = " ".join(page.texts)
+    assert "… and 3 more rows (calls 9 · idle 3.00 µs). The rows above are the first; " in text
 
 
-def test_all_rows_are_there_where_they_are_asked_for():
+def test_all_rows_are_written_on_request():
     page = Page(render_html(a_long_report(MOST_ROWS + 7), "1", None))
     assert len(page.named("tr")) == MOST_ROWS + 7 + 1
     assert not any("more rows" in text for text in page.texts)

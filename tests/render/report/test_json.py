@@ -1,4 +1,4 @@
-"""The published JSON: exactly these keys, and always valid."""
+"""The published JSON: exactly these keys, always valid."""
 
 import json
 import math
@@ -22,15 +22,15 @@ def document(report):
     return json.loads(render_json(report, "1.2.3"), parse_constant=no_constant)
 
 
-def test_head():
-    told = document(a_report())
-    assert list(told) == ["schema_version", "traceview_version", "trace", "analyses", "findings"]
-    assert told["schema_version"] == 1
-    assert told["traceview_version"] == "1.2.3"
+def test_top_level_keys():
+    parsed = document(a_report())
+    assert list(parsed) == ["schema_version", "traceview_version", "trace", "analyses", "findings"]
+    assert parsed["schema_version"] == 1
+    assert parsed["traceview_version"] == "1.2.3"
 
 
 def test_trace():
-    told = document(a_report())["trace"]
+    parsed = document(a_report())["trace"]
     expected = {
         "path": "/data/run 1.sqlite.xz",
         "recorder": "nsys",
@@ -49,14 +49,14 @@ def test_trace():
         "processes": [{"host_id": 0, "process_id": 4242, "name": "python3"}],
         "row_counts": {"kernels": 0, "ranges": 0, "threads": 0, "devices": 1, "processes": 1},
     }
-    assert {key: told[key] for key in expected} == expected
-    assert told["selection"] == {"ranges": [], "exclude_ranges": ["step_[01]"]}
+    assert {key: parsed[key] for key in expected} == expected
+    assert parsed["selection"] == {"ranges": [], "exclude_ranges": ["step_[01]"]}
 
 
-def test_answered_and_skipped():
-    told = document(a_report(["gemm", "softmax"]))["analyses"]
-    assert list(told) == ["share-of-all", "step-lead", "copies"]
-    shares = told["share-of-all"]
+def test_keys_of_answered_and_skipped_analyses():
+    parsed = document(a_report(["gemm", "softmax"]))["analyses"]
+    assert list(parsed) == ["share-of-all", "step-lead", "copies"]
+    shares = parsed["share-of-all"]
     assert list(shares) == ["status", "title", "question", "tables", "summary", "notes"]
     assert shares["status"] == "ok"
     assert shares["summary"] == {"kernel_ns": 12_345_678, "busy_pct": 97.25, "absent_bytes": None}
@@ -70,13 +70,13 @@ def test_answered_and_skipped():
         "bytes": None,
         "share_pct": 30.0,
     }
-    assert told["copies"]["status"] == "skipped"
-    assert set(told["copies"]) == {"status", "reason", "remedy"}
+    assert parsed["copies"]["status"] == "skipped"
+    assert set(parsed["copies"]) == {"status", "reason", "remedy"}
 
 
 def test_findings_come_worst_first():
-    told = document(a_report())["findings"]
-    assert told[0] == {
+    parsed = document(a_report())["findings"]
+    assert parsed[0] == {
         "analysis": "step-lead",
         "severity": "high",
         "message": "1.00 ms waits",
@@ -94,8 +94,8 @@ def test_findings_come_worst_first():
             "values": {},
         },
     }
-    assert [f["severity"] for f in told] == ["high", "medium", "medium", "low", "info"]
-    assert [f["time_at_stake_ns"] for f in told[1:3]] == [3_000_000, 2_000_000]
+    assert [f["severity"] for f in parsed] == ["high", "medium", "medium", "low", "info"]
+    assert [f["time_at_stake_ns"] for f in parsed[1:3]] == [3_000_000, 2_000_000]
 
 
 def test_integers_stay_integers():
@@ -108,11 +108,11 @@ def test_integers_stay_integers():
 def test_names_are_whole_and_valid(name):
     text = render_json(a_report([name]), "1")
     assert text.isascii()
-    told = json.loads(text)["analyses"]["share-of-all"]["tables"]["shares"][0]["short_name"]
-    assert told == name.replace("\ud800", "\ufffd")
+    parsed = json.loads(text)["analyses"]["share-of-all"]["tables"]["shares"][0]["short_name"]
+    assert parsed == name.replace("\ud800", "\ufffd")
 
 
-def test_what_json_cannot_say_is_null():
+def test_nan_and_infinity_are_null():
     spec = TableSpec("odd", "one row a number", (Column("rate", "float64", "", True),), ("rate",))
     table = Table(spec.columns, {"rate": np.array([math.nan, math.inf, -math.inf, 1.5])})
     result = Result(
@@ -121,59 +121,59 @@ def test_what_json_cannot_say_is_null():
         {"nothing_pct": math.nan, "flag": np.bool_(True)},
     )
     odd = Analysis("odd", "Odd", "?", (), (spec,), lambda trace: result)
-    told = document(analyze(a_trace(), analyses=[odd]))
-    assert [row["rate"] for row in told["analyses"]["odd"]["tables"]["odd"]] == [None] * 3 + [1.5]
-    assert told["analyses"]["odd"]["summary"] == {"nothing_pct": None, "flag": True}
-    assert told["findings"][0]["time_at_stake_ns"] == 2**62
+    parsed = document(analyze(a_trace(), analyses=[odd]))
+    assert [row["rate"] for row in parsed["analyses"]["odd"]["tables"]["odd"]] == [None] * 3 + [1.5]
+    assert parsed["analyses"]["odd"]["summary"] == {"nothing_pct": None, "flag": True}
+    assert parsed["findings"][0]["time_at_stake_ns"] == 2**62
 
 
 def places(report, most_rows):
     return json.loads(render_json(report, "1", most_rows))["analyses"]["places"]
 
 
-def test_a_long_table_has_its_first_rows_and_what_the_others_add_up_to():
-    told = places(a_long_report(12), 10)
-    assert [row["place"] for row in told["tables"]["places"]] == [f"place {n}" for n in range(10)]
-    assert told["left_out"] == {
+def test_a_long_table_has_its_first_rows_and_sums_of_the_others():
+    parsed = places(a_long_report(12), 10)
+    assert [row["place"] for row in parsed["tables"]["places"]] == [f"place {n}" for n in range(10)]
+    assert parsed["left_out"] == {
         "places": {"rows": 2, "kept": "the first", "calls": 6, "idle_ns": 2_000}
     }
-    assert list(told)[:5] == ["status", "title", "question", "tables", "left_out"]
+    assert list(parsed)[:5] == ["status", "title", "question", "tables", "left_out"]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 10])
-def test_a_table_that_is_whole_leaves_nothing_out(rows):
-    told = places(a_long_report(rows), 10)
-    assert len(told["tables"]["places"]) == rows
-    assert "left_out" not in told
+def test_a_whole_table_has_no_left_out(rows):
+    parsed = places(a_long_report(rows), 10)
+    assert len(parsed["tables"]["places"]) == rows
+    assert "left_out" not in parsed
 
 
 @pytest.mark.parametrize("greatest", [True, False])
-def test_rows_of_a_table_in_order_of_time_stay_by_what_they_are_worth(greatest):
+def test_a_table_in_order_of_time_keeps_the_rows_of_the_greatest_or_least_value(greatest):
     report = a_long_report(35, Keep("worth_pct", greatest))
     every = places(report, None)["tables"]["places"]
-    told = places(report, 6)
+    parsed = places(report, 6)
     worth = {r["place"]: r["worth_pct"] for r in every if r["worth_pct"] is not None}
     best = sorted(worth, key=lambda place: worth[place] * (-1 if greatest else 1))[:6]
-    listed = [row["place"] for row in told["tables"]["places"]]
+    listed = [row["place"] for row in parsed["tables"]["places"]]
     assert set(listed) == set(best)
     assert listed == [row["place"] for row in every if row["place"] in best]
     which = "greatest" if greatest else "least"
-    assert told["left_out"]["places"]["kept"] == f"those of the {which} worth_pct"
-    assert told["left_out"]["places"]["calls"] == 3 * 29
+    assert parsed["left_out"]["places"]["kept"] == f"those of the {which} worth_pct"
+    assert parsed["left_out"]["places"]["calls"] == 3 * 29
 
 
-def test_ten_thousand_rows_unless_all_are_asked_for():
+def test_ten_thousand_rows_unless_all_are_requested():
     report = a_long_report(MOST_ROWS + 1)
     assert len(document(report)["analyses"]["places"]["tables"]["places"]) == MOST_ROWS
     assert len(places(report, None)["tables"]["places"]) == MOST_ROWS + 1
 
 
 def test_a_long_document_comes_in_pieces():
-    """Of which none holds more than a part of a table."""
+    """No piece holds more than a part of a table."""
     report = a_long_report(70_000)
     parts = list(json_pieces(report, "1", None))
     whole = "".join(parts)
     assert whole == render_json(report, "1", None)
     assert max(map(len, parts)) < len(whole) / 3
-    told = json.loads(whole)["analyses"]["places"]["tables"]["places"]
-    assert [row["place"] for row in told] == [f"place {n}" for n in range(70_000)]
+    parsed = json.loads(whole)["analyses"]["places"]["tables"]["places"]
+    assert [row["place"] for row in parsed] == [f"place {n}" for n in range(70_000)]

@@ -1,4 +1,4 @@
-"""The report as text: it fits, it is plain when it must be, and no name breaks it."""
+"""The report as text: within the width, plain without color, safe with hostile names."""
 
 import re
 
@@ -56,17 +56,19 @@ def test_a_column_without_any_value_is_left_out():
 
 
 def test_prose_in_a_table_is_wrapped_not_cut():
-    """Whatever its words: a long path in a sentence does not make a name of it."""
-    said = "cudaLaunchKernel called late; 57.2 ms in epoch_0/batch_5/load_the_next_batch_of_all"
+    """A long path in a prose does not turn it into a name."""
+    prose = "cudaLaunchKernel called late; 57.2 ms in epoch_0/batch_5/load_the_next_batch_of_all"
     columns = (
         Column("evidence", "text", "what proves it", prose=True),
         Column("calls", "int64", "times"),
     )
     spec = TableSpec("gaps", "one row a gap", columns, ("evidence", "calls"))
-    table = Table.from_rows(columns, [{"evidence": said, "calls": 7}])
+    table = Table.from_rows(columns, [{"evidence": prose, "calls": 7}])
     lines = drawn([cells(fitting(spec, table, 40))], 40, color=False).splitlines()
     assert max(map(len, lines)) <= 40
-    assert re.sub(r"\s+7?", "", "\n".join(line[:33] for line in lines[1:])) == said.replace(" ", "")
+    assert re.sub(r"\s+7?", "", "\n".join(line[:33] for line in lines[1:])) == prose.replace(
+        " ", ""
+    )
 
 
 def test_numbers_are_never_cut_and_names_lose_their_middle():
@@ -104,7 +106,7 @@ def test_findings_come_first_and_in_order():
     assert "→ Rewrite gemm." in text
 
 
-def test_header_says_what_the_trace_is():
+def test_header_has_recorder_gpu_selection_and_warnings():
     text = render_summary(a_report())
     assert text.startswith("run 1.sqlite.xz\n")
     assert "nsys 2025.3.2.0 (schema 3.20.3)" in text
@@ -114,7 +116,7 @@ def test_header_says_what_the_trace_is():
     assert "Which kernels" not in text
 
 
-def test_header_lists_gpus_and_processes_shortly():
+def test_header_abbreviates_lists_of_gpus_and_processes():
     processes = Table.from_rows(
         TABLES["processes"].columns,
         [{"host_id": 0, "process_id": i, "name": "/usr/bin/python3"} for i in range(7)],
@@ -126,7 +128,7 @@ def test_header_lists_gpus_and_processes_shortly():
     assert facts["process"] == ("python3 (0), python3 (1), python3 (2), python3 (3) and 3 more")
 
 
-def test_summary_notes_skipped_and_empty_tables_are_there():
+def test_report_has_summary_notes_skipped_analyses_and_empty_tables():
     text = render_text(a_report(), width=100)
     assert "kernel 12.3 ms · busy 97.2 % · absent –" in text
     assert "Note: Launches were recorded whole" in text
@@ -135,7 +137,7 @@ def test_summary_notes_skipped_and_empty_tables_are_there():
     assert "→ record with: traceview record SCRIPT" in text
 
 
-def test_names_cannot_reach_the_terminal():
+def test_control_characters_of_names_do_not_reach_the_terminal():
     text = render_text(a_report([CONTROLS, HOSTILE]), width=160, color=False)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", text)
     assert r"line\none\x1b[31mred\x07 bidi\u202etxt.exe" in text
