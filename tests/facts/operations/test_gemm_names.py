@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from traceview.facts.operations.gemm_names import Tile, multiplies_on_fp32_lanes, tile
+from traceview.facts.operations.gemm_names import Tile, is_fp32_gemm_on_cuda_cores, tile
 
 XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4"
 
@@ -99,7 +99,7 @@ def test_what_a_name_tells(name, expected):
     ],
 )
 def test_what_certainly_multiplies_fp32_off_the_tensor_cores(name, lanes):
-    assert multiplies_on_fp32_lanes(name) is lanes
+    assert is_fp32_gemm_on_cuda_cores(name) is lanes
 
 
 def test_how_it_reads():

@@ -46,8 +46,8 @@ def test_only_what_is_counted_covers(found, one, other):
     counted = np.array([each for _, each in found], bool)
     lanes = Lanes.of(np.zeros(len(found), np.int64), start, start + 2)
 
-    where = [lanes.place(np.zeros(1, np.int64), np.array([at])) for at in (first, last)]
-    covered = lanes.covering(counted).between(*where)
+    where = [lanes.locate(np.zeros(1, np.int64), np.array([at])) for at in (first, last)]
+    covered = lanes.coverage(counted).between(*where)
 
     alone = intervals.Intervals(start[counted], start[counted] + 2)
     expected = intervals.overlap(alone, np.array([first]), np.array([last]))

@@ -3,13 +3,13 @@
 import numpy as np
 
 from tests.build import Export
-from traceview.facts.ranges.patterns import meant, names_of
+from traceview.facts.ranges.patterns import matching_ranges, selecting_texts
 from traceview.facts.ranges.ranges import range_tree
 
 
 def chosen(trace, text):
     """(start, ...) of the ranges that are meant."""
-    return range_tree(trace).nesting.start[meant(trace, text)].tolist()
+    return range_tree(trace).nesting.start[matching_ranges(trace, text)].tolist()
 
 
 def looped():
@@ -58,18 +58,18 @@ def test_each_range_has_a_text_that_means_it_alone(tmp_path):
     trace = looped().load(tmp_path)
     every = np.arange(len(range_tree(trace).row))
 
-    texts = names_of(trace, every).every.tolist()
+    texts = selecting_texts(trace, every).every.tolist()
 
     assert len(set(texts)) == len(every)
     assert "a/step_0" in texts
     assert "step_0 (2)" in texts
     assert "only [1]" in texts
     for row, text in zip(every, texts, strict=True):
-        assert np.flatnonzero(meant(trace, text)).tolist() == [row]
+        assert np.flatnonzero(matching_ranges(trace, text)).tolist() == [row]
 
 
 def test_without_ranges(tmp_path):
     trace = Export().launch((0, 1), (2, 3)).load(tmp_path)
 
-    assert not len(meant(trace, "step_0"))
-    assert not len(names_of(trace, np.zeros(0, np.int64)).every)
+    assert not len(matching_ranges(trace, "step_0"))
+    assert not len(selecting_texts(trace, np.zeros(0, np.int64)).every)

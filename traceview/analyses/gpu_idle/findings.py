@@ -20,6 +20,7 @@ from traceview.analyses.gpu_idle.details import (
     longest_wait_site,
 )
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.facts.idle.causes import (
     ALLOCATION,
     CAUSES,
@@ -36,7 +37,7 @@ from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_graphs import AS_WHOLE, cuda_graphs
+from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import range_tree

@@ -32,7 +32,7 @@ LEAST_FRACTION = 0.05
 """Activities with less of the gap than this are left out."""
 
 
-class Part(NamedTuple):
+class ActivityTime(NamedTuple):
     """Time of a gap in one range (a path, −1: none) and CPU activity."""
 
     path: int
@@ -175,16 +175,18 @@ def _relative(time_ns: int) -> str:
     return f"{units.duration(abs(time_ns))} {'after' if time_ns >= 0 else 'before'}"
 
 
-def longest_parts(parts: CpuActivity, path: Integers, position: Integers) -> dict[int, list[Part]]:
+def longest_parts(
+    parts: CpuActivity, path: Integers, position: Integers
+) -> dict[int, list[ActivityTime]]:
     """The parts of each gap by its position, alike ones added up, longest first.
 
     `path` is that of each part; `position` has one entry per gap of the trace.
     """
     each = groups.group(parts.gap, path, parts.activity)
     time = groups.sums(each, parts.duration_ns)
-    result: dict[int, list[Part]] = {}
+    result: dict[int, list[ActivityTime]] = {}
     for number in np.argsort(-time, kind="stable").tolist():
         row = int(each.first[number])
-        part = Part(int(path[row]), int(parts.activity[row]), int(time[number]))
+        part = ActivityTime(int(path[row]), int(parts.activity[row]), int(time[number]))
         result.setdefault(int(position[parts.gap[row]]), []).append(part)
     return result

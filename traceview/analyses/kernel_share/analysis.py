@@ -6,11 +6,12 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.kernel_share.findings import gemm_findings, largest_kernel
 from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernels
 from traceview.analyses.kernel_share.range_totals import entered, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
-from traceview.facts.operations.cuda_graphs import AS_NODES, cuda_graphs
+from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.gemm_names import multiplies_on_fp32_lanes
+from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
@@ -65,7 +65,7 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
     used = groups.different(names.codes[names.codes >= 0])
-    gemms = [code for code in used.tolist() if multiplies_on_fp32_lanes(str(names.values[code]))]
+    gemms = [code for code in used.tolist() if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
     if not gemms:
         return ()
     rows = np.flatnonzero(np.isin(names.codes, gemms) & steady_kernels(trace))

@@ -18,7 +18,7 @@ from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import Does, what_calls_do
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.lanes import Covering, Lanes, Place, in_order
+from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_order
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.tables import Integers, thrifty
 from traceview.trace import Trace, fact
@@ -91,9 +91,9 @@ class _Gpus:
     any: Lanes
     """All work of each GPU."""
     idle: Lanes
-    causes: Mapping[int, Covering]
+    causes: Mapping[int, LaneCoverage]
     """Idle time of each of the causes that occur."""
-    once: Covering
+    once: LaneCoverage
     first_pair: Integers
     """By series."""
     gpus: Integers
@@ -182,8 +182,8 @@ def _gpus(trace: Trace) -> _Gpus:
         program=Lanes.union(process, done.start_ns, done.end_ns),
         any=Lanes.union(done.device, done.start_ns, done.end_ns),
         idle=idle,
-        causes={each: idle.covering(cause == each) for each in groups.different(cause).tolist()},
-        once=idle.covering(gap.one_time[order]),
+        causes={each: idle.coverage(cause == each) for each in groups.different(cause).tolist()},
+        once=idle.coverage(gap.one_time[order]),
         first_pair=np.cumsum(count) - count,
         gpus=count,
         device=done.device[rows[pairs.first]].astype(np.int64),
@@ -225,8 +225,8 @@ def _spent(gpus: _Gpus, visits: _Visits) -> Iterator[tuple[int, Integers]]:
         yield _FIRST_CAUSE + cause, covering.between(*ends)
 
 
-def _ends(lanes: Lanes, visits: _Visits) -> tuple[Place, Place]:
-    begin, end = (lanes.place(visits.device, at) for at in (visits.begin_ns, visits.end_ns))
+def _ends(lanes: Lanes, visits: _Visits) -> tuple[LanePosition, LanePosition]:
+    begin, end = (lanes.locate(visits.device, at) for at in (visits.begin_ns, visits.end_ns))
     return begin, end
 
 

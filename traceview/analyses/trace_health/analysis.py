@@ -15,10 +15,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
+from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_api import Does, captured_calls, what_calls_do
-from traceview.facts.operations.cuda_graphs import AS_NODES, AS_WHOLE, cuda_graphs
+from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, filled, share_pct
 from traceview.tables import NULL, Column, Table, Texts

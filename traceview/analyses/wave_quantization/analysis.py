@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
+from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.analyses.wave_quantization import gemm_table
 from traceview.analyses.wave_quantization.findings import (
@@ -38,7 +39,7 @@ from traceview.analyses.wave_quantization.launched_grids import launched_grids, 
 from traceview.analyses.wave_quantization.losses import grid_losses, tile_losses
 from traceview.analyses.wave_quantization.sweeps import Sweep
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.operations.cuda_graphs import AS_NODES, cuda_graphs
+from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.from_ranges import shaped_gemms

@@ -79,7 +79,7 @@ class ThreadTime(NamedTuple):
     off_cpu: Intervals
 
 
-class Parts(NamedTuple):
+class GapParts(NamedTuple):
     """Parts of gaps: `gap` is the row of the gap among those given."""
 
     gap: Integers
@@ -90,7 +90,7 @@ class Parts(NamedTuple):
 
 def split_gaps(
     idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
-) -> Parts:
+) -> GapParts:
     """Cut the gaps of one device, in order, by what their launching thread did.
 
     From `queued` on, the work of a gap is in flight. `range_edges` are times at which ranges begin
@@ -110,7 +110,7 @@ def split_gaps(
     activity[calling] = thread.name[call[calling]]
     activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
     activity[start >= queued[gap]] = IN_FLIGHT
-    return Parts(gap, start, end, activity)
+    return GapParts(gap, start, end, activity)
 
 
 def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
@@ -129,7 +129,7 @@ def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
     return CpuActivity(gap, start, end, np.where(activity == IN_FLIGHT, -1, ranges), activity)
 
 
-def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, chosen: Mask) -> Parts:
+def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, chosen: Mask) -> GapParts:
     rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
     idle = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])

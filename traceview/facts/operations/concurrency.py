@@ -1,4 +1,4 @@
-"""For how long each kernel shared its GPU with another."""
+"""Time for which each kernel shared its GPU with another kernel."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from traceview.trace import Trace, fact
 
 @fact
 def shared_ns(trace: Trace) -> Integers:
-    """For each row of kernels, its time during which another kernel, or a graph, ran there too."""
-    done, kernels = operations(trace), trace.recorded("kernels")
-    # A graph that was recorded whole is taken to run kernels. Copies take no SM.
-    computes = (done.kind == Kind.KERNEL) | (done.kind == Kind.GRAPH)
+    """Time of each row of kernels during which another kernel, or a graph, ran on its GPU."""
+    ops, kernels = operations(trace), trace.recorded("kernels")
+    # A graph recorded whole is taken to run kernels all the time. Copies take no SM.
+    computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
     result = np.zeros(len(kernels), np.int64)
     for device in groups.different(kernels["device"]).tolist():
-        there = computes & (done.device == device)
-        busy_twice = covered_twice(done.start_ns[there], done.end_ns[there])
-        mine = kernels["device"] == device
-        start, end = kernels["start_ns"][mine], kernels["end_ns"][mine]
-        result[mine] = intervals.overlap(busy_twice, start, end)
+        on_device = computes & (ops.device == device)
+        busy_twice = covered_twice(ops.start_ns[on_device], ops.end_ns[on_device])
+        rows = kernels["device"] == device
+        start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]
+        result[rows] = intervals.overlap(busy_twice, start, end)
     return result
 
 

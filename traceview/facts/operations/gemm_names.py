@@ -1,7 +1,7 @@
-"""What the names of cuBLAS, CUTLASS and cuDNN kernels tell: tiles, and the unit that multiplies.
+"""Tile sizes and multiplying units of GEMMs, from the names of cuBLAS, CUTLASS and cuDNN kernels.
 
-A matrix product is cut into tiles, one a block at a time; names say how large they are. Nothing
-is guessed: what a name does not say is absent, and other names tell nothing.
+A GEMM is cut into tiles, of which a block computes one at a time; names give their size. Nothing is
+guessed: what a name does not give is absent.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tile:
-    """The tile that a block computes, as the kernel's name has it; None for what it leaves out.
+    """The output tile of a block, from the kernel's name; None for what the name leaves out.
 
-    `rows` × `columns` of the result, `depth` of the inner dimension at a time, `stages` of them on
-    their way at once. `inputs` is the type that is multiplied. cuBLAS counts by columns, so that
-    rows here are columns of a row-major tensor.
+    `rows` × `columns` of the output, `depth` along K per step of the main loop, `stages` of the
+    pipeline, `inputs` the type that is multiplied. cuBLAS is column-major: rows here are columns
+    of a row-major tensor.
     """
 
     rows: int
@@ -65,39 +65,39 @@ _FORMS = (
 _NVJET = {"h": "f16", "t": "bf16", "s": "f32", "d": "f64"}
 _PLAIN = {"s": "f32", "d": "f64", "h": "f16"}
 _LONGEST = 4000
-# Only what names both: fp32 in, and no tensor core. An s1688gemm is one of these, and so is nvjet's
-# s; convolutions (fprop, dgrad, wgrad) are no products that the switch for TF32 products is for.
-_FP32_LANES = re.compile(
+# Only names that give both: fp32 inputs, and no tensor cores. An s1688gemm uses tensor cores, as
+# does nvjet's s; convolutions (fprop, dgrad, wgrad) are not what the switch for TF32 GEMMs is for.
+_FP32_CUDA_CORES = re.compile(
     r"sm\d+_xmma_gemm_f32f32_f32f32_f32_\w*?_ffma_"
     rf"|\bcutlass(?:3x_sm\d+|_\d+)?_simt_sgemm_(?:(?:f32|relu|gelu|bias)_)*{_SIDE}x{_SIDE}"
     rf"|^(?:maxwell|pascal|volta|turing|ampere|hopper)_sgemm_{_SIDE}x{_SIDE}_\w+$"
 )
 
 
-def multiplies_on_fp32_lanes(kernel: str) -> bool:
-    """True where the name tells a product of fp32 matrices that leaves the tensor cores idle."""
-    return _FP32_LANES.search(kernel[:_LONGEST]) is not None
+def is_fp32_gemm_on_cuda_cores(kernel: str) -> bool:
+    """True for names of fp32 GEMMs that run on CUDA cores, not on tensor cores."""
+    return _FP32_CUDA_CORES.search(kernel[:_LONGEST]) is not None
 
 
 def tile(kernel: str) -> Tile | None:
-    """The tile that the name of a kernel tells; None where it tells none."""
+    """The tile in the name of a kernel; None if it names none."""
     for form in _FORMS:
-        found = form.search(kernel[:_LONGEST])
-        if found:
-            said = found.groupdict()
+        match = form.search(kernel[:_LONGEST])
+        if match:
+            parts = match.groupdict()
             rows, columns, depth, stages = (
-                int(said[key]) if said.get(key) else None
+                int(parts[key]) if parts.get(key) else None
                 for key in ("rows", "columns", "depth", "stages")
             )
-            return Tile(rows or 0, columns or 0, depth, stages, _inputs(said))
+            return Tile(rows or 0, columns or 0, depth, stages, _inputs(parts))
     return None
 
 
-def _inputs(said: dict[str, str | None]) -> str | None:
-    if said.get("nvjet"):
-        return _NVJET.get((said["nvjet"] or "")[0])
-    if said.get("inputs"):
-        return (said["inputs"] or "").replace("fp", "f")
+def _inputs(parts: dict[str, str | None]) -> str | None:
+    if parts.get("nvjet"):
+        return _NVJET.get((parts["nvjet"] or "")[0])
+    if parts.get("inputs"):
+        return (parts["inputs"] or "").replace("fp", "f")
     # An s1688gemm that does not name its inputs multiplies fp16 or tf32: a doubt is left.
-    product = said.get("product") or ""
+    product = parts.get("product") or ""
     return "f16" if product[0] == "h" else _PLAIN.get(product)

@@ -1,7 +1,7 @@
-"""What a kernel is called in answers: its base name, and the word that tells what it does.
+"""Labels of kernels: the base name, with a word that says what the kernel does.
 
-Libraries launch most of their work through a few wrappers: all that `Kernel2` says is that CUTLASS
-made it, and `vectorized_elementwise_kernel` adds or fills. What they do is in a template argument.
+Libraries launch most of their work through a few wrappers: `Kernel2` only says CUTLASS, and
+`vectorized_elementwise_kernel` may add or fill. What they do is in a template argument.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from traceview.tables import Texts
 from traceview.trace import Trace, fact
 
 MOST = 80
-"""No more is added to a base name, whatever a name holds."""
+"""At most so many characters are added to a base name."""
 _MOST_CHARACTERS = 4000
 _WRAPPER = re.compile(
     r"(?:.*::)?(?:Kernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
     r"|multi_tensor_apply_kernel)"
 )
-# A word before :: is where something is, not what it is.
+# A word before :: is a scope, not a name.
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
 _SAYS_NOTHING = re.compile(
     r"void|bool|char|short|int|long|unsigned|float|double|const|signed|T\d+|lambda|instance|operator"
@@ -39,31 +39,31 @@ _MOST_TOKENS = 3
 
 @fact
 def kernel_labels(trace: Trace) -> Texts:
-    """One a row of kernels. Different kernels have different labels where their names can tell."""
+    """The label of each row of kernels. Different kernels differ in it where their names do."""
     kernels = trace.recorded("kernels")
     names, shorts = kernels.texts("name"), kernels.texts("short_name")
     first = groups.group(names.codes).first
     first = first[names.codes[first] >= 0]
-    told = labels(
+    texts = labels(
         [str(text)[:_MOST_CHARACTERS] for text in names.take(first).decode()],
         [(text or "")[:_MOST_CHARACTERS] for text in shorts.take(first).decode()],
     )
     # Coded as the names are: of the values, only those of kernels are looked at.
     values = np.full(len(names.values), "", object)
-    values[names.codes[first]] = told
+    values[names.codes[first]] = texts
     return Texts(names.codes, values)
 
 
 def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
-    """The labels of kernels by their whole names, of which no two are alike, and base names."""
+    """Labels of kernels from their whole names, all different, and their base names."""
     plain = [_plain(name, short) for name, short in zip(names, shorts, strict=True)]
     worded = _with_words(plain, names)
-    told = _with_tokens(worded, names)
-    return [_bounded(text, short) for text, short in zip(told, shorts, strict=True)]
+    distinct = _with_tokens(worded, names)
+    return [_bounded(text, short) for text, short in zip(distinct, shorts, strict=True)]
 
 
 def _plain(name: str, short: str) -> str:
-    """The base name, that of a wrapper with the first word of its arguments that says something."""
+    """The base name; a wrapper's with the first word of its arguments that says something."""
     if not _WRAPPER.fullmatch(short):
         return short
     start = name.find("<", name.find(short.rpartition("::")[2]))
@@ -73,7 +73,7 @@ def _plain(name: str, short: str) -> str:
 
 
 def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels that stand for several kernels, with the longest word that only one of them has."""
+    """Labels; those of several kernels with the longest word that only one of these has."""
     alike = Counter(plain)
     words = [
         _LONG_WORD.findall(name) if alike[text] > 1 else ()
@@ -89,9 +89,9 @@ def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
     return result
 
 
-def _with_tokens(said: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels still alike, with what their names first differ in, such as a number."""
-    result = list(said)
+def _with_tokens(labels: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Labels; those still alike with what their names first differ in, such as a number."""
+    result = list(labels)
     tokens: dict[int, list[str]] = {}
     for _ in range(_MOST_TOKENS):
         alike = defaultdict(list)

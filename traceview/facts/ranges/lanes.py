@@ -1,4 +1,4 @@
-"""Intervals on many lanes (threads, series of steps, GPUs), looked up in one pass over them all."""
+"""Intervals on many lanes (threads, series of steps, GPUs), looked up in one pass over all."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_TRACKS = 2**15
 
 
 class Key:
-    """Order (track, time) pairs by one int64: tracks one after the other on one time axis.
+    """Keys of (track, time) pairs in one int64, which sort by track and then by time.
 
-    Times are told apart as far as the given ones tell them apart: from each of these, and from
-    those before, between and after them.
+    Where times are too long for that, keys only keep the order of a time relative to the times
+    given here.
     """
 
     def __init__(self, track: Array, *times: Integers) -> None:
@@ -43,18 +43,18 @@ class Key:
         return result
 
     def time(self, track: Array | int, key: Integers) -> Integers:
-        """The times behind keys of a track, or of tracks; they are among those given at first."""
+        """The times of keys of a track, or of tracks; they are among those given at first."""
         place = key - track * self._width
         return place + self._least if self._known is None else self._known[place // 2]
 
 
-class Place(NamedTuple):
-    """Where each of some times is among the intervals of its lane."""
+class LanePosition(NamedTuple):
+    """Position of times among the intervals of their lanes."""
 
     begun: Integers
-    """Intervals of all lanes that come before the time, the last of which may be open then."""
+    """Number of intervals of all lanes that begin up to the time; the last may be open then."""
     left: Integers
-    """What is left of that one, 0 where it is over or of another lane."""
+    """Time left of that one, 0 if it is over or on another lane."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Lanes:
 
     @classmethod
     def union(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
-        """What some intervals cover, each lane by itself."""
+        """The union of intervals on each lane."""
         real = np.flatnonzero(end > start)
         rows = real[in_order(lane[real], start[real])]
         lane, start, end = lane[rows].astype(np.int64), start[rows], end[rows]
@@ -85,29 +85,29 @@ class Lanes:
         closes = np.append(opens[1:], True)
         return cls(lane[opens], start[opens], key.time(lane[closes], reach[closes]))
 
-    def place(self, lane: Integers, time: Integers) -> Place:
-        """Where each (lane, time) is among the intervals."""
+    def locate(self, lane: Integers, time: Integers) -> LanePosition:
+        """Position of each (lane, time) among the intervals."""
         if not len(self.start):
-            return Place(np.zeros(len(time), np.int64), np.zeros(len(time), np.int64))
+            return LanePosition(np.zeros(len(time), np.int64), np.zeros(len(time), np.int64))
         begun = np.searchsorted(self._starts, self._key.of(lane, time), side="right")
         last = np.maximum(begun - 1, 0)
         here = (begun > 0) & (self.lane[last] == lane)
-        return Place(begun, np.where(here, np.maximum(self.end[last] - time, 0), 0))
+        return LanePosition(begun, np.where(here, np.maximum(self.end[last] - time, 0), 0))
 
-    def covering(self, counted: Mask | None = None) -> Covering:
-        """The intervals, or those that are counted, to ask for the time that they cover."""
+    def coverage(self, counted: Mask | None = None) -> LaneCoverage:
+        """Time covered by the intervals, all or the counted ones, up to each of them."""
         length = self.end - self.start
         if counted is not None:
             length[~counted] = 0
-        return Covering(np.concatenate(([0], np.cumsum(length))), counted)
+        return LaneCoverage(np.concatenate(([0], np.cumsum(length))), counted)
 
     def overlap(self, lane: Integers, start: Integers, end: Integers) -> Integers:
-        """For each [start, end) how much of it the intervals of its lane cover."""
-        return self._all.between(self.place(lane, start), self.place(lane, end))
+        """Time of each [start, end) that the intervals of its lane cover."""
+        return self._all.between(self.locate(lane, start), self.locate(lane, end))
 
     @cached_property
-    def _all(self) -> Covering:
-        return self.covering()
+    def _all(self) -> LaneCoverage:
+        return self.coverage()
 
     @cached_property
     def _key(self) -> Key:
@@ -119,24 +119,24 @@ class Lanes:
 
 
 @dataclass(frozen=True)
-class Covering:
+class LaneCoverage:
     """Time covered by the intervals of lanes, all or some of them."""
 
-    done: Integers
-    """How much the intervals before each cover."""
+    before: Integers
+    """Time covered by the intervals before each."""
     counted: Mask | None
 
-    def between(self, first: Place, last: Place) -> Integers:
-        """How much time they cover from one place on a lane to a later one of it."""
-        result: Integers = self.done[last.begun] - self.done[first.begun]
+    def between(self, first: LanePosition, last: LanePosition) -> Integers:
+        """Time covered from one position on a lane to a later one on it."""
+        result: Integers = self.before[last.begun] - self.before[first.begun]
         result += self._left(first)
         result -= self._left(last)
         return result
 
-    def _left(self, place: Place) -> Integers:
+    def _left(self, position: LanePosition) -> Integers:
         if self.counted is None or not len(self.counted):
-            return place.left
-        return np.where(self.counted[np.maximum(place.begun - 1, 0)], place.left, 0)
+            return position.left
+        return np.where(self.counted[np.maximum(position.begun - 1, 0)], position.left, 0)
 
 
 def in_order(lane: Array, start: Integers) -> Integers:

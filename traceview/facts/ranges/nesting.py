@@ -1,7 +1,7 @@
-"""How intervals on several tracks nest: parent, depth, and the innermost one at a time.
+"""Nesting of intervals on several tracks: parent, depth, and the innermost one at a time.
 
-Ranges of one thread nest like calls on a stack, so the number open and the last one started at a
-depth tell the innermost without walking a stack. Ranges that overlap without nesting (start/end
+Ranges of one thread nest like calls on a stack, so the number open and the last one started give
+the innermost one without walking a stack. Ranges that overlap without nesting (start/end
 ranges, two NVTX domains on one thread) are rare; the tracks that hold some are walked.
 """
 
@@ -20,7 +20,7 @@ from traceview.tables import Array, Integers, RowNumbers, row_numbers
 
 @dataclass(frozen=True)
 class Nesting:
-    """Intervals sorted by (track, start, −end), none empty. One entry a row in all arrays."""
+    """Intervals sorted by (track, start, −end), none empty; one row per interval."""
 
     track: Array
     start: Integers
@@ -36,13 +36,13 @@ class Nesting:
         result = self._by_level(track, time)
         for number in self.walked:
             asked = np.flatnonzero(track == number)
-            mine = np.flatnonzero(self.track == number)
-            found = _open_at(self.start[mine], self.end[mine], time[asked])
-            result[asked] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
+            own = np.flatnonzero(self.track == number)
+            open_ = _open_at(self.start[own], self.end[own], time[asked])
+            result[asked] = np.where(open_ >= 0, own[np.maximum(open_, 0)], -1)
         return result
 
     def edges(self, track: int, window: Intervals) -> Integers:
-        """When intervals of a track start or end within the windows, a union."""
+        """Times within the windows (a union) at which intervals of a track start or end."""
         if not len(self.start):
             return np.zeros(0, np.int64)
         key = self._key
@@ -81,7 +81,7 @@ class Nesting:
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
-    """Nest intervals that are sorted by (track, start, −end) and none of which is empty."""
+    """Parents and depths of intervals sorted by (track, start, −end), none of them empty."""
     rows = len(start)
     parent = np.full(rows, -1, np.int32)
     if not rows:
@@ -90,20 +90,20 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     ended = np.searchsorted(np.sort(key.of(track, end)), key.of(track, start), side="right")
     depth = row_numbers(np.arange(rows) - ended)
     for level in range(1, int(depth.max()) + 1):
-        mine = np.flatnonzero(depth == level)
+        own = np.flatnonzero(depth == level)
         above = np.flatnonzero(depth == level - 1)
-        parent[mine] = above[np.searchsorted(above, mine) - 1]
+        parent[own] = above[np.searchsorted(above, own) - 1]
     crossing = (parent >= 0) & (end > end[parent])
     walked = frozenset(int(number) for number in groups.different(track[crossing]))
     for number in walked:
-        mine = np.flatnonzero(track == number)
-        found = _containing(end[mine])
-        parent[mine] = np.where(found >= 0, mine[np.maximum(found, 0)], -1)
+        own = np.flatnonzero(track == number)
+        around = _containing(end[own])
+        parent[own] = np.where(around >= 0, own[np.maximum(around, 0)], -1)
     return Nesting(track, start, end, parent, depths(parent) if walked else depth, walked)
 
 
 def depths(parent: RowNumbers) -> RowNumbers:
-    """Number of ancestors. A parent stands before its children."""
+    """Number of ancestors of each row. A parent comes before its children."""
     depth = np.zeros(len(parent), np.int32)
     rows = np.flatnonzero(parent >= 0)
     above = parent[rows]
@@ -137,8 +137,8 @@ def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
 def _containing(end: Integers) -> Integers:
     """The latest-started interval that contains each one, or −1: the last before it to end later.
 
-    One that merely overlaps is a sibling: ranges that hand over to each other in a chain would
-    else nest without end.
+    One that merely overlaps is a sibling: otherwise ranges that overlap in a chain would nest
+    without end.
     """
     parent = np.full(len(end), -1, np.int64)
     around: list[tuple[int, int]] = []

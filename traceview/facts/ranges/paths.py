@@ -1,7 +1,7 @@
-"""The paths of ranges, numbered: a path is the names from the outermost range down.
+"""Paths of ranges: the names from the outermost range down, numbered.
 
 A training run has as many paths as steps times ranges in a step, and a report shows a handful: so
-paths are numbers, and a text is made of one when it is asked for.
+paths are numbers, and the text of one is made when it is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PATH_CHARACTERS = 4000
 
 @dataclass(frozen=True)
 class Paths:
-    """One row a path, those of a level after all of the level above.
+    """All paths, one row per path, level by level.
 
-    `parent` is the path it goes on from, −1 at the top; `name` is the code of its last name in
-    `names`, `depth` the number of names before that.
+    `parent` is the path without the last name, −1 at the top; `name` is the code of the last name
+    in `names`, `depth` the number of names before it.
     """
 
     parent: RowNumbers
@@ -36,7 +36,7 @@ class Paths:
         return len(self.parent)
 
     def __getitem__(self, path: int) -> str:
-        """The names of a path joined by /, the middle left out where that is absurdly long."""
+        """The names of a path joined by /, with the middle left out of an absurdly long one."""
         names = []
         while path >= 0:
             names.append(_bounded(str(self.names[self.name[path]])))
@@ -50,18 +50,18 @@ class Paths:
         return iter(self.every[:-1].tolist())
 
     def texts(self, path: Array) -> Texts:
-        """A column of paths, made when it is looked at; UNATTRIBUTED for −1."""
+        """A column of paths, made when it is read; UNATTRIBUTED for −1."""
         code = np.where(path < 0, len(self), path).astype(np.int32)
         return MadeTexts(code, self)
 
     def some(self, codes: Array) -> TextValues:
-        """The texts of a few paths, without the others; UNATTRIBUTED for their number."""
+        """The texts of a few paths; UNATTRIBUTED for the code after the last path."""
         made = (UNATTRIBUTED if code == len(self) else self[code] for code in codes.tolist())
         return object_array(list(made))
 
     @cached_property
     def every(self) -> TextValues:
-        """All paths, and UNATTRIBUTED."""
+        """The texts of all paths, and UNATTRIBUTED."""
         own = [_bounded(str(name)) for name in self.names]
         texts: list[str] = []
         for above, name in zip(self.parent.tolist(), self.name.tolist(), strict=True):
@@ -70,33 +70,34 @@ class Paths:
 
 
 def _bounded(text: str) -> str:
-    """The text, its middle left out where it is absurdly long (deep recursion, hostile names)."""
+    """The text, without its middle if it is absurdly long (deep recursion, hostile names)."""
     half = PATH_CHARACTERS // 2
     return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
 def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
-    """The path of each range, and the distinct ones, level by level.
+    """The path of each range, and all distinct paths, level by level.
 
-    `around` is the row of the range around each one, −1 at the top, `depth` how many are.
+    `around` is the row of the range around each one, −1 at the top, `depth` the number of ranges
+    around it.
     """
     path = np.full(len(names), -1, np.int32)
     parents, codes, levels = ([np.zeros(0, np.int32)] for _ in range(3))
     known = 0
     for level in range(int(depth.max(initial=-1)) + 1):
-        mine = np.flatnonzero(depth == level)
-        parent = path[around[mine]] if level else np.full(len(mine), -1, np.int32)
-        name = names.codes[mine]
-        found = groups.group(parent, name)
-        path[mine] = found.ids + known
-        parents.append(parent[found.first])
-        codes.append(name[found.first])
-        levels.append(np.full(found.size, level, np.int32))
-        known += found.size
+        rows = np.flatnonzero(depth == level)
+        parent = path[around[rows]] if level else np.full(len(rows), -1, np.int32)
+        name = names.codes[rows]
+        each = groups.group(parent, name)
+        path[rows] = each.ids + known
+        parents.append(parent[each.first])
+        codes.append(name[each.first])
+        levels.append(np.full(each.size, level, np.int32))
+        known += each.size
     parent, code, level_of = (np.concatenate(each) for each in (parents, codes, levels))
     return path, Paths(parent, code, level_of, names.values)
 
 
 def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
-    """The pattern of each path, and the distinct ones: `pattern` holds those of the names."""
+    """The pattern of each path, and all distinct patterns; `pattern` has those of the names."""
     return number_paths(paths.parent, paths.depth, pattern.take(paths.name))

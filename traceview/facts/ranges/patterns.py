@@ -1,7 +1,7 @@
-"""Which ranges a text means, and the text that means one range alone.
+"""Ranges that a text selects, and the text that selects one range alone.
 
-A text means the ranges that have it as name or path. A path that several have, with a count,
-`step_0 (6)`, means the sixth of these in order of time. Any other text is a glob.
+A text selects the ranges with that name or path. A path that several ranges have, with a count, as
+in `step_0 (6)`, selects the sixth of these in order of time. Any other text is a glob.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from traceview.trace import Trace
 _COUNTED = re.compile(r"(.*) \(([1-9]\d{0,17})\)", re.DOTALL)
 
 
-def meant(trace: Trace, text: str) -> Mask:
-    """True for the ranges of the tree that the text means."""
+def matching_ranges(trace: Trace, text: str) -> Mask:
+    """True for the ranges of the tree that the text selects."""
     tree = range_tree(trace)
     if not len(tree.row):
         return np.zeros(0, bool)
@@ -48,36 +48,36 @@ def meant(trace: Trace, text: str) -> Mask:
 
 
 def _counted(trace: Trace, path: int, number: int) -> Mask:
-    """True for the range of that path that is the given one in order of time, if there is one."""
+    """True for the range that is that number, in order of time, among those of a path."""
     tree = range_tree(trace)
     rows = np.flatnonzero(tree.path == path)
-    place = _places(rows, tree.path[rows], tree.nesting.start[rows])
+    number_of = _number_by_path(rows, tree.path[rows], tree.nesting.start[rows])
     result = np.zeros(len(tree.row), bool)
-    result[rows[place == number]] = True
+    result[rows[number_of == number]] = True
     return result
 
 
-def _places(rows: Integers, path: Array, start: Integers) -> Integers:
-    """Which of the ranges of its path each is in order of time, from 1; `rows` ascend."""
+def _number_by_path(rows: Integers, path: Array, start: Integers) -> Integers:
+    """Number of each range among those of its path in order of time, from 1; `rows` ascend."""
     order = np.lexsort((start, path))
     ordered = path[order]
     first = np.append(True, ordered[1:] != ordered[:-1])
-    place = np.zeros(len(rows), np.int64)
-    every = np.arange(len(rows))
-    place[order] = every - np.maximum.accumulate(np.where(first, every, 0)) + 1
-    return place
+    number = np.zeros(len(rows), np.int64)
+    index = np.arange(len(rows))
+    number[order] = index - np.maximum.accumulate(np.where(first, index, 0)) + 1
+    return number
 
 
 @dataclass(frozen=True)
 class RangeNames:
-    """For some ranges the shortest text that means each alone: name, path, or path and count."""
+    """The shortest text that selects each range alone: its name, path, or path and count."""
 
     names: Texts
-    alone: Mask
+    unique: Mask
     """True where no other range has the name."""
     paths: Texts
-    place: RowNumbers
-    """Which of the ranges of its path each is in order of time, 0 for one that is alone there."""
+    number: RowNumbers
+    """Number among the ranges of its path in order of time, 0 for the only one."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -89,11 +89,11 @@ class RangeNames:
     def some(self, codes: Array) -> TextValues:
         """The texts of some of the ranges."""
         result = np.full(len(codes), None, object)
-        alone = self.alone[codes]
-        result[alone] = self.names.take(codes[alone]).decode()
-        paths = self.paths.take(codes[~alone]).decode().tolist()
-        counts = self.place[codes[~alone]].tolist()
-        result[~alone] = object_array(
+        unique = self.unique[codes]
+        result[unique] = self.names.take(codes[unique]).decode()
+        paths = self.paths.take(codes[~unique]).decode().tolist()
+        counts = self.number[codes[~unique]].tolist()
+        result[~unique] = object_array(
             [
                 f"{path} ({count})" if count else path
                 for path, count in zip(paths, counts, strict=True)
@@ -102,17 +102,17 @@ class RangeNames:
         return result
 
 
-def names_of(trace: Trace, rows: Array) -> RangeNames:
-    """Texts by which --range selects each of some ranges alone."""
+def selecting_texts(trace: Trace, rows: Array) -> RangeNames:
+    """Texts with which --range selects each of these ranges alone."""
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name").take(tree.row)
-    alone = np.bincount(names.codes)[names.codes[rows]] == 1 if len(rows) else np.zeros(0, bool)
-    asked = np.zeros(len(tree.paths), bool)
-    asked[tree.path[rows[~alone]]] = True
-    asked &= np.bincount(tree.path, minlength=len(asked)) > 1
-    several = np.flatnonzero(asked[tree.path])
-    place = np.zeros(len(tree.row), np.int64)
-    place[several] = _places(several, tree.path[several], tree.nesting.start[several])
+    unique = np.bincount(names.codes)[names.codes[rows]] == 1 if len(rows) else np.zeros(0, bool)
+    repeated = np.zeros(len(tree.paths), bool)
+    repeated[tree.path[rows[~unique]]] = True
+    repeated &= np.bincount(tree.path, minlength=len(repeated)) > 1
+    several = np.flatnonzero(repeated[tree.path])
+    number = np.zeros(len(tree.row), np.int64)
+    number[several] = _number_by_path(several, tree.path[several], tree.nesting.start[several])
     return RangeNames(
-        names.take(rows), alone, tree.paths.texts(tree.path[rows]), row_numbers(place[rows])
+        names.take(rows), unique, tree.paths.texts(tree.path[rows]), row_numbers(number[rows])
     )

@@ -1,4 +1,4 @@
-"""NVTX ranges as a tree, and the range that a call belongs to."""
+"""NVTX ranges as a tree, and the range to which a call belongs."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ NEVER_NS = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True)
 class RangeTree:
-    """Ranges that last, sorted by (thread, start, −end). `row` is their row in ranges.
+    """Ranges with a duration, sorted by (thread, start, −end). `row` is their row in ranges.
 
-    `nesting` is how the ranges of each thread nest, `parent` and `depth` are those of the tree:
-    what torch's autograd and NVIDIA's libraries open on threads of their own hangs, `lent`, under
-    the main thread's range.
+    `nesting` nests the ranges of each thread; `parent` and `depth` are those of the tree, in which
+    ranges that torch's autograd and NVIDIA's libraries open on threads of their own are `lent` to
+    the range of the main thread.
 
-    `path` is the row of each in `paths`, equal for all instances of that place. `path_pattern` is
-    the row of each path in `patterns`: paths that differ in their numbers only, such as the steps
-    of a series, have one pattern.
+    `path` is the row of each in `paths`, the same for all instances of a range. `path_pattern` is
+    the row of each path in `patterns`: paths that differ in numbers only, such as the steps of a
+    series, share a pattern.
     """
 
     nesting: Nesting
@@ -77,7 +77,7 @@ class RangeTree:
         return np.where(row >= 0, self.path[row], -1)
 
     def up(self, value: RowNumbers) -> RowNumbers:
-        """For each range its own value, or where that is negative that of the nearest around it."""
+        """The value of each range, or of the nearest one around it if its own is negative."""
         result = value.copy()
         for level in range(1, int(self.depth.max(initial=0)) + 1):
             mine = np.flatnonzero((self.depth == level) & (result < 0))
@@ -97,9 +97,9 @@ class RangeTree:
 
 
 def pattern_of(text: str) -> str:
-    """A range's name or path with its numbers as #, the same for all steps of a series.
+    """A range's name or path with numbers as #, the same for all steps of a series.
 
-    An operator of torch is its name alone, whatever emit_nvtx wrote behind it.
+    Of an operator of torch only the name counts, without the arguments that emit_nvtx adds.
     """
     return _NUMBER.sub("#", _ARGUMENTS.sub("", text))
 
@@ -143,7 +143,7 @@ def range_tree(trace: Trace) -> RangeTree:
 
 
 def _lent(trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array) -> RowNumbers:
-    """Parents, with those of ranges that other code than the program's own opened elsewhere."""
+    """Parents in the tree: those in the nesting, and those of ranges opened on other threads."""
     if trace.strict or not len(rows):
         return nesting.parent
     main = _main_thread(trace)[process]
@@ -160,7 +160,7 @@ def _lent(trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array) -> R
 
 
 def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers) -> Mask:
-    """True for ranges of NVIDIA's libraries, and for those on threads of torch's autograd."""
+    """True for ranges of NVIDIA's libraries, and for ranges on threads of torch's autograd."""
     domains = trace.recorded("ranges").texts("domain").take(rows)
     threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
     libraries = domains.isin([name for name in domains.values if _LIBRARY.match(str(name or ""))])
@@ -169,7 +169,7 @@ def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers) -> Mask:
 
 
 def _main_thread(trace: Trace) -> Array:
-    """For each process, the row of its main thread, −1 where the trace does not have it."""
+    """Row of the main thread of each process, −1 if the trace does not have it."""
     threads = trace.threads
     main = np.full(len(trace.processes), -1, np.int64)
     rows = np.flatnonzero(threads["thread_id"] == trace.processes["process_id"][threads["process"]])
@@ -178,7 +178,7 @@ def _main_thread(trace: Trace) -> Array:
 
 
 def _last_time(trace: Trace) -> int:
-    """A time after everything, near enough to keep (thread, time) keys within 64 bits."""
+    """A time after all events, near enough to keep (thread, time) keys within 64 bits."""
     last = 0
     for name in ("ranges", "api_calls", "kernels", "copies", "sets", "graph_launches"):
         table = trace.recorded(name)
@@ -190,46 +190,46 @@ def _last_time(trace: Trace) -> int:
 
 @dataclass(frozen=True)
 class Attribution:
-    """For each asked place, its row in the range tree (−1: none) and how it was found.
+    """The range of each (thread, time) as a row of the tree (−1: none).
 
-    `inferred` is True where the thread itself had no range of the program open: the range, or the
-    part of it that is the program's, is the one open on another thread of the process. Autograd
-    and worker threads launch for the main thread.
+    `inferred` is True where the thread itself had no range of the program open, and the range is
+    the one open on another thread of the process: autograd and worker threads launch for the main
+    thread.
     """
 
     range: RowNumbers
     inferred: Mask
 
     def path(self, tree: RangeTree) -> RowNumbers:
-        """Path of each place, −1 where there is none."""
+        """Path of each range, −1 where there is none."""
         return tree.path_of_ranges(self.range)
 
 
 def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> Attribution:
     """The innermost range at each (thread, time).
 
-    A thread without an open range gets that of the process's main thread, or, if the main thread
-    has none either, of the only other thread that has one; where several have, it gets none.
-    In a strict trace it gets none in any case.
+    A thread without an open range gets that of the process's main thread, or, if that has none
+    either, that of the only other thread with one. If several have one, it gets none. In a strict
+    trace it never gets any.
     """
     tree = range_tree(trace)
-    found = tree.nesting.innermost(thread, time)
+    row = tree.nesting.innermost(thread, time)
     if not len(tree.row):
-        return Attribution(found, constant(False, len(found), bool))
-    asked = np.flatnonzero(found < 0)
-    if len(asked):
+        return Attribution(row, constant(False, len(row), bool))
+    without = np.flatnonzero(row < 0)
+    if len(without):
         every = row_numbers(np.arange(len(tree.row)))
-        found[asked] = borrowed(trace, every, process[asked], time[asked])
-    inferred = picked(tree.lent, found) & (found >= 0)
-    inferred[asked] = found[asked] >= 0
-    return Attribution(found, inferred)
+        row[without] = borrowed(trace, every, process[without], time[without])
+    inferred = picked(tree.lent, row) & (row >= 0)
+    inferred[without] = row[without] >= 0
+    return Attribution(row, inferred)
 
 
 def borrowed(trace: Trace, value: RowNumbers, process: Array, time: Integers) -> RowNumbers:
-    """What a process has open at a time on its main thread, else on the only other that has any.
+    """The value of the range open on the main thread of a process, else on its only other thread.
 
-    `value` says of each range in the tree what it stands for, negative for nothing. The answer is
-    −1 where nothing is open, where several threads have something, and in a strict trace.
+    `value` has an entry for each range in the tree; negative ones count as not open. The result is
+    −1 where nothing is open, where several other threads have a range open, and in a strict trace.
     """
     result = np.full(len(time), -1, np.int32)
     tree = range_tree(trace)
@@ -259,7 +259,7 @@ def _borrowed(
 
 @fact
 def attributed_calls(trace: Trace) -> Attribution:
-    """The range of each API call: the one open when it was made."""
+    """The range of each API call: the one open when the call was made."""
     calls = trace.recorded("api_calls")
     return attribute(trace, calls["thread"], calls["process"], calls["start_ns"])
 
@@ -267,10 +267,8 @@ def attributed_calls(trace: Trace) -> Attribution:
 @fact
 def attributed_operations(trace: Trace) -> Attribution:
     """The range of each operation: the one its launch call was made in."""
-    done = operations(trace)
-    made, launched = attributed_calls(trace), done.launched
-    if not len(made.range):
-        return Attribution(np.full(len(done), -1, np.int32), np.zeros(len(done), bool))
-    return Attribution(
-        np.where(launched, made.range[done.call], -1), made.inferred[done.call] & launched
-    )
+    ops, calls = operations(trace), attributed_calls(trace)
+    if not len(calls.range):
+        return Attribution(np.full(len(ops), -1, np.int32), np.zeros(len(ops), bool))
+    ranges = np.where(ops.launched, calls.range[ops.call], -1)
+    return Attribution(ranges, calls.inferred[ops.call] & ops.launched)

@@ -12,7 +12,7 @@ import numpy as np
 from traceview import groups
 from traceview.errors import InputError
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.patterns import meant
+from traceview.facts.ranges.patterns import matching_ranges
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.intervals import Intervals, complement, inside, intersection, union
 from traceview.tables import Array, Integers, Mask, constant
@@ -23,7 +23,7 @@ def check(trace: Trace) -> None:
     """Raise InputError if a glob of the selection matches no range of the trace."""
     tree = range_tree(trace)
     for glob in (*trace.selection.include, *trace.selection.exclude):
-        if not meant(trace, glob).any():
+        if not matching_ranges(trace, glob).any():
             known = list(dict.fromkeys(text[:60] for text in tree.patterns))
             first = ", ".join(repr(text) for text in known[:8])
             more = f" and {len(known) - 8} more" if len(known) > 8 else ""
@@ -37,7 +37,7 @@ def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
     tree = range_tree(trace)
     hit = np.zeros(len(tree.row), bool)
     for glob in globs:
-        hit |= meant(trace, glob)
+        hit |= matching_ranges(trace, glob)
     return windows_of(tree, hit)
 
 

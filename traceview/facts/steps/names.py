@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.patterns import RangeNames, meant, names_of
+from traceview.facts.ranges.patterns import RangeNames, matching_ranges, selecting_texts
 from traceview.facts.ranges.ranges import pattern_of, range_tree
 from traceview.facts.steps.steps import pace, steps
 from traceview.tables import MadeTexts, Texts, object_array
@@ -23,15 +23,15 @@ def step_names(trace: Trace) -> Texts:
 
 @fact
 def _names(trace: Trace) -> RangeNames:
-    return names_of(trace, steps(trace).range)
+    return selecting_texts(trace, steps(trace).range)
 
 
 def selects_alone(trace: Trace, step: int, name: str) -> bool:
     """Whether --range with the name of a step selects it and no other range."""
     # Only a name with a / can be the path of another range, too.
-    if _names(trace).alone[step] and "/" not in name:
+    if _names(trace).unique[step] and "/" not in name:
         return True
-    return np.flatnonzero(meant(trace, name)).tolist() == [steps(trace).range[step]]
+    return np.flatnonzero(matching_ranges(trace, name)).tolist() == [steps(trace).range[step]]
 
 
 @fact

@@ -1,0 +1,14 @@
+"""How to record CUDA graphs, in words that several analyses share."""
+
+from __future__ import annotations
+
+AS_NODES = (
+    "Record again with traceview record --graph-trace node SCRIPT, or nsys profile "
+    "--trace=cuda,nvtx --cuda-graph-trace=node"
+)
+"""To see the kernels inside of graphs."""
+AS_WHOLE = (
+    "Record with traceview record --graph-trace graph SCRIPT, or nsys profile "
+    "--cuda-graph-trace=graph, to time graphs undisturbed."
+)
+"""To time graphs without the cost of recording each node."""
