@@ -404,8 +404,8 @@ def looked_at(monkeypatch, folder, series):
 
         return count_and_call
 
-    place, union = Lanes.place, Lanes.union.__func__
-    monkeypatch.setattr(Lanes, "place", counting(place))
+    locate, union = Lanes.locate, Lanes.union.__func__
+    monkeypatch.setattr(Lanes, "locate", counting(locate))
     monkeypatch.setattr(Lanes, "union", classmethod(counting(union)))
     assert len(set(steps(trace).series.tolist())) == series
     assert (step_parts(trace).part_ns.sum(axis=1) == pace(trace).took_ns).all()
