@@ -130,7 +130,7 @@ def test_a_wait_of_another_process_is_no_cause(tmp_path):
     assert rows(result, "causes", *CAUSE) == [("launch-late", 1, 20)]
 
 
-def test_loading_code_for_a_first_launch_is_told_apart(tmp_path):
+def test_loading_code_for_a_first_launch_is_a_cause_of_its_own(tmp_path):
     export = (
         Export()
         .launch((0, 2), (10, 1000), name="a")
@@ -163,7 +163,7 @@ def test_a_first_launch_behind_a_little_loading_is_late_and_counts_once(tmp_path
     assert rows(result, "causes", "cause", "steady_idle_ns") == [("launch-late", 0)]
 
 
-def test_what_comes_before_the_first_step_is_set_up(tmp_path):
+def test_what_comes_before_the_first_step_is_warm_up(tmp_path):
     export = Export().launch((0, 2), (10, 20)).launch((50, 52), (60, 70))
     for step in range(2):
         now = 100 + 100 * step
@@ -264,7 +264,7 @@ def test_ranges_that_launched_nothing_tell_how_long_the_gpu_was_idle_meanwhile(t
     assert not ask(ANALYSIS, three_steps(), tmp_path, **without).findings
 
 
-def test_a_synchronization_before_the_selection_is_told_of_here(tmp_path):
+def test_a_synchronization_before_the_selection_is_reported_here(tmp_path):
     """sync-stalls tells of the waits made in the selection."""
     export = (
         Export()
@@ -327,7 +327,7 @@ def late(*gaps: int, device: int = 0, export: Export | None = None) -> Export:
     return export
 
 
-def test_one_long_gap_is_not_said_to_be_of_each_step(tmp_path):
+def test_one_long_gap_is_not_reported_as_that_of_each_step(tmp_path):
     [finding] = ask(ANALYSIS, late(1_000, 900_000, 2_000), tmp_path).findings
 
     assert "900 µs of that was a single gap before work launched in part_b." in finding.message
@@ -371,7 +371,7 @@ def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):
 
 
 @pytest.mark.parametrize("by_nodes", [True, False])
-def test_node_by_node_recording_is_told_to_make_graph_launches_long(tmp_path, by_nodes):
+def test_node_by_node_recording_is_reported_to_make_graph_launches_long(tmp_path, by_nodes):
     export = Export().launch((0, 2), (10, 1000))
     if by_nodes:
         export.graph_launch((1010, 1900), [(1950, 2000), (2000, 2100)])
@@ -383,3 +383,19 @@ def test_node_by_node_recording_is_told_to_make_graph_launches_long(tmp_path, by
     assert finding.severity == ("info" if by_nodes else "high")
     assert ("node by node" in finding.message) is by_nodes
     assert ("--graph-trace graph" in finding.action) is by_nodes
+
+
+def test_a_finding_carries_its_figures_and_the_row_and_time_that_show_it(tmp_path):
+    result = ask(ANALYSIS, late(1_000, 900_000, 2_000), tmp_path)
+
+    [finding] = result.findings
+    evidence = finding.evidence
+    assert evidence.values["idle_ns"] == finding.time_at_stake_ns == 903_000
+    assert evidence.values["longest_gap_ns"] == evidence.end_ns - evidence.start_ns == 900_000
+    assert evidence.table == "causes"
+    assert evidence.row == {"device_id": 0, "host_id": None, "cause": "launch-late"}
+    [row] = [row for row in result.tables["causes"].rows() if row["cause"] == "launch-late"]
+    assert row["steady_idle_ns"] == 903_000
+    # 90 ns of work first, and 100 after each gap.
+    assert finding.share_of_step_pct == pytest.approx(100 * 903_000 / (903_000 + 390))
+    assert (finding.subject.kind, finding.subject.name) == ("device", "GPU 0")

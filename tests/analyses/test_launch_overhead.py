@@ -28,7 +28,7 @@ def test_a_gap_of_another_gpu_exposes_nothing(tmp_path):
     assert rows(result, "calls", "exposed_ns") == [(10,)]
 
 
-def test_runtime_driver_and_graph_launches_are_told_apart(tmp_path):
+def test_runtime_driver_and_graph_launches_have_rows_of_their_own(tmp_path):
     export = (
         Export()
         .launch((0, 5), (10, 20), name="a", api="cuLaunchKernelEx")

@@ -140,7 +140,7 @@ def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):
     assert rows(result, "ranges", "name") == [(f"step_{step}",) for step in range(4)]
 
 
-def test_the_lead_is_told_of_each_gpu_by_itself(tmp_path):
+def test_each_gpu_has_a_lead_of_its_own(tmp_path):
     export = Export()
     for process, gpu in ((1, 1000), (2, 5000)):
         for step in range(3):

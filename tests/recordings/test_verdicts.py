@@ -85,7 +85,7 @@ def test_the_loading_that_makes_a_step_long_is_found_where_it_is_looked_for():
 
 
 @pytest.mark.parametrize("name", ["transformer", "two_processes", "cupy", "sync_sites", "cdist"])
-def test_short_gaps_of_a_loop_are_about_launches_whatever_set_up_took(name):
+def test_short_gaps_of_a_loop_are_about_launches_however_long_warm_up_took(name):
     [late] = of_cause(report(name), "launch-late")
 
     assert late.action.startswith("Give the GPU more work per launch")
@@ -107,7 +107,7 @@ def test_a_cpu_that_launches_much_is_told_to_launch_less(name):
     assert verdict.action.startswith("Launch less often")
 
 
-def test_a_gpu_that_mostly_copies_is_told_so():
+def test_a_gpu_that_mostly_copies_is_reported_as_that():
     [verdict] = findings(report("streams"), "run-ahead")
 
     assert "It only copies for 43.5 ms of its 58.2 ms of work." in verdict.message
@@ -145,7 +145,7 @@ def test_recording_node_by_node_makes_graph_launches_long():
     assert "recorded node by node" not in whole.message
 
 
-def test_one_gap_of_one_gpu_is_told_as_that():
+def test_one_gap_of_one_gpu_is_reported_as_that():
     [late] = of_cause(report("two_gpus"), "launch-late")
     assert late.message.startswith("GPU 0 sat idle for 3.12 s (3 gaps)")
     assert "2.97 s of that was a single gap before work launched outside any range." in late.message
@@ -158,7 +158,7 @@ def test_one_gap_of_one_gpu_is_told_as_that():
     assert once.action.startswith("Check whether every step does this")
 
 
-def test_a_gap_of_every_step_is_not_told_as_one():
+def test_a_gap_of_every_step_is_not_a_single_gap():
     for selected in ((), ("step_3",)):
         [late] = of_cause(report("sleep", *selected), "launch-late")
         assert "single gap" not in late.message

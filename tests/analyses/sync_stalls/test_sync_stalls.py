@@ -1,3 +1,5 @@
+import pytest
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.conftest import DATA
@@ -144,14 +146,14 @@ def test_idle_time_behind_a_selected_wait_counts_though_the_next_step_is_not_sel
     assert rows(result, "sites", "api", "idle_after_ns") == [("cudaStreamSynchronize", 30)]
 
 
-def test_idle_time_behind_a_wait_that_is_not_selected_is_told_by_gpu_idle(tmp_path):
+def test_idle_time_behind_a_wait_that_is_not_selected_is_reported_by_gpu_idle(tmp_path):
     result = ask(ANALYSIS, two_steps_with_one_wait(), tmp_path, include=("step_1",))
 
     assert rows(result, "sites", "api") == []
     assert result.summary["idle_caused_ns"] == 0
 
 
-def test_a_range_that_only_waits_is_told_what_its_wait_costs(tmp_path):
+def test_a_range_that_only_waits_has_the_cost_of_its_wait(tmp_path):
     export = one_wait(Export().range("print", 4, 60))
 
     [finding] = ask(ANALYSIS, export, tmp_path, include=("print",)).findings
@@ -287,7 +289,7 @@ def test_blocking_copies_have_a_total_of_their_own(tmp_path):
     assert result.summary["blocking_copy_wait_ns"] == 75
 
 
-def test_a_finding_counts_the_calls_and_waits_after_set_up_alone(tmp_path):
+def test_a_finding_counts_the_calls_and_waits_after_warm_up_alone(tmp_path):
     """Its idle time is that after set-up: with the calls of set-up beside it nothing would fit."""
     export = Export()
     for step in range(4):
@@ -419,3 +421,18 @@ def test_a_printed_loss_is_a_result():
 
     assert "loss.item()" in found.message
     assert found.action.startswith("Read results on the CPU less often")
+
+
+def test_a_finding_names_its_line_and_the_row_and_gap_that_show_it(tmp_path):
+    result = ask(ANALYSIS, steps_with_a_loss(Export()), tmp_path)
+
+    [finding] = result.findings
+    subject, evidence = finding.subject, finding.evidence
+    assert (subject.kind, subject.file, subject.line) == ("line", "train.py", 31)
+    [row] = list(result.tables["sites"].rows())
+    assert evidence.table == "sites"
+    assert {name: row[name] for name in evidence.row} == evidence.row
+    assert finding.time_at_stake_ns == row["steady_idle_after_ns"] == 60
+    assert (evidence.start_ns, evidence.end_ns) == (150, 210)
+    # Two steps of 40 ns of work after the first one, which is warm-up.
+    assert finding.share_of_step_pct == pytest.approx(100 * 60 / (60 + 80))

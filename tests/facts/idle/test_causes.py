@@ -267,7 +267,7 @@ def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
     assert finding.action.startswith("Take this CPU work out of the loop")
 
 
-def test_set_up_does_not_make_short_gaps_long_work(tmp_path):
+def test_warm_up_does_not_make_short_gaps_long_work(tmp_path):
     """500 ms of the first step's Python, and 20 µs in each of the later ones."""
     export, now = Export().launch((0, 2), (10, 100)), 100
     for step in range(9):
@@ -284,7 +284,7 @@ def test_set_up_does_not_make_short_gaps_long_work(tmp_path):
     assert late[0].action.startswith("Give the GPU more work per launch")
 
 
-def test_the_evidence_tells_of_the_last_wait_of_the_thread(tmp_path):
+def test_the_evidence_names_the_last_wait_of_the_thread(tmp_path):
     export = (
         Export()
         .launch((0, 2), (10, 100_000), stream=7)
@@ -322,7 +322,7 @@ def test_a_thread_that_the_system_took_off_the_cpu(tmp_path):
     ]
 
 
-def test_two_processes_on_one_gpu_are_told_apart(tmp_path):
+def test_two_processes_on_one_gpu_are_kept_apart(tmp_path):
     """Work of either ends the gap; the thread that launched it answers, and no other."""
     export = (
         Export()

@@ -59,7 +59,7 @@ XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x
         ("", None),
     ],
 )
-def test_what_a_name_tells(name, expected):
+def test_tiles_in_names(name, expected):
     assert tile(name) == expected
 
 

@@ -63,7 +63,7 @@ def test_a_wrapper_says_what_it_does(name, short, expected):
     assert labelled((name, short)) == [short if expected is None else expected]
 
 
-def test_kernels_of_one_base_name_are_told_apart():
+def test_kernels_of_one_base_name_have_different_labels():
     assert labelled(
         (VECTOR.format(MUL.format("AUnaryFunctor")), "vectorized_elementwise_kernel"),
         (VECTOR.format(MUL.format("BUnaryFunctor")), "vectorized_elementwise_kernel"),

@@ -1,4 +1,4 @@
-"""The call of the program that stands behind a CUDA call, told from its C++ frames."""
+"""The call of the program behind a CUDA call, from its C++ frames."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from traceview.trace import Trace, fact
 
 @fact
 def chain_hints(trace: Trace) -> tuple[Integers, Texts]:
-    """The ids of the waits' call chains, ascending, and the hint of each; absent if none is known.
+    """Ids of the call chains of waits, ascending, and the hint of each, absent if unknown.
 
-    The call of Python nearest to the CUDA call decides. Where there is none, as on autograd's
-    thread, it is the nearest frame that is known to wait, else the outermost operator of torch.
+    The Python call nearest to the CUDA call counts. Without one, as on autograd's thread, it is
+    the nearest frame that is known to wait, else the outermost operator of torch.
     """
     frames = trace.recorded("callchains")
     wanted = trace.recorded("api_calls")["callchain_id"][waits(trace).call]
@@ -35,14 +35,14 @@ def _fill(
     hints: Array,
     open_: Array,
     chain: Array,
-    distance: Integers,
+    depth: Integers,
     symbols: Texts,
     rule: Callable[[str], str | None],
 ) -> None:
-    """Give each open chain what the rule says of the least distant frame of which it knows."""
-    said = object_array([rule(str(symbol)) for symbol in symbols.values])
-    known = np.array([hint is not None for hint in said] or [False], bool)
+    """Give each open chain the hint of its frame with the least depth for which a rule has one."""
+    by_symbol = object_array([rule(str(symbol)) for symbol in symbols.values])
+    known = np.array([hint is not None for hint in by_symbol] or [False], bool)
     rows = np.flatnonzero(open_[chain] & known[np.maximum(symbols.codes, 0)])
-    rows = rows[np.lexsort((distance[rows], chain[rows]))]
+    rows = rows[np.lexsort((depth[rows], chain[rows]))]
     of, first = np.unique(chain[rows], return_index=True)
-    hints[of] = said[symbols.codes[rows[first]]] if len(of) else None
+    hints[of] = by_symbol[symbols.codes[rows[first]]] if len(of) else None

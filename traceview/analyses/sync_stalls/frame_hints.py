@@ -1,4 +1,4 @@
-"""Which call of a program a C++ frame stands for.
+"""The call of a program that a C++ frame belongs to.
 
 Sources: the names that torch/csrc/autograd/python_variable_methods.cpp (template), its neighbours
 for indexing, streams and events, and torch/csrc/cuda/Module.cpp bind to Python (PyTorch 2.6 to
@@ -15,7 +15,7 @@ _METHODS = (
     "item tolist numpy cpu cuda to type copy_ nonzero argwhere masked_select bincount histc equal "
     "allclose is_nonzero repeat_interleave pin_memory to_sparse new_tensor double float half"
 )
-# What Python calls, by the C++ function that is bound to it.
+# Python calls, by the C++ function that is bound to them.
 BOUND = {
     "bool_scalar": "Tensor.__bool__",
     "integral_scalar": "Tensor.__int__",
@@ -45,7 +45,7 @@ _NAMED = tuple(
     )
 )
 
-# What waits inside of torch, where no Python call is on the stack, as on autograd's thread.
+# Functions inside torch and CuPy that wait, for stacks without a Python call (autograd's thread).
 _INSIDE = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in (
@@ -69,7 +69,7 @@ _FUNCTION = re.compile(r"(?:^|\s)(at::(?:\w+::)*\w+)\(")
 
 
 def python_call(symbol: str) -> str | None:
-    """The call of Python that is bound to this frame; None for any other frame."""
+    """The Python call bound to this frame; None for any other frame."""
     found = _VARIABLE.search(symbol)
     if found:
         return BOUND.get(found[1], f"aten::{found[1]}")
@@ -77,12 +77,12 @@ def python_call(symbol: str) -> str | None:
 
 
 def inner_call(symbol: str) -> str | None:
-    """What a frame within torch or CuPy that is known to wait stands for."""
+    """The call behind a frame inside torch or CuPy that is known to wait; else None."""
     return next((hint for pattern, hint in _INSIDE if pattern.search(symbol)), None)
 
 
 def operator(symbol: str) -> str | None:
-    """The operator or function of torch's library that a frame is of, `aten::addmm`."""
+    """The operator or function of torch's library in a frame, such as `aten::addmm`."""
     found = _OPERATOR.search(symbol)
     if found:
         return f"aten::{found[1]}"
