@@ -43,7 +43,7 @@ FINDING_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Gpu:
+class RecordedGpu:
     """A GPU of the trace; None for what the recording does not contain."""
 
     host_id: int
@@ -54,7 +54,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Process:
+class RecordedProcess:
     """A process of the trace; `name` is None where the recording does not contain it."""
 
     host_id: int
@@ -76,8 +76,8 @@ class TraceFacts:
     recorder_version: str | None
     export_schema_version: str | None
     duration_ns: int
-    gpus: tuple[Gpu, ...]
-    processes: tuple[Process, ...]
+    gpus: tuple[RecordedGpu, ...]
+    processes: tuple[RecordedProcess, ...]
     row_counts: Mapping[str, int]
     run: Mapping[str, str]
     selection: Selection
@@ -272,11 +272,11 @@ def _present(table: Table, column: str) -> Array:
     return values[~absent] if absent.any() else values
 
 
-def _gpus(devices: Table) -> tuple[Gpu, ...]:
+def _gpus(devices: Table) -> tuple[RecordedGpu, ...]:
     columns = ("host_id", "device_id", "name", "compute_capability", "sm_count")
-    return tuple(Gpu(*row) for row in zip(*map(devices.cells, columns), strict=True))
+    return tuple(RecordedGpu(*row) for row in zip(*map(devices.cells, columns), strict=True))
 
 
-def _processes(processes: Table) -> tuple[Process, ...]:
+def _processes(processes: Table) -> tuple[RecordedProcess, ...]:
     columns = ("host_id", "process_id", "name")
-    return tuple(Process(*row) for row in zip(*map(processes.cells, columns), strict=True))
+    return tuple(RecordedProcess(*row) for row in zip(*map(processes.cells, columns), strict=True))

@@ -18,7 +18,6 @@ from traceview.findings import SEVERITIES, SUBJECT_KINDS, field_names, filled
 PENDING = {
     "load-widths",
     "steps",
-    "wave-quantization",
 }
 # Numbers that belong to a technical term, which may stand in a template as text.
 TERMS = re.compile(

@@ -14,7 +14,7 @@ CONTROLS = "line\none\x1b[31mred\x07 bidi\u202etxt.exe \x9b31m lone\ud800 \x00 t
 
 SHARES = TableSpec(
     "shares",
-    "One row a kernel, the longest first",
+    "One row per kernel, longest total time first",
     (
         Column("name", "text", "demangled, whole"),
         Column("short_name", "text", "base name"),
@@ -28,7 +28,7 @@ SHARES = TableSpec(
 )
 STEPS = TableSpec(
     "steps",
-    "One row a step",
+    "One row per step",
     (
         Column("name", "text", "its range"),
         Column("cpu_start_ns", "int64", "when the CPU began it"),
@@ -38,10 +38,10 @@ STEPS = TableSpec(
     ),
     brief=("name", "cpu_start_ns", "gpu_end_ns"),
 )
-EMPTY = TableSpec("errors", "One row an error", (Column("text", "text", "message"),), ("text",))
+EMPTY = TableSpec("errors", "One row per error", (Column("text", "text", "message"),), ("text",))
 CAUSES = TableSpec(
     "causes",
-    "One row a device and cause",
+    "One row per device and cause",
     (
         Column("device", "text", "GPU"),
         Column("cause", "text", "why"),
@@ -183,7 +183,7 @@ def a_long_report(rows: int, keep: Keep | None = None) -> Report:
         Column("worth_pct", "float64", "how much it matters", nullable=True),
     )
     spec = TableSpec(
-        "places", "One row a place", columns, ("place",), adds=("calls", "idle_ns"), keep=keep
+        "places", "One row per place", columns, ("place",), adds=("calls", "idle_ns"), keep=keep
     )
     lines = [
         {

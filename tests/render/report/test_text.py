@@ -56,13 +56,13 @@ def test_a_column_without_any_value_is_left_out():
 
 
 def test_prose_in_a_table_is_wrapped_not_cut():
-    """A long path in a prose does not turn it into a name."""
+    """A long path in a sentence does not turn it into a name."""
     prose = "cudaLaunchKernel called late; 57.2 ms in epoch_0/batch_5/load_the_next_batch_of_all"
     columns = (
         Column("evidence", "text", "what proves it", prose=True),
         Column("calls", "int64", "times"),
     )
-    spec = TableSpec("gaps", "one row a gap", columns, ("evidence", "calls"))
+    spec = TableSpec("gaps", "one row per gap", columns, ("evidence", "calls"))
     table = Table.from_rows(columns, [{"evidence": prose, "calls": 7}])
     lines = drawn([cells(fitting(spec, table, 40))], 40, color=False).splitlines()
     assert max(map(len, lines)) <= 40
@@ -132,7 +132,7 @@ def test_report_has_summary_notes_skipped_analyses_and_empty_tables():
     text = render_text(a_report(), width=100)
     assert "kernel 12.3 ms · busy 97.2 % · absent –" in text
     assert "Note: Launches were recorded whole" in text
-    assert "errors: One row an error\nnone" in text
+    assert "errors: One row per error\nnone" in text
     assert "Not answered: the trace has no copies table" in text
     assert "→ record with: traceview record SCRIPT" in text
 

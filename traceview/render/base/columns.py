@@ -18,7 +18,7 @@ _READABLE_TEXT = 40
 
 
 @dataclass(frozen=True)
-class TextColumn:
+class TerminalColumn:
     """One column as text. `cells` are whole; `cut` gives them in `width`."""
 
     heading: str
@@ -32,7 +32,7 @@ class TextColumn:
         """True if no row has a value in the column."""
         return all(cell == units.ABSENT for cell in self.cells)
 
-    def with_width(self, width: int) -> TextColumn:
+    def with_width(self, width: int) -> TerminalColumn:
         return replace(self, width=width)
 
     def cut(self) -> list[str]:
@@ -42,14 +42,14 @@ class TextColumn:
 
 def fitting(
     spec: TableSpec, table: Table, width: int, least_text: int = _LEAST_TEXT
-) -> list[TextColumn]:
+) -> list[TerminalColumn]:
     """The columns to show in `width` terminal cells: brief ones first, then as many others as fit.
 
     A number is never cut. Text shrinks to make room for brief columns, down to a width at which
     names still differ. The first column stays whatever the width; a column without any value is
     left out.
     """
-    chosen: list[TextColumn] = []
+    chosen: list[TerminalColumn] = []
     for column in _in_order(spec):
         shown = _text_column(column, table)
         if chosen and shown.is_absent:
@@ -66,20 +66,20 @@ def _in_order(spec: TableSpec) -> list[Column]:
     return brief + [column for column in spec.columns if column.name not in spec.brief]
 
 
-def _text_column(column: Column, table: Table) -> TextColumn:
+def _text_column(column: Column, table: Table) -> TerminalColumn:
     texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
     heading = units.label(column.name)
     natural = max(map(cell_len, (heading, *texts)))
-    return TextColumn(heading, column.dtype == "text", texts, natural, column.prose)
+    return TerminalColumn(heading, column.dtype == "text", texts, natural, column.prose)
 
 
-def _least(column: TextColumn, text: int) -> int:
+def _least(column: TerminalColumn, text: int) -> int:
     if not column.is_text:
         return column.width
     return min(column.width, max(text, cell_len(column.heading)))
 
 
-def _grown(columns: Sequence[TextColumn], width: int, least_text: int) -> list[TextColumn]:
+def _grown(columns: Sequence[TerminalColumn], width: int, least_text: int) -> list[TerminalColumn]:
     """The columns with the spare width shared among the texts that are cut, least cut first."""
     widths = [min(_least(column, least_text), width) for column in columns]
     spare = max(width - sum(widths) - GAP * (len(widths) - 1), 0)

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from traceview.render.base.columns import GAP, TextColumn
+from traceview.render.base.columns import GAP, TerminalColumn
 from traceview.render.base.safe_text import visible
 
 SENTENCE = 1_000
@@ -48,7 +48,7 @@ def grid(*justified: str) -> Grid:
     return table
 
 
-def cells(columns: Sequence[TextColumn]) -> Grid:
+def cells(columns: Sequence[TerminalColumn]) -> Grid:
     """A table with a heading per column, each column in its width."""
     table = grid(*("" if column.is_text else "right" for column in columns))
     for drawn_column, column in zip(table.columns, columns, strict=True):

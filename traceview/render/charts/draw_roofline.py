@@ -8,7 +8,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from traceview import units
 from traceview.render.charts.canvas import ChartFigure
 from traceview.render.charts.palette import Palette
-from traceview.render.charts.roofline import RooflineChart, RooflinePoint
+from traceview.render.charts.roofline import ChartPoint, RooflineChart
 
 _WIDTH_IN, _HEIGHT_IN = 9.5, 4.2
 _LEFT_IN, _LIST_IN, _TOP_IN, _BOTTOM_IN = 0.95, 3.0, 0.1, 0.35
@@ -47,7 +47,7 @@ def _draw_ceilings(axes: Axes, chart: RooflineChart, palette: Palette) -> None:
         _write(axes, label, (chart.right, rate), (-4, 4), "right", ink)
 
 
-def _draw_point(axes: Axes, point: RooflinePoint, number: int, palette: Palette) -> None:
+def _draw_point(axes: Axes, point: ChartPoint, number: int, palette: Palette) -> None:
     """Draw a disc, its area the fraction of time, with its number, and list the number's label."""
     area = max(_LARGEST_POINTS2 * point.size_fraction, _LEAST_POINTS2)
     color, ink = palette.series[0], palette.ink

@@ -16,7 +16,7 @@ _LEAST, _MOST = 1e-12, 1e24
 
 
 @dataclass(frozen=True)
-class RooflinePoint:
+class ChartPoint:
     """One row of the table. `size_fraction` is its part (0 to 1) of the sizes of all points."""
 
     x: float
@@ -35,7 +35,7 @@ class RooflineChart:
     shows.
     """
 
-    points: tuple[RooflinePoint, ...]
+    points: tuple[ChartPoint, ...]
     slopes: tuple[tuple[float, str], ...]
     levels: tuple[tuple[float, str], ...]
     x: str
@@ -61,14 +61,14 @@ def roofline_chart(chart: Chart, table: Table) -> RooflineChart | None:
     labels = shortened_apart([visible(str(row[label])) for row in shown], _LABEL_WIDTH)
     whole = sum(_number(row[size]) for row in shown) or 1.0
     points = tuple(
-        RooflinePoint(_number(row[x]), _number(row[y]), _number(row[size]) / whole, name)
+        ChartPoint(_number(row[x]), _number(row[y]), _number(row[size]) / whole, name)
         for row, name in zip(shown, labels, strict=True)
     )
     return _framed(points, slopes, levels, (x, y), (slope, level), len(table) - len(shown))
 
 
 def _framed(
-    points: tuple[RooflinePoint, ...],
+    points: tuple[ChartPoint, ...],
     slopes: dict[float, str],
     levels: dict[float, str],
     axes: tuple[str, str],

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview.inspect.compare.comparison import Comparison, Diff
-from traceview.render.base.columns import GAP, TextColumn
+from traceview.render.base.columns import GAP, TerminalColumn
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
     SENTENCE,
@@ -80,7 +80,9 @@ def _versions(diff: Diff) -> str:
     return " ".join(filter(None, (diff.option, " → ".join(labels))))
 
 
-def _fitted(heads: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> list[TextColumn]:
+def _fitted(
+    heads: Sequence[str], columns: Sequence[Sequence[str]], width: int
+) -> list[TerminalColumn]:
     """Columns as wide as their texts, the widest cut until all fit."""
     shown = [_column(head, texts) for head, texts in zip(heads, columns, strict=True)]
     shown = [column for column in shown if column.heading or any(column.cells)]
@@ -91,10 +93,10 @@ def _fitted(heads: Sequence[str], columns: Sequence[Sequence[str]], width: int) 
     return [column.with_width(least) for column, least in zip(shown, widths, strict=True)]
 
 
-def _column(head: str, texts: Sequence[str]) -> TextColumn:
+def _column(head: str, texts: Sequence[str]) -> TerminalColumn:
     said = tuple(visible(text) for text in texts)
     head = visible(head)
-    return TextColumn(head, True, said, max(map(cell_len, (head, *said))))
+    return TerminalColumn(head, True, said, max(map(cell_len, (head, *said))))
 
 
 def _findings(told: Iterable[Told], diff: Diff) -> Iterator[RenderableType]:

@@ -7,7 +7,7 @@ from collections.abc import Set
 from pathlib import PurePath
 
 from traceview import units
-from traceview.report import Gpu, Process, Report, TraceFacts
+from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
 
 _MOST_NAMED = 4
 _ON_GPU = ("kernels", "copies", "sets", "graph_launches")
@@ -47,13 +47,13 @@ def _recorder(trace: TraceFacts) -> str:
     return " ".join(word for word in words if word)
 
 
-def _gpu(gpu: Gpu) -> str:
+def _gpu(gpu: RecordedGpu) -> str:
     details = [f"compute capability {gpu.compute_capability}"] if gpu.compute_capability else []
     details += [f"{gpu.sm_count} SMs"] if gpu.sm_count is not None else []
     return f"{gpu.name or 'unnamed'} ({', '.join(details)})" if details else gpu.name or "unnamed"
 
 
-def _process(process: Process) -> str:
+def _process(process: RecordedProcess) -> str:
     """Name and id; of a program's path, which some recorders give, the last part."""
     return f"{PurePath(process.name or 'unnamed').name} ({process.process_id})"
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from traceview.render.base.page import MOST_ROWS, key, rendered
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.views import FindingView, finding_view, section_view
+from traceview.render.report.views import FindingEntry, finding_view, section_view
 from traceview.report import Report
 
 
@@ -30,7 +30,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
     )
 
 
-def _findings(report: Report) -> list[FindingView]:
+def _findings(report: Report) -> list[FindingEntry]:
     titles = {analysis.name: analysis.title for analysis in report.analyses}
     return [
         finding_view(each.finding, report.whole, titles[each.analysis], key(each.analysis))

@@ -27,7 +27,7 @@ class ChartView:
 
 
 @dataclass(frozen=True)
-class FindingView:
+class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty where there is none."""
 
     severity: str
@@ -53,10 +53,10 @@ class SectionView:
     skipped: Skipped | None = None
 
 
-def finding_view(finding: Finding, whole: str, title: str = "", section: str = "") -> FindingView:
+def finding_view(finding: Finding, whole: str, title: str = "", section: str = "") -> FindingEntry:
     """A finding whose saving is shown as a share of `whole`, such as `a step`."""
     stake, share = saving(finding, whole)
-    return FindingView(
+    return FindingEntry(
         severity=finding.severity,
         stake=stake,
         share=share,
