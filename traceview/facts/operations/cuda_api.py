@@ -80,7 +80,7 @@ def classify(name: str) -> Does:
 
 @fact
 def what_calls_do(trace: Trace) -> npt.NDArray[np.uint8]:
-    """A `Does` for each row of api_calls."""
+    """What each row of api_calls does, as a `Does`."""
     names = trace.recorded("api_calls").texts("name")
     known = np.array([classify(name) for name in names.values] or [Does.OTHER], np.uint8)
     return known[np.maximum(names.codes, 0)]

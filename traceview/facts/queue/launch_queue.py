@@ -52,7 +52,7 @@ class QueueFull:
 
 @fact
 def queue_full(trace: Trace) -> QueueFull:
-    """Held time by the recorder's own records where there are some, else inferred."""
+    """Time before a full launch queue: as recorded if the recorder reports it, else inferred."""
     overheads, calls = trace.recorded("overheads"), api_calls(trace)
     own = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
     recorded = bool(own.any())

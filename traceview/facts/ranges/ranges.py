@@ -106,7 +106,7 @@ def pattern_of(text: str) -> str:
 
 @fact
 def range_tree(trace: Trace) -> RangeTree:
-    """The tree of all push/pop and start/end ranges. A range that never ended lasts for ever."""
+    """The tree of all push/pop and start/end ranges. One that never ended lasts to the end."""
     ranges = trace.recorded("ranges")
     end = np.where(ranges["end_ns"] == NULL, NEVER_NS, ranges["end_ns"])
     lasting = (end > ranges["start_ns"]) & ~ranges.texts("kind").isin(["mark"])
@@ -266,7 +266,7 @@ def attributed_calls(trace: Trace) -> Attribution:
 
 @fact
 def attributed_operations(trace: Trace) -> Attribution:
-    """The range of each operation: the one its launch call was made in."""
+    """The range of each operation: that of its launch call."""
     ops, calls = operations(trace), attributed_calls(trace)
     if not len(calls.range):
         return Attribution(np.full(len(ops), -1, np.int32), np.zeros(len(ops), bool))
