@@ -1,7 +1,7 @@
-"""Group and join rows by small integer keys: direct addressing where the keys are dense.
+"""Group and join rows by small integer keys: direct addressing where keys are dense.
 
-Hashing and comparison sorts are what makes trace tools slow; ids in traces are nearly always dense,
-so a table of one slot a key does both jobs in a few linear passes.
+Hashing and comparison sorts make trace tools slow. Ids in traces are nearly always dense, so a
+table with one slot per key does both in a few linear passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from traceview.tables import Array, Integers, Mask, RowNumbers
 
 
 def in_order(*keys: Array) -> bool:
-    """Whether rows ascend by the first key, those equal in it by the second, and so on."""
+    """Whether rows are in lexicographic order of the keys."""
     equal = np.ones(max(len(keys[0]) - 1, 0), bool)
     for key in keys:
         if (equal & (key[1:] < key[:-1])).any():
@@ -25,17 +25,17 @@ def in_order(*keys: Array) -> bool:
 
 
 def order_of(numbers: Array) -> Integers:
-    """The rows in the order of small numbers, equal ones as they stand."""
+    """Stable argsort of mostly small integers."""
     limits = np.iinfo(np.int16)
     few = not len(numbers) or limits.min <= numbers.min() <= numbers.max() <= limits.max
-    # numpy sorts 16 bits by radix, ten times as fast as what is wider.
+    # numpy radix-sorts 16-bit integers, ten times as fast as wider ones.
     return np.argsort(numbers.astype(np.int16) if few else numbers, kind="stable")
 
 
 def most_first(values: Integers) -> Integers:
-    """The rows of the values in descending order, equal ones as they stand.
+    """Stable argsort in descending order.
 
-    Value and row in one integer sort many times as fast as an index does, where both fit.
+    Sorting value and row packed into one integer is many times faster than argsort.
     """
     rows = len(values)
     most = int(values.max(initial=0))
@@ -58,10 +58,9 @@ class Groups(NamedTuple):
 
 
 def different(values: Array) -> Array:
-    """The different values of an integer array, ascending, in its type.
+    """The distinct values of an integer array, ascending, in its type.
 
-    Directly addressed where they lie close: `np.unique` hashes integers, which takes ten times as
-    long.
+    Addressed directly where they are dense: `np.unique` takes ten times as long.
     """
     if not len(values):
         return values[:0]
@@ -81,7 +80,7 @@ def group(*keys: Array) -> Groups:
     if not rows:
         return Groups(np.zeros(0, np.int64), np.zeros(0, np.int64))
     most = 4 * rows + 1024
-    # What is the same in every row tells no rows apart.
+    # A constant key separates no rows.
     first, *others = [key for key in keys if key.strides != (0,)] or keys[:1]
     number, span = _numbers(first, most)
     for key in others:
@@ -91,7 +90,7 @@ def group(*keys: Array) -> Groups:
         if span * base > most:
             (number, span), (digit, base) = _renumbered(number, span), _renumbered(digit, base)
         number, span = _numbers(number * base + digit, most)
-    # The last row to be written stays: the first.
+    # Written in reverse, so that the first row of each group remains.
     slots = np.full(span, -1, np.int32)
     slots[number[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
     used = slots >= 0
@@ -100,14 +99,14 @@ def group(*keys: Array) -> Groups:
 
 
 def _follows(number: Integers, span: int, digit: Integers) -> bool:
-    """Whether rows of one number have one digit, so that the digit tells no more rows apart."""
+    """Whether equal numbers always have equal digits, so that the digit separates no more rows."""
     first = np.zeros(span, np.int64)
     first[number] = digit
     return bool((first[number] == digit).all())
 
 
 def _numbers(key: Array, most: int) -> tuple[Integers, int]:
-    """Numbers from 0 in the order of the keys, and how many there may be: no more than `most`."""
+    """Map keys to numbers from 0, in key order, and give their bound, at most `most`."""
     least = int(key.min())
     span = int(key.max()) - least + 1
     if span > most:
@@ -117,21 +116,21 @@ def _numbers(key: Array, most: int) -> tuple[Integers, int]:
 
 
 def _renumbered(number: Integers, span: int) -> tuple[Integers, int]:
-    """The numbers without those that do not occur."""
+    """Renumber without gaps."""
     used = np.zeros(span, bool)
     used[number] = True
     return _places(used)[number].astype(np.int64), int(used.sum())
 
 
 def _places(used: Mask) -> RowNumbers:
-    """For each used slot, how many used ones come before it."""
+    """For each slot, the number of used slots before it."""
     place = np.cumsum(used, dtype=np.int32)
     place -= 1
     return place
 
 
 class Stats(NamedTuple):
-    """Figures of each group; `median` of an even count is the mean of the middle two, rounded."""
+    """Statistics per group; the median of an even count is the rounded mean of the middle two."""
 
     calls: Integers
     total: Integers
@@ -141,7 +140,7 @@ class Stats(NamedTuple):
 
 
 def stats(groups: Groups, values: Integers) -> Stats:
-    """Count, sum, least, median and greatest value of each group."""
+    """Count, sum, minimum, median and maximum of each group."""
     if not groups.size:
         none = np.zeros(0, np.int64)
         return Stats(none, none, none, none, none)
@@ -156,9 +155,9 @@ def stats(groups: Groups, values: Integers) -> Stats:
 
 
 def ordered(groups: Groups, values: Integers) -> Integers:
-    """The values sorted within their groups, one group after the other.
+    """The values sorted within their groups, groups in order.
 
-    A sort of plain integers is many times faster than one of two keys.
+    Sorting plain integers is many times faster than sorting by two keys.
     """
     if not len(values):
         return values
@@ -172,7 +171,7 @@ def ordered(groups: Groups, values: Integers) -> Integers:
 
 
 def medians(ids: Integers, count: int, values: Integers) -> npt.NDArray[np.float64]:
-    """Median of the values of each of so many groups, 0 for those without any."""
+    """Median of the values of each of `count` groups, 0 for an empty group."""
     if not len(values):
         return np.zeros(count)
     ranked = ordered(Groups(ids, np.zeros(count, np.int64)), values)
@@ -184,15 +183,15 @@ def medians(ids: Integers, count: int, values: Integers) -> npt.NDArray[np.float
 
 
 def twice_off(medians: npt.NDArray[np.float64], values: Integers) -> Integers:
-    """Twice how far each value is from the median beside it; twice, to stay whole."""
+    """Twice the absolute deviation of each value from its median; doubled to stay an integer."""
     off: Integers = np.abs(2 * values - (2 * medians).astype(np.int64))
     return off
 
 
 def quantile(ids: Integers, count: int, values: Integers, share: float) -> npt.NDArray[np.float64]:
-    """What that share of the values of each group is below, 0 for a group without any.
+    """Quantile of the values of each of `count` groups, 0 for an empty group.
 
-    Between two values in proportion, as numpy does it.
+    `share` is 0 to 1; interpolates linearly, as numpy does.
     """
     if not len(values):
         return np.zeros(count)
@@ -208,7 +207,7 @@ def quantile(ids: Integers, count: int, values: Integers, share: float) -> npt.N
 
 
 def opens(*keys: Array) -> Mask:
-    """True for the rows that differ from the row before in any of the keys, and the first."""
+    """True for the first row and rows that differ from the previous one in any key."""
     result = np.ones(len(keys[0]), bool)
     for place, key in enumerate(keys):
         other = key[1:] != key[:-1]
@@ -224,13 +223,13 @@ def sums(groups: Groups, values: Array) -> Integers:
 
 
 def count(groups: Groups, mine: Mask | None = None) -> Integers:
-    """Number of rows of each group, of all or of those in a mask."""
+    """Number of rows per group, optionally only those in a mask."""
     ids = groups.ids if mine is None else groups.ids[np.flatnonzero(mine)]
     return np.bincount(ids, minlength=groups.size).astype(np.int64)
 
 
 def distinct(groups: Groups, values: Array) -> Integers:
-    """Number of different values in each group."""
+    """Number of distinct values in each group."""
     if len(values) and values.min() == values.max():
         return np.ones(groups.size, np.int64)
     pairs = group(groups.ids, values)

@@ -1,7 +1,7 @@
 """Arithmetic of half-open intervals [start, end), as pairs of int64 arrays.
 
 An interval that ends where it starts is empty and covers nothing. Every function is a linear pass
-after at most one sort, and knows nothing of what an interval means.
+after at most one sort.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Intervals(NamedTuple):
         return self.end - self.start
 
     def total(self) -> int:
-        """Sum of the lengths. Of a union, the time covered."""
+        """Sum of the lengths; of a union, the time covered."""
         return int(self.length.sum())
 
 
@@ -43,7 +43,7 @@ EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def by_start(start: Integers, end: Integers) -> Intervals:
-    """The same intervals in order of their start."""
+    """The intervals sorted by start."""
     if len(start) and np.any(start[1:] < start[:-1]):
         order = np.argsort(start, kind="stable")
         return Intervals(start[order], end[order])
@@ -51,7 +51,7 @@ def by_start(start: Integers, end: Integers) -> Intervals:
 
 
 def union(start: Integers, end: Integers) -> Intervals:
-    """The maximal intervals covered; those that touch become one."""
+    """The union as disjoint intervals in order; touching intervals merge."""
     real = end > start
     if not real.all():
         start, end = start[real], end[real]
@@ -67,12 +67,12 @@ def union(start: Integers, end: Integers) -> Intervals:
 
 
 def gaps(covered: Intervals) -> Intervals:
-    """What lies between the intervals of a union."""
+    """The gaps between the intervals of a union."""
     return Intervals(covered.end[:-1], covered.start[1:])
 
 
 def complement(covered: Intervals, first: int, last: int) -> Intervals:
-    """What a union leaves free of [first, last)."""
+    """The part of [first, last) that a union does not cover."""
     start = np.concatenate(([first], np.clip(covered.end, first, last)))
     end = np.concatenate((np.clip(covered.start, first, last), [last]))
     free = end > start
@@ -80,7 +80,7 @@ def complement(covered: Intervals, first: int, last: int) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """What two unions both cover."""
+    """The intersection of two unions."""
     if not len(one.start) or not len(other.start):
         return EMPTY
     first = int(min(one.start[0], other.start[0]))
@@ -93,7 +93,7 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
 
 
 def covered_before(covered: Intervals, time: Integers) -> Integers:
-    """For each time, how much of a union lies before it."""
+    """For each time, the length of the union before it."""
     if not len(covered.start):
         return np.zeros(len(time), np.int64)
     done = np.concatenate(([0], np.cumsum(covered.length)))
@@ -104,12 +104,12 @@ def covered_before(covered: Intervals, time: Integers) -> Integers:
 
 
 def overlap(covered: Intervals, start: Integers, end: Integers) -> Integers:
-    """For each [start, end), how much of it a union covers."""
+    """For each [start, end), the length that a union covers."""
     return covered_before(covered, end) - covered_before(covered, start)
 
 
 def inside(covered: Intervals, time: Integers) -> Mask:
-    """True for the times that a union covers."""
+    """True for times inside a union."""
     if not len(covered.start):
         return np.zeros(len(time), bool)
     begun = np.searchsorted(covered.start, time, side="right")
@@ -118,29 +118,29 @@ def inside(covered: Intervals, time: Integers) -> Mask:
 
 
 def rows_inside(covered: Intervals, time: Integers) -> Integers:
-    """Rows of ascending times that a union covers. Takes the time of the union, not of all rows."""
+    """Rows of ascending times inside a union, in time proportional to the union and its rows."""
     first, end = (np.searchsorted(time, edge, side="left") for edge in covered)
     return _runs(first, end)
 
 
 def rows_touched(covered: Intervals, start: Integers, end: Integers) -> Integers:
-    """Rows of disjoint intervals, in order, that a union overlaps."""
+    """Rows of sorted disjoint intervals that overlap a union."""
     first = np.searchsorted(end, covered.start, side="right")
     last = np.searchsorted(start, covered.end, side="left")
-    # One interval may reach into several of the union.
+    # One interval may overlap several of the union.
     first[1:] = np.maximum(first[1:], last[:-1])
     return _runs(first, last)
 
 
 def _runs(first: Integers, end: Integers) -> Integers:
-    """The numbers from each first to before its end, one run after the other."""
+    """Concatenated ranges [first, end)."""
     count = np.maximum(end - first, 0)
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
 
 
 class Depth(NamedTuple):
-    """How many intervals are open at once."""
+    """Number of intervals open at once."""
 
     most: int
     mean: float
@@ -148,11 +148,11 @@ class Depth(NamedTuple):
 
 
 def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
-    """The most and the mean number open. At equal times an end counts before a start.
+    """Maximum and mean number of open intervals. At equal times an end comes before a start.
 
-    With `counted`, both are of the time from their first start to their last end; the others are
-    open all the same, but for those that start after the last of the counted ones has. Empty
-    intervals count for nothing.
+    With `counted`, both are over the time from the first start to the last end of these intervals.
+    The others still count as open, except those that start after the last counted start. Empty
+    intervals are ignored.
     """
     counted = np.ones(len(start), bool) if counted is None else counted
     real = end > start

@@ -1,4 +1,4 @@
-"""Typed columns of equal length: the one shape in which rows travel between the rooms.
+"""Tables: typed columns of equal length, passed between all packages.
 
 Columns are numpy arrays, not a pandas frame: importing pandas alone takes longer than reading a
 small trace, and joins by direct addressing on integer arrays are several times faster at a
@@ -43,7 +43,7 @@ class Column:
 
 
 def null_of(dtype: np.dtype[Any]) -> int:
-    """The value that stands for "absent" in a nullable integer column: the least of its type."""
+    """The value for "absent" in a nullable integer column: the minimum of its type."""
     return int(np.iinfo(dtype).min)
 
 
@@ -54,24 +54,24 @@ MOST_ROWS = int(np.iinfo(np.int32).max)
 
 
 def row_numbers(rows: Array) -> RowNumbers:
-    """Numbers of rows in 32 bits, of which no table has more than MOST_ROWS."""
+    """Row numbers as int32; no table has more than MOST_ROWS rows."""
     return rows.astype(np.int32, copy=False)
 
 
 def constant(value: int | float, count: int, dtype: npt.DTypeLike) -> Array:
-    """`count` times the same value, stored once: read-only, and a plain array to its readers."""
+    """A read-only array of `count` equal values that stores the value once."""
     return np.broadcast_to(np.array(value, dtype), count)
 
 
 def thrifty(values: Array) -> Array:
-    """The same numbers; as a `constant` where they are all equal."""
+    """The same values, as a `constant` if they are all equal."""
     if len(values) < 2 or values[0] != values[-1] or values.strides == (0,):
         return values
     return constant(values[0], len(values), values.dtype) if (values == values[0]).all() else values
 
 
 def picked(values: Array, rows: Array) -> Array:
-    """`values[rows]`, of a `constant` or the same row again and again without a copy."""
+    """`values[rows]`, without a copy if either is a `constant`."""
     if rows.dtype != bool and rows.strides == (0,) and len(rows):
         return constant(values[rows[0]], len(rows), values.dtype)
     if values.strides != (0,) or not len(values):
@@ -80,7 +80,7 @@ def picked(values: Array, rows: Array) -> Array:
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """The parts one after the other; equal constants are one `constant`."""
+    """Concatenate the parts; equal constants stay a `constant`."""
     there = [part for part in parts if len(part)] or list(parts[:1])
     if len(there) == 1:
         return there[0]
@@ -96,9 +96,9 @@ def _count(rows: Array) -> int:
 class Texts:
     """A column of text, stored once: small integer codes into an array of distinct values.
 
-    `codes` is int32, one a row, -1 for absent; `values` is an object array of str. Several
-    columns may share one `values`, and `values` may hold texts that no row uses. A function in
-    their place makes them when they are first asked for.
+    `codes` is int32, one per row, −1 for absent; `values` is an object array of str. Several
+    columns may share one `values`, and `values` may hold texts that no row uses. If `values` is a
+    function, it is called on first use.
     """
 
     __slots__ = ("_values", "codes")
@@ -118,7 +118,7 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
-        """Code a sequence of str or None; values come in order of first appearance."""
+        """Encode a sequence of str or None; values are in order of first appearance."""
         index: dict[str, int] = {}
         codes = [-1 if text is None else index.setdefault(text, len(index)) for text in texts]
         return cls(np.array(codes, np.int32), object_array(list(index)))
@@ -139,7 +139,7 @@ class Texts:
         return Texts(thrifty(self.codes), self._values)
 
     def decode(self) -> npt.NDArray[np.object_]:
-        """One str or None a row."""
+        """An object array with one str or None per row."""
         if not len(self.values):
             return np.full(len(self.codes), None, object)
         decoded = self.values[self.codes]
@@ -149,7 +149,7 @@ class Texts:
     def map(self, new: Sequence[str | None]) -> Texts:
         """Replace the i-th distinct value by `new[i]`; equal results share one code."""
         mapped = Texts.of(new)
-        # An absent text has the last code of all.
+        # Code −1, absent, picks the last element.
         codes = picked(np.append(mapped.codes, np.int32(-1)), self.codes)
         return Texts(codes, mapped.values)
 
@@ -162,7 +162,7 @@ class Texts:
 
 
 class TextSource(Protocol):
-    """Numbered texts that are made when they are asked for."""
+    """Numbered texts that are built on demand."""
 
     def __len__(self) -> int: ...
 
@@ -175,11 +175,11 @@ class TextSource(Protocol):
 
 
 class MadeTexts(Texts):
-    """A column of texts that a source makes; of a few rows of many, only their own."""
+    """A text column built on demand by a source; for few rows, only their texts."""
 
     __slots__ = ("_source",)
 
-    # A text made by itself costs as much as that of so many made together.
+    # Building one text alone costs as much as this many built together.
     _FEW = 8
 
     def __init__(self, codes: npt.NDArray[np.int32], source: TextSource) -> None:
@@ -201,7 +201,7 @@ class MadeTexts(Texts):
 
 
 def _lookup(values: Array, codes: Array) -> Array:
-    """`values[codes]` that also holds where there are no values at all."""
+    """`values[codes]` that also works without any values."""
     return values[codes] if len(values) else np.zeros(len(codes), values.dtype)
 
 
@@ -220,8 +220,7 @@ def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
 class Table:
     """Rows with declared columns.
 
-    Raises TypeError if the data are not exactly the declared columns, of equal length and of the
-    declared types.
+    Raises TypeError if the data do not match the declared columns in name, type and length.
     """
 
     __slots__ = ("_data", "columns")
@@ -245,7 +244,7 @@ class Table:
 
     @classmethod
     def from_rows(cls, columns: Sequence[Column], rows: Iterable[Mapping[str, Cell]]) -> Table:
-        """A small table from one mapping a row; None where absent."""
+        """A small table from one mapping per row; None where absent."""
         listed = list(rows)
         return cls(columns, {c.name: [row[c.name] for row in listed] for c in columns})
 
@@ -293,7 +292,7 @@ class Table:
         if rows.dtype == bool:
             if rows.all():
                 return self
-            # A mask costs as much for each column as finding its rows does once.
+            # Applying a mask costs as much per column as finding its rows does once.
             rows = np.flatnonzero(rows)
         taken = {name: rows_of(values, rows) for name, values in self._data.items()}
         return Table(self.columns, taken)
@@ -313,7 +312,7 @@ class Table:
         return cells
 
     def rows(self) -> Iterator[dict[str, Cell]]:
-        """One dict a row, None where absent."""
+        """One dict per row, None where absent."""
         names = [column.name for column in self.columns]
         for values in zip(*(self.cells(name) for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
@@ -325,7 +324,7 @@ class Table:
         return display.html(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same rows as a frame: text as categories, nullable integers as Int64."""
+        """The rows as a pandas DataFrame: text as categories, nullable integers as Int64."""
         import pandas as pd
 
         return pd.DataFrame({c.name: self._series(c) for c in self.columns})

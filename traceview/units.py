@@ -1,8 +1,8 @@
-"""The only place where a number becomes text.
+"""Format numbers as text: the only place that does.
 
-The unit is read off the end of the name, as everywhere in traceview: `total_ns`, `bytes`,
-`achieved_bytes_per_s`. Prefixes are decimal throughout: a kB is 1,000 bytes, a GB/s is 10^9 bytes
-a second. Quantities get three significant digits, counts all of theirs.
+The unit is the suffix of the name, as everywhere in traceview: `total_ns`, `bytes`,
+`achieved_bytes_per_s`. Prefixes are decimal: a kB is 1,000 bytes, a GB/s is 10^9 bytes per second.
+Quantities get three significant digits, counts all digits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def _prefixed(unit: str, steps: int = len(_PREFIXES)) -> _Scale:
     return tuple((factor, prefix + unit) for factor, prefix in _PREFIXES[:steps])
 
 
-# The longest ending comes first: `_bytes_per_s` must not be taken for a plain `_s`.
+# Longest suffix first: `_bytes_per_s` must not match a shorter one.
 _SCALES: dict[str, _Scale] = {
     "flop_per_byte": ((1.0, "FLOP/B"),),
-    # Data sheets give GB/s and TFLOP/s, however many: 4,814 GB/s is easier to compare so.
+    # Data sheets use GB/s and TFLOP/s at any size: 4,814 GB/s is easier to compare.
     "bytes_per_s": _prefixed("B/s", 4),
     "flop_per_s": _prefixed("FLOP/s", 5),
     "bytes": _prefixed("B"),
@@ -48,7 +48,7 @@ _LABELS = {
 
 
 def quantity(name: str, value: Value) -> str:
-    """The value of a column or figure of that name, as a reader wants to see it."""
+    """Format the value of a column or figure of that name."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ABSENT
     if isinstance(value, str):
@@ -69,34 +69,34 @@ def size(count: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share from 0 to 100, such as `12.3 %`."""
+    """A percentage from 0 to 100, such as `12.3 %`."""
     return quantity("pct", share)
 
 
 def count(number: float | None) -> str:
-    """A number of things, such as `12,345`."""
+    """A count, such as `12,345`."""
     return quantity("", number)
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number of things with their name: `1 kernel`, `1,234 kernels`."""
+    """A count with its noun: `1 kernel`, `1,234 kernels`."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
 def either(numbers: Iterable[int], form: str = "") -> str:
-    """What may be chosen, each in that format: `132 or 264`."""
+    """Alternatives, each in that format: `132 or 264`."""
     return " or ".join(format(number, form) for number in numbers)
 
 
 def label(name: str) -> str:
-    """The heading of a column: its name in words, without a unit that the values carry."""
+    """The heading of a column: its name in words, without a unit that its values show."""
     unit = unit_of(name)
     words = _words(name, unit)
     return f"{words} {_LABELS.get(unit, '' if words else unit)}".strip()
 
 
 def stem(name: str) -> str:
-    """The name in words without its unit, to stand before a value that carries it."""
+    """The name in words without its unit, as a label before a value with unit."""
     unit = unit_of(name)
     return _words(name, unit) or unit.replace("_", " ")
 
@@ -107,7 +107,7 @@ def _words(name: str, unit: str) -> str:
 
 
 def unit_of(name: str) -> str:
-    """The unit that a name ends in (`ns`, `bytes_per_s`, `pct` …); empty for a plain count."""
+    """The unit suffix of a name (`ns`, `bytes_per_s`, `pct` …); empty for a count."""
     for unit in (*_SCALES, "pct", "factor"):
         if name == unit or name.endswith(f"_{unit}"):
             return unit
@@ -115,12 +115,12 @@ def unit_of(name: str) -> str:
 
 
 def is_moment(name: str) -> bool:
-    """True for a point in time on the clock of the recording, which is not a length of time."""
+    """Whether the name is of a point in time on the clock of the recording, not a duration."""
     return name == "time_ns" or f"_{name}".endswith(("_start_ns", "_end_ns"))
 
 
 def axis(name: str, largest: float) -> tuple[float, str]:
-    """What to divide values of that name by for an axis that reaches `largest`, and the unit."""
+    """Divisor and unit label for an axis of such values up to `largest`."""
     unit = unit_of(name)
     if unit == "pct":
         return 1.0, "%"
@@ -141,7 +141,7 @@ def _number(name: str, value: float) -> str:
         return f"{value:,.1f}×"
     if unit:
         return _scaled(value, _SCALES[unit])
-    # An id is a name made of digits: separators would make it hard to search for.
+    # No separators in ids: they would be hard to search for.
     if name == "id" or name.endswith("_id"):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else _three_digits(value)
@@ -155,7 +155,7 @@ def _scaled(value: float, scale: _Scale) -> str:
 
 def _step(value: float, scale: _Scale) -> tuple[float, str]:
     """The largest unit in which the value, once rounded, is at least 1."""
-    # 999.6 µs rounds to 1,000 µs, which is better said as 1.00 ms.
+    # 999.6 µs rounds to 1,000 µs, which reads better as 1.00 ms.
     fitting = [step for step in scale if abs(value) >= step[0] * 0.9995]
     return fitting[-1] if fitting else scale[0]
 
@@ -163,7 +163,7 @@ def _step(value: float, scale: _Scale) -> tuple[float, str]:
 def _three_digits(value: float) -> str:
     if value == 0:
         return "0"
-    # Of the rounded value: 9.996 becomes 10.0, not 10.00.
+    # Digits of the rounded value: 9.996 becomes 10.0, not 10.00.
     before_point = int(f"{value:.2e}".partition("e")[2]) + 1
     decimals = min(max(3 - before_point, 0), 6)
     return f"{value:,.{decimals}f}"

@@ -1,3 +1,3 @@
-"""The version, where a checkout that was never installed finds it too."""
+"""The version of traceview, also available in a checkout that is not installed."""
 
 __version__ = "0.1.0"

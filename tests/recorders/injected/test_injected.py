@@ -230,7 +230,7 @@ def test_a_kernel_that_cannot_be_described_leaves_a_note(folder):
     odd += "c.AsmDict.__contains__ = lambda self, key: 1 / 0\ncompiled()\nprint('ran')"
     done = run(odd, folder)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
-    assert notes(folder) == "kernels: ZeroDivisionError: division by zero\n"
+    assert notes(folder) == "recording kernels failed: ZeroDivisionError: division by zero\n"
 
 
 def test_hardly_anything_is_imported(folder):

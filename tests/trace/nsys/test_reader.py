@@ -456,7 +456,7 @@ def test_every_known_schema_is_read(schema: str, tmp_path: Path) -> None:
 
 
 def test_a_text_where_a_number_belongs_is_told(read: Any) -> None:
-    with pytest.raises(TraceFormatError, match=r"column start of table .* holds str"):
+    with pytest.raises(TraceFormatError, match=r"column start of table .* contains str"):
         read({KERNEL: [kernel(1, 2), kernel("soon", 2)]})  # type: ignore[arg-type]
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 KINDS: dict[str, Kind] = {"c": "integer", "a": "integer", "t": "text", "b": "integer", "u": "text"}
 COLUMNS = "a INTEGER, t TEXT, b INTEGER, r REAL, u TEXT, x BLOB"
 # How numpy declines what it would be slow at.
-SLOW = "hardly two rows are laid out alike"
+SLOW = "hardly any two rows share a layout"
 widths = [
     st.integers(-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1) for size in (1, 2, 3, 4, 6, 8)
 ]

@@ -1,5 +1,5 @@
-"""What runs inside the recorded program: this folder is put on its PYTHONPATH.
+"""Code that runs inside the recorded program: this folder is put on its PYTHONPATH.
 
-The recorded Python may be another than ours, 3.9 at least, and has no traceview: nothing in here
-imports anything but the standard library and its own neighbours.
+The program may run another Python, 3.9 or newer, without traceview. So this code imports only the
+standard library and itself.
 """

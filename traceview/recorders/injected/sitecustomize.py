@@ -1,7 +1,7 @@
-"""Imported by every recorded Python as it starts, because its folder is on PYTHONPATH.
+"""Imported by every recorded Python at startup, because its folder is on PYTHONPATH.
 
-It prepares what the environment asks for, then gives way to the sitecustomize that it hides.
-Any Python 3 must be able to parse it: so no newer syntax here.
+Installs the hooks requested by the environment, then runs the sitecustomize that it shadows. Uses
+only syntax that any Python 3 can parse.
 """
 
 import sys
@@ -15,8 +15,8 @@ if __name__ == "sitecustomize":
             from traceview_injected import start
 
             start.begin()
-    except Exception:  # noqa: S110 (the user's program runs as if we were not there)
+    except Exception:  # noqa: S110 (a failed hook must not affect the program)
         pass
-    # The shadowed one may fail as it would have without us: nothing of that is caught.
+    # Outside the try: errors of the shadowed module belong to the program.
     if shadowed_module is not None:
         shadowed_module.run(__name__, __file__)

@@ -1,10 +1,10 @@
-"""The rows of a few leaf pages at once.
+"""Decode the rows of a few leaf pages at once, with numpy.
 
-With numpy, for machines without a compiler, and to hold the compiled decoder of pages.c against.
+The fallback for machines without a C compiler, and the reference for the compiled decoder, pages.c.
 
-Rows of one table mostly repeat a handful of record headers, which hold the type and so the length
-of every column. Rows of equal header have their columns at equal places: they are brought side by
-side, and a column is then a plain strided array.
+Rows of a table mostly share a handful of record headers, which give the type and so the length of
+every column. Rows with equal headers have their columns at equal offsets: they are copied side by
+side, and each column is then a plain strided array.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.intp]
 LEAF = 0x0D
-# Bytes after the last page that may be looked at, though never used.
+# Bytes after the last page that may be read, though never used.
 PAD = 160
 MOST_HEADER_BYTES = 127
-# Whatever a page holds beyond this of one row lies in overflow pages.
+# A row longer than the usable page minus this continues in overflow pages.
 LOCAL_LESS_THAN_USABLE = 35
-# With more different headers than this, one by one is as fast.
+# With more distinct headers than this, decoding one by one is as fast.
 FEW_GROUPS, ROWS_PER_GROUP = 64, 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
 class WantedColumn:
-    """A column by its place in the record."""
+    """A column to decode, by its index in the record."""
 
     place: int
     kind: Kind
@@ -53,7 +53,7 @@ class WantedColumn:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pages in memory, PAD bytes after the last, and where each of them begins."""
+    """Pages in memory, with PAD bytes after the last, and the offset of each."""
 
     content: Bytes
     starts: Rows
@@ -62,7 +62,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class _Records:
-    """Where records begin, and how long they are with their header."""
+    """Offset of each record, and its length including the header."""
 
     content: Bytes
     at: Rows
@@ -95,10 +95,10 @@ def _records(chunk: Chunk) -> _Records:
 
 
 def _cells(chunk: Chunk) -> tuple[Rows, Rows]:
-    """Where each cell begins, and where its page ends."""
+    """Offset of each cell, and of the end of its page."""
     content, starts = chunk.content, chunk.starts
     if (content[starts] != LEAF).any():
-        raise DeclinedError("a page is no leaf of a table")
+        raise DeclinedError("a page is not a table leaf")
     counts = _big_endian_2(content, starts + 3)
     if (8 + 2 * counts > chunk.usable_bytes).any():
         raise DeclinedError("a page holds more cells than fit")
@@ -115,7 +115,7 @@ def _big_endian_2(content: Bytes, at: Rows) -> Rows:
 
 
 def _payload_sizes(content: Bytes, at: Rows) -> tuple[Integers, Rows]:
-    """The varint at each place, and the place behind it. What is longer than 3 bytes is refused."""
+    """The varint at each offset, and the offset after it. Declines varints of over 3 bytes."""
     size = np.zeros(len(at), np.int64)
     more = np.ones(len(at), bool)
     for _ in range(3):
@@ -140,7 +140,7 @@ def _after_varint(content: Bytes, at: Rows) -> Rows:
 
 
 def _alike_rows(records: _Records) -> Iterator[Rows]:
-    """Groups of rows with equal headers; every row is in one of them."""
+    """Group the rows by equal headers."""
     sizes = records.content.take(records.at)
     if (sizes > MOST_HEADER_BYTES).any() or (sizes > records.size).any():
         raise DeclinedError("a header is longer than expected")
@@ -151,7 +151,7 @@ def _alike_rows(records: _Records) -> Iterator[Rows]:
         for group in _equal_words(words):
             groups += 1
             if groups > FEW_GROUPS + len(sizes) // ROWS_PER_GROUP:
-                raise DeclinedError("hardly two rows are laid out alike")
+                raise DeclinedError("hardly any two rows share a layout")
             yield rows[group]
 
 
@@ -161,7 +161,7 @@ def _windows(content: Bytes, width: int) -> Bytes:
 
 
 def _words(rows: Bytes) -> Words:
-    """Each row as 64-bit words, the last one filled up with zeros."""
+    """Each row as 64-bit words, the last one zero-padded."""
     count, width = rows.shape
     padded = np.zeros((count, -(-width // 8) * 8), np.uint8)
     padded[:, :width] = rows
@@ -180,7 +180,7 @@ def _equal_words(words: Words) -> Iterator[Rows]:
     if (words == words[0]).all():
         yield np.arange(len(words))
         return
-    # Sorting 16 bits is far faster than 64; where two headers share them, they are told apart.
+    # Sorting 16 bits is far faster than 64; headers with equal hashes are separated below.
     key = (_hashed(words) * _MIX >> np.uint64(48)).astype(np.uint16)
     order = np.argsort(key, kind="stable")
     ordered = key[order]
@@ -213,7 +213,7 @@ class _CellColumn:
         self._index: dict[bytes, int] = {}
 
     def fill(self, rows: Rows, records: Bytes, kind: int, start: int, end: int) -> None:
-        """Take this column of some rows, whose records lie side by side."""
+        """Copy this column from some rows, whose records lie side by side."""
         if self._kind == "text":
             self._values[rows] = self._codes(records, kind, start, end)
         elif kind == NULL_TYPE:
@@ -253,7 +253,7 @@ class _CellColumn:
 
 
 def _by_appearance(codes: Array, texts: Sequence[bytes]) -> tuple[Array, list[bytes]]:
-    """The texts in the order of their rows, in which sqlite3 comes upon them, too."""
+    """Renumber the texts in order of appearance, as reading with sqlite3 does."""
     backward = np.flatnonzero(codes >= 0)[::-1]
     first = np.empty(len(texts), np.intp)
     first[codes[backward]] = backward
@@ -264,7 +264,7 @@ def _by_appearance(codes: Array, texts: Sequence[bytes]) -> tuple[Array, list[by
 
 
 def _distinct(words: Words) -> tuple[Rows, Rows]:
-    """A row of each distinct text, and for each row the number of its text."""
+    """A row with each distinct text, and for each row the index of its text."""
     _, first, inverse = np.unique(_hashed(words), return_index=True, return_inverse=True)
     if not (words == words[first[inverse]]).all():
         _, first, inverse = np.unique(words, axis=0, return_index=True, return_inverse=True)
@@ -278,7 +278,7 @@ def _integers(records: Bytes, kind: int, start: int) -> Integers | int:
     if kind not in INTEGER_BYTES:
         raise DeclinedError("a column of integers holds something else")
     width = INTEGER_BYTES[kind]
-    # There is no type of 3 or 6 bytes: the bytes before, of the header at least, come along.
+    # numpy has no 3- or 6-byte integers: also read the bytes before, at least those of the header.
     whole = 1 << (width - 1).bit_length()
     extra = whole - width
     strided = np.ndarray(

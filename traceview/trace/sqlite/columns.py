@@ -1,7 +1,7 @@
-"""Columns of a table that grow as one chunk of its pages after the other is decoded.
+"""Columns of a table that grow as its pages are decoded chunk by chunk.
 
-An array has the smallest type that holds its values so far, and none at all while they are all
-equal: what is never written costs neither memory nor the time of touching it first.
+An array has the smallest type that holds its values so far, and is not allocated while they are all
+equal: memory that is never written costs nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _CODES: _Types = (np.dtype("i4"),)
 
 @dataclass(frozen=True)
 class Piece:
-    """A column of one chunk, with its least and greatest value; valid until the next chunk.
+    """A column of one chunk, with its minimum and maximum; valid until the next chunk.
 
-    A column of text has codes, -1 for NULL, and the distinct texts as they are stored.
+    A text column has codes, −1 for NULL, and the distinct texts as stored.
     """
 
     values: Array
@@ -38,7 +38,7 @@ class Piece:
 
 
 class _Growing:
-    """Values in an array with room for those to come."""
+    """A growing array with spare capacity."""
 
     def __init__(self, types: _Types) -> None:
         self._types = types
@@ -49,7 +49,7 @@ class _Growing:
     def add(
         self, values: Array | int, count: int, least: int, greatest: int, expected: int
     ) -> None:
-        """Add values of that range; `expected` says how many rows there may be in the end."""
+        """Append values of that range; `expected` estimates the final number of rows."""
         end = self._rows + count
         if not self._rows:
             self._constant = least
@@ -64,7 +64,7 @@ class _Growing:
         if old is not None and end <= len(old) and wanted.itemsize <= old.itemsize:
             return old
         now = self._type_of(self._constant, self._constant) if old is None else old.dtype
-        # Room that stays unused is never touched: it takes addresses, no memory.
+        # Unused capacity is never touched: it takes address space but no memory.
         new = np.empty(max(end, expected) * 9 // 8, max(now, wanted, key=lambda t: t.itemsize))
         new[: self._rows] = self._constant if old is None else old[: self._rows]
         return new
@@ -74,7 +74,7 @@ class _Growing:
         return next(t for t, limit in limits if limit.min <= least and greatest <= limit.max)
 
     def done(self) -> Array:
-        """All values, a `constant` where they are all equal."""
+        """All values; a `constant` if they are all equal."""
         if self._array is None:
             dtype = self._type_of(self._constant, self._constant)
             return constant(self._constant, self._rows, dtype)
@@ -90,7 +90,7 @@ class NumberColumn:
         self._rows = 0
 
     def add(self, piece: Piece, expected: int) -> None:
-        """Copy the piece. `expected` says how many rows there may be in the end."""
+        """Append a copy of the piece; `expected` estimates the final number of rows."""
         self._values.add(piece.values, len(piece), piece.least, piece.greatest, expected)
         if piece.null is not None and self._null is None:
             self._null = _Growing(_NUMBERS)
@@ -101,7 +101,7 @@ class NumberColumn:
         self._rows += len(piece)
 
     def done(self) -> Numbers:
-        """All of them, of the smallest type that holds them."""
+        """All values, in the smallest type that holds them."""
         null = None if self._null is None else self._null.done().view(bool)
         return Numbers(self._values.done(), null)
 
@@ -115,7 +115,7 @@ class TextColumn:
         self._index: dict[str, int] = {}
 
     def add(self, piece: Piece, expected: int) -> None:
-        """Copy the piece. `expected` says how many rows there may be in the end."""
+        """Append a copy of the piece; `expected` estimates the final number of rows."""
         index = self._index
         places = [index.setdefault(lenient_text(raw), len(index)) for raw in piece.texts or ()]
         codes = np.array([*places, -1], np.int32)[piece.values]
@@ -123,5 +123,5 @@ class TextColumn:
         self._codes.add(codes, len(piece), -1, greatest, expected)
 
     def done(self) -> Texts:
-        """All of them; values come in the order in which the chunks brought them."""
+        """All texts; distinct values are in order of appearance."""
         return Texts(self._codes.done(), object_array(list(self._index)))

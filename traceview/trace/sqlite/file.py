@@ -1,4 +1,4 @@
-"""A SQLite file of somebody else: opened for reading, never written to, never waited for long.
+"""An SQLite file of the user: opened read-only, without long waits for locks.
 
 While a `Database` is open, sqlite3 holds its read lock, so that no other program can change the
 pages under the page decoder.
@@ -22,19 +22,19 @@ from traceview.trace.sqlite.row_reader import Columns, Kind, lenient_text, quote
 
 PATIENCE_S = 2.0
 WAL_FORMAT = 2
-# What SQLite says of a column that is computed whenever it is read.
+# SQLite's mark of a generated column that is computed when read.
 _VIRTUAL = 2
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """What SQLite says of one table."""
+    """Location and columns of a table in the file."""
 
     root_page: int
     columns: tuple[str, ...]
-    # Where a record holds the columns; those that are computed when they are read have no place.
+    # Index of each column in a record; virtual generated columns have none.
     places: Mapping[str, int]
-    # Names whose place does not tell what SQLite would: rowid aliases and computed columns.
+    # Columns whose record cell is not their value: rowid aliases and generated columns.
     unstored: frozenset[str]
 
 
@@ -52,7 +52,7 @@ class Database:
         self._described: dict[str, StoredTable] = {}
 
     def describe(self, table: str) -> StoredTable:
-        """The columns of a table that is there."""
+        """The columns of an existing table."""
         if table not in self._described:
             listed = self._connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
             held = [str(row[1]) for row in listed if row[6] != _VIRTUAL]
@@ -65,7 +65,7 @@ class Database:
         return self._described[table]
 
     def read(self, table: str, wanted: Mapping[str, Kind]) -> Columns:
-        """The wanted columns, as fast as the file allows; rows in the order of the table.
+        """Read the wanted columns, in table order, by the fastest way the file allows.
 
         Raises TraceFormatError or sqlite3.Error if the table is damaged.
         """
@@ -79,7 +79,7 @@ class Database:
         return read_rows(self._connection, table, wanted, self.size)
 
     def last_row(self, table: str) -> int:
-        """The greatest row number, found without reading the rows; 0 where there is none.
+        """The greatest row number, found without reading the rows; 0 if there is none.
 
         Raises sqlite3.Error if the table is damaged.
         """
@@ -88,12 +88,12 @@ class Database:
         try:
             asked = self._connection.execute(f"SELECT max(rowid) FROM {quoted(table)}")  # noqa: S608
         except sqlite3.OperationalError:
-            # A table may be stored without row numbers.
+            # A WITHOUT ROWID table.
             return 0
         return max(asked.fetchone()[0] or 0, 0)
 
     def lines(self, table: str, names: Sequence[str]) -> list[tuple[object, ...]]:
-        """A small table as tuples; a column that is not there is None; no table, no lines.
+        """A small table as tuples; a missing column is None, a missing table has no rows.
 
         Raises sqlite3.Error if the table is damaged.
         """
@@ -107,7 +107,7 @@ class Database:
         return f"SELECT {listed} FROM {quoted(table)}"  # noqa: S608
 
     def spread(self, table: str, names: Sequence[str], most: int) -> list[tuple[object, ...]]:
-        """Rows at even distances over a table, as `lines` has them; deleted ones are left out.
+        """Evenly spaced rows of a table, in the form of `lines`; deleted ones are left out.
 
         Raises sqlite3.Error if the table is damaged.
         """
@@ -120,7 +120,7 @@ class Database:
         return self._connection.execute(chosen, rows).fetchall()
 
     def lookup(self, table: str, key: str, value: str, keys: Sequence[int]) -> dict[int, object]:
-        """The values of some keys, through the table's primary key where it has one.
+        """The values of some keys, looked up by the primary key if the table has one.
 
         Raises sqlite3.Error if the table is damaged.
         """
@@ -139,7 +139,7 @@ class Database:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """Open a SQLite file, whose header has been checked, for reading.
+    """Open an SQLite file, whose header has been checked, read-only.
 
     Raises TraceFormatError if another program is writing it, or if it is damaged; every
     sqlite3.Error that leaves the `with` block becomes one, too.
@@ -148,14 +148,14 @@ def opened(path: Path) -> Iterator[Database]:
         try:
             yield _database(path, stack)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            # The second is of sqlite3 too: it quotes damaged names when it complains.
+            # sqlite3 raises UnicodeDecodeError if its message quotes a damaged name.
             raise _damaged(error) from error
 
 
 def _damaged(error: Exception) -> TraceFormatError:
     if _busy(error):
         return TraceFormatError(
-            f"another program is writing the file ({error})", "read it when that has finished"
+            f"another program is writing the file ({error})", "try again when it has finished"
         )
     reason = " ".join(str(error).split())[:200]
     return TraceFormatError(f"SQLite cannot read the file ({reason})", "export the recording again")
@@ -169,14 +169,14 @@ def _busy(error: Exception) -> bool:
 def _database(path: Path, stack: ExitStack) -> Database:
     if _holds_data(path, "-wal"):
         return _copied(path, stack)
-    # Opened first to be closed last: closing any descriptor of a file drops the locks that this
-    # process has on it, those of the connection too.
+    # Opened first to be closed last: closing any descriptor of a file drops all locks of this
+    # process on it, including those of the connection.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     stack.callback(os.close, descriptor)
     try:
         connection = _connect(path, stack)
     except sqlite3.OperationalError as error:
-        # A journal that its writer left behind: only a copy may be rolled back.
+        # A leftover journal: only a copy may be rolled back.
         if _busy(error) or not _holds_data(path, "-journal"):
             raise
         return _copied(path, stack)
@@ -185,7 +185,7 @@ def _database(path: Path, stack: ExitStack) -> Database:
 
 
 def has_log(path: Path) -> bool:
-    """Whether a journal or write-ahead log lies beside the file: then the file is not all."""
+    """Whether a journal or write-ahead log next to the file holds part of its content."""
     return _holds_data(path, "-wal") or _holds_data(path, "-journal")
 
 
@@ -195,7 +195,7 @@ def _holds_data(path: Path, suffix: str) -> bool:
 
 
 def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    # Without a log beside it a WAL database is complete, and opening it as such would create one.
+    # A WAL database without a log is complete, but opening it normally would create one.
     still = "&immutable=1" if _header(path)[19] == WAL_FORMAT else ""
     uri = f"file:{quote(str(path.absolute()))}?mode=ro{still}"
     connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
@@ -210,7 +210,7 @@ def _header(path: Path) -> bytes:
 
 
 def _copied(path: Path, stack: ExitStack) -> Database:
-    """Open a private copy of a file together with the log that belongs to it."""
+    """Open a private copy of a file and its log."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceview-")))
     size = 0
     for suffix in ("", "-wal", "-journal"):

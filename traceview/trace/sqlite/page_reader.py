@@ -1,9 +1,9 @@
-"""Columns of a table straight from the pages of the file: fast, or not at all.
+"""Read columns of a table directly from the pages of the file, fast, or decline.
 
 The format is that of https://www.sqlite.org/fileformat2.html. A table is a b-tree: interior pages
 lead to leaf pages, whose cells hold one row each. The file is untrusted, and the sqlite3 module
-stands behind this one: whatever is unusual or out of bounds raises DeclinedError, and sqlite3
-decides what it means. Nothing here returns a row that SQLite would not.
+is the fallback: whatever is unusual or out of bounds raises DeclinedError, and sqlite3 reads the
+table instead. Nothing here returns a row that SQLite would not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from traceview.trace.sqlite.row_reader import Kind, Numbers
 __all__ = ["DeclinedError", "PageFile", "read_pages"]
 
 Pages = npt.NDArray[np.int64]
-# The first page and how many.
+# First page and number of pages.
 Run = tuple[int, int]
 HEADER_BYTES = 100
 UTF8 = 1
@@ -42,7 +42,7 @@ SPARSE = 2
 
 @dataclass(frozen=True)
 class PageFile:
-    """An open file, with what its header says of its pages."""
+    """An open file and the page layout from its header."""
 
     descriptor: int
     page_bytes: int
@@ -51,7 +51,7 @@ class PageFile:
 
     @classmethod
     def of(cls, descriptor: int) -> PageFile | None:
-        """None where the header asks for more than is understood here."""
+        """Read the header; None if it uses a feature that is not supported here."""
         header = os.pread(descriptor, HEADER_BYTES, 0)
         if len(header) < HEADER_BYTES or int.from_bytes(header[56:60], "big") != UTF8:
             return None
@@ -62,13 +62,13 @@ class PageFile:
         return cls(descriptor, size, size - header[20], os.fstat(descriptor).st_size // size)
 
     def page(self, number: int) -> Bytes:
-        """One page. Numbers count from 1. Raises DeclinedError if the file ends before it does."""
+        """Read one page, counted from 1. Raises DeclinedError if the file is too short."""
         content = np.empty(self.page_bytes, np.uint8)
         self.read(content, [(number, 1)])
         return content
 
     def read(self, content: Bytes, runs: Sequence[Run]) -> None:
-        """Fill the content with runs of pages. Raises DeclinedError if the file ends before."""
+        """Read runs of pages into a buffer. Raises DeclinedError if the file is too short."""
         end = 0
         for first, count in runs:
             start, end = end, end + count * self.page_bytes
@@ -78,9 +78,9 @@ class PageFile:
 
 
 class _Decoder(Protocol):
-    """Decodes a chunk whose pages were read into its room."""
+    """Decodes a chunk whose pages were read into its buffer."""
 
-    # Small enough that what is derived from a chunk stays in the processor's cache and in bounds.
+    # Small enough that intermediate arrays fit into the CPU cache.
     chunk_bytes: ClassVar[int]
 
     def room(self, size: int) -> Bytes: ...
@@ -106,7 +106,7 @@ def read_pages(
 ) -> dict[str, Numbers | Texts]:
     """Read columns, given by their places in a record, of the table with that root page.
 
-    Raises DeclinedError where sqlite3 has to read the table.
+    Raises DeclinedError if sqlite3 must read the table.
     """
     columns = [TextColumn() if kind == "text" else NumberColumn() for kind in wanted.values()]
     leaves = _leaves(file, root)
@@ -123,7 +123,7 @@ def read_pages(
 def _decoded(
     file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]
 ) -> Iterator[tuple[Pages, list[Piece]]]:
-    """Some pages and their columns, valid until the next; a few are decoded ahead meanwhile."""
+    """Chunks of pages with their columns, valid until the next; a few are decoded ahead."""
     kind = c_decoder.CompiledDecoder if c_decoder.is_available() else _NumpyDecoder
     chunk_pages = max(1, kind.chunk_bytes // file.page_bytes)
     free: deque[_Decoder] = deque(kind(wanted) for _ in range(THREADS + 1))
@@ -145,7 +145,7 @@ def _decode(file: PageFile, pages: Pages, decoder: _Decoder) -> list[Piece]:
 
 
 def _leaves(file: PageFile, root: int) -> Pages:
-    """The leaf pages in the order of their rows."""
+    """The leaf pages in row order."""
     level = np.array([root], np.int64)
     for _ in range(MOST_LEVELS):
         _check_pages(file, level)
@@ -160,14 +160,14 @@ def _check_pages(file: PageFile, level: Pages) -> None:
     if not len(level) or level.min() < 2 or level.max() > file.pages:
         raise DeclinedError("a page number is out of bounds")
     if len(np.unique(level)) != len(level):
-        raise DeclinedError("a page turns up twice")
+        raise DeclinedError("a page occurs twice")
 
 
 def _children(file: PageFile, page: int) -> Pages:
     content = file.page(page)
     cells = int(content[3]) << 8 | int(content[4])
     if content[0] != INTERIOR or INTERIOR_HEADER_BYTES + 2 * cells > file.usable_bytes:
-        raise DeclinedError("an interior page is not one")
+        raise DeclinedError("an interior page has the wrong type")
     pointers = content[INTERIOR_HEADER_BYTES:][: 2 * cells].view(">u2").astype(np.int64)
     if len(pointers) and pointers.max() + 4 > file.usable_bytes:
         raise DeclinedError("a cell lies outside its page")
@@ -176,7 +176,7 @@ def _children(file: PageFile, page: int) -> Pages:
 
 
 def _gathered(file: PageFile, pages: Pages, decoder: _Decoder) -> Chunk:
-    """The pages of one chunk, read in few calls."""
+    """Read the pages of one chunk in few calls."""
     first, last = int(pages.min()), int(pages.max())
     if last - first < SPARSE * len(pages):
         runs, places = [(first, last - first + 1)], pages - first

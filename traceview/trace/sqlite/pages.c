@@ -28,7 +28,7 @@ enum { MOST_PROBES = 512 };
 static const int64_t BYTES_OF_TYPE[FIRST_BLOB] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0, RESERVED, RESERVED};
 
 /* Reasons to decline. */
-static const char NO_LEAF[] = "a page is no leaf of a table";
+static const char NO_LEAF[] = "a page is not a table leaf";
 static const char OUTSIDE_CHUNK[] = "a page lies outside its chunk";
 static const char TOO_MANY_CELLS[] = "a page holds more cells than fit";
 static const char TOO_MANY_ROWS[] = "a chunk holds more rows than were counted";

@@ -1,4 +1,4 @@
-"""What a record's header says: the type of every column, and so its place."""
+"""Layout of a record, from its header: type and offset of every column."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FIXED_BYTES = (0, *INTEGER_BYTES.values(), 8, 0, 0, -1, -1)
 
 
 class DeclinedError(Exception):
-    """Not for the page decoder: sqlite3 has to read this table."""
+    """The page decoder cannot read this table; sqlite3 must."""
 
 
 class RecordLayout:
-    """Types and places of the columns of all records with one header, relative to its start."""
+    """Types and offsets of the columns of records with equal headers."""
 
     def __init__(self, header: bytes) -> None:
         self.types = list(_varints(header[1:]))
@@ -26,13 +26,13 @@ class RecordLayout:
             self.starts.append(self.starts[-1] + _length(kind))
 
     def end(self, places: Sequence[int]) -> int:
-        """Where the last of these columns ends."""
+        """Offset of the end of the last of these columns."""
         if max(places) >= len(self.types):
             raise DeclinedError("a row is older than a column and takes its default")
         return self.starts[max(places) + 1]
 
 
-# Pages of one table repeat their headers, and parsing one is a step in Python for every column.
+# Records of one table repeat their headers, and parsing one takes a Python step per column.
 layout_of = lru_cache(maxsize=4096)(RecordLayout)
 
 

@@ -1,4 +1,4 @@
-"""Columns of a table through the sqlite3 module: right for every database, in no hurry."""
+"""Read columns of a table through the sqlite3 module: slow, but correct for every database."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from traceview.tables import Array, Mask, Texts
 
 Kind = Literal["integer", "text"]
 BATCH = 50_000
-# A row takes a cell pointer, its own length, its rowid and a header. A damaged b-tree whose pages
-# point at each other can yield rows for ever; no sound one yields more than this.
+# Minimum: cell pointer, length, rowid and header. A damaged b-tree whose pages point at each other
+# yields rows forever; a valid file cannot yield more than its size divided by this.
 LEAST_ROW_BYTES = 5
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Whole numbers as stored, of any signed type.
+    """A column of integers, of any signed type.
 
-    `null` is True where there is none; None means everywhere one. Both may be a `constant`.
+    `null` is True for NULL; None means no NULLs. Both arrays may be a `constant`.
     """
 
     values: Array
@@ -37,12 +37,12 @@ Columns = Mapping[str, Numbers | Texts]
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Quote a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def lenient_text(raw: bytes) -> str:
-    """Text of a trace: whatever the bytes are, they become a string."""
+    """Decode text of a trace, replacing invalid bytes."""
     return raw.decode("utf-8", errors="replace")
 
 
@@ -79,7 +79,7 @@ def _batches(
         rows += len(batch)
         if rows > most:
             raise TraceFormatError(
-                f"table {table} is damaged: it yields more rows than the file can hold",
+                f"table {table} is damaged: it yields more rows than fit into the file",
                 "export the recording again",
             )
         yield batch
@@ -90,7 +90,7 @@ def _numbers(table: str, name: str, cells: Sequence[object]) -> Numbers:
     if not kinds <= {int, type(None)}:
         odd = ", ".join(sorted(kind.__name__ for kind in kinds - {int, type(None)}))
         raise TraceFormatError(
-            f"column {name} of table {table} holds {odd} where whole numbers belong",
+            f"column {name} of table {table} contains {odd} values instead of integers",
             "export the recording again",
         )
     if type(None) not in kinds:
@@ -100,7 +100,7 @@ def _numbers(table: str, name: str, cells: Sequence[object]) -> Numbers:
 
 
 def joined(pieces: list[Numbers]) -> Numbers:
-    """One after the other; the list is emptied, so that memory is held once."""
+    """Concatenate the pieces; empties the list, to free its memory."""
     values = np.concatenate([np.empty(0, np.int64), *(piece.values for piece in pieces)])
     nulls = [_mask(piece) for piece in pieces] if any(p.null is not None for p in pieces) else []
     pieces.clear()
@@ -112,7 +112,7 @@ def _mask(piece: Numbers) -> Mask:
 
 
 class _Coder:
-    """Codes texts that come in batches."""
+    """Assigns codes to texts that arrive in batches."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}

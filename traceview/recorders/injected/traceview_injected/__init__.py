@@ -1,1 +1,1 @@
-"""Hooks in the recorded program: standard library only, and no failure of theirs reaches it."""
+"""Hooks in the recorded program. They use only the standard library and never make it fail."""

@@ -1,4 +1,4 @@
-"""The gathered folder: one JSON file a kernel, each there as a whole or not at all."""
+"""The gathered folder: one JSON file per kernel, each written atomically."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _SOUND = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"
 
 
 class Folder:
-    """Where kernels go, and which of them this process has seen."""
+    """The folder for kernels, and the files this process has handled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._seen: set[str] = set()
 
     def add_compiled(self, kernel: Any) -> None:
-        """Write a kernel as Triton's compiler gives it."""
+        """Write a kernel compiled by Triton."""
         key = _key(kernel.hash)
         if self._take(key + ".json"):
             self._write(key + ".json", kernel_metadata.compiled(kernel))
 
     def add_loaded(self, kernel: Any, result: Any, tuner: Any) -> None:
-        """Write a kernel as Inductor loads it from a file, with what its parts tell of it."""
+        """Write a kernel that Inductor loads from a cubin file."""
         key = _key(kernel.hash)
         if not self._is_there(key + ".json") and self._take(key + ".loaded.json"):
             self._write(key + ".loaded.json", kernel_metadata.loaded(kernel, result, tuner))
 
     def add_known(self, kernel: Mapping[str, Any]) -> None:
-        """Write a kernel that is described already."""
+        """Write a kernel from its description."""
         key = _key(kernel["hash"])
         if self._take(key + ".json"):
             self._write(key + ".json", kernel)
 
     def _take(self, name: str) -> bool:
-        """Whether a file is ours to write: neither this process nor another one has."""
+        """Claim a file name; False if this or another process has written it."""
         if name in self._seen:
             return False
         self._seen.add(name)
@@ -62,12 +62,12 @@ class Folder:
                 json.dump(kernel, file, default=str)
             os.replace(unfinished, path)
         except FileNotFoundError:
-            # The recording has ended and its folder is gone: a process that outlives it.
+            # This process has outlived the recording, whose folder is gone.
             return
 
 
 def _key(identity: Any) -> str:
-    """A name for a file: Triton's hash where it is one."""
+    """A file name: Triton's hash, if it is a valid one."""
     text = str(identity)
     if 0 < len(text) <= 128 and all(letter in _SOUND for letter in text):
         return text

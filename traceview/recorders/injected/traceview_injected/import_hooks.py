@@ -1,4 +1,4 @@
-"""Do something as soon as a module has been imported, and import nothing for it."""
+"""Run callbacks after a module has been imported, without importing it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def after(module_name: str, callback: Callback) -> None:
-    """Call `callback` with a module, once: when it has been imported, or now if it has been.
+    """Call `callback(module)` once, after the import of a module or now if already imported.
 
-    What the callback raises is dropped, and the import goes on.
+    Exceptions of the callback are ignored.
     """
     module = sys.modules.get(module_name)
     if module is not None and not _is_being_imported(module):
@@ -30,7 +30,7 @@ def after(module_name: str, callback: Callback) -> None:
 
 
 class _Finder:
-    """Finds nothing itself: it lets the others find what is waited for, and watches it load."""
+    """A meta-path finder that delegates to the others and watches the load of awaited modules."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[Callback]] = {}
@@ -39,7 +39,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a module that is waited for, with its loader watched; else None."""
+        """The spec of an awaited module, with its loader watched; else None."""
         asking = (name, get_ident())
         if name not in self.waiting or asking in self._asking:
             return None
@@ -63,7 +63,7 @@ class _Finder:
         return None
 
     def loaded(self, name: str, module: ModuleType) -> None:
-        """Tell those who waited; when nobody waits any more, imports are as fast as ever."""
+        """Run the callbacks of a module; uninstall the finder when no callback is left."""
         callbacks = self.waiting.pop(name, [])
         if not self.waiting and self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -74,14 +74,14 @@ _finder = _Finder()
 
 
 def _watch(loader: Any, name: str) -> None:
-    """Put a method before that of the same name of the loader, which else stays what it is."""
+    """Wrap exec_module of a loader for one module."""
     execute = getattr(loader, "exec_module", None)
-    # A class as loader is that of many modules.
+    # A class as loader is shared by many modules.
     if execute is None or isinstance(loader, type):
         return
 
     def exec_module(module: ModuleType) -> None:
-        # The loader of a zip archive is that of all modules in it.
+        # A zip archive has one loader for all its modules.
         if module.__name__ == name:
             loader.__dict__.pop("exec_module", None)
         execute(module)
@@ -91,7 +91,7 @@ def _watch(loader: Any, name: str) -> None:
     try:
         loader.exec_module = exec_module
     except AttributeError:
-        # It has no room for one: it loads unwatched.
+        # The loader has no instance attributes: do not watch it.
         return
 
 
@@ -103,5 +103,5 @@ def _call(callbacks: list[Callback], module: ModuleType) -> None:
     for callback in callbacks:
         try:
             callback(module)
-        except Exception:  # noqa: S112 (the user's import must not fail for it)
+        except Exception:  # noqa: S112 (the program's import must not fail)
             continue

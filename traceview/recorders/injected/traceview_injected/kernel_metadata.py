@@ -1,7 +1,7 @@
-"""What is known of a compiled Triton kernel, as JSON can hold it.
+"""Code and metadata of a compiled Triton kernel as a JSON-compatible dict.
 
-Fits Triton 3.3 to 3.9. Everything but the code is optional: what a version does not tell is left
-out, and a kernel for another GPU than NVIDIA's is None.
+Works with Triton 3.3 to 3.9. All fields but the code are optional; a kernel for a non-NVIDIA GPU is
+None.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MOST_TEXT = 1_000_000
 
 
 def compiled(kernel: Any) -> Known | None:
-    """A CompiledKernel of Triton's."""
+    """Describe a CompiledKernel of Triton."""
     metadata = _as_dict(kernel.metadata)
     code = kernel.asm
     if "cubin" not in code and "ptx" not in code:
         return None
     source = kernel.src
     return {
-        **_told(metadata),
+        **_metadata_fields(metadata),
         "hash": str(kernel.hash),
         "ptx": code.get("ptx"),
         "cubin": _encoded(code.get("cubin")),
@@ -44,7 +44,7 @@ def compiled(kernel: Any) -> Known | None:
 
 
 def loaded(kernel: Any, result: Any, tuner: Any) -> Known | None:
-    """A kernel of Inductor's static launcher, from the cubin that it loads and its neighbours.
+    """Describe a kernel of Inductor's static launcher, from its cubin and the files next to it.
 
     `result` and `tuner` are Inductor's CompileResult and CachingAutotuner, or None.
     """
@@ -56,7 +56,7 @@ def loaded(kernel: Any, result: Any, tuner: Any) -> Known | None:
     metadata = _read_json(stem + ".json")
     attributes = (meta.get("configs") or [None])[0]
     return {
-        **_told(metadata or _of_launcher(kernel, meta)),
+        **_metadata_fields(metadata or _of_launcher(kernel, meta)),
         "hash": str(kernel.hash),
         "ptx": _read_text(stem + ".ptx"),
         "cubin": _encoded(_read(path)),
@@ -65,8 +65,8 @@ def loaded(kernel: Any, result: Any, tuner: Any) -> Known | None:
     }
 
 
-def _told(metadata: Mapping[str, Any]) -> Known:
-    """The fields that readers ask for by name, and all the metadata."""
+def _metadata_fields(metadata: Mapping[str, Any]) -> Known:
+    """The fields stored by name, and the rest of the metadata as options."""
     target = _as_dict(metadata.get("target") or {})
     return {
         "name": str(metadata["name"]),
@@ -74,11 +74,11 @@ def _told(metadata: Mapping[str, Any]) -> Known:
         "num_warps": metadata.get("num_warps"),
         "num_stages": metadata.get("num_stages"),
         "shared_bytes": metadata.get("shared"),
-        "options": {name: value for name, value in metadata.items() if name not in _TOLD},
+        "options": {name: value for name, value in metadata.items() if name not in _NAMED_FIELDS},
     }
 
 
-_TOLD = ("name", "hash", "target", "num_warps", "num_stages", "shared")
+_NAMED_FIELDS = ("name", "hash", "target", "num_warps", "num_stages", "shared")
 
 
 def _of_launcher(kernel: Any, meta: Mapping[str, Any]) -> Known:
@@ -101,7 +101,7 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 
 def _arguments(signature: Any, constants: Any, attributes: Any) -> Iterator[Known]:
-    """What is passed in order, of tuples each element, with types, and of constexprs the values."""
+    """Parameters in order, tuples flattened, with types and the values of constexprs."""
     if not isinstance(signature, dict):
         return
     constants = constants if isinstance(constants, dict) else {}
@@ -121,7 +121,7 @@ def _arguments(signature: Any, constants: Any, attributes: Any) -> Iterator[Know
 
 
 def _leaves(place: tuple[int, ...], name: str, type_: Any) -> Iterator[tuple[Any, str, Any]]:
-    """`pair[0]` and `pair[1]` of a tuple, or `pair.key` where its elements have names."""
+    """Flatten a tuple into `pair[0]`, `pair[1]`, or `pair.key` for a named tuple."""
     if not isinstance(type_, (tuple, list)):
         yield place, name, type_
         return
@@ -131,12 +131,12 @@ def _leaves(place: tuple[int, ...], name: str, type_: Any) -> Iterator[tuple[Any
         yield from _leaves((*place, at), called, inner)
 
 
-def _is_divisible(said: Any) -> bool:
-    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said or ())
+def _is_divisible(attributes: Any) -> bool:
+    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in attributes or ())
 
 
 def _plain(value: Any) -> Any:
-    """A constexpr as a value for JSON: types as tl.float16, functions by their name."""
+    """A constexpr as a JSON value: types as tl.float16, functions by name."""
     value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -156,7 +156,7 @@ def _dtype_name(value: Any) -> str:
 
 
 def _source(function: Any, file: Any) -> Known:
-    """Where the kernel's `def` is, and its text from there on."""
+    """File and line of the kernel's `def`, and the source from there on."""
     lines = getattr(function, "raw_src", None)
     first = getattr(function, "starting_line_number", None)
     if not isinstance(lines, (list, tuple)) or not isinstance(first, int):

@@ -1,4 +1,4 @@
-"""What goes wrong in a hook: a line in the gathered folder, and nothing in the user's program."""
+"""Notes about failed hooks: lines of a file in the gathered folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 STARTED = "started"
 NOTES = "notes.txt"
 _MOST_BYTES = 64_000
-_said: set[str] = set()
+_noted: set[str] = set()
 
 
 def started(folder: str) -> None:
-    """Leave the sign that a Python has come this far."""
+    """Leave a marker file: the hooks of a Python process have started."""
     try:
         flags = os.O_WRONLY | os.O_CREAT
         os.close(os.open(os.path.join(folder, STARTED), flags, 0o600))
@@ -24,26 +24,26 @@ def started(folder: str) -> None:
 
 
 def note(folder: str | None, line: str) -> None:
-    """Add a line, each once in a process. Never raises."""
+    """Append a line, each once per process. Never raises."""
     try:
-        if not folder or line in _said:
+        if not folder or line in _noted:
             return
-        _said.add(line)
+        _noted.add(line)
         path = os.path.join(folder, NOTES)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        # One write of a short line: those of several processes do not mix.
+        # A single short write, so that lines of several processes do not interleave.
         place = os.open(path, flags, 0o600)
         try:
             if os.fstat(place).st_size < _MOST_BYTES:
                 os.write(place, (" ".join(line.split())[:300] + "\n").encode("utf-8", "replace"))
         finally:
             os.close(place)
-    except Exception:  # noqa: S110 (there is nowhere left to say it)
+    except Exception:  # noqa: S110 (there is nowhere left to report it)
         pass
 
 
-class kept:  # noqa: N801 (a context manager, which contextlib would be an import for)
-    """Turn an exception of the block into a note."""
+class noting_errors:  # noqa: N801 (a context manager, which contextlib would be an import for)
+    """Turn an exception in the block into a note."""
 
     def __init__(self, folder: str | None, what: str) -> None:
         self._folder, self._what = folder, what

@@ -1,8 +1,8 @@
-"""CUDA C++ that torch compiles at run time (torch.cuda._compile_kernel): its PTX and cubin.
+"""PTX and cubin of CUDA C++ that torch compiles at run time (torch.cuda._compile_kernel).
 
-torch asks NVRTC for one of the two and drops the program. It gets a library of ours, that asks
-for the PTX in any case, and for the lines of the source, which leaves the code what it is. Where
-torch loads PTX, the cubin is made by the driver and nobody has it. Fits torch 2.8 to 2.13.
+torch requests one of the two from NVRTC and drops the program. It gets a wrapped library that
+always fetches the PTX too, and compiles with line info, which does not change the code. If torch
+loads PTX, the driver makes the cubin, which is not accessible. Works with torch 2.8 to 2.13.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
 _LINES = b"--generate-line-info"
-# With these, lines are there already, or there is no code of the GPU yet.
+# With these options there is line info already, or no GPU code yet.
 _INSTEAD = (
     *("-lineinfo", "--generate-line-info", "-G", "--device-debug"),
     *("-dlto", "--dlink-time-opt"),
@@ -32,7 +32,7 @@ _LIBRARIES = ("_get_gpu_rtc_library", "_get_nvrtc_library")
 
 
 def hook(module: ModuleType, add: Callable[[dict[str, Any]], None], guarded: Guard) -> None:
-    """Describe to `add` each kernel that torch compiles with NVRTC; `guarded` keeps what fails."""
+    """Pass a description of each NVRTC kernel of torch to `add`; `guarded` notes failures."""
     seen = _Seen()
     found = guarded(lambda source, result: add(seen.described(source, result)))
     for name in _LIBRARIES:
@@ -60,7 +60,7 @@ def _watched(get: Callable[[], Any], seen: _Seen) -> Callable[[], Any]:
 
 
 class _Seen(_local):
-    """What came by while one kernel was compiled, by thread."""
+    """NVRTC inputs and outputs of the kernel being compiled, per thread."""
 
     def __init__(self) -> None:
         self.begin()
@@ -71,7 +71,7 @@ class _Seen(_local):
         self.file = ""
 
     def described(self, source: Any, result: Any) -> dict[str, Any]:
-        """The kernel as the gathered folder holds it."""
+        """Describe the kernel for the gathered folder."""
         from binascii import b2a_base64
         from hashlib import sha256
 
@@ -80,12 +80,12 @@ class _Seen(_local):
         cubin = given if given.startswith(b"\x7fELF") else None
         ptx = self.ptx or (None if cubin else given)
         text = ptx.rstrip(b"\0").decode("utf-8", "replace") if ptx else None
-        told = (name, given, *self.options)
+        identity = (name, given, *self.options)
         arch = next((o for o in self.options if o.startswith(_ARCH)), "").rpartition("_")[2]
         return {
             "name": str(name),
             "arch": int(arch.rstrip("af")) if arch.rstrip("af").isdigit() else None,
-            "hash": "nvrtc-" + sha256(repr(told).encode()).hexdigest(),
+            "hash": "nvrtc-" + sha256(repr(identity).encode()).hexdigest(),
             "ptx": text,
             "cubin": b2a_base64(cubin, newline=False).decode("ascii") if cubin else None,
             "arguments": [],
@@ -97,7 +97,7 @@ class _Seen(_local):
 
 
 def _as_compiled(file: str, ptx: str) -> str:
-    """The name of the source as the code has it: NVRTC puts the current folder before it."""
+    """The source file name in the PTX, to which NVRTC prepends the current folder."""
     for line in ptx.splitlines():
         words = line.split('"')
         if len(words) > 2 and words[0].split()[:1] == [".file"] and words[1].endswith("/" + file):
@@ -106,7 +106,7 @@ def _as_compiled(file: str, ptx: str) -> str:
 
 
 class _Library:
-    """NVRTC, of which two functions look at what goes through them."""
+    """NVRTC with three functions that observe their arguments."""
 
     def __init__(self, real: Any, seen: _Seen) -> None:
         self._real, self._seen = real, seen
@@ -119,7 +119,7 @@ class _Library:
         return self._real.nvrtcCreateProgram(program, source, name, *rest)
 
     def nvrtcCompileProgram(self, program: Any, count: Any, options: Any) -> Any:  # noqa: N802
-        # What fails here is ours: torch's own options do as well, and so does the code alone.
+        # If this fails, compile with torch's own options.
         with suppress(Exception):
             count, options = self._with_lines(count, options)
         return self._real.nvrtcCompileProgram(program, count, options)
@@ -139,7 +139,7 @@ class _Library:
         return len(more), (ctypes.c_char_p * len(more))(*more)
 
     def _ptx(self, program: Any) -> bytes | None:
-        """The PTX of a program; None where NVRTC made none."""
+        """The PTX of a program; None if NVRTC made none."""
         size = ctypes.c_size_t()
         if self._real.nvrtcGetPTXSize(program, ctypes.byref(size)) or not size.value:
             return None

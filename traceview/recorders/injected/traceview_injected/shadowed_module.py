@@ -1,4 +1,4 @@
-"""The module that ours hides: the next of its name on sys.path, run as if ours were not there."""
+"""Run the module that ours shadows: the next one of its name on sys.path."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def run(name: str, ours: str) -> None:
-    """Import the hidden module in place of ours. Raises what it raises."""
+    """Import the shadowed module in place of ours. Raises what it raises."""
     spec = _spec(name, os.path.dirname(ours))
     if spec is None or spec.loader is None:
         return

@@ -1,4 +1,4 @@
-"""What the environment asks for, each piece on its own: one that fails leaves the others."""
+"""Install the hooks that the environment requests, independently of each other."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ SYNC_SITES = "TRACEVIEW_SYNC_SITES"
 
 
 def begin() -> None:
-    """Install the hooks. Nothing of the user's is imported yet."""
+    """Install the hooks, before the program imports anything."""
     folder = os.environ.get(GATHER)
     if folder:
         notes.started(folder)
-        with notes.kept(folder, "kernels"):
+        with notes.noting_errors(folder, "recording kernels failed"):
             from . import triton_kernels
 
             triton_kernels.install(folder)
     if os.environ.get(SYNC_SITES) == "1":
-        with notes.kept(folder, "sync sites"):
+        with notes.noting_errors(folder, "marking sync sites failed"):
             _install_sync_sites()
 
 

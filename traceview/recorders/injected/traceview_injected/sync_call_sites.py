@@ -1,8 +1,8 @@
-"""Which line of the user's program a call comes from, as one short text.
+"""The source line that made a call, as one short text.
 
-The line is that of the innermost frame of the user's own code: not of the standard library, an
-installed package, torch, or the folder of this file. Where there is none, as on a thread of torch's
-own, the innermost frame of another package stands for it.
+This is the innermost frame of the user's own code: outside the standard library, installed
+packages, torch, and this folder. Without one, as on threads of torch, the innermost frame of
+another package is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SOURCE_CHARACTERS = 120
 NAME_CHARACTERS = 200
-# Programs that make new code for ever must not fill the memory by it.
+# Bounds the caches of programs that keep generating code.
 MOST_KNOWN = 50_000
 USER, PACKAGE, FRAMEWORK, OURS = range(4)
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -25,13 +25,13 @@ _GENERATED = ("<frozen", "<eval_with_key", "<torch", "<__array", "<attrs", "<dec
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + "/"
 _START_FOLDER = os.getcwd()
 
-# Keyed by the identity of code objects, which are kept alive: hashing one takes longer than a mark.
+# Keyed by id of code objects, which are kept alive: hashing one takes longer than a mark.
 _ranks: dict[int, tuple[CodeType, int]] = {}
 _texts: dict[tuple[int, int, str], str] = {}
 
 
 def place(hint: str, frame: FrameType | None) -> str:
-    """`train.py:31 in step: loss.item() [Tensor.item]` for a call of `hint` made in `frame`."""
+    """`train.py:31 in step: loss.item() [Tensor.item]` for a call to `hint` from `frame`."""
     best, least = frame, OURS
     while frame is not None:
         known = _ranks.get(id(frame.f_code))
@@ -60,7 +60,7 @@ def _ranked(code: CodeType) -> int:
 
 
 def rank_of(filename: str) -> int:
-    """Whose code a file is: the less, the nearer to the user."""
+    """Rank of a file: USER, PACKAGE, FRAMEWORK or OURS."""
     if filename.startswith("<"):
         return FRAMEWORK if filename.startswith(_GENERATED) else USER
     path = _absolute(filename)
@@ -74,7 +74,7 @@ def rank_of(filename: str) -> int:
 
 
 def _frameworks() -> tuple[str, ...]:
-    """Folders of torch and CuPy, wherever they lie: they may be built in a folder of the user's."""
+    """Folders of torch and CuPy, which may be source builds in a folder of the user."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "cupy"))
     return tuple(os.path.dirname(file) + "/" for file in files if file)
 
@@ -100,14 +100,14 @@ def _described(frame: FrameType, hint: str) -> str:
 
 
 def bounded(text: str, most: int) -> str:
-    """On one line, printable, in UTF-8, and not longer than that."""
+    """Make a text printable, single-line and at most `most` characters long."""
     plain = "".join(c if c.isprintable() else " " for c in text.encode(errors="replace").decode())
     flat = " ".join(plain.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
 def shown(filename: str) -> str:
-    """The file as the user calls it: from the working folder or where it was imported from."""
+    """The path to show: relative to the working folder or to the import folder."""
     if filename.startswith("<"):
         return filename
     path = _absolute(filename)
@@ -116,7 +116,7 @@ def shown(filename: str) -> str:
             return path.rpartition(folder)[2]
     bases = [base for base in map(_absolute, _bases()) if path.startswith(base + "/")]
     tellable = [base for base in bases if not _above_home(base)]
-    # The working folder first; of the places of imports, the one nearest to the file.
+    # Prefer the working folder, then the import folder nearest to the file.
     first = [base for base in tellable if base == _absolute(_START_FOLDER)]
     for base in first or sorted(tellable, key=len, reverse=True):
         return path[len(base) + 1 :]
@@ -129,6 +129,6 @@ def _bases() -> tuple[str, ...]:
 
 
 def _above_home(folder: str) -> bool:
-    """A path from there would hold the user's name."""
+    """Whether a path relative to the folder would contain the user's name."""
     home = _absolute(os.path.expanduser("~"))
     return folder == "/" or home.startswith(folder + "/")

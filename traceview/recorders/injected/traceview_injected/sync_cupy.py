@@ -1,7 +1,7 @@
-"""The calls of CuPy that can wait for the GPU, each put behind a wrapper that marks it.
+"""Wrap the CuPy calls that can wait for the GPU, to mark them.
 
-CuPy has no tracer and no subclasses to respect: its arrays are always on the GPU, and a wrapper
-marks every call. Classes written in C stay as they are; then the function that they call counts.
+CuPy arrays are always on the GPU, so every call is marked. Classes written in C cannot be wrapped;
+there the function that they call is marked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CALLS = (
 
 
 def wrap(cupy: ModuleType) -> None:
-    """Put the wrappers in place. A name that this CuPy lacks is passed over."""
+    """Install the wrappers. Names that this CuPy lacks are skipped."""
     for path in CALLS:
         *folders, name = path.split(".")
         holder: Any = cupy

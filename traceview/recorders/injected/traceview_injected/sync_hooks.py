@@ -1,7 +1,6 @@
-"""Mark every Python call that can wait for the GPU with the line it stands in.
+"""Mark every Python call that can make the CPU wait for the GPU with its source line.
 
-A wait is a wait of the CPU for what the GPU has yet to compute or copy. The marks are NVTX ranges
-around the calls: a report tells by them which line waited, without the sources.
+The marks are NVTX ranges around the calls. They show which line waited, without the sources.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def install() -> None:
-    """Wrap the calls of torch and of CuPy as soon as the program has imported these."""
+    """Wrap the calls of torch and CuPy as soon as the program imports them."""
     after("torch", _torch)
     after("cupy", _cupy)
 
 
-# What is needed only with torch or CuPy is not loaded without.
+# Imported only if the program uses torch or CuPy.
 
 
 def _torch(module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Mark a call on the timeline as an NVTX range that names its line."""
+"""Mark a call on the timeline with an NVTX range that names its source line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Carrier = tuple[Callable[[str], Any], Callable[[], Any]]
 
-# Readers know our ranges by the domain or, in the default domain, by this prefix.
+# Readers recognize the marks by domain or, in the default domain, by this prefix.
 DOMAIN = "traceview"
 PREFIX = "traceview:sync:"
 
@@ -23,9 +23,9 @@ _carrier: Carrier | None = None
 
 
 def mark(hint: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
-    """`call(*args, **kwargs)` within a range; within another marked call just the call.
+    """Call `call(*args, **kwargs)` in a range, unless already inside a marked call.
 
-    To be called by the wrapper itself: the line is looked for from the caller of the caller on.
+    Must be called directly by a wrapper: the source line is searched from the wrapper's caller up.
     """
     thread = get_ident()
     if thread in _marking:
@@ -42,20 +42,20 @@ def mark(hint: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
 
 
 def _opened(hint: str) -> Callable[[], Any] | None:
-    """Open a range; what closes it, or None where that failed."""
+    """Open a range. Returns the function that closes it, or None on failure."""
     try:
         push, pop = _carrier or chosen()
         push(place(hint, sys._getframe(3)))
-    except Exception:  # The program must not break, whatever is wrong with the marks.
+    except Exception:  # A failed mark must not break the program.
         return None
     return pop
 
 
 def chosen() -> Carrier:
-    """How ranges get into the recording, settled when the first one is needed.
+    """Choose the NVTX functions, on first use.
 
-    torch's own functions come first: they are compiled into every torch that can use a GPU, while
-    newer versions of the nvtx package record nothing under older recorders.
+    torch's own come first: every CUDA build of torch has them, while newer versions of the nvtx
+    package record nothing under older nsys.
     """
     global _carrier
     _carrier = _torch() or _cupy() or _nvtx_package() or _nothing()

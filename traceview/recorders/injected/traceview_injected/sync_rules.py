@@ -1,8 +1,8 @@
-"""Which calls of torch can make the CPU wait, told from their arguments.
+"""Rules for which torch calls can make the CPU wait, from their arguments.
 
-A rule gets the tensor, the further arguments and those by name. It looks at where the tensors lie,
-never at their values, and is quick: it is asked at every call. Whether host memory is pinned is
-not asked, as that takes longer than a mark: a copy in between host and device always counts.
+A rule gets the tensor, the positional and the keyword arguments. It looks at the devices of
+tensors, never at their values, and must be fast: it runs at every call. It does not check for
+pinned memory, which takes longer than a mark: any copy between host and device counts.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _BYTES = ("torch.bool", "torch.uint8")
 
 
 def on_gpu(tensor: Any, _args: Any, _kwargs: Any) -> bool:
-    """The call waits for any tensor of the GPU."""
+    """The call waits for a tensor on the GPU."""
     return getattr(tensor, "is_cuda", False) is True
 
 
 def moves(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`to`: whether it goes from host to device or back."""
+    """`to`: whether it copies between host and device."""
     given = args[0] if args else kwargs.get("device", kwargs.get("other"))
     target = _device_type(given)
     return target is not None and (target == "cuda") != tensor.is_cuda
 
 
 def _device_type(given: Any) -> str | None:
-    """The kind of device that an argument of `to` names, None where it names a type of number."""
+    """Device type named by an argument of `to`; None if it names a dtype."""
     if isinstance(given, str):
         return given.partition(":")[0]
     if isinstance(given, int):
@@ -41,23 +41,23 @@ def _device_type(given: Any) -> str | None:
 
 
 def anywhere(_tensor: Any, _args: Any, _kwargs: Any) -> bool:
-    """The call waits also for a tensor of the host."""
+    """The call waits for a tensor on the CPU, too."""
     return True
 
 
 def comes_to_gpu(tensor: Any, _args: Any, _kwargs: Any) -> bool:
-    """`cuda`: whether the tensor was on the host."""
+    """`cuda`: whether the tensor is on the CPU."""
     return not tensor.is_cuda
 
 
 def copies_across(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`copy_`: whether source and target lie on different sides."""
+    """`copy_`: whether it copies between host and device."""
     source = args[0] if args else kwargs.get("src")
     return bool(getattr(source, "is_cuda", False) != tensor.is_cuda)
 
 
 def assigned(tensor: Any, args: tuple[Any, ...], _kwargs: Any) -> bool:
-    """`[] =`: a mask, whose count must be known, or an index or a value from the host."""
+    """`[] =`: whether the index is a mask, whose size is needed, or comes from the CPU."""
     if not tensor.is_cuda or len(args) != 2:
         return False
     return getattr(args[1], "is_cuda", True) is False or _index_waits(args[0])
@@ -70,13 +70,13 @@ def _index_waits(index: Any) -> bool:
     if kind is tuple:
         return any(_index_waits(each) for each in index)
     if not hasattr(index, "is_cuda"):
-        # A list, an array of numpy: it becomes a tensor of the host.
+        # A list or a numpy array becomes a CPU tensor.
         return hasattr(index, "__len__")
     return not index.is_cuda or index.dim() == 0 or str(index.dtype) in _BYTES
 
 
 def repeats(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`repeat_interleave`: the sum of repeats that lie on the GPU is the size of the result."""
+    """`repeat_interleave`: the output size is the sum of repeats on the GPU."""
     given = args[0] if args else kwargs.get("repeats", tensor)
     return kwargs.get("output_size") is None and on_gpu(given, (), {})
 
@@ -87,7 +87,7 @@ def condition_alone(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def made_on_gpu(data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`tensor`, `as_tensor`: data of the host go to the GPU, or a list of GPU numbers is read."""
+    """`tensor`, `as_tensor`: copies CPU data to the GPU, or reads a list of GPU scalars."""
     if isinstance(data, (list, tuple)) and data and on_gpu(data[0], (), {}):
         return True
     device = kwargs.get("device", args[1] if len(args) > 1 else None)

@@ -1,8 +1,8 @@
-"""The calls of torch that can wait for the GPU, each put behind a wrapper that marks it.
+"""Wrap the torch calls that can wait for the GPU, to mark them.
 
-A wrapper takes the place of the method of torch.Tensor or the function of torch, under the same
-name, so that whoever tells calls apart by identity (handlers of __torch_function__, the tracer of
-torch.compile) finds one and the same object everywhere. Tensors on the CPU pass straight through.
+A wrapper replaces a method of torch.Tensor or a function of torch under the same name, so that code
+which compares functions by identity (__torch_function__ handlers, torch.compile) sees the same
+object everywhere. Calls on CPU tensors pass straight through.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Maker = Callable[[str, str, Any], Any]
 
-# Calls that wait whatever they are given.
+# Calls that wait whatever their arguments.
 ALWAYS = (
     "cuda.synchronize",
     "cuda.empty_cache",
@@ -37,7 +37,7 @@ ALWAYS = (
 
 
 def wrap(torch: ModuleType) -> None:
-    """Put the wrappers in place. A name that this torch lacks is passed over."""
+    """Install the wrappers. Names that this torch lacks are skipped."""
     wrappers: list[Any] = []
     for name, rule in sync_rules.METHODS.items():
         wrappers.append(_replace(torch.Tensor, name, f"Tensor.{name}", _method(torch, rule)))
@@ -49,13 +49,13 @@ def wrap(torch: ModuleType) -> None:
         holder, name = _found(torch, path)
         wrappers.append(_replace(holder, name, f"torch.{path}", _always))
     placed = [wrapper for wrapper in wrappers if wrapper is not None]
-    after("torch.jit._builtins", lambda builtins: _tell_jit(builtins, placed))
+    after("torch.jit._builtins", lambda builtins: _register_with_jit(builtins, placed))
     after("torch._dynamo", lambda _: _hide_from_dynamo(placed))
-    after("torch._dynamo", lambda _: _tell_dynamo(placed))
+    after("torch._dynamo", lambda _: _register_with_dynamo(placed))
 
 
 def _found(torch: ModuleType, path: str) -> tuple[Any, str]:
-    """The object that holds the last name of a dotted path, None if it is not there."""
+    """The object that has the last name of a dotted path (None if missing), and that name."""
     *folders, name = path.split(".")
     holder: Any = torch
     for folder in folders:
@@ -68,19 +68,19 @@ def _replace(holder: Any, name: str, hint: str, make: Maker) -> Any:
     if original is None:
         return None
     wrapper = wraps(original)(make(name, hint, original))
-    # Pickle and the printers of graphs write a function by its name, which must lead to it.
+    # Pickle and graph printers refer to a function by its name, which must resolve to it.
     of_class = isinstance(holder, type)
     wrapper.__module__ = holder.__module__ if of_class else holder.__name__
     wrapper.__qualname__ = f"{holder.__qualname__}.{name}" if of_class else name
     try:
         setattr(holder, name, wrapper)
     except (AttributeError, TypeError):
-        return None  # A class written in C: it stays as it is.
+        return None  # A class written in C.
     return wrapper
 
 
 def _tracing(torch: ModuleType) -> Callable[[], bool]:
-    """Whether the frame is not run but traced by torch.compile, which takes it for a constant."""
+    """The check for tracing by torch.compile, which treats its result as a constant."""
     found: Callable[[], bool] | None = getattr(torch.compiler, "is_dynamo_compiling", None)
     return found or (lambda: False)
 
@@ -90,7 +90,7 @@ def _method(torch: ModuleType, may_wait: Rule) -> Maker:
 
     def make(name: str, hint: str, original: Any) -> Any:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # A tracer that has come in here knows the method by its name only.
+            # A tracer that gets here must see the method by name.
             if tracing():
                 return getattr(self, name)(*args, **kwargs)
             if overridden(self) or not may_wait(self, args, kwargs):
@@ -118,7 +118,7 @@ def _function(torch: ModuleType, may_wait: Rule) -> Maker:
             if tracing():
                 return original(*args, **kwargs)
             given = (*args, *kwargs.values()) if kwargs else args
-            # As the original would do it, but with the function that the program knows.
+            # As the original does, but with the wrapper, which the program sees as the function.
             if overridden(given):
                 return handle(function, given, *args, **kwargs)
             first = args[0] if args else kwargs.get("input")
@@ -138,8 +138,8 @@ def _always(_: str, hint: str, original: Any) -> Any:
     return call
 
 
-def _tell_jit(builtins: ModuleType, wrappers: list[Any]) -> None:
-    """torch.jit.script knows the operators by the identity of the functions."""
+def _register_with_jit(builtins: ModuleType, wrappers: list[Any]) -> None:
+    """Register the wrappers with torch.jit.script, which finds operators by function identity."""
     table = builtins._get_builtin_table()
     for wrapper in wrappers:
         operator = table.get(id(wrapper.__wrapped__))
@@ -148,7 +148,7 @@ def _tell_jit(builtins: ModuleType, wrappers: list[Any]) -> None:
 
 
 def _hide_from_dynamo(wrappers: list[Any]) -> None:
-    """Let torch.compile run our frames as they are, as if they were written in C."""
+    """Keep torch.compile from tracing our frames, as if they were written in C."""
     skip = sys.modules["torch._dynamo.decorators"].skip_code
     modules = (sync_marks, sync_call_sites, sync_rules)
     functions = [*wrappers, *(value for module in modules for value in vars(module).values())]
@@ -163,8 +163,8 @@ def _nested(codes: Any) -> Iterator[CodeType]:
         yield from _nested({each for each in code.co_consts if isinstance(each, type(code))})
 
 
-def _tell_dynamo(wrappers: list[Any]) -> None:
-    """What is safe to cache is told apart by type: functions in C, and those listed by name."""
+def _register_with_dynamo(wrappers: list[Any]) -> None:
+    """List wrappers of C functions by name, as torch.compile recognizes those only by type."""
     rules = sys.modules["torch._dynamo.trace_rules"]
     in_c, listed = (
         rules.torch_c_binding_in_graph_functions,

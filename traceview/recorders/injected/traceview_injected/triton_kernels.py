@@ -1,10 +1,9 @@
-"""Write down every kernel that this process compiles or loads: code and how it was made.
+"""Gather every kernel that this process compiles or loads: its code and compile options.
 
-Kernels of Triton, of Inductor, and of CUDA C++ that torch compiles at run time.
+Covers Triton, Inductor, and CUDA C++ that torch compiles at run time.
 
-Hooked is what happens once for each specialisation, also where a cache has the code already;
-nothing is hooked that happens at every launch. Inductor's compile workers are hooked by
-themselves; what it takes whole from its own cache passes through its launchers.
+The hooks run once per specialization, also on a cache hit, and never per launch. Inductor's compile
+workers have hooks of their own; kernels from Inductor's cache pass through its launchers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _COMPILER = "triton.compiler.compiler"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _TORCH_CUDA = "torch.cuda._utils"
-# What launches without Triton's own launcher; the newer name, then the older one.
+# Inductor's own launchers, by their newer and older name.
 _LAUNCHERS = (
     "torch._inductor.runtime.static_triton_launcher",
     "torch._inductor.runtime.static_cuda_launcher",
@@ -33,14 +32,14 @@ _LAUNCHERS = (
 
 
 def install(folder: str) -> None:
-    """Hook Triton and Inductor as soon as they are imported, which is left to the program."""
+    """Hook Triton and Inductor as soon as the program imports them."""
     hooks = _Hooks(folder)
     for module, hook in hooks.by_module().items():
         import_hooks.after(module, hooks.guarded(hook))
 
 
 class _Hooks:
-    """The hooks of one process, and what the launcher being made is known by."""
+    """The hooks of one process, and the compile result whose launcher is being made."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -57,16 +56,16 @@ class _Hooks:
         return self._opened
 
     def by_module(self) -> dict[str, Callable[[ModuleType], None]]:
-        """What to do with which module."""
+        """The hook for each module."""
         launchers = dict.fromkeys(_LAUNCHERS, self._hook_launchers)
         others = {_HEURISTICS: self._hook_heuristics, _TORCH_CUDA: self._hook_nvrtc}
         return {_COMPILER: self._hook_compiler, **others, **launchers}
 
     def guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """The same, which turns what fails into a note."""
+        """Wrap a hook so that an exception becomes a note."""
 
         def safe(*arguments: Any) -> None:
-            with notes.kept(self._path, "kernels"):
+            with notes.noting_errors(self._path, "recording kernels failed"):
                 hook(*arguments)
 
         return safe
@@ -116,7 +115,7 @@ class _Hooks:
     def _result_begins(self, result: Any) -> None:
         self._now.result = result
         if hasattr(result.kernel, "asm"):
-            # Unpickled from a worker: it was made without its constructor.
+            # Unpickled from a worker, without calling its constructor.
             self._folder.add_compiled(result.kernel)
 
     def _loading(self, kernel: Any) -> None:
