@@ -334,7 +334,7 @@ def diff_ptx(
     """
     from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import all_as_written
-    from traceview.inspect.compare.comparison import Version, compare
+    from traceview.inspect.compare.comparison import ComparedVersion, compare
     from traceview.inspect.compare.versions import plan
 
     options = {
@@ -357,7 +357,7 @@ def diff_ptx(
             report = _inspect(each.target, CompileOptions(**each.options), sm_count, note, step)
         except TraceviewError as error:
             raise TraceviewError(f"{planned.named(each)}: {error.what}", error.remedy) from error
-        versions.append(Version(each.label, report))
+        versions.append(ComparedVersion(each.label, report))
     return compare(versions, planned.option, planned.varied)
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.inspect.retried import Retried, allow
-from traceview.inspect import trials
+from traceview.inspect import recompilations
 
 TWO, THREE = "*fp32:16, *fp32:16", "*fp32:16, *fp32:16, *fp32:16"
 
@@ -223,7 +223,7 @@ def test_arguments_that_do_not_matter_are_left_out(retried):
 
 
 def test_what_was_not_tried_is_not_said_to_have_failed(retried, monkeypatch):
-    monkeypatch.setattr(trials, "MOST_TRIALS", 1)
+    monkeypatch.setattr(recompilations, "MOST_TRIALS", 1)
     finding = retried("row_of_many", f"{TWO}, i32, i32, i32, 1024").only("Global loads")
     assert (
         "likely because none of rows, pitch and columns is known to be divisible" in finding.message

@@ -11,8 +11,8 @@ from traceview.hardware.waves import waves_of
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.occupancy import SmCount, occupancy_of, sm_count_of, static_shared
+from traceview.inspect.recompilations import Recompilations, Recompile
 from traceview.inspect.rules import findings_of
-from traceview.inspect.trials import Recompile, Trials
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.elements_per_thread import elements_per_thread
@@ -44,7 +44,7 @@ def inspect(
         _accesses(code),
         occupancy,
         sm_count_of(compiled, sm_count) if compiled.grid else None,
-        Trials(recompile) if recompile else None,
+        Recompilations(recompile) if recompile else None,
     )
     return _report(kernel, findings_of(kernel), notes)
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from traceview.hardware import Occupancy
 from traceview.inspect.kernel_report import Difference
 from traceview.inspect.occupancy import SmCount
+from traceview.inspect.recompilations import Recompilations
 from traceview.inspect.sass_vs_ptx import (
     Place,
     by_place,
@@ -17,7 +18,6 @@ from traceview.inspect.sass_vs_ptx import (
     place_of,
     stores_of_tensor_maps,
 )
-from traceview.inspect.trials import Trials
 from traceview.ptx.accesses import TensorOp, tensor_ops
 from traceview.ptx.addresses.provenance import Array, Provenance
 from traceview.ptx.addresses.slicing import Origin, together
@@ -65,7 +65,7 @@ class KernelContext:
     accesses: tuple[Access, ...] = ()
     occupancy: Occupancy | None = None
     sms: SmCount | None = None
-    trials: Trials | None = None
+    trials: Recompilations | None = None
 
     @property
     def spill_bytes(self) -> int | None:

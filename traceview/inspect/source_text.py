@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from traceview import units
 from traceview.ptx.model import SourceLine
 
 _AROUND = 3
@@ -25,10 +26,10 @@ class Excerpt:
 def excerpts(
     sources: Iterable[SourceLine], texts: Mapping[str, str] | None = None
 ) -> list[Excerpt]:
-    """For each file an excerpt that has all these lines, with a few around them.
+    """One excerpt per file, with all these lines and a few around them.
 
-    `texts` has the text of files that did not last. A file that cannot be read, has changed in
-    length, or is too large gets none, with a reason.
+    `texts` has the text of files that no longer exist. A file that cannot be read, is shorter than
+    when it was compiled, or is too large has no lines, but a reason.
     """
     by_file: dict[str, set[int]] = {}
     for source in sources:
@@ -46,13 +47,17 @@ def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
     except (OSError, ValueError) as error:
         return Excerpt(file, (), f"cannot be read: {getattr(error, 'strerror', None) or error}")
     if max(numbers) > len(text):
-        return Excerpt(file, (), f"has only {len(text)} lines: it is not what was compiled")
+        return Excerpt(
+            file,
+            (),
+            f"has only {units.counted(len(text), 'line')}: it changed since it was compiled",
+        )
     wanted = sorted({n for number in numbers for n in _neighbours(number, numbers, len(text))})
     return Excerpt(file, tuple((n, text[n - 1]) for n in wanted))
 
 
 def _neighbours(number: int, numbers: set[int], most: int) -> range:
-    """The lines to show for one: those around it, and all up to the next, unless that is far."""
+    """The lines to show for one: a few around it, and all up to the next unless that is far."""
     following = min((n for n in numbers if n > number), default=number)
     end = following if following - number <= _FAR_APART else number
     return range(max(1, number - _AROUND), min(most, end + _AROUND) + 1)

@@ -1,4 +1,4 @@
-"""What one target of `traceview ptx` came to: a report for each of its kernels."""
+"""The report on one target of `traceview ptx`: one kernel report per kernel."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from traceview.ptx.model import Compiled
 
 @dataclass(frozen=True)
 class PtxReport:
-    """The kernels of a target, in the order in which they came. `arch` is None if they differ."""
+    """The kernels of a target, in their order."""
 
     target: str
     kernels: tuple[KernelReport, ...]
 
     @property
     def arch(self) -> str | None:
-        """The architecture that all kernels were compiled for."""
+        """The architecture that all kernels were compiled for; None if they differ."""
         each = {kernel.compiled.arch for kernel in self.kernels}
         return each.pop() if len(each) == 1 else None
 
@@ -49,12 +49,13 @@ def inspect_target(
         reports = []
         for number, kernel in enumerate(kernels, 1):
             step(f"Inspecting {kernel.name}, {number} of {len(kernels)}")
-            reports.append(_tried(kernel, recompiler, sm_count))
+            reports.append(_report(kernel, recompiler, sm_count))
         return PtxReport(target, tuple(reports))
 
 
-def _tried(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:
-    # An autotuner compiles dozens of variants that nobody runs: their causes are inferred.
+def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:
+    # An autotuner compiles dozens of variants that are never launched: recompiling them for causes
+    # would take minutes.
     idle = compiled.how == "launched" and not compiled.launches
     recompile = None if idle else partial(recompiler.compile, compiled)
     report = inspect(compiled, recompile=recompile, sm_count=sm_count)

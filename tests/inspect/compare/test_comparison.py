@@ -7,7 +7,7 @@ import pytest
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from traceview.errors import InputError
 from traceview.hardware import limits_of, occupancy
-from traceview.inspect.compare.comparison import Version, compare, same_code
+from traceview.inspect.compare.comparison import ComparedVersion, compare, same_code
 from traceview.inspect.compare.findings import match_findings
 from traceview.inspect.compare.lines import Moved, compared_lines
 from traceview.inspect.compare.versions import plan
@@ -18,7 +18,7 @@ from traceview.ptx.parser import parse_ptx
 
 def diff(*kernels, option=None, varied=frozenset()):
     versions = [
-        Version(str(n), PtxReport("gelu.py", (kernel,))) for n, kernel in enumerate(kernels)
+        ComparedVersion(str(n), PtxReport("gelu.py", (kernel,))) for n, kernel in enumerate(kernels)
     ]
     return compare(versions, option, varied)
 
@@ -130,14 +130,19 @@ def test_findings_are_the_same_whatever_their_figures():
 def test_versions_without_a_kernel_in_common_are_refused():
     two = PtxReport("b.py", tuple(a_report(compiled=a_compiled(name=name)) for name in "bc"))
     with pytest.raises(InputError, match=r"a\.py has gelu_kernel; b\.py has b, c"):
-        compare([Version("a.py", PtxReport("a.py", (a_report(),))), Version("b.py", two)])
+        compare(
+            [
+                ComparedVersion("a.py", PtxReport("a.py", (a_report(),))),
+                ComparedVersion("b.py", two),
+            ]
+        )
 
 
 def test_what_has_no_counterpart_is_left_out_and_told():
     alone = a_report(compiled=a_compiled(name="alone"))
     versions = [
-        Version("a", PtxReport("a", (a_report(), alone))),
-        Version("b", PtxReport("b", (a_report(),))),
+        ComparedVersion("a", PtxReport("a", (a_report(), alone))),
+        ComparedVersion("b", PtxReport("b", (a_report(),))),
     ]
     made = compare(versions)
     assert [comparison.name for comparison in made.comparisons] == ["gelu_kernel"]
@@ -147,7 +152,9 @@ def test_what_has_no_counterpart_is_left_out_and_told():
 def test_of_three_versions_a_kernel_must_be_in_each():
     alone = a_report(compiled=a_compiled(name="alone"))
     both, one = PtxReport("a", (a_report(), alone)), PtxReport("b", (a_report(),))
-    made = compare([Version("a", both), Version("b", one), Version("c", both)])
+    made = compare(
+        [ComparedVersion("a", both), ComparedVersion("b", one), ComparedVersion("c", both)]
+    )
     assert [len(comparison.kernels) for comparison in made.comparisons] == [3]
     assert made.left_out == ((0, alone), (2, alone))
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ptx.compiled_kernels import a_compiled, a_report
-from traceview.inspect.compare.matching import Rule, match, match_kernels
+from traceview.inspect.compare.matching import MatchRule, match, match_kernels
 from traceview.ptx.model import Argument
 
 
@@ -75,9 +75,13 @@ def test_of_three_versions_all_are_joined_before_two_are():
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
 def test_each_thing_is_in_one_match_and_in_its_own_version(versions):
-    rules = (Rule(lambda n: n, in_order=True), Rule(lambda n: n % 3), Rule(lambda _: 0))
+    rules = (
+        MatchRule(lambda n: n, in_order=True),
+        MatchRule(lambda n: n % 3),
+        MatchRule(lambda _: 0),
+    )
     things = [[(n, i, v) for i, n in enumerate(each)] for v, each in enumerate(versions)]
-    found = match(things, [Rule(lambda t, r=r: r.name(t[0]), r.in_order) for r in rules])
+    found = match(things, [MatchRule(lambda t, r=r: r.key(t[0]), r.in_order) for r in rules])
     for version, each in enumerate(things):
         assert sorted(same[version] for same in found if same[version]) == sorted(each)
     assert all(thing is None or thing[2] == v for same in found for v, thing in enumerate(same))

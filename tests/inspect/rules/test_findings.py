@@ -8,8 +8,8 @@ from traceview.errors import TraceviewError
 from traceview.headless.change import Change
 from traceview.headless.recompile import changed_arguments
 from traceview.inspect.kernel import inspect
+from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.inspect.rules import ranked
-from traceview.inspect.trials import MOST_TRIALS, Trials
 from traceview.ptx.model import Argument
 
 POINTERS = "*fp32:16, *fp32:16"
@@ -194,7 +194,7 @@ def test_a_trial_is_made_once_and_not_too_many_of_them():
         made.append(change)
         raise TraceviewError("does not compile")
 
-    trials = Trials(recompile)
+    trials = Recompilations(recompile)
     stream = ((a_line(), "load", "global"), frozenset({"x"}), 1.0)
     for warps in [*range(1, 40), *range(1, 40)]:
         assert trials.width(Change(num_warps=warps), *stream) is None

@@ -13,13 +13,13 @@ from traceview.errors import TraceviewError
 from traceview.hardware import limits_of, occupancy
 from traceview.headless.change import Change
 from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.inspect.rules.local_memory import local_memory
 from traceview.inspect.rules.low_occupancy import low_occupancy
 from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
 from traceview.inspect.rules.shared_width import narrow_shared_accesses
 from traceview.inspect.rules.spills import spills
-from traceview.inspect.trials import MOST_TRIALS, Trials
 from traceview.ptx.model import Argument, Function, Instruction, Resources
 from traceview.toolchain.listings import Code
 
@@ -108,7 +108,7 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
         occupancy = occupancy(limits_of("sm_90"), 128, 64)
         spill_bytes = 96
 
-    trials = Trials(does_not_compile)
+    trials = Recompilations(does_not_compile)
     trials._outcomes = {Change(max_registers=168): Spilling()}
     kernel = a_kernel(compiled=lean, occupancy=low, trials=trials, registers=255)
     (finding,) = low_occupancy(kernel)
@@ -198,7 +198,7 @@ def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
 
 
 def test_trials_that_do_not_compile_prove_nothing():
-    (spilled,) = spills(a_kernel(512, 512, trials=Trials(does_not_compile)))
+    (spilled,) = spills(a_kernel(512, 512, trials=Recompilations(does_not_compile)))
     assert "likely" in spilled.action
     assert "recompil" not in spilled.evidence.basis
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.hardware import limits_of, occupancy
-from traceview.inspect.compare.comparison import Version, compare
+from traceview.inspect.compare.comparison import ComparedVersion, compare
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import Argument
 from traceview.render.kernels.diff_text import render_diff_text
@@ -41,7 +41,7 @@ def wide(**changes):
 
 def diff(*kernels, labels="48", option="--num-warps"):
     each = [
-        Version(label, PtxReport("gelu.py", (kernel,)))
+        ComparedVersion(label, PtxReport("gelu.py", (kernel,)))
         for label, kernel in zip(labels, kernels, strict=True)
     ]
     return compare(each, option)
@@ -79,7 +79,7 @@ def test_findings_appear_and_vanish():
     same = shown(
         narrow(), narrow(findings=(a_finding("high", "8 loads", PAD.action, "", a_line()),))
     )
-    assert re.search(r"high +in each +4: 16 loads are narrow\n +8: 8 loads\n", same)
+    assert re.search(r"high +in both +4: 16 loads are narrow\n +8: 8 loads\n", same)
 
 
 def test_of_three_versions_there_is_no_change_but_who_has_what():
@@ -102,8 +102,8 @@ def test_a_level_that_one_version_has_alone_is_neither_new_nor_gone():
 def test_left_out_kernels_are_named():
     alone = a_report(compiled=a_compiled(name="alone"))
     versions = [
-        Version("a", PtxReport("a", (wide(), alone))),
-        Version("b", PtxReport("b", (wide(),))),
+        ComparedVersion("a", PtxReport("a", (wide(), alone))),
+        ComparedVersion("b", PtxReport("b", (wide(),))),
     ]
     assert "Left out: alone of a has no counterpart" in render_diff_text(compare(versions))
 
@@ -158,8 +158,8 @@ def test_json_has_the_kernels_as_ever_and_what_became_of_them():
 def test_json_tells_what_was_left_out():
     alone = a_report(compiled=a_compiled(name="alone"))
     versions = [
-        Version("a", PtxReport("a", (wide(), alone))),
-        Version("b", PtxReport("b", (wide(),))),
+        ComparedVersion("a", PtxReport("a", (wide(), alone))),
+        ComparedVersion("b", PtxReport("b", (wide(),))),
     ]
     document = json.loads(render_diff_json(compare(versions), "1"))
     assert document["left_out"] == [{"name": "alone", "version": "a", "index": 1}]

@@ -171,7 +171,7 @@ def test_a_diff_has_both_columns_and_the_code_of_both(diff_html):
     )
     assert "What is equal" in diff_html
     assert {"c1v0-ptx2", "c1v1-ptx2"} <= {a.get("id") for _, a in Page(diff_html).elements}
-    assert "in each" in diff_html
+    assert "in both" in diff_html
 
 
 def test_findings_of_a_diff_appear_and_vanish():
@@ -198,5 +198,5 @@ def test_the_same_report_gives_the_same_bytes(file):
 def test_a_file_of_another_length_than_compiled_gives_no_wrong_lines(file):
     Path(file).write_text("x\n")
     html = render_ptx_html(PtxReport("k", (with_code(file),)), "1")
-    assert "has only 1 lines" in html
+    assert "has only 1 line: it changed" in html
     assert a_line().file not in html

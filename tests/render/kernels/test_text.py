@@ -39,16 +39,16 @@ def test_a_kernel_is_told_from_its_launch_to_its_finding():
     assert text.startswith("gelu_kernel  sm_90\n---")
     assert "as launched · 3 launches · grid 64 × 1 × 1 · 4 warps" in text
     assert "registers 32 · spills 0 B · shared 1.02 kB · occupancy 100.0 %" in text
-    assert "elements a thread 8 · waves 0.25" in text
+    assert "elements per thread 8 · waves 0.250" in text
     assert re.search(r"gelu.py:31 +ld.global.v4.b32 +128 bit +2 +0 +2 × LDG.E.64", text)
-    assert "load narrowed, PTX 2 × 128 bits, SASS 2 × 64 bits" in text
+    assert "load narrowed from 2 × 128 bits in PTX to 2 × 64 bits in SASS" in text
     assert re.search(r"low +the load loses 2 lanes\n +→ Load less\n +seen in both", text)
     assert "Note: no such tool" in text
 
 
 def test_a_guess_is_called_a_guess():
     guessed = replace(a_report(), compiled=a_compiled(how="guessed"))
-    assert "as guessed: no launch and no signature were given" in render_ptx_text(of(guessed))
+    assert "with guessed arguments (no launch, no signature)" in render_ptx_text(of(guessed))
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -177,7 +177,7 @@ def test_a_source_that_is_gone_or_changed_is_said(tmp_path):
     report = of(a_report(accesses=(an_access(source=a_line(31, str(file))),)))
     assert "cannot be read" in render_views(report, ["source"], width=200)
     file.write_text("short\n")
-    assert "has only 1 lines" in render_views(report, ["source"], width=200)
+    assert "has only 1 line: it changed" in render_views(report, ["source"], width=200)
 
 
 def test_listings_are_annotated():
@@ -189,7 +189,7 @@ def test_listings_are_annotated():
     report = of(a_report(ptx=parse_ptx(text).kernels()[0]))
     shown = render_views(report, ["ptx", "sass"], width=100)
     assert "gelu.py:31 global 32 bits  ld.global.b32 %r1, [%rd1]" in shown
-    assert "There is no SASS." in shown
+    assert "No SASS available." in shown
 
 
 def test_json_has_what_the_contract_promises():

@@ -1,6 +1,6 @@
 """Versions of kernels side by side: what is equal, what differs, which findings come and go.
 
-Pure: it looks at finished reports. How versions are requested: versions.py.
+It compares finished reports; versions.py has how versions are requested.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Value = int | float | str | None
 
 
 @dataclass(frozen=True)
-class Version:
-    """One side of a comparison. `label` tells it from the others: `--num-warps 4`, `old.ptx`."""
+class ComparedVersion:
+    """One side of a comparison with its label: `4` of `--num-warps`, `old.ptx`."""
 
     label: str
     report: PtxReport
@@ -32,7 +32,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing told of a kernel, with its value in each version; None if it is not known."""
+    """One property of a kernel, with its value in each version; None where unknown."""
 
     topic: str
     name: str
@@ -58,31 +58,33 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """The kernel's name; all its names, if the versions call it differently."""
+        """The kernel's name; all its names where the versions differ."""
         return " → ".join(dict.fromkeys(kernel.name for kernel in self.kernels))
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Versions and what became of each kernel.
+    """Versions and the comparison of each kernel.
 
-    `option` is what differs on purpose (`--num-warps`), None between targets. `left_out` are the
+    `option` is the one that varies (`--num-warps`), None between targets. `left_out` are the
     kernels without a counterpart in every version, each with the number of its version.
     """
 
     option: str | None
-    versions: tuple[Version, ...]
+    versions: tuple[ComparedVersion, ...]
     comparisons: tuple[Comparison, ...]
     left_out: tuple[tuple[int, KernelReport], ...]
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the versions are called in full: `--num-warps 4`."""
+        """The full labels of the versions: `--num-warps 4`."""
         return tuple(named(self.option, version.label) for version in self.versions)
 
 
 def compare(
-    versions: Sequence[Version], option: str | None = None, varied: frozenset[str] = frozenset()
+    versions: Sequence[ComparedVersion],
+    option: str | None = None,
+    varied: frozenset[str] = frozenset(),
 ) -> Diff:
     """Put versions side by side. `varied` is as `match_kernels` takes it.
 
@@ -112,12 +114,12 @@ def _whole(kernels: Sequence[KernelReport | None]) -> tuple[KernelReport, ...] |
     return there if len(there) == len(kernels) else None
 
 
-def _nothing_in_common(versions: Sequence[Version]) -> tuple[str, str]:
+def _nothing_in_common(versions: Sequence[ComparedVersion]) -> tuple[str, str]:
     each = (
         f"{version.label} has {_listed(k.name for k in version.report.kernels)}"
         for version in versions
     )
-    what = f"no kernel has a counterpart of its name and configuration: {'; '.join(each)}"
+    what = f"no kernel has the same name and configuration in all versions: {'; '.join(each)}"
     return what, "name one kernel of each: --diff A:kernel B:kernel"
 
 
@@ -136,24 +138,20 @@ def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
 
 
 def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
-    """All that is told of a kernel in a word or number; what no version knows is left out.
+    """The properties of a kernel that are a word or number and known in some version.
 
-    Instructions of PTX are not those of SASS: they are counted where all versions have the same.
+    Counts of PTX and of SASS instructions do not compare: they need one level in all versions.
     """
     counted = len({kernel.ptx is None for kernel in kernels}) == 1
-    for topic, tell in _TOPICS.items():
+    for topic, properties in _TOPICS.items():
         if topic in _COUNTED and not counted:
             continue
-        told = [tell(kernel) for kernel in kernels]
-        for name in _in_order(told):
-            absent = 0 if topic in _COUNTED else None
-            values = tuple(each.get(name, absent) for each in told)
+        versions = [properties(kernel) for kernel in kernels]
+        absent = 0 if topic in _COUNTED else None
+        for name in dict.fromkeys(name for values in versions for name in values):
+            values = tuple(each.get(name, absent) for each in versions)
             if any(value is not None for value in values):
                 yield Quantity(topic, name, values)
-
-
-def _in_order(told: Sequence[Mapping[str, Value]]) -> list[str]:
-    return list(dict.fromkeys(name for values in told for name in values))
 
 
 def _launch(kernel: KernelReport) -> dict[str, Value]:
@@ -174,7 +172,7 @@ def _constexprs(kernel: KernelReport) -> dict[str, Value]:
 
 
 def _arguments(kernel: KernelReport) -> dict[str, Value]:
-    """The types, with a mark on those known to be divisible by 16."""
+    """The argument types; `:16` marks those known to be divisible by 16."""
     return {
         a.name: f"{a.type}:16" if a.divisible_by_16 else a.type
         for a in kernel.compiled.arguments
@@ -223,7 +221,7 @@ _TOPICS: dict[str, Callable[[KernelReport], Mapping[str, Value]]] = {
     "between threads": _between_threads,
 }
 _COUNTED = ("instructions", "tensor cores", "between threads")
-"""Topics in which what is not named does not occur."""
+"""Topics in which an absent name means a count of zero."""
 
 
 def same_code(comparison: Comparison) -> bool:

@@ -1,4 +1,4 @@
-"""Findings of several versions of a kernel: which are the same, and which come or go."""
+"""Findings of several versions of a kernel: which are the same, which appear, which vanish."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Sequence
 
 from traceview.findings import SEVERITIES, Finding
-from traceview.inspect.compare.matching import Matched, Rule, match
+from traceview.inspect.compare.matching import Matched, MatchRule, match
 from traceview.inspect.kernel_report import source_of
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -15,18 +15,18 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[Matched[Finding], ...]:
     """The findings, the worst first, each with its counterpart in each version or None.
 
-    A finding is the same if it asks for the same at the same line, or failing that at another:
-    its figures may differ.
+    Two findings are the same if their remedies differ only in numbers: first on the same line,
+    then on any line.
     """
-    rules: tuple[Rule[Finding], ...] = (
-        Rule(lambda finding: (source_of(finding), _asked(finding)), in_order=True),
-        Rule(_asked, in_order=True),
+    rules: tuple[MatchRule[Finding], ...] = (
+        MatchRule(lambda finding: (source_of(finding), _remedy(finding)), in_order=True),
+        MatchRule(_remedy, in_order=True),
     )
     matched: list[Matched[Finding]] = match(versions, rules)
     return tuple(sorted(matched, key=_rank))
 
 
-def _asked(finding: Finding) -> Hashable:
+def _remedy(finding: Finding) -> Hashable:
     return _NUMBER.sub("#", finding.action)
 
 

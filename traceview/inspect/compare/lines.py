@@ -1,4 +1,4 @@
-"""Memory accesses of several versions of a kernel, held side by side by source line."""
+"""Memory accesses of several versions of a kernel, side by side by source line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from traceview.inspect.compare.matching import Matched, Rule, match
+from traceview.inspect.compare.matching import Matched, MatchRule, match
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.sass_vs_ptx import Place, place_of, widths
 from traceview.inspect.source_text import excerpts
@@ -17,9 +17,9 @@ LEVELS: tuple[Level, ...] = ("ptx", "sass")
 
 @dataclass(frozen=True)
 class Moved:
-    """The accesses of one place at one level: how many there are of each width in bits.
+    """The accesses of one place at one level, counted by width in bits.
 
-    `unsized` counts those that do not tell their width. Both are empty if there are none.
+    `unsized` counts those of unknown width.
     """
 
     widths: Mapping[int, int]
@@ -33,10 +33,10 @@ class Moved:
 
 @dataclass(frozen=True)
 class Moves:
-    """One place of the program in each version.
+    """The accesses of one place of the program in each version.
 
-    `levels` has what PTX and SASS say; None where a version's code is not known at that level. A
-    level at which no version has an access there is left out.
+    `levels` has them in PTX and in SASS; None where a version has no code of that level. A level at
+    which no version has an access there is left out.
     """
 
     kind: Kind
@@ -45,16 +45,16 @@ class Moves:
     levels: Mapping[Level, tuple[Moved | None, ...]]
 
     def differs(self, level: Level) -> bool:
-        """Whether the versions move something else there."""
+        """Whether the accesses differ between the versions."""
         first, *others = self.levels[level]
         return any(other != first for other in others)
 
 
 def compared_lines(kernels: Sequence[KernelReport]) -> tuple[Moves, ...]:
-    """The places of all versions, those joined that are the same line of the program.
+    """The places of all versions, matched by line.
 
-    That is the same line of one file, else a line of the same text, else the same of the loads
-    (stores, …) of a space, if each version has as many of them.
+    That is the same line of one file, else a line of the same text, else the n-th of the loads
+    (stores, …) of a space, if each version has as many.
     """
     places = [_places(kernel.accesses) for kernel in kernels]
     known = [_levels(kernel) for kernel in kernels]
@@ -62,14 +62,14 @@ def compared_lines(kernels: Sequence[KernelReport]) -> tuple[Moves, ...]:
     texts = _texts((place for each in places for place in each), known_texts)
 
     def by_text(place: Place) -> Hashable:
-        # Without its text a line is like no other.
+        # A line of unknown text matches no other.
         text = texts.get(place[0]) if place[0] else None
         return (text, *place[1:]) if text else place
 
     rules = (
-        Rule[Place](lambda place: place, in_order=True),
-        Rule[Place](by_text, in_order=True),
-        Rule[Place](lambda place: place[1:], in_order=True),
+        MatchRule[Place](lambda place: place, in_order=True),
+        MatchRule[Place](by_text, in_order=True),
+        MatchRule[Place](lambda place: place[1:], in_order=True),
     )
     joined = match([list(each) for each in places], rules)
     return tuple(_moves(same, places, known) for same in joined)
@@ -90,7 +90,7 @@ def _places(accesses: Sequence[Access]) -> dict[Place, list[Access]]:
 
 
 def _texts(places: Iterable[Place], known: Mapping[str, str]) -> dict[SourceLine, str]:
-    """What stands in these lines, as far as their files are known or can be read."""
+    """The text of these lines, as far as their files are known or can be read."""
     sources = [source for source, _, _ in places if source]
     return {
         SourceLine(excerpt.file, number): text.strip()

@@ -1,64 +1,69 @@
-"""Which things of several versions belong together: kernels by their configuration, and lines.
+"""Matching of items across versions: kernels by configuration, lines, findings.
 
-Each rule names a thing; things of one name in different versions belong together. Rules are tried
-from the strictest to the loosest, and what one has joined the next leaves alone.
+A rule gives an item a key; items of one key in different versions match. Rules are tried from the
+strictest to the loosest, and what one has matched the next leaves alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from traceview.inspect.kernel_report import KernelReport
 
 T = TypeVar("T")
-Place = tuple[int, int]
+_Position = tuple[int, int]
+"""The number of a version, and of an item in it."""
 Matched = tuple[T | None, ...]
 
 
 @dataclass(frozen=True)
-class Rule(Generic[T]):
-    """A name for a thing; it must be that of a single thing in each version.
+class MatchRule(Generic[T]):
+    """A key for an item, unique in each version.
 
-    With `in_order` things of one name, as many in each version, are joined in their order.
+    With `in_order` several items of one key, as many in each version, match in their order.
     """
 
-    name: Callable[[T], Hashable]
+    key: Callable[[T], Hashable]
     in_order: bool = False
 
 
-def match(versions: Sequence[Sequence[T]], rules: Iterable[Rule[T]]) -> list[Matched[T]]:
-    """Things that belong together, one or None of each version, in the order of their first.
+def match(versions: Sequence[Sequence[T]], rules: Iterable[MatchRule[T]]) -> list[Matched[T]]:
+    """Items that match, one or None of each version, in the order of the first of each.
 
-    A thing that has no counterpart in any other version is alone in its tuple.
+    An item without a counterpart in any other version is alone in its tuple.
     """
     rules = tuple(rules)
-    places: dict[Place, Place] = {}
+    places: dict[_Position, _Position] = {}
     count = len(versions)
     # First those that every version has: in three, the second and third must not be joined early.
     for least in range(count, 1, -1):
         for rule in rules:
             _join(versions, rule, least, places)
-    joined: dict[Place, list[T | None]] = {}
-    for version, things in enumerate(versions):
-        for index, thing in enumerate(things):
+    joined: dict[_Position, list[T | None]] = {}
+    for version, items in enumerate(versions):
+        for index, item in enumerate(items):
             first = places.get((version, index), (version, index))
-            joined.setdefault(first, [None] * count)[version] = thing
-    return [tuple(things) for things in joined.values()]
+            joined.setdefault(first, [None] * count)[version] = item
+    return [tuple(items) for items in joined.values()]
 
 
 def _join(
-    versions: Sequence[Sequence[T]], rule: Rule[T], least: int, places: dict[Place, Place]
+    versions: Sequence[Sequence[T]],
+    rule: MatchRule[T],
+    least: int,
+    places: dict[_Position, _Position],
 ) -> None:
-    """Join what one rule joins, in so many versions or more. `places` leads to the first of each.
+    """Match the items of one rule in at least so many versions. `places` leads to their first.
 
-    What is loosely named counts even if it is joined: the last two left over need not be alike.
+    Without `in_order` matched items still count as items of their key: the last two left over need
+    not be alike.
     """
-    named = [_by_name(things, rule) for things in versions]
-    for name in dict.fromkeys(name for each in named for name in each):
-        there = [[(v, i) for i in each.get(name, ())] for v, each in enumerate(named)]
+    keyed = [_by_key(items, rule) for items in versions]
+    for key in dict.fromkeys(key for each in keyed for key in each):
+        there = [[(v, i) for i in each.get(key, ())] for v, each in enumerate(keyed)]
         if rule.in_order:
             there = [[place for place in each if place not in places] for each in there]
         there = [each for each in there if each]
@@ -70,31 +75,28 @@ def _join(
                 places.update(dict.fromkeys(same, same[0]))
 
 
-def _by_name(things: Sequence[T], rule: Rule[T]) -> dict[Hashable, list[int]]:
-    by_name: dict[Hashable, list[int]] = defaultdict(list)
-    for index, thing in enumerate(things):
-        by_name[rule.name(thing)].append(index)
-    return by_name
-
-
-_Naming = Callable[[KernelReport], Hashable]
+def _by_key(items: Sequence[T], rule: MatchRule[T]) -> dict[Hashable, list[int]]:
+    by_key: dict[Hashable, list[int]] = defaultdict(list)
+    for index, item in enumerate(items):
+        by_key[rule.key(item)].append(index)
+    return by_key
 
 
 def match_kernels(
     versions: Sequence[Sequence[KernelReport]], varied: frozenset[str] = frozenset()
 ) -> list[Matched[KernelReport]]:
-    """The kernels of several versions by name and configuration.
+    """The kernels of several versions, matched by name and configuration.
 
     `varied` are the constexprs, or `num_warps` and `num_stages`, that differ on purpose. Where
-    every version has kernels of a single name, these belong together whatever it is. Of several
-    configurations of a kernel, those that no other version has are alone.
+    every version has kernels of one name only, the names need not be equal. A configuration that
+    no other version has stays alone.
     """
     named = not all(len({kernel.name for kernel in kernels}) == 1 for kernels in versions)
 
     def rule(
         parts: Callable[[KernelReport], Hashable], in_order: bool = False
-    ) -> Rule[KernelReport]:
-        return Rule(lambda k: (named and k.name, parts(k)), in_order)
+    ) -> MatchRule[KernelReport]:
+        return MatchRule(lambda k: (named and k.name, parts(k)), in_order)
 
     return match(
         versions,
@@ -114,14 +116,12 @@ def _block(kernel: KernelReport, varied: frozenset[str]) -> Hashable:
 
 
 def _types(kernel: KernelReport) -> Hashable:
-    """The types of the arguments that are passed at run time, with what is known of them."""
-    return tuple(_runtime(kernel))
-
-
-def _runtime(kernel: KernelReport) -> Iterator[Hashable]:
-    for argument in kernel.compiled.arguments:
-        if argument.type != "constexpr":
-            yield argument.type, argument.divisible_by_16
+    """The types of the run-time arguments, and whether they are divisible by 16."""
+    return tuple(
+        (argument.type, argument.divisible_by_16)
+        for argument in kernel.compiled.arguments
+        if argument.type != "constexpr"
+    )
 
 
 def _constexprs(kernel: KernelReport, varied: frozenset[str]) -> Hashable:

@@ -1,4 +1,4 @@
-"""Which versions a comparison is of: several targets, or one with several values of one option."""
+"""The versions to compare: several targets, or one target with several values of an option."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from traceview import units
 from traceview.errors import InputError
 
 MOST = 4
-"""Versions that can be told apart side by side."""
+"""The most versions that fit side by side."""
 
+_TOO_FEW = ("no version to compare", "only one version to compare")
 _OPTIONS = {
     "kernel": "--kernel",
     "arch": "--arch",
@@ -22,8 +24,8 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One version: what to inspect, with which options, and what to call it."""
+class VersionRequest:
+    """One version: its target, its options, and its label."""
 
     label: str
     target: str
@@ -32,30 +34,30 @@ class Asked:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare. `option` differs on purpose, None between targets.
+    """What to compare. `option` is the one that varies; None between targets.
 
-    `varied` is what is then no part of a kernel's configuration.
+    `varied` names the parts of a kernel's configuration that kernels are not matched by.
     """
 
     option: str | None
     varied: frozenset[str]
-    versions: tuple[Asked, ...]
+    versions: tuple[VersionRequest, ...]
 
-    def named(self, asked: Asked) -> str:
-        """A version as it would be asked for: `--num-warps 4`, `--constexpr BLOCK=256`."""
-        return named(self.option, asked.label)
+    def named(self, version: VersionRequest) -> str:
+        """A version as on the command line: `--num-warps 4`, `--constexpr BLOCK=256`."""
+        return named(self.option, version.label)
 
 
 def named(option: str | None, label: str) -> str:
-    """The label of a version behind what it is a value of."""
+    """The label of a version behind the option that it is a value of."""
     if option is None:
         return label
     return f"{option}{'=' if option.startswith('--constexpr') else ' '}{label}"
 
 
 @dataclass(frozen=True)
-class _Several:
-    """An option with several values: as it is written, and as it is called in Python."""
+class _VariedOption:
+    """An option with several values, by its name on the command line and in Python."""
 
     option: str
     name: str
@@ -70,44 +72,50 @@ class _Several:
 
 
 def plan(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
-    """The versions that targets and options ask for: an option varies if its value is a list.
+    """The versions to compare; an option or a constexpr whose value is a list varies.
 
-    So does a constexpr. Raises InputError unless two to four versions follow from one thing.
+    Raises InputError unless targets, or one option, give two to four versions.
     """
-    several = list(_several(options))
-    if several and len(targets) != 1:
-        what = f"there are {len(targets)} targets, and {several[0].option} has several values"
-        raise InputError(what, "compare one thing at a time")
-    if len(several) > 1:
-        what = f"{several[0].option} and {several[1].option} both have several values"
-        raise InputError(what, "compare one thing at a time")
-    made = _of_option(targets[0], options, several[0]) if several else _of_targets(targets, options)
-    if not 1 < len(made.versions) <= MOST:
-        what = f"there are {len(made.versions)} versions to compare"
+    varied = list(_varied(options))
+    if varied and len(targets) != 1:
+        number = units.counted(len(targets), "target")
+        what = f"{varied[0].option} has several values, and there are {number}"
+        raise InputError(what, "vary one option of one target, or compare targets without it")
+    if len(varied) > 1:
+        what = f"{varied[0].option} and {varied[1].option} both have several values"
+        raise InputError(what, "vary one option at a time")
+    result = _of_option(targets[0], options, varied[0]) if varied else _of_targets(targets, options)
+    count = len(result.versions)
+    if not 1 < count <= MOST:
+        what = f"{count} versions are too many to compare" if count > 1 else _TOO_FEW[count]
         raise InputError(what, f"give two targets, or two to {MOST} different values of an option")
-    return made
+    return result
 
 
-def _several(options: Mapping[str, Any]) -> Iterator[_Several]:
+def _varied(options: Mapping[str, Any]) -> Iterator[_VariedOption]:
     for name, written in _OPTIONS.items():
         if isinstance(value := options.get(name), list | tuple):
-            yield _Several(written, name, False, tuple(dict.fromkeys(value)))
+            yield _VariedOption(written, name, False, tuple(dict.fromkeys(value)))
     for name, value in (options.get("constexprs") or {}).items():
         if isinstance(value, list | tuple):
-            yield _Several(f"--constexpr {name}", name, True, tuple(dict.fromkeys(value)))
+            yield _VariedOption(f"--constexpr {name}", name, True, tuple(dict.fromkeys(value)))
 
 
 def _of_targets(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
-    named = zip(_apart(targets), targets, strict=True)
-    return Plan(None, frozenset(), tuple(Asked(label, target, options) for label, target in named))
+    labelled = zip(_labels(targets), targets, strict=True)
+    return Plan(
+        None,
+        frozenset(),
+        tuple(VersionRequest(label, target, options) for label, target in labelled),
+    )
 
 
-def _apart(targets: Sequence[str]) -> Sequence[str]:
-    """The names of files without their folders, if that tells them apart."""
+def _labels(targets: Sequence[str]) -> Sequence[str]:
+    """The names of files without their folders, if these differ."""
     short = [PurePath(target).name for target in targets]
     return short if len(set(short)) == len(short) and all(short) else targets
 
 
-def _of_option(target: str, options: Mapping[str, Any], several: _Several) -> Plan:
-    versions = (Asked(str(v), target, several.one(options, v)) for v in several.values)
-    return Plan(several.option, frozenset({several.name}), tuple(versions))
+def _of_option(target: str, options: Mapping[str, Any], varied: _VariedOption) -> Plan:
+    versions = (VersionRequest(str(v), target, varied.one(options, v)) for v in varied.values)
+    return Plan(varied.option, frozenset({varied.name}), tuple(versions))

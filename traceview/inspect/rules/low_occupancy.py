@@ -10,6 +10,7 @@ from traceview.findings import Evidence, Finding, Severity, Subject
 from traceview.hardware import Limiter, Occupancy
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.occupancy import registers_for_more_blocks
+from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.recompiled import MOST_REMEDIES, shown
 from traceview.inspect.rules.remedies import (
     Remedy,
@@ -22,7 +23,6 @@ from traceview.inspect.rules.remedies import (
     smaller_tiles,
     tested,
 )
-from traceview.inspect.trials import Outcome
 from traceview.units import Value
 
 LOW_OCCUPANCY_PCT = 25.0

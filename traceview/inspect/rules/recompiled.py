@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TypeVar
 
+from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.inspect.rules.remedies import (
     Tested,
     both,
@@ -14,7 +15,6 @@ from traceview.inspect.rules.remedies import (
     smaller_tiles,
     tested,
 )
-from traceview.inspect.trials import Outcome, Trials
 from traceview.ptx.model import Compiled
 
 MOST_REMEDIES = 2
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def relieved(
-    compiled: Compiled, trials: Trials | None, measure: Callable[[Outcome], int | None]
+    compiled: Compiled, trials: Recompilations | None, measure: Callable[[Outcome], int | None]
 ) -> list[Tested[int]]:
     """More warps and fewer stages, which keep the program; smaller tiles where these fail."""
     tries = tested(chain(more_warps(compiled), fewer_stages(compiled)), trials, measure)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from traceview.headless.change import Change
-from traceview.inspect.trials import Outcome, Trials
+from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.ptx.model import Compiled
 
 _MOST_WARPS = 16
@@ -80,7 +80,9 @@ def fewer_registers(registers: int | None) -> Iterator[Remedy]:
 
 
 def tested(
-    remedies: Iterator[Remedy], trials: Trials | None, measure: Callable[[Outcome], T | None]
+    remedies: Iterator[Remedy],
+    trials: Recompilations | None,
+    measure: Callable[[Outcome], T | None],
 ) -> list[Tested[T]]:
     """The remedies that could be tried and measured, in their order."""
     measured = []

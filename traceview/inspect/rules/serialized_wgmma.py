@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from traceview.findings import Evidence, Finding, Subject
 from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.recompilations import serialization_remarks
 from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieved, shown
 from traceview.inspect.rules.remedies import imperative, one_of_each
-from traceview.inspect.trials import serialization_remarks
 
 # ptxas's reasons other than a lack of registers, and what removes each.
 _OTHER_REASONS = {

@@ -8,6 +8,7 @@ from traceview.findings import Evidence, Finding
 from traceview.headless.change import Change
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name, subject_of
+from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.inspect.rules.remedies import (
     Remedy,
     Tested,
@@ -17,7 +18,6 @@ from traceview.inspect.rules.remedies import (
     tested,
 )
 from traceview.inspect.sass_vs_ptx import widths, widths_text
-from traceview.inspect.trials import Outcome, Trials
 from traceview.ptx.model import Access, Compiled, Level
 from traceview.units import Value
 
@@ -87,7 +87,7 @@ def _shown(best: Tested[tuple[Access, ...]]) -> str:
     return f"; recompiled with {best.remedy.change.said}: those in loops are {rest}"
 
 
-def _no_help(trials: Trials | None) -> str:
+def _no_help(trials: Recompilations | None) -> str:
     return "; no recompilation helped" if trials and trials.worked else ""
 
 

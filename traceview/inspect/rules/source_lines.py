@@ -16,15 +16,18 @@ def lines_in_message(
 ) -> tuple[str, dict[str, Value]]:
     """A template that lists lines, `{line} and {line_2}`, and its values.
 
-    `leads` are put before the lines, one before each: `loads at {line} and stores at {line_2}`.
-    Of more than three lines the rest are counted.
+    `leads` go before the lines, one per line: `loads at {line} and stores at {line_2}`; a lead that
+    repeats is left out. Of more than three lines the rest are counted.
     """
     keys = ["line", *(f"line_{number}" for number in range(2, _MOST_LINES + 1))]
     values: dict[str, Value] = {
         key: line_name(line) for key, line in zip(keys, lines, strict=False)
     }
-    leads = leads or [""] * len(values)
-    shown = [f"{lead}{{{key}}}" for lead, key in zip(leads, values, strict=False)]
+    shown, before = [], ""
+    for number, key in enumerate(values):
+        lead = leads[number] if leads else ""
+        shown.append(f"{lead if lead != before else ''}{{{key}}}")
+        before = lead
     if len(lines) > _MOST_LINES:
         shown.append("{more_lines:more line}")
         values["more_lines"] = len(lines) - _MOST_LINES

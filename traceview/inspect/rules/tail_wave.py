@@ -40,8 +40,8 @@ def _too_small(waves: Waves, sms: SmCount, compiled: Compiled) -> Finding:
         "low",
         "The grid has only {blocks:block}, so {idle_sms} of {sm_count} SMs "
         f"{'stays' if waves.idle_sms == 1 else 'stay'} idle",
-        "Launch more blocks: use a smaller tile, or split the longest dimension. A larger input "
-        "may do so by itself",
+        "Launch more blocks: use a smaller tile or split the longest dimension. A larger input "
+        "launches more, too",
         subject=Subject("kernel", compiled.name),
         evidence=Evidence(
             {

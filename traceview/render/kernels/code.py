@@ -32,7 +32,7 @@ _LINE = 1_000
 
 
 @dataclass(frozen=True)
-class Link:
+class CodeLink:
     """`target` is the id of an element of the page; empty if there is none."""
 
     text: str
@@ -40,7 +40,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Line:
+class CodeLine:
     """A line of code. `mark` is a class that it shares with all that comes from the same line."""
 
     text: str
@@ -48,37 +48,37 @@ class Line:
     narrow: bool
     id: str | None = None
     mark: str | None = None
-    links: tuple[Link, ...] = ()
+    links: tuple[CodeLink, ...] = ()
     number: int | None = None
     after_gap: bool = False
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """One source file or listing; `missing` says why there are no lines."""
 
     title: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[CodeLine, ...] = ()
     missing: str = ""
     left_out: int = 0
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeView:
     """All code of a kernel. `lines` are the ids of the source lines that are on the page."""
 
-    sources: tuple[Block, ...]
-    listings: tuple[Block, ...]
+    sources: tuple[CodeBlock, ...]
+    listings: tuple[CodeBlock, ...]
     lines: Mapping[SourceLine, str]
     marks: tuple[str, ...]
 
 
-def code_of(kernel: KernelReport, key: str, names: SourceNames) -> Code:
+def code_view(kernel: KernelReport, key: str, names: SourceNames) -> CodeView:
     """The code of a kernel; ids begin with `key`, which no other kernel of the page has."""
     return _Drawing(kernel, key, names).code()
 
 
-def rules(key: str, code: Code) -> Iterator[str]:
+def rules(key: str, code: CodeView) -> Iterator[str]:
     """Style rules by which a line lights up with all that comes from it."""
     for mark in code.marks:
         yield (
@@ -93,8 +93,8 @@ class _Drawing:
     key: str
     names: SourceNames
 
-    def code(self) -> Code:
-        return Code(
+    def code(self) -> CodeView:
+        return CodeView(
             sources=tuple(self._source(excerpt) for excerpt in self._excerpts),
             listings=tuple(self._listing(level, f) for level, f in self._functions.items()),
             lines=self._ids,
@@ -134,7 +134,7 @@ class _Drawing:
     def _place(self, level: str, place: int) -> str:
         return f"{self.key}-{level.lower()}{place}"
 
-    def _source(self, excerpt: Excerpt) -> Block:
+    def _source(self, excerpt: Excerpt) -> CodeBlock:
         title = self.names.of_line(SourceLine(excerpt.file, 1)).rpartition(":")[0]
         numbers = [number for number, _ in excerpt.lines]
         gaps = {second for before, second in pairwise(numbers) if second > before + 1}
@@ -142,16 +142,16 @@ class _Drawing:
             self._source_line(SourceLine(excerpt.file, number), text, number in gaps)
             for number, text in excerpt.lines
         )
-        return Block(title, tuple(lines), excerpt.missing or "")
+        return CodeBlock(title, tuple(lines), excerpt.missing or "")
 
-    def _source_line(self, source: SourceLine, text: str, after_gap: bool) -> Line:
+    def _source_line(self, source: SourceLine, text: str, after_gap: bool) -> CodeLine:
         accesses = self._accesses.get(source, [])
         links = (
-            Link(level, self._place(level, places[source]))
+            CodeLink(level, self._place(level, places[source]))
             for level, places in self._jumps.items()
             if source in places
         )
-        return Line(
+        return CodeLine(
             text=visible(text.expandtabs(4), _LINE),
             margin=margin(accesses),
             narrow=is_narrow(accesses),
@@ -162,28 +162,28 @@ class _Drawing:
             after_gap=after_gap,
         )
 
-    def _listing(self, level: str, function: Function) -> Block:
+    def _listing(self, level: str, function: Function) -> CodeBlock:
         shown = function.instructions[:MOST_LINES]
         find, jumped_to = access_finder(function), set(self._jumps[level].values())
         lines = (
             self._instruction(each, find(each), self._place(level, at) if at in jumped_to else None)
             for at, each in enumerate(shown)
         )
-        return Block(level, tuple(lines), left_out=len(function.instructions) - len(shown))
+        return CodeBlock(level, tuple(lines), left_out=len(function.instructions) - len(shown))
 
     def _instruction(
         self, instruction: Instruction, access: Access | None, id_: str | None
-    ) -> Line:
+    ) -> CodeLine:
         text, said, wide = instruction_row(instruction, access, self.names)
         source = instruction.source
         where = self.names.of_line(source) if source else ""
-        return Line(
+        return CodeLine(
             text=text,
             margin=said.removeprefix(where).strip(),
             narrow=not wide,
             id=id_,
             mark=self._marks.get(source) if source else None,
-            links=(Link(where, self._ids.get(source, "")),) if source else (),
+            links=(CodeLink(where, self._ids.get(source, "")),) if source else (),
         )
 
 

@@ -1,4 +1,4 @@
-"""A comparison of kernels in words: what is equal, and a row for each thing that differs."""
+"""A comparison of kernels in words: what is equal, and a row for each difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceview.inspect.sass_vs_ptx import widths_text
 from traceview.ptx.model import How, Level
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.summary import HOW
-from traceview.render.kernels.summary import circumstances as said_of
+from traceview.render.kernels.summary import circumstances as how_compiled
 
 ABSENT = units.ABSENT
 _GIVEN = ("launch", "constexprs", "arguments")
@@ -31,81 +31,81 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """One thing that differs, its value in each version, and the change where that can be said."""
+class DiffRow:
+    """One difference: its value in each version, and the change of two numbers."""
 
     name: str
     values: tuple[str, ...]
     change: str
     is_part: bool = False
-    """Whether it is one of the summands of the row above."""
+    """Whether it is part of the sum in a row above."""
 
 
 def names_of(diff: Diff) -> SourceNames:
-    """What the source lines of all versions are called."""
+    """The short names of the source lines of all versions."""
     return SourceNames.of(kernel for version in diff.versions for kernel in version.report.kernels)
 
 
-def rows(comparison: Comparison, names: SourceNames) -> list[Row]:
-    """What differs: figures first, then accesses by source line."""
+def rows(comparison: Comparison, names: SourceNames) -> list[DiffRow]:
+    """The differences: figures first, then accesses by source line."""
     figures = [_figure(quantity) for quantity in comparison.quantities if quantity.differs]
     return figures + [row for moves in comparison.moves for row in _lines(moves, names)]
 
 
 def circumstances(comparison: Comparison) -> list[str]:
-    """How all versions came to be compiled, as far as that is the same."""
-    return [_said(q) for q in comparison.quantities if q.topic in _GIVEN and not q.differs]
+    """How the versions were compiled, as far as they agree."""
+    return [_text(q) for q in comparison.quantities if q.topic in _GIVEN and not q.differs]
 
 
 def equal(comparison: Comparison, names: SourceNames) -> list[str]:
-    """What else is the same in all versions, said once."""
-    told = [_said(q) for q in comparison.quantities if q.topic not in _GIVEN and not q.differs]
+    """Everything else that is the same in all versions."""
+    same = [_text(q) for q in comparison.quantities if q.topic not in _GIVEN and not q.differs]
     moved = [text for moves in comparison.moves for text in _equal_lines(moves, names)]
-    return told + moved + (["the PTX, to the letter"] if same_code(comparison) else [])
+    return same + moved + (["identical PTX"] if same_code(comparison) else [])
 
 
 @dataclass(frozen=True)
-class Told:
-    """A finding, the versions that have it, and what each of them says if that differs."""
+class SharedFinding:
+    """A finding, the versions that have it, and its messages with the versions of each."""
 
     finding: Finding
     versions: tuple[int, ...]
     messages: tuple[tuple[tuple[int, ...], str], ...]
 
 
-def findings(comparison: Comparison) -> list[Told]:
-    """The findings of all versions; one that several have is told once."""
-    return [_told(same) for same in comparison.findings]
+def findings(comparison: Comparison) -> list[SharedFinding]:
+    """The findings of all versions; one that several have appears once."""
+    return [_shared(same) for same in comparison.findings]
 
 
-def presence(told: Told, labels: Sequence[str]) -> str:
-    """In which versions a finding is: with two of them, that it vanishes or appears."""
-    if len(told.versions) == len(labels):
-        return "in each"
+def presence(finding: SharedFinding, labels: Sequence[str]) -> str:
+    """The versions that have a finding; of two versions, whether it vanishes or appears."""
+    if len(finding.versions) == len(labels):
+        return "in both" if len(labels) == 2 else "in all"
     if len(labels) == 2:
-        return "vanishes" if told.versions == (0,) else "appears"
-    return f"in {', '.join(labels[version] for version in told.versions)}"
+        return "vanishes" if finding.versions == (0,) else "appears"
+    return f"in {', '.join(labels[version] for version in finding.versions)}"
 
 
 def notes(comparison: Comparison, diff: Diff) -> list[str]:
-    """The notes on a kernel: what all versions say once, the rest under their names."""
-    said: dict[str, list[int]] = {}
+    """The notes on a kernel; those that not all versions have start with their labels."""
+    versions_of: dict[str, list[int]] = {}
     for version, kernel in enumerate(comparison.kernels):
         for note in (*kernel.compiled.notes, *kernel.notes):
-            said.setdefault(note, []).append(version)
+            versions_of.setdefault(note, []).append(version)
     return [
         note if len(versions) == len(diff.versions) else f"{_labelled(versions, diff)}: {note}"
-        for note, versions in said.items()
+        for note, versions in versions_of.items()
     ]
 
 
 def left_out(diff: Diff) -> list[str]:
     """The kernels that were not compared, and why."""
     others = "the other version" if len(diff.versions) == 2 else "every other version"
-    said = f"has no counterpart of its name and configuration in {others}"
+    reason = f"has no counterpart with its name and configuration in {others}"
     return [
-        f"{kernel.name} of {diff.labels[version]} {said} "
-        f"({said_of(kernel, diff.versions[version].report.kernels)})"
+        f"{kernel.name} of {diff.labels[version]} {reason} "
+        f"({how_compiled(kernel, diff.versions[version].report.kernels)})"
         for version, kernel in diff.left_out
     ]
 
@@ -114,17 +114,17 @@ def _labelled(versions: Sequence[int], diff: Diff) -> str:
     return ", ".join(diff.labels[version] for version in versions)
 
 
-def _told(same: Sequence[Finding | None]) -> Told:
+def _shared(same: Sequence[Finding | None]) -> SharedFinding:
     there = {version: finding for version, finding in enumerate(same) if finding}
     by_message: dict[str, list[int]] = {}
     for version, finding in there.items():
         by_message.setdefault(finding.message, []).append(version)
     messages = tuple((tuple(versions), message) for message, versions in by_message.items())
-    return Told(next(iter(there.values())), tuple(there), messages)
+    return SharedFinding(next(iter(there.values())), tuple(there), messages)
 
 
-def _said(quantity: Quantity) -> str:
-    """A name and its value; what is called by its value alone stands so."""
+def _text(quantity: Quantity) -> str:
+    """A name and its value; the value alone where it speaks for itself."""
     name, value = _name(quantity), _value(quantity, quantity.values[0])
     if quantity.name in ("arch", "how"):
         return value
@@ -148,20 +148,20 @@ def _value(quantity: Quantity, value: Value) -> str:
     return units.quantity(_unit_name(quantity), value)
 
 
-def _figure(quantity: Quantity) -> Row:
+def _figure(quantity: Quantity) -> DiffRow:
     values = tuple(_value(quantity, value) for value in quantity.values)
     part = quantity.topic == "instructions" and quantity.name != "all"
     change = _change(_unit_name(quantity), quantity.values)
-    return Row(_name(quantity), values, change, part)
+    return DiffRow(_name(quantity), values, change, part)
 
 
 def _unit_name(quantity: Quantity) -> str:
-    """What tells the unit: a name that the user gave is none, whatever it ends in."""
+    """The name that ends in the unit; empty for names of the user's, whatever they end in."""
     return "" if quantity.topic in _NAMED_BY_USER else quantity.name
 
 
 def _change(name: str, values: Sequence[Value]) -> str:
-    """From the first to the second of two numbers: the difference, and its share."""
+    """The change from the first to the second of two numbers, absolute and in percent."""
     if len(values) != 2:
         return ""
     before, after = values
@@ -177,23 +177,23 @@ def _change(name: str, values: Sequence[Value]) -> str:
     return f"{sign}{units.quantity(name, abs(by))}{share}"
 
 
-def _lines(moves: Moves, names: SourceNames) -> Iterator[Row]:
-    """A row for PTX and one for SASS; one for both if they say the same of every version."""
-    said_once: dict[tuple[str, ...], list[Level]] = {}
+def _lines(moves: Moves, names: SourceNames) -> Iterator[DiffRow]:
+    """A row for PTX and one for SASS; one for both where they are equal in every version."""
+    levels_of: dict[tuple[str, ...], list[Level]] = {}
     for level, moved in moves.levels.items():
         if moves.differs(level):
-            said_once.setdefault(tuple(_moved(each) for each in moved), []).append(level)
-    for values, levels in said_once.items():
+            levels_of.setdefault(tuple(_moved(each) for each in moved), []).append(level)
+    for values, levels in levels_of.items():
         name = f"{_place(moves, names)} ({_levels(levels)})"
-        yield Row(name, values, _width_change(moves.levels[levels[0]]))
+        yield DiffRow(name, values, _width_change(moves.levels[levels[0]]))
 
 
 def _equal_lines(moves: Moves, names: SourceNames) -> Iterator[str]:
     equal = {level: moved[0] for level, moved in moves.levels.items() if not moves.differs(level)}
-    said_once: dict[str, list[Level]] = {}
+    levels_of: dict[str, list[Level]] = {}
     for level, moved in equal.items():
-        said_once.setdefault(_moved(moved), []).append(level)
-    for text, levels in said_once.items():
+        levels_of.setdefault(_moved(moved), []).append(level)
+    for text, levels in levels_of.items():
         yield f"{_place(moves, names)} {text} ({_levels(levels)})"
 
 
@@ -207,7 +207,7 @@ def _place(moves: Moves, names: SourceNames) -> str:
 
 
 def _moved(moved: Moved | None) -> str:
-    """What moves there: – where the code is not known."""
+    """The widths at a place; `–` where the code is unknown."""
     if moved is None:
         return ABSENT
     unsized = [f"{moved.unsized} × ? bits"] if moved.unsized else []
@@ -215,7 +215,7 @@ def _moved(moved: Moved | None) -> str:
 
 
 def _width_change(moved: Sequence[Moved | None]) -> str:
-    """From the first to the second of two versions: in width or, if that stays, in number."""
+    """The change from the first to the second version: in width, else in number."""
     if len(moved) != 2 or moved[0] is None or moved[1] is None:
         return ""
     before, after = moved[0], moved[1]

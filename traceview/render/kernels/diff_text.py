@@ -21,8 +21,8 @@ from traceview.render.base.text_blocks import (
     noted,
 )
 from traceview.render.kernels.diff_rows import (
-    Row,
-    Told,
+    DiffRow,
+    SharedFinding,
     circumstances,
     equal,
     findings,
@@ -49,8 +49,8 @@ def render_diff_text(diff: Diff, *, width: int = 80, color: bool = False) -> str
 def _comparison(
     comparison: Comparison, diff: Diff, names: SourceNames, width: int
 ) -> Iterator[RenderableType]:
-    said = visible(" · ".join(circumstances(comparison)), SENTENCE)
-    lines = [Text(said)] if said else []
+    how = visible(" · ".join(circumstances(comparison)), SENTENCE)
+    lines = [Text(how)] if how else []
     yield Group(heading(visible(comparison.name), visible(_versions(diff))), *lines)
     differing = rows(comparison, names)
     if differing:
@@ -63,13 +63,13 @@ def _comparison(
         yield cells(_fitted(heads, columns, width))
     else:
         yield Text("Nothing differs.")
-    said = " · ".join(equal(comparison, names))
-    yield Text.assemble(("equal: ", "bold dim"), visible(said, _MOST_EQUAL))
+    same = " · ".join(equal(comparison, names))
+    yield Text.assemble(("equal: ", "bold dim"), visible(same, _MOST_EQUAL))
     yield from _findings(findings(comparison), diff)
     yield from _notes(comparison, diff)
 
 
-def _named(row: Row) -> str:
+def _named(row: DiffRow) -> str:
     return f"  {row.name}" if row.is_part else row.name
 
 
@@ -83,7 +83,7 @@ def _versions(diff: Diff) -> str:
 def _fitted(
     heads: Sequence[str], columns: Sequence[Sequence[str]], width: int
 ) -> list[TerminalColumn]:
-    """Columns as wide as their texts, the widest cut until all fit."""
+    """Columns as wide as their texts; the widest are cut until all fit."""
     shown = [_column(head, texts) for head, texts in zip(heads, columns, strict=True)]
     shown = [column for column in shown if column.heading or any(column.cells)]
     widths = [column.width for column in shown]
@@ -94,33 +94,33 @@ def _fitted(
 
 
 def _column(head: str, texts: Sequence[str]) -> TerminalColumn:
-    said = tuple(visible(text) for text in texts)
+    column = tuple(visible(text) for text in texts)
     head = visible(head)
-    return TerminalColumn(head, True, said, max(map(cell_len, (head, *said))))
+    return TerminalColumn(head, True, column, max(map(cell_len, (head, *column))))
 
 
-def _findings(told: Iterable[Told], diff: Diff) -> Iterator[RenderableType]:
+def _findings(shared: Iterable[SharedFinding], diff: Diff) -> Iterator[RenderableType]:
     labels = [version.label for version in diff.versions]
     table = grid("", "", "")
-    for each in told:
+    for each in shared:
         severity = each.finding.severity
         there = Text(visible(presence(each, labels)), "bold")
-        table.add_row(Text(severity, SEVERITY_STYLES[severity]), there, _said(each, labels))
+        table.add_row(Text(severity, SEVERITY_STYLES[severity]), there, _text_of(each, labels))
     if table.row_count:
         yield table
     else:
-        yield Text("Nothing found to change in any version.")
+        yield Text("No findings in any version.")
 
 
-def _said(told: Told, labels: Sequence[str]) -> Text:
-    """The finding once; what the versions say of it differently under their names."""
-    said = Text()
-    for versions, message in told.messages:
+def _text_of(finding: SharedFinding, labels: Sequence[str]) -> Text:
+    """The finding once; messages that differ between versions start with their labels."""
+    text = Text()
+    for versions, message in finding.messages:
         which = ", ".join(labels[version] for version in versions)
-        lead = f"{visible(which)}: " if len(told.messages) > 1 else ""
-        said.append(lead, "bold").append(f"{visible(message, SENTENCE)}\n")
-    said.append("→ ", "bold").append(visible(told.finding.action, SENTENCE))
-    return said.append(f"\n{visible(told.finding.evidence.basis, SENTENCE)}", "dim")
+        lead = f"{visible(which)}: " if len(finding.messages) > 1 else ""
+        text.append(lead, "bold").append(f"{visible(message, SENTENCE)}\n")
+    text.append("→ ", "bold").append(visible(finding.finding.action, SENTENCE))
+    return text.append(f"\n{visible(finding.finding.evidence.basis, SENTENCE)}", "dim")
 
 
 def _notes(comparison: Comparison, diff: Diff) -> Iterator[RenderableType]:
@@ -130,6 +130,6 @@ def _notes(comparison: Comparison, diff: Diff) -> Iterator[RenderableType]:
 
 
 def _left_out(diff: Diff) -> Iterator[RenderableType]:
-    lines = [noted("Left out: ", said, "dim") for said in left_out(diff)]
+    lines = [noted("Left out: ", line, "dim") for line in left_out(diff)]
     if lines:
         yield Group(*lines)

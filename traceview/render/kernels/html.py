@@ -14,9 +14,9 @@ from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.render.base.page import TableView, rendered, table_view
-from traceview.render.kernels.code import Code, code_of, rules
+from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff_rows import (
-    Row,
+    DiffRow,
     circumstances,
     equal,
     findings,
@@ -28,16 +28,16 @@ from traceview.render.kernels.diff_rows import (
 )
 from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
-from traceview.render.kernels.summary import circumstances as said_of
-from traceview.render.kernels.summary import figures, limited, made_of
+from traceview.render.kernels.summary import circumstances as how_compiled
+from traceview.render.kernels.summary import differences, figures, limited, made_of
 from traceview.tables import Table
 
 _STYLES = ("report.css", "ptx.css")
 
 
 @dataclass(frozen=True)
-class FindingView:
-    """`presence` says in which versions it is. `section` and `line` are ids; None for no line."""
+class KernelFindingView:
+    """A finding on the page. `presence` names its versions; `section` and `line` are ids."""
 
     severity: Severity
     presence: str
@@ -64,7 +64,7 @@ class KernelView:
     accesses: TableView
     differences: tuple[str, ...]
     notes: tuple[str, ...]
-    code: Code
+    code: CodeView
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ComparisonView:
     name: str
     circumstances: str
     heads: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     equal: str
     notes: tuple[str, ...]
     kernels: tuple[tuple[str, KernelView], ...]
@@ -87,12 +87,12 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
     kernels = [
         replace(
             _kernel(kernel, f"k{n}", names),
-            circumstances=said_of(kernel, report.kernels),
+            circumstances=how_compiled(kernel, report.kernels),
             number=str(n) if _has_namesake(kernel, report.kernels) else "",
         )
         for n, kernel in enumerate(report.kernels, 1)
     ]
-    found = [
+    views = [
         _finding(finding, view, "")
         for view, kernel in zip(kernels, report.kernels, strict=True)
         for finding in kernel.findings
@@ -102,7 +102,7 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
         _STYLES,
         title=_title([report.target]),
         facts=[("GPU", report.arch or "several"), ("kernels", units.count(len(kernels)))],
-        findings=_ranked(found),
+        findings=_ranked(views),
         kernels=kernels,
         rules=_rules(kernels),
         version=version,
@@ -132,17 +132,17 @@ def render_diff_html(diff: Diff, version: str) -> str:
 
 
 def _title(targets: Sequence[str]) -> str:
-    """What is looked at, without the folders it is in."""
+    """The names of the targets, without their folders."""
     return " → ".join(dict.fromkeys(PurePath(target).name or target for target in targets))
 
 
 def _rules(kernels: Iterable[KernelView]) -> Markup:
-    """Made of ids that are numbered here: there is nothing of the user's in them."""
+    """Style rules, which contain only ids numbered here and nothing of the user's."""
     lines = (rule for kernel in kernels for rule in rules(kernel.key, kernel.code))
     return Markup("\n").join(map(Markup, lines))
 
 
-def _ranked(found: Iterable[FindingView]) -> list[FindingView]:
+def _ranked(found: Iterable[KernelFindingView]) -> list[KernelFindingView]:
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
@@ -151,27 +151,24 @@ def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool
 
 
 def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
-    code = code_of(kernel, key, names)
+    code = code_view(kernel, key, names)
     return KernelView(
         key=key,
         name=kernel.name,
         number="",
         arch=kernel.compiled.arch,
-        circumstances=said_of(kernel),
+        circumstances=how_compiled(kernel),
         figures=tuple(figures(kernel)),
         limits=limited(kernel),
         made_of=tuple(made_of(kernel)),
         accesses=_accesses(kernel, code, names),
-        differences=tuple(
-            f"{names.of_line(d.source)}: {d.kind} {d.change}, PTX {d.ptx}, SASS {d.sass}"
-            for d in kernel.differences
-        ),
+        differences=tuple(differences(kernel, names)),
         notes=(*kernel.compiled.notes, *kernel.notes),
         code=code,
     )
 
 
-def _accesses(kernel: KernelReport, code: Code, names: SourceNames) -> TableView:
+def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames) -> TableView:
     """The table of accesses, each source line leading to itself."""
     table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
     view = table_view(ACCESSES, table)
@@ -183,9 +180,9 @@ def _accesses(kernel: KernelReport, code: Code, names: SourceNames) -> TableView
     return replace(view, rows=tuple(linked))
 
 
-def _finding(finding: Finding, view: KernelView, presence: str) -> FindingView:
+def _finding(finding: Finding, view: KernelView, presence: str) -> KernelFindingView:
     source = source_of(finding)
-    return FindingView(
+    return KernelFindingView(
         severity=finding.severity,
         presence=presence,
         messages=(("", finding.message),),
@@ -217,20 +214,20 @@ def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames
 
 def _compared_findings(
     view: ComparisonView, comparison: Comparison, diff: Diff
-) -> Iterable[FindingView]:
+) -> Iterable[KernelFindingView]:
     labels = [version.label for version in diff.versions]
-    for told in findings(comparison):
-        single = len(told.messages) == 1
+    for each in findings(comparison):
+        single = len(each.messages) == 1
         messages = (
             ("" if single else ", ".join(labels[v] for v in versions), message)
-            for versions, message in told.messages
+            for versions, message in each.messages
         )
-        yield FindingView(
-            severity=told.finding.severity,
-            presence=presence(told, labels),
+        yield KernelFindingView(
+            severity=each.finding.severity,
+            presence=presence(each, labels),
             messages=tuple(messages),
-            action=told.finding.action,
-            evidence=told.finding.evidence.basis,
+            action=each.finding.action,
+            evidence=each.finding.evidence.basis,
             section=view.key,
             title=view.name,
             line=None,

@@ -44,7 +44,7 @@ def render_diff_json(diff: Diff, version: str) -> str:
 
 
 def diff_document(diff: Diff, version: str) -> dict[str, Any]:
-    """All kernels as ever, each with the version it is of, and what became of each."""
+    """All kernels, each with its version, and their comparison."""
     reports = [each.report for each in diff.versions]
     targets, archs = ({getattr(r, name) for r in reports} for name in ("target", "arch"))
     names = names_of(diff)
@@ -71,13 +71,13 @@ def diff_document(diff: Diff, version: str) -> dict[str, Any]:
 
 
 def _index(diff: Diff, kernel: KernelReport) -> int:
-    """The place of a kernel in the document's list of kernels."""
+    """The index of a kernel in the document's list of kernels."""
     listed = (each for version in diff.versions for each in version.report.kernels)
-    return next(place for place, each in enumerate(listed) if each is kernel)
+    return next(index for index, each in enumerate(listed) if each is kernel)
 
 
 def _comparison(comparison: Comparison, diff: Diff, names: SourceNames) -> dict[str, Any]:
-    """What is told of a kernel, with a list of values: one or null for each version."""
+    """The comparison of a kernel: lists with one value or null per version."""
     return {
         "name": comparison.name,
         "kernels": [_index(diff, kernel) for kernel in comparison.kernels],
@@ -182,7 +182,7 @@ def _finding(finding: Finding, names: SourceNames) -> dict[str, Any]:
 
 
 def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str | None]:
-    """The line as it is called, and the whole path, by which to find it."""
+    """The short name of a line, and the whole path of its file."""
     return {
         "source": names.of_line(source) if source else None,
         "source_file": source.file if source else None,

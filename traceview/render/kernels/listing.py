@@ -94,7 +94,7 @@ def _excerpt(
 
 
 def margin(accesses: Sequence[Access]) -> str:
-    """What a line moves, such as `ld 2 × 128 bits`; with SASS, where that differs."""
+    """The accesses of a line, such as `ld 2 × 128 bits`; with those of SASS where they differ."""
     parts = []
     kinds = dict.fromkeys((a.kind, a.space) for a in accesses if a.kind in _ORDER and a.width_bits)
     for kind, space in kinds:
@@ -109,7 +109,7 @@ def margin(accesses: Sequence[Access]) -> str:
 
 
 def is_narrow(accesses: Iterable[Access]) -> bool:
-    """Whether a load or store of global memory moves less than a thread can in one go."""
+    """Whether a global load or store is narrower than 128 bits."""
     moved = [a for a in accesses if a.space == "global" and a.kind in ("load", "store")]
     return any(a.width_bits and a.width_bits < _WIDE_BITS for a in moved)
 
@@ -118,7 +118,7 @@ def _listing(
     function: Function | None, level: str, names: SourceNames, width: int
 ) -> RenderableType:
     if function is None:
-        return Text(f"There is no {level}.")
+        return Text(f"No {level} available.")
     find = access_finder(function)
     rows = [instruction_row(i, find(i), names) for i in function.instructions]
     room = max((len(row[1]) for row in rows), default=0)
@@ -130,14 +130,14 @@ def _listing(
 
 
 def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
-    """What tells the access that an instruction of this function makes."""
+    """The function that returns the access of an instruction of this listing."""
     return ptx_accesses.access_of if function.level == "ptx" else sass_accesses.access_of
 
 
 def instruction_row(
     instruction: Instruction, access: Access | None, names: SourceNames
 ) -> tuple[str, str, bool]:
-    """The instruction as it is shown, its margin, and False if it moves less than it could."""
+    """The text of an instruction, its margin, and False if it is a narrow access."""
     guard = f"@{instruction.predicate.lstrip('@')} " if instruction.predicate else ""
     indent = " " * (_INDENT * instruction.loop_depth)
     operands = " ".join(instruction.operands.split())

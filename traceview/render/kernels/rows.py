@@ -1,4 +1,4 @@
-"""The accesses of a kernel as the rows of a table: PTX, and beside it what it became in SASS."""
+"""The accesses of a kernel as table rows: PTX, and beside it the SASS it was compiled to."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from traceview.tables import Cell, Column
 _MATRIX = re.compile(r"matrix|\b(?:LD|ST)SM\b")
 ACCESSES = TableSpec(
     "accesses",
-    "One row an opcode of a source line",
+    "One row per opcode of a source line",
     (
-        Column("source", "text", "the user's line"),
+        Column("source", "text", "source line"),
         Column("ptx", "text", "opcode in PTX", nullable=True),
-        Column("width_bits", "int64", "what a thread moves in one instruction", nullable=True),
-        Column("count", "int64", "instructions", nullable=True),
-        Column("loop", "int64", "loops around it", nullable=True),
-        Column("sass", "text", "what the same line became in SASS", nullable=True),
+        Column("width_bits", "int64", "bits per thread per instruction", nullable=True),
+        Column("count", "int64", "number of instructions", nullable=True),
+        Column("loop", "int64", "loop nesting depth", nullable=True),
+        Column("sass", "text", "SASS instructions of the same line", nullable=True),
         Column("kind", "text", "load, store, …"),
-        Column("space", "text", "which memory"),
-        Column("masked", "bool", "under a predicate"),
+        Column("space", "text", "memory space"),
+        Column("masked", "bool", "executed under a predicate"),
     ),
     brief=("source", "ptx", "width_bits", "count", "loop", "sass"),
 )
 
 
 def access_rows(kernel: KernelReport, names: SourceNames) -> Iterator[dict[str, Cell]]:
-    """A row for each PTX opcode of a source line, beside it what the line became in SASS.
+    """A row per PTX opcode of a source line, with the SASS of the line beside it.
 
-    Where there is no PTX for a line, a row tells of the SASS alone.
+    A line without PTX has rows of its SASS alone.
     """
-    written, running = by_place(kernel.accesses, "ptx"), by_place(kernel.accesses, "sass")
-    for place in sorted({*written, *running}, key=_place_order):
-        ptx, sass = _merged(written.get(place, ())), _merged(running.get(place, ()))
+    in_ptx, in_sass = by_place(kernel.accesses, "ptx"), by_place(kernel.accesses, "sass")
+    for place in sorted({*in_ptx, *in_sass}, key=_place_order):
+        ptx, sass = _merged(in_ptx.get(place, ())), _merged(in_sass.get(place, ()))
         if not ptx:
             yield from (_row(access, names) | {"sass": access.opcode} for access in sass)
             continue
@@ -49,7 +49,7 @@ def access_rows(kernel: KernelReport, names: SourceNames) -> Iterator[dict[str, 
 
 
 def _merged(accesses: Iterable[Access]) -> list[Access]:
-    """Accesses that differ in their predicate alone as one, masked if one of them is."""
+    """Accesses that differ only in their predicate as one, masked if any of them is."""
     merged: dict[tuple[str, int], Access] = {}
     for access in accesses:
         key = (access.opcode, access.loop_depth)
@@ -61,20 +61,20 @@ def _merged(accesses: Iterable[Access]) -> list[Access]:
 
 
 def _beside(ptx: Sequence[Access], sass: Iterable[Access]) -> list[str | None]:
-    """What to write beside each PTX access: SASS of its kind, as wide, in as many loops."""
+    """The SASS beside each PTX access: the most similar in kind, width and loop depth."""
     texts: list[list[str]] = [[] for _ in ptx]
     for access in sass:
-        unlike = (
-            (*_unlike(written, access), len(said), at)
-            for at, (written, said) in enumerate(zip(ptx, texts, strict=True))
+        mismatches = (
+            (*_mismatch(candidate, access), len(beside), at)
+            for at, (candidate, beside) in enumerate(zip(ptx, texts, strict=True))
         )
-        *_, likest = min(unlike)
-        texts[likest].append(f"{access.count} × {access.opcode}")
-    return [" + ".join(said) or None for said in texts]
+        *_, closest = min(mismatches)
+        texts[closest].append(f"{access.count} × {access.opcode}")
+    return [" + ".join(beside) or None for beside in texts]
 
 
-def _unlike(ptx: Access, sass: Access) -> tuple[bool, bool, bool]:
-    """What speaks against an instruction of SASS being that of PTX, the gravest first."""
+def _mismatch(ptx: Access, sass: Access) -> tuple[bool, bool, bool]:
+    """In what a SASS instruction differs from a PTX access, the weightiest first."""
     matrices = (bool(_MATRIX.search(access.opcode)) for access in (ptx, sass))
     return (
         len(set(matrices)) > 1,

@@ -1,4 +1,4 @@
-"""What source lines are called: the file's name alone, with folders where two files share it."""
+"""Short names of source lines: the file name, with folders where two files share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceview.ptx.model import SourceLine
 
 @dataclass(frozen=True)
 class SourceNames:
-    """The shortest endings of paths that tell the files of a report apart."""
+    """The shortest path endings that are unique in a report."""
 
     _names: Mapping[str, str]
 
@@ -24,7 +24,7 @@ class SourceNames:
         return cls(_apart({access.source.file for access in accesses if access.source}))
 
     def of_line(self, source: SourceLine | None) -> str:
-        """A line as it is called: `gelu.py:31`; `?` if it is not known."""
+        """The name of a line: `gelu.py:31`; `?` where unknown."""
         if source is None:
             return "?"
         return f"{self._names.get(source.file, PurePath(source.file).name)}:{source.line}"
@@ -42,7 +42,7 @@ def _apart(files: Iterable[str]) -> dict[str, str]:
 
 
 def _ending(file: str, others: Iterable[str]) -> str:
-    """As many last parts of the path as no other path ends in."""
+    """The shortest ending of the path that no other path has."""
     parts = PurePath(file).parts
     for count in range(2, len(parts)):
         ending = parts[-count:]

@@ -1,4 +1,4 @@
-"""What a kernel is in words: how it came to be compiled, its figures, what it is made of."""
+"""A kernel in words: how it was compiled, its figures, its instructions."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from collections.abc import Iterable, Iterator
 from traceview import units
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import Argument, How
+from traceview.render.kernels.source_names import SourceNames
 
 _MOST_MIX = 8
 HOW: dict[How, str] = {
     "launched": "as launched",
     "declared": "as declared",
-    "guessed": "as guessed: no launch and no signature were given",
+    "guessed": "with guessed arguments (no launch, no signature)",
     "given": "as given",
 }
 
 
 def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> str:
-    """The launch or what stands for it: grid, warps, stages, constexprs.
+    """How a kernel was compiled: launches, grid, warps, stages, constexprs.
 
-    Of other arguments those in which kernels of this name `among` those shown differ.
+    Other arguments are named where kernels of this name `among` those shown differ in them.
     """
     compiled = kernel.compiled
-    said = [HOW[compiled.how]]
+    parts = [HOW[compiled.how]]
     if compiled.launches:
-        said.append(units.counted(compiled.launches, "launch", "launches"))
+        parts.append(units.counted(compiled.launches, "launch", "launches"))
     if compiled.grid:
-        said.append("grid " + " × ".join(f"{size:,}" for size in compiled.grid))
+        parts.append("grid " + " × ".join(f"{size:,}" for size in compiled.grid))
     if compiled.num_warps:
-        said.append(units.counted(compiled.num_warps, "warp"))
+        parts.append(units.counted(compiled.num_warps, "warp"))
     if compiled.num_stages:
-        said.append(units.counted(compiled.num_stages, "stage"))
-    said += [f"{a.name}={a.value}" for a in compiled.arguments if a.type == "constexpr"]
-    return " · ".join((*said, *_told_apart_by(kernel, among)))
+        parts.append(units.counted(compiled.num_stages, "stage"))
+    parts += [f"{a.name}={a.value}" for a in compiled.arguments if a.type == "constexpr"]
+    return " · ".join((*parts, *_differing_arguments(kernel, among)))
 
 
-def _told_apart_by(kernel: KernelReport, among: Iterable[KernelReport]) -> Iterator[str]:
-    """The arguments that are not alike in all variants of a kernel: `n=4100 (i32), x (*fp16:16)`.
+def _differing_arguments(kernel: KernelReport, among: Iterable[KernelReport]) -> Iterator[str]:
+    """The arguments that differ between variants of a kernel: `n=4100 (i32), x (*fp16:16)`.
 
     The value of an integer is that of the first launch.
     """
@@ -68,35 +69,44 @@ def figures(kernel: KernelReport) -> Iterator[tuple[str, str]]:
     yield "shared", units.size(kernel.shared_memory_bytes)
     if kernel.occupancy:
         yield "occupancy", units.percent(kernel.occupancy.theoretical_occupancy_pct)
-    yield "elements a thread", units.count(kernel.elements_per_thread)
+    yield "elements per thread", units.count(kernel.elements_per_thread)
     if kernel.waves is not None:
-        on = f" on {kernel.sms.count:,} SMs" if kernel.sms else ""
-        yield "waves", f"{kernel.waves:.2f}{on}"
+        on = f" on {units.counted(kernel.sms.count, 'SM')}" if kernel.sms else ""
+        yield "waves", f"{units.count(kernel.waves)}{on}"
 
 
 def limited(kernel: KernelReport) -> str:
-    """What the occupancy comes from: blocks on an SM, and what allows no more."""
-    found = kernel.occupancy
-    if not found:
+    """Blocks per SM, and what limits them."""
+    occupancy = kernel.occupancy
+    if not occupancy:
         return ""
-    blocks = units.counted(found.blocks_per_sm, "block")
-    return f"{blocks} per SM, limited by {' and '.join(found.limiters)}"
+    blocks = units.counted(occupancy.blocks_per_sm, "block")
+    return f"{blocks} per SM, limited by {' and '.join(occupancy.limiters)}"
 
 
 def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
-    """Instructions by family, tensor-core operations, and what goes between threads."""
+    """Instructions by family, tensor-core operations, barriers and shuffles."""
     most = sorted(kernel.instruction_mix.items(), key=lambda item: -item[1])
-    said = [f"{name} {units.count(number)}" for name, number in most[:_MOST_MIX]]
+    families = [f"{name} {units.count(number)}" for name, number in most[:_MOST_MIX]]
     rest = sum(number for _, number in most[_MOST_MIX:])
-    said += [f"more {units.count(rest)}"] if rest else []
-    if said:
-        yield "instructions", " · ".join(said)
+    families += [f"{units.count(rest)} more"] if rest else []
+    if families:
+        yield "instructions", " · ".join(families)
     tensor: Counter[str] = Counter()
     for op in kernel.tensor_ops:
         tensor[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
     if tensor:
         yield "tensor cores", " · ".join(f"{units.count(n)} × {op}" for op, n in tensor.items())
-    steps = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]
-    counted = [units.counted(number, name) for number, name in steps if number]
+    across = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]
+    counted = [units.counted(number, name) for number, name in across if number]
     if counted:
-        yield "between threads", " · ".join(counted)
+        yield "synchronization", " · ".join(counted)
+
+
+def differences(kernel: KernelReport, names: SourceNames) -> list[str]:
+    """The lines whose access widths differ between PTX and SASS, one sentence each."""
+    return [
+        f"{names.of_line(each.source)}: {each.kind} {each.change} from {each.ptx} in PTX to "
+        f"{each.sass} in SASS"
+        for each in kernel.differences
+    ]

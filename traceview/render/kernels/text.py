@@ -1,4 +1,4 @@
-"""The kernels of a target in a terminal: what each is, its accesses by source line, what to do."""
+"""The kernels of a target in a terminal: figures, accesses by source line, findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from traceview.render.base.text_blocks import (
 )
 from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
-from traceview.render.kernels.summary import circumstances, figures, limited, made_of
+from traceview.render.kernels.summary import circumstances, differences, figures, limited, made_of
 from traceview.tables import Table
 
 _LEAST_TEXT = 12
@@ -37,7 +37,7 @@ def render_ptx_text(report: PtxReport, *, width: int = 80, color: bool = False) 
 
 
 def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
-    """The heading of a kernel of a report, and how it came to be compiled."""
+    """The heading of a kernel, and how it was compiled."""
     return Group(
         heading(visible(kernel.name), kernel.compiled.arch),
         Text(visible(circumstances(kernel, report.kernels), SENTENCE)),
@@ -49,12 +49,9 @@ def _kernel(
 ) -> Iterator[RenderableType]:
     yield Group(title(kernel, report), Text(_figures(kernel)), *_made_of(kernel))
     yield _accesses(kernel, names, width)
-    differences = [
-        noted("", f"{names.of_line(d.source)}: {d.kind} {d.change}, PTX {d.ptx}, SASS {d.sass}")
-        for d in kernel.differences
-    ]
-    if differences:
-        yield Group(Text("PTX and SASS disagree", "bold"), *differences)
+    if kernel.differences:
+        lines = (noted("", line) for line in differences(kernel, names))
+        yield Group(Text("PTX and SASS differ", "bold"), *lines)
     yield _findings(kernel.findings)
     notes = [noted("Note: ", n, "dim") for n in (*kernel.compiled.notes, *kernel.notes)]
     if notes:
@@ -69,7 +66,7 @@ def _figures(kernel: KernelReport) -> str:
 
 
 def _made_of(kernel: KernelReport) -> list[RenderableType]:
-    return [noted(f"{lead}: ", said, "dim") for lead, said in made_of(kernel)]
+    return [noted(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)]
 
 
 def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:
@@ -82,8 +79,8 @@ def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> Renderabl
 def _findings(findings: Iterable[Finding]) -> RenderableType:
     rows = grid("", "")
     for finding in findings:
-        said = Text(visible(finding.message, SENTENCE))
-        said.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
-        said.append(f"\n{visible(finding.evidence.basis, SENTENCE)}", "dim")
-        rows.add_row(Text(finding.severity, SEVERITY_STYLES[finding.severity]), said)
-    return rows if rows.row_count else Text("Nothing found to change.")
+        text = Text(visible(finding.message, SENTENCE))
+        text.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
+        text.append(f"\n{visible(finding.evidence.basis, SENTENCE)}", "dim")
+        rows.add_row(Text(finding.severity, SEVERITY_STYLES[finding.severity]), text)
+    return rows if rows.row_count else Text("No findings.")

@@ -11,7 +11,7 @@ from traceview.inspect.rules.vector_width.causes import (
     not_known_divisible,
     undeclared,
 )
-from traceview.inspect.rules.vector_width.narrow_place import Narrow, Reason
+from traceview.inspect.rules.vector_width.reason import Narrow, Reason
 from traceview.ptx.model import Compiled
 
 # Operand types that wgmma takes with K contiguous only.

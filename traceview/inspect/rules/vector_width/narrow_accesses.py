@@ -9,14 +9,14 @@ from dataclasses import replace
 from traceview.findings import SEVERITIES, Evidence, Finding, Severity
 from traceview.inspect.kernel_context import AccessContext, KernelContext
 from traceview.inspect.kernel_report import subject_of
+from traceview.inspect.recompilations import Recompilations
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.inspect.rules.source_lines import lines_in_message
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
-from traceview.inspect.rules.vector_width.narrow_place import Narrow, Reason
 from traceview.inspect.rules.vector_width.proven import reason_of
+from traceview.inspect.rules.vector_width.reason import Narrow, Reason
 from traceview.inspect.rules.vector_width.side_effects import KINDS
 from traceview.inspect.sass_vs_ptx import widths, widths_text
-from traceview.inspect.trials import Trials
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
 from traceview.ptx.elements_per_thread import bits_per_pass
@@ -133,7 +133,7 @@ def _because(reason: Reason) -> str:
     return f", {'' if reason.proven else 'likely '}because {reason.cause}"
 
 
-def _reason(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Reason:
+def _reason(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> Reason:
     reason = reason_of(narrow, compiled, trials)
     if narrow.place[1] == "atomic":
         return replace(reason, basis=f"{reason.basis}; {VECTORS_SINCE}")

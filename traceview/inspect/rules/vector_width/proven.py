@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.inspect.rules.vector_width.causes import (
     TOO_FEW,
     WIDE_BITS,
@@ -21,13 +22,12 @@ from traceview.inspect.rules.vector_width.causes import (
     undeclared,
 )
 from traceview.inspect.rules.vector_width.inferred import inferred
-from traceview.inspect.rules.vector_width.narrow_place import Narrow, Reason
+from traceview.inspect.rules.vector_width.reason import Narrow, Reason
 from traceview.inspect.rules.vector_width.side_effects import harm
-from traceview.inspect.trials import Outcome, Trials
 from traceview.ptx.model import Compiled
 
 
-def reason_of(narrow: Narrow, compiled: Compiled, trials: Trials | None) -> Reason:
+def reason_of(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> Reason:
     """The reason that recompilations prove; where none widened the access, the likely one."""
     if trials is None:
         return inferred(narrow, compiled, tried=False)
@@ -50,7 +50,7 @@ class _Case:
 
     narrow: Narrow
     compiled: Compiled
-    trials: Trials
+    trials: Recompilations
 
     def proven(self) -> Reason | None:
         """The first causes whose removal widens the access; None if none does."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from traceview import units
 from traceview.inspect.kernel_report import line_name
+from traceview.inspect.recompilations import Outcome, narrower_fraction
 from traceview.inspect.sass_vs_ptx import Place, by_place, widths
-from traceview.inspect.trials import Outcome, narrower_fraction
 from traceview.ptx.accesses import tensor_ops
 from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.model import Access

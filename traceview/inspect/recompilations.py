@@ -82,7 +82,7 @@ def serialization_remarks(remarks: tuple[str, ...]) -> list[str]:
 
 
 @dataclass
-class Trials:
+class Recompilations:
     """The recompilations of one kernel: each is made once, and at most `MOST_TRIALS` are made."""
 
     recompile: Recompile
