@@ -1,23 +1,24 @@
-"""Attention written out, and torch's flash attention, over sequence lengths: time and memory.
+"""Compute attention naively and with torch's flash attention, over sequence lengths.
 
     python workloads/attention.py
 
-Written out, every pair of positions has a score in memory: twice the sequence is four times the
-scores, which are written, read for the softmax, written, and read for the product. Flash attention
-keeps a tile of them on the chip: the same arithmetic, and memory in proportion to the sequence.
+Naive attention stores a score for every pair of positions: twice the sequence length is four times
+the scores, which are written, read by the softmax, written, and read by the second GEMM. Flash
+attention keeps a tile of them on the chip: the same arithmetic, with memory linear in the length.
 
-Expect: `kernel-share` finds naive_N slower than flash_N, the more the longer N; the marks say that its memory grows with the square of N, that of flash with N.
+Expect: `kernel-share` finds naive_N slower than flash_N, more so the longer N is; the marks show its memory growing with the square of N, that of flash with N.
 
 The ranges: warm_up, and step_N around naive_N and flash_N. A mark `peak memory of NAME: N bytes`
-follows each: what was allocated beyond the inputs.
+follows each: the peak allocated beyond the inputs.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -26,32 +27,24 @@ HEADS, DIM = 8, 64
 LENGTHS = {"cuda": (1024, 2048, 4096, 8192), "cpu": (32, 64)}
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def naive(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """All scores, then their softmax, then the weighted sum."""
+    """Compute all scores, then their softmax, then the weighted sum."""
     scores = (q @ k.transpose(-2, -1)) * DIM**-0.5
     return torch.softmax(scores, dim=-1) @ v
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """torch's own; on a GPU by the flash kernel and no other."""
+    """torch's own attention; on a GPU with the flash backend only."""
     chosen = sdpa_kernel(SDPBackend.FLASH_ATTENTION) if q.is_cuda else nullcontext()
     with chosen:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v)
 
 
-WAYS = {"naive": naive, "flash": flash}
+VERSIONS = {"naive": naive, "flash": flash}
 
 
 def measured(name: str, work: Callable[[], Tensor], device: str) -> Tensor:
-    """Do it, and leave a mark that says how much memory it took beyond what was there before."""
+    """Run `work`, and mark the peak memory it allocated."""
     if device == "cpu":
         return work()
     before = torch.cuda.memory_allocated()
@@ -71,13 +64,13 @@ def inputs(length: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def compare(length: int, device: str) -> float:
-    """Compute it both ways; the largest difference between the results."""
+    """Compute it both ways; returns the largest difference between the results."""
     tensors = inputs(length, device)
     results = []
-    for name, way in WAYS.items():
+    for name, version in VERSIONS.items():
         label = f"{name}_{length}"
         with annotate(label):
-            results.append(measured(label, partial(way, *tensors), device))
+            results.append(measured(label, partial(version, *tensors), device))
     return float((results[0] - results[1]).abs().max())
 
 
@@ -88,13 +81,13 @@ def main() -> None:
     device = given.device
     lengths = given.lengths or LENGTHS[device]
     with annotate("warm_up"):
-        for way in WAYS.values():
-            way(*inputs(lengths[0], device))
+        for version in VERSIONS.values():
+            version(*inputs(lengths[0], device))
     for step in range(given.steps):
         with annotate(f"step_{step}"):
             for length in lengths:
-                apart = compare(length, device)
-                print(f"{length}: results differ by {apart:.1e} at most")
+                difference = compare(length, device)
+                print(f"{length}: results differ by {difference:.1e} at most")
 
 
 if __name__ == "__main__":

@@ -1,31 +1,21 @@
-"""The distances between all rows of two matrices: one line of PyTorch, and what it is made of.
+"""Compute the distances between all rows of two matrices: one line of PyTorch, many kernels.
 
     python workloads/cdist.py
 
-|x − y|² = |x|² + |y|² − 2 x·y: torch.cdist forms the squares and their sums, puts them beside the
-matrices so that one product gives all of it, cuts off what rounding made negative, and takes the
-root. One call, many kernels; the product is the largest of them.
+|x − y|² = |x|² + |y|² − 2 x·y: torch.cdist computes the squared norms, appends them to the
+matrices so that one GEMM gives the whole sum, clamps negative rounding errors to 0, and takes the
+square root. The GEMM is the largest of these kernels.
 
-Expect: `kernel-share` finds one matrix product with most of the time under step_#/cdist, and several small kernels beside it.
+Expect: `kernel-share` finds one GEMM with most of the time under step_#/cdist, and several small kernels beside it.
 
-The ranges: step_N, around cdist.
+The ranges: step_N around cdist.
 """  # noqa: E501 (the finding is one line, for a program to read)
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 
 SEED = 20
-
-
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
 
 
 def main() -> None:

@@ -2,13 +2,13 @@
 
     python workloads/coalescing.py
 
-Every version reads and writes the same bytes once. Memory moves sectors of 32 bytes: where the
+Every version reads and writes the same bytes once. Memory moves sectors of 32 bytes. Where the
 threads of a warp are 32 elements apart, each uses 4 bytes of its sector, and the other 28 are
-fetched again for somebody else.
+fetched again for another thread.
 
-Expect: `kernel-share` finds the copy with threads 32 apart several times slower than the one of neighbours, which does the same work.
+Expect: `kernel-share` finds the copy with threads 32 apart several times slower than the one with neighbouring threads, which does the same work.
 
-The ranges: warm_up and step_N, around one range a version. See kernels/strided_copy.py.
+The ranges: warm_up and step_N around one range per version. See kernels/strided_copy.py.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 from versions import main

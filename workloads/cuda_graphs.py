@@ -2,35 +2,26 @@
 
     python workloads/cuda_graphs.py
 
-Without the graph the CPU launches every kernel by itself, slower than the GPU runs them: between
-two of them the GPU waits. With the graph one call launches all, and no gap within it is the CPU's.
-That call is long, though: where the CPU has just waited for the result, the GPU waits for it.
+Without the graph the CPU launches each kernel by itself, slower than the GPU runs them, so the GPU
+waits between kernels. With the graph one call launches all of them, and no gap inside is the CPU's
+fault. But that call is long: if the CPU has just waited for the result, the GPU waits for the
+call.
 
 Expect: `gpu-idle` finds launch-late idle in eager steps, and graph-launch between replays, of which each gap names cudaGraphLaunch.
 
 The ranges: eager_N, capture, and replay_N. Record it with `--graph-trace graph` and with `node`.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor
 
 SEED = 20
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def work(x: Tensor, kernels: int) -> None:
-    """So many kernels in a row, in place: a graph replays on the same memory."""
+    """Launch `kernels` kernels, in place: a graph replays on the same memory."""
     for number in range(kernels):
         if number % 2:
             x.sub_(0.5)
@@ -39,7 +30,7 @@ def work(x: Tensor, kernels: int) -> None:
 
 
 def eager(x: Tensor, kernels: int, steps: int) -> None:
-    """Launch every kernel by itself."""
+    """Launch each kernel by itself."""
     for step in range(steps):
         with annotate(f"eager_{step}"):
             work(x, kernels)
@@ -47,7 +38,7 @@ def eager(x: Tensor, kernels: int, steps: int) -> None:
 
 
 def replay(x: Tensor, kernels: int, steps: int) -> None:
-    """Capture once, and launch all kernels with one call a step."""
+    """Capture once, and launch all kernels with one call per step."""
     graph = torch.cuda.CUDAGraph()
     with annotate("capture"), torch.cuda.graph(graph):
         work(x, kernels)
@@ -59,7 +50,7 @@ def replay(x: Tensor, kernels: int, steps: int) -> None:
 
 def main() -> None:
     parser = Arguments(__doc__, steps=8)
-    parser.add_argument("--kernels", type=count, help="kernels a step")
+    parser.add_argument("--kernels", type=count, help="kernels per step")
     given = parser.given()
     device = given.device
     torch.manual_seed(SEED)

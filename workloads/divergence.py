@@ -1,16 +1,17 @@
-"""One branch, taken by every other element: within each warp, by whole warps, and without a branch.
+"""Branch on every other element: within each warp, by whole warps, and without a branch.
 
     python workloads/divergence.py
 
-Where the 32 threads of a warp disagree, it walks both ways, one after the other. Where whole warps
-agree, each walks one; and where the ways differ in numbers alone, these can be selected. The
-results are the same. That the branch is gone need not make it faster: kernels/divergence.py tells
-why branch_free, with half the instructions, took as long as branch_by_parity on an H200.
+If the 32 threads of a warp disagree, the warp executes both paths, one after the other. If whole
+warps agree, each executes one. If the paths differ only in values, these can be selected without a
+branch. The results are the same. Removing the branch need not make it faster:
+kernels/divergence.py explains why branch_free, with half the instructions, took as long as
+branch_by_parity on an H200.
 
 Expect: `kernel-share` finds branch_by_parity about twice as slow as branch_by_warp, and branch_free no faster.
 
-The ranges: warm_up and step_N, around one range a version. See kernels/divergence.py. All versions
-are kernels of a GPU: a CPU has no warps, and says so.
+The ranges: warm_up and step_N around one range per version. See kernels/divergence.py. All
+versions need a GPU: a CPU has no warps.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 from versions import main

@@ -1,37 +1,27 @@
-"""The same chain of elementwise operations twice: as PyTorch runs it, and fused into one kernel.
+"""Run the same chain of elementwise operations eagerly, and fused into one kernel.
 
     python workloads/fusion.py
 
-Each operation by itself reads its inputs from memory and writes its result there, for the next one
-to read it again. torch.compile makes one kernel of them all: what is between them never leaves the
-registers. No arithmetic is saved, only traffic, and that was all it took.
+Run eagerly, each operation reads its inputs from memory and writes its result for the next one to
+read. torch.compile fuses them into one kernel, and intermediate values stay in registers. That
+saves no arithmetic, only traffic; but traffic was the whole cost.
 
-Expect: `kernel-share` finds several kernels a step under eager and one under compiled, which takes a fraction of the time.
+Expect: `kernel-share` finds several kernels per step under eager and one under compiled, which takes a fraction of the time.
 
-The ranges: warm_up, and step_N around eager and compiled. A CPU runs eager alone, as compiling
-takes longer there than all else.
+The ranges: warm_up, and step_N around eager and compiled. A CPU runs eager only, as compiling
+takes longer there than everything else.
 """  # noqa: E501 (the finding is one line, for a program to read)
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor
 
 SEED = 20
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def chain(x: Tensor, scale: Tensor, shift: Tensor, residual: Tensor) -> Tensor:
-    """Six operations on every element: such as stand between two matrix products."""
+    """Six elementwise operations, such as stand between two GEMMs."""
     return torch.sigmoid(x * scale + shift) * x * 0.5 + residual
 
 

@@ -1,46 +1,35 @@
-"""One matrix product in five precisions: float32, TF32, float16, bfloat16 and float8.
+"""Run one GEMM in five precisions: float32, TF32, float16, bfloat16 and float8.
 
     python workloads/low_precision.py
 
-Tensor cores multiply short numbers, and the shorter the faster: TF32 keeps 10 bits of each float32
-factor, bfloat16 7 of half the bytes, float8 3 of a quarter. The sums are kept in float32 throughout.
-The error printed is that of the product against float64, relative to its typical magnitude.
+Tensor cores multiply numbers of few bits, and faster the fewer they are: TF32 keeps a 10-bit
+mantissa of each float32, bfloat16 7 bits in half the bytes, float8 3 bits in a quarter. Sums stay
+in float32 throughout. The printed error is against float64, relative to the typical magnitude.
 
 Expect: `kernel-share` finds TF32 several times faster than float32, the 16-bit types faster than TF32, and float8 faster than these.
 
-The ranges: warm_up, and step_N around one range a precision, which declares its FLOP. Types that
-this device does not multiply are left out, in a line each.
+The ranges: warm_up, and step_N around one range per precision, which declares its FLOP. Precisions
+that the device does not support are skipped with a line each.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor
 
 SEED = 20
 KINDS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "bf16", "float8": "fp8"}
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    if torch.version.cuda:
-        # To torch the text is a format, and ours holds braces.
-        return lambda text: torch.cuda.nvtx.range("{}", text)
-    return lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def product(a: Tensor, b: Tensor, precision: str) -> Callable[[], Tensor]:
-    """A function that multiplies; what it needs is converted beforehand."""
+    """A function that runs the GEMM; the inputs are converted beforehand."""
     if precision == "float8":
         one = torch.ones((), device=a.device)
         left = a.to(torch.float8_e4m3fn)
-        # The second factor has to lie in memory by columns.
+        # The second matrix has to be column-major.
         right = b.to(torch.float8_e4m3fn).t().contiguous().t()
         return lambda: torch._scaled_mm(
             left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
@@ -57,7 +46,7 @@ def product(a: Tensor, b: Tensor, precision: str) -> Callable[[], Tensor]:
 
 
 def precisions(device: str) -> list[str]:
-    """Those that this device multiplies; of the others, why not."""
+    """The precisions that this device supports; prints why it skips the others."""
     if device == "cpu":
         print("tf32, float8: products of these need a GPU's tensor cores")
         return ["float32", "float16", "bfloat16"]
@@ -71,7 +60,9 @@ def precisions(device: str) -> list[str]:
 
 def main() -> None:
     parser = Arguments(__doc__, steps=5)
-    parser.add_argument("--size", type=count, help="side, 16 divides it: 4096 on a GPU, else 64")
+    parser.add_argument(
+        "--size", type=count, help="side, a multiple of 16; default: 4096 on a GPU, else 64"
+    )
     given = parser.given()
     if given.size and given.size % 16:
         parser.error(f"argument --size: float8 needs 16 to divide it, and {given.size} is not so")

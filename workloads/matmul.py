@@ -1,22 +1,20 @@
-"""Multiply square matrices of several sizes and types: each reaches another kernel of cuBLAS.
+"""Multiply square matrices of several sizes and types; cuBLAS picks a kernel for each.
 
     python workloads/matmul.py
 
-cuBLAS holds hundreds of kernels for the one operation and picks by size, type and alignment. A
-kernel cuts the product into tiles, one a block at a time; its name says how large they are. Small
-products get small tiles, so that there are enough blocks for all SMs; a side that 8 does not divide
-keeps half precision from the kernels that load wide.
+cuBLAS holds hundreds of GEMM kernels and picks one by size, data type and alignment. A kernel cuts
+the result into tiles, one per block at a time; its name gives their size. Small GEMMs get small
+tiles, so that there are enough blocks for all SMs. A size that is not divisible by 8 rules out the
+half-precision kernels with wide loads.
 
-Expect: `kernel-share` finds a product by another kernel at each kind of size, and its tile in the name: larger tiles for larger matrices.
+Expect: `kernel-share` finds another GEMM kernel for each range of sizes, with its tile in the name: larger tiles for larger matrices.
 
-The ranges: step_N, around TYPE_SIZE.
+The ranges: step_N around TYPE_SIZE.
 """  # noqa: E501 (the finding is one line, for a program to read)
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 
 SEED = 20
 SIZES = {"cuda": (64, 500, 1024, 2049, 4096), "cpu": (16, 33)}
@@ -24,16 +22,8 @@ TYPES = {"cuda": ("float32", "float16"), "cpu": ("float32", "bfloat16")}
 KNOWN_TYPES = ("float32", "float16", "bfloat16")
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def multiply(size: int, dtype: str, steps: int, device: str) -> float:
-    """The same product, `steps` times."""
+    """Run the same GEMM `steps` times."""
     torch.manual_seed(SEED)
     a, b = torch.randn(2, size, size, device=device).to(getattr(torch, dtype))
     c = torch.empty_like(a)
@@ -46,7 +36,7 @@ def multiply(size: int, dtype: str, steps: int, device: str) -> float:
 def main() -> None:
     parser = Arguments(__doc__, steps=3)
     parser.add_argument("--sizes", type=count, nargs="+", help="sides of the matrices")
-    parser.add_argument("--types", choices=KNOWN_TYPES, nargs="+", help="types of the numbers")
+    parser.add_argument("--types", choices=KNOWN_TYPES, nargs="+", help="data types")
     given = parser.given()
     device = given.device
     for dtype in given.types or TYPES[device]:

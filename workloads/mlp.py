@@ -3,9 +3,9 @@
     python workloads/mlp.py                 the CPU hands out work and never waits for results
     python workloads/mlp.py --print-loss    the CPU reads the loss in every step
 
-Python does not compute here: it hands kernels to the GPU's queue, far faster than the GPU works
-them off, and so runs ahead of it. `loss.item()` needs a number that the GPU has yet to compute:
-the CPU waits until the queue is empty, and then the GPU waits until the CPU has filled it again.
+Python does not compute here: it queues kernels far faster than the GPU runs them, and so runs
+ahead. `loss.item()` needs a number that the GPU has yet to compute: the CPU waits until the queue
+is empty, and then the GPU waits until the CPU has filled it again.
 
 Expect: `run-ahead` finds the CPU steps ahead; with --print-loss, sync-drained by the cudaStreamSynchronize of each step.
 
@@ -13,18 +13,17 @@ The ranges, outermost first: define_model, and step_N around forward (with layer
 backward and optimizer.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much work there is."""
+    """Size of the model, the batch and the run."""
 
     dim: int
     layers: int
@@ -41,22 +40,8 @@ DEFAULTS = {
 SEED = 20
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """The NVTX range that this installation offers: torch's own, or that of the nvtx package."""
-    if torch.version.cuda:
-        return torch.cuda.nvtx.range
-    try:
-        import nvtx
-    except ImportError:
-        return lambda _: nullcontext()
-    return nvtx.annotate
-
-
-annotate = annotation()
-
-
 class MLP(nn.Module):
-    """Linear layers of one width, with a GELU behind each."""
+    """Linear layers of equal width, each followed by a GELU."""
 
     def __init__(self, dim: int, layers: int) -> None:
         super().__init__()
@@ -70,7 +55,7 @@ class MLP(nn.Module):
 
 
 def train(sizes: Sizes, device: str, print_loss: bool) -> None:
-    """Take `sizes.steps` steps of SGD on one made-up batch."""
+    """Take `sizes.steps` steps of SGD on one synthetic batch."""
     torch.manual_seed(SEED)
     with annotate("define_model"):
         model = MLP(sizes.dim, sizes.layers).to(device)
@@ -89,7 +74,7 @@ def train(sizes: Sizes, device: str, print_loss: bool) -> None:
                 # The one line that makes the difference: it waits for the GPU.
                 print(f"step {step}: loss {loss.item():.6f}")
     if device == "cuda":
-        # Without this the program, and with it the recording, would end before the GPU does.
+        # Without this the program, and the recording with it, would end before the GPU does.
         torch.cuda.synchronize()
 
 

@@ -1,25 +1,23 @@
-"""Train an MLP at several depths, widths and batch sizes: what the GPU's time grows with.
+"""Train an MLP at several depths, widths and batch sizes, to see what GPU time grows with.
 
     python workloads/mlp_sweep.py
 
 Twice the layers take twice the time. Twice the width takes four times the time, as a layer's
-weights are square. Twice the batch takes twice the time only where the GPU was full before: below
-that, its time does not change, and a larger batch is free.
+weights are a square matrix. Twice the batch takes twice the time only if the GPU was full before;
+below that the time does not change, and a larger batch is free.
 
 Expect: `kernel-share` finds the time of layers_N in proportion to N, that of dim_N growing far faster than N, and that of batch_N hardly at all for small N.
 
 The ranges: warm_up, and layers_N, dim_N and batch_N, each around step_N.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from arguments import Arguments
+from ranges import annotate
 from torch import Tensor, nn
 
 SEED = 20
-# What is not swept stays at this.
+# Parameters that are not swept stay at these values.
 USUAL = {
     "cuda": {"layers": 4, "dim": 1024, "batch": 2048},
     "cpu": {"layers": 2, "dim": 16, "batch": 8},
@@ -30,16 +28,8 @@ SWEEPS = {
 }
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def train(layers: int, dim: int, batch: int, steps: int, device: str) -> Tensor:
-    """The last loss of some steps of SGD."""
+    """Take some steps of SGD; returns the last loss."""
     torch.manual_seed(SEED)
     parts = [part for _ in range(layers) for part in (nn.Linear(dim, dim), nn.GELU())]
     model = nn.Sequential(*parts).to(device)

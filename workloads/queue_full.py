@@ -2,34 +2,24 @@
 
     python workloads/queue_full.py
 
-The CPU hands out a kernel in a few µs. The queue of a stream holds about a thousand of them; then
-the launch call itself waits until the GPU has worked one off. Such a call looks expensive, and is
-not: the GPU has more than enough to do, and launching faster would win nothing.
+The CPU launches a kernel in a few µs. The queue of a stream holds about a thousand of them; then
+the launch call itself waits until the GPU has finished one. Such a call looks expensive but is
+not: the GPU has more than enough to do, and launching faster would gain nothing.
 
 Expect: `run-ahead` says queue-full, and `launch-overhead` counts the calls' waiting as queue_full_ns, not as overhead.
 
-The ranges: step_N, around long_kernel and short_kernels.
+The ranges: step_N around long_kernel and short_kernels.
 """  # noqa: E501 (the finding is one line, for a program to read)
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 
 SEED = 20
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def run(dim: int, launches: int, elements: int, steps: int, device: str) -> float:
-    """One product of two `dim` × `dim` matrices a step, and `launches` additions behind it."""
+    """Run one GEMM of `dim` × `dim` matrices per step, and `launches` additions behind it."""
     torch.manual_seed(SEED)
     matrix = torch.randn(dim, dim, device=device)
     product = torch.empty_like(matrix)
@@ -41,13 +31,13 @@ def run(dim: int, launches: int, elements: int, steps: int, device: str) -> floa
             with annotate("short_kernels"):
                 for _ in range(launches):
                     small.add_(1.0)
-    # Waits for everything, so that the recording holds it all.
+    # Waits for everything, so that the recording is complete.
     return float(small[0])
 
 
 def main() -> None:
     parser = Arguments(__doc__, steps=4)
-    parser.add_argument("--launches", type=count, help="short kernels a step")
+    parser.add_argument("--launches", type=count, help="short kernels per step")
     given = parser.given()
     device = given.device
     # On a GPU an addition takes some 20 µs here, several times what its launch takes.

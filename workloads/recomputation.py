@@ -1,48 +1,40 @@
-"""Activation checkpointing: forget what the forward pass computed, and compute it again.
+"""Train with activation checkpointing: discard activations and compute them again.
 
     python workloads/recomputation.py
 
-The backward pass needs what the layers computed in the forward pass, and all of it waits in memory
-meanwhile. With checkpoints only the input of each block is kept: the backward pass runs the block
-forward once more. Forward is one part of three, backward two: a whole second forward is a third
-more. PyTorch stops it at the last result that the backward pass needs, here before the second of
-the two products of a block: that makes a sixth.
+The backward pass needs the activations of the forward pass, which occupy memory until then. With
+checkpoints only the input of each block is kept, and the backward pass runs the block forward once
+more. Forward takes one part of three and backward two, so a full second forward adds a third.
+PyTorch stops it at the last activation that the backward pass needs, here before the second of the
+two GEMMs of a block, so it adds a sixth.
 
-Expect: `kernel-share` finds a step of recompute longer than one of keep by about a sixth, one product a block; the marks say how much less memory it held.
+Expect: `kernel-share` finds a step of recompute about a sixth longer than one of keep, by one GEMM per block; the marks show how much less memory it held.
 
-The ranges: warm_up and step_N, around keep and recompute, each around forward and backward. A mark
-`peak memory of NAME: N bytes` follows each: what was allocated beyond weights and inputs.
+The ranges: warm_up and step_N around keep and recompute, each around forward and backward. A mark
+`peak memory of NAME: N bytes` follows each: the peak allocated beyond weights and inputs.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 SEED = 20
-# Whether the blocks are run again.
+# Whether the blocks are recomputed.
 WAYS = {"keep": False, "recompute": True}
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def block(dim: int) -> nn.Module:
-    """What stands behind the attention of a transformer."""
+    """The MLP block of a transformer."""
     return nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
 
 
 def step(model: nn.ModuleList, x: Tensor, recompute: bool) -> None:
-    """Forward and backward, through blocks that keep what they computed, or forget it."""
+    """Run forward and backward through blocks that keep their activations or discard them."""
     model.zero_grad(set_to_none=True)
     with annotate("forward"):
         y = x
@@ -54,7 +46,7 @@ def step(model: nn.ModuleList, x: Tensor, recompute: bool) -> None:
 
 
 def measured(name: str, work: Callable[[], None], device: str) -> None:
-    """Do it, and leave a mark that says how much memory it took beyond what was there before."""
+    """Run `work`, and mark the peak memory it allocated."""
     if device == "cpu":
         work()
         return
@@ -82,7 +74,7 @@ def main() -> None:
     x = torch.randn(batch, dim, device=device)
     gradients = {}
     with annotate("warm_up"):
-        # Both ways: the first checkpoint imports for seconds what it needs.
+        # Both ways: the first checkpoint spends seconds on imports.
         for name in WAYS:
             with annotate(name):
                 step(model, x, WAYS[name])

@@ -1,35 +1,26 @@
-"""Let the CPU sleep between two pieces of GPU work: the GPU idles as long.
+"""Let the CPU sleep between two pieces of GPU work, so that the GPU idles.
 
     python workloads/sleep.py
 
-Nothing waits for the GPU here, and the GPU waits for nobody's result: the CPU is simply elsewhere,
+Nothing waits for the GPU here, and the GPU waits for no result. The CPU is simply busy elsewhere,
 as it would be in a data loader, a tokenizer or a log file. Nothing is queued, so nothing runs.
 
 Expect: `gpu-idle` finds launch-late idle while the CPU was outside CUDA in step_#/sleep, most of the time of every step.
 
-The ranges: step_N, around work and sleep.
+The ranges: step_N around work and sleep.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count, milliseconds
+from ranges import annotate
 
 SEED = 20
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def run(size: int, steps: int, milliseconds: float, device: str) -> float:
-    """Four products a step, and a nap."""
+    """Run four GEMMs per step, then sleep."""
     torch.manual_seed(SEED)
     x = torch.randn(size, size, device=device) / size**0.5
     for step in range(steps):

@@ -1,14 +1,14 @@
-"""Softmax of rows in every way of kernels/softmax.py, each under its own range.
+"""Compute softmax over rows in every version of kernels/softmax.py, each in its own range.
 
     python workloads/softmax.py
 
-Written out in PyTorch it is five kernels and eight trips to memory. In one kernel a row stays on
-the chip between its maximum, its sum and its quotients: one read and one write. One kernel alone is
-no remedy: with a thread a row, neighbouring threads read far apart, and it is the slowest of all.
+Written out in PyTorch it is five kernels that read or write the matrix eight times. In one kernel
+a row stays on the chip from its maximum to its quotients: one read and one write. Fusing is not
+enough: with one thread per row, neighbouring threads read far apart, and it is the slowest of all.
 
-Expect: `kernel-share` finds the formula slower than torch.softmax and the fused versions, and a thread a row slower than all.
+Expect: `kernel-share` finds the formula slower than torch.softmax and the fused versions, and one thread per row slower than all.
 
-The ranges: warm_up and step_N, around one range a version.
+The ranges: warm_up and step_N around one range per version.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 from versions import main

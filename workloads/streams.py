@@ -1,51 +1,41 @@
-"""Work that waits for other work: behind a copy, and behind another stream.
+"""Make GPU work wait for other GPU work: for a copy, and for another stream.
 
     python workloads/streams.py
 
-In every step a batch is copied to the GPU on a stream of its own, and the main stream waits for it
-through an event; then both compute, and the main stream waits for the other one. Last, a batch is
-copied out of ordinary (pageable) memory, which the CPU has to move aside first. All of it was
-asked for in time: no launch is late.
+In every step a batch is copied to the GPU on its own stream, and the main stream waits for it
+through an event. Then both streams compute, and the main stream waits for the other one. Last, a
+batch is copied from pageable memory, which the CPU has to stage first. Everything is launched in
+time: no gap is launch-late.
 
 Expect: `gpu-idle` finds copy-wait for the kernel behind the event and for the pageable copy, and dependency for the kernel that waits for the other stream.
 
-The ranges: step_N, around upload, compute, join and pageable.
+The ranges: step_N around upload, compute, join and pageable.
 """  # noqa: E501 (the finding is one line, for a program to read)
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 from torch import Tensor
 
 SEED = 20
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def work(x: Tensor, times: int) -> Tensor:
-    """Some kernels in a row."""
+    """Launch some kernels in a row."""
     for _ in range(times):
         x = torch.tanh(x) * 1.01
     return x
 
 
 def on_gpu(elements: int, steps: int) -> float:
-    """Two streams that wait for each other through events; the CPU waits for nothing."""
+    """Run on two streams that wait for each other through events; the CPU does not wait."""
     main, other = torch.cuda.current_stream(), torch.cuda.Stream()
     pinned = torch.randn(elements).pin_memory()
     pageable = torch.randn(elements)
     batch = torch.empty(elements, device="cuda")
     late = torch.empty(elements, device="cuda")
     side = torch.randn(elements, device="cuda")
-    # Both streams work before the first step: code is loaded, memory is there.
+    # Warm up both streams before the first step, to load code and allocate memory.
     other.wait_stream(main)
     with torch.cuda.stream(other):
         side = work(side, 2)
@@ -70,7 +60,7 @@ def on_gpu(elements: int, steps: int) -> float:
 
 
 def on_cpu(elements: int, steps: int) -> float:
-    """The same sums without streams."""
+    """Compute the same sums without streams."""
     batch, side = torch.randn(elements), torch.randn(elements)
     total = torch.zeros(())
     for step in range(steps):
@@ -82,7 +72,7 @@ def on_cpu(elements: int, steps: int) -> float:
 
 def main() -> None:
     parser = Arguments(__doc__, steps=6)
-    parser.add_argument("--elements", type=count, help="numbers in a batch")
+    parser.add_argument("--elements", type=count, help="elements per batch")
     given = parser.given()
     device = given.device
     torch.manual_seed(SEED)

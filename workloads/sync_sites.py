@@ -1,11 +1,11 @@
-"""Make the CPU wait for the GPU in six ways, each on a line of its own.
+"""Make the CPU wait for the GPU in six ways, each on its own line.
 
     python workloads/sync_sites.py
 
 Every step asks the GPU for a result in six ways. Each way stops the CPU until the queue is empty,
 and then the GPU until the CPU has filled it again: six times a step where once would do. A report
-names each of the lines below, with its own share of the time in which the GPU then runs dry.
-The comment behind a line says what the CPU waits for there.
+names each of the lines below, with its own share of the time in which the GPU then runs dry. The
+comment behind a line says what the CPU waits for there.
 
 Expect: `sync-stalls` names each line that waits, and gives it its own share of the idle time.
 
@@ -14,21 +14,21 @@ The ranges: step_N. Without a GPU the program runs, and nothing waits.
 
 import torch
 from arguments import Arguments, count
-from mlp import annotate
+from ranges import annotate
 from torch import Tensor
 
 SIZE, STEPS = 2048, 8
 
 
 def work(x: Tensor) -> Tensor:
-    """Keep the GPU busy for longer than the CPU takes to ask for it."""
+    """Keep the GPU busy for longer than the CPU takes to launch the work."""
     for _ in range(4):
         x = torch.tanh(x @ x)
     return x
 
 
 def step(x: Tensor, mask: Tensor, batch: Tensor) -> float:
-    """One wait a line; the comment names what the CPU waits for."""
+    """One wait per line; the comment names what the CPU waits for."""
     total = work(x).sum().item()  # a number
     host = work(x).cpu()  # a whole tensor
     if work(x).mean() > 2:  # the truth of a tensor
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--size", type=count, help=f"side of the matrices; {SIZE} on a GPU")
     given = parser.given()
     device = given.device
-    # A CPU waits for nothing here: small matrices show that as well as large ones.
+    # Without a GPU nothing waits, so small matrices do as well.
     size = given.size or (SIZE if device == "cuda" else 128)
     torch.manual_seed(20)
     x = torch.randn(size, size, device=device) / size**0.5

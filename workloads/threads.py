@@ -1,10 +1,10 @@
-"""Launch from three threads at once, each on a stream of its own.
+"""Launch from three threads at once, each on its own stream.
 
     python workloads/threads.py                 each thread has ranges: step_N on its own timeline
     python workloads/threads.py --main-ranges   only the main thread has ranges, the threads have none
 
-A kernel belongs to the range that the launching thread has open. Where that thread has none, it can
-only be inferred: the threads work for whatever the main thread is in.
+A kernel belongs to the range that its launching thread has open. If that thread has none, the
+range can only be inferred: the threads work for whatever the main thread is in.
 
 Expect: `kernel-share` attributes every kernel of the loop; with --main-ranges all of it as inferred, and none with --strict.
 
@@ -13,31 +13,17 @@ The ranges: thread_N_step_N on each thread; with --main-ranges, step_N on the ma
 
 import argparse
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 
 THREADS = 3
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """The NVTX range that this installation offers: torch's own, or that of the nvtx package."""
-    if torch.version.cuda:
-        return torch.cuda.nvtx.range
-    try:
-        import nvtx
-    except ImportError:
-        return lambda _: nullcontext()
-    return nvtx.annotate
-
-
-annotate = annotation()
-
-
 class Launcher(threading.Thread):
-    """Multiplies matrices once a step, when the barrier lets all threads begin it."""
+    """Runs GEMMs once per step, when the barrier lets all threads start it."""
 
     def __init__(self, number: int, given: argparse.Namespace, begin: threading.Barrier) -> None:
         super().__init__(name=f"launcher_{number}")
@@ -48,7 +34,7 @@ class Launcher(threading.Thread):
         try:
             self.multiply()
         except Exception as error:
-            # The others must not wait for this one.
+            # Otherwise the other threads would wait for this one.
             self.failure = error
             self.begin.abort()
 
@@ -75,7 +61,7 @@ class Launcher(threading.Thread):
 def main() -> None:
     parser = Arguments(__doc__, steps=6)
     parser.add_argument("--dim", type=count, help="default: 2048 on a GPU, else 64")
-    parser.add_argument("--kernels", type=count, default=8, help="products of a thread in a step")
+    parser.add_argument("--kernels", type=count, default=8, help="GEMMs per thread per step")
     parser.add_argument("--main-ranges", action="store_true", help="ranges on the main thread only")
     given = parser.given()
     given.dim = given.dim or (2048 if given.device == "cuda" else 64)
@@ -86,13 +72,13 @@ def main() -> None:
     with suppress(threading.BrokenBarrierError):
         for step in range(given.steps):
             with annotate(f"step_{step}") if given.main_ranges else nullcontext():
-                # The first wait lets the threads begin, the second one until they have launched.
+                # The first wait lets the threads start, the second lasts until they have launched.
                 begin.wait()
                 begin.wait()
     for launcher in launchers:
         launcher.join()
     failures = [launcher.failure for launcher in launchers if launcher.failure]
-    # Of a thread that failed, and not of those that it stopped.
+    # The error of the thread that failed, not of those it stopped.
     failures.sort(key=lambda failure: isinstance(failure, threading.BrokenBarrierError))
     if failures:
         raise failures[0]

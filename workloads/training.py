@@ -1,26 +1,25 @@
-"""Train a small network on batches from a DataLoader, with an NVTX range around every part of a step.
+"""Train a small network on batches from a DataLoader, with an NVTX range around every part.
 
     python workloads/training.py               batches are collated by worker processes, in pinned memory
     python workloads/training.py --workers 0   the training process collates them itself
     python workloads/training.py --slow 5      batch 5 of each epoch takes long to prepare
 
-PyTorch runs the backward pass on a thread of its own: autograd's. Its launches stand in no range of
-that thread; they belong to the `backward` that is open on the main thread. Copies from pinned memory
-are asynchronous: the CPU goes on while they run.
+PyTorch runs the backward pass on autograd's thread, which has no ranges of its own; its launches
+belong to the `backward` that is open on the main thread. Copies from pinned memory are
+asynchronous: the CPU goes on while they run.
 
 Expect: `kernel-share` counts the kernels of autograd's thread under backward, as inferred, and `steps` names the slow batch.
 
-The ranges, outermost first: define_model, and epoch_N around batch_N, with load, upload, forward,
+The ranges, outermost first: define_model, and epoch_N around batch_N with load, upload, forward,
 backward and optimizer.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 import argparse
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from arguments import Arguments, count, place
+from ranges import annotate
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -28,22 +27,8 @@ SEED = 20
 CLASSES = 10
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """The NVTX range that this installation offers: torch's own, or that of the nvtx package."""
-    if torch.version.cuda:
-        return torch.cuda.nvtx.range
-    try:
-        import nvtx
-    except ImportError:
-        return lambda _: nullcontext()
-    return nvtx.annotate
-
-
-annotate = annotation()
-
-
 class Samples(Dataset[tuple[Tensor, int]]):
-    """Made-up samples. Those at the beginning of batch `slow` take 50 ms to read."""
+    """Synthetic samples. The first ones of batch `slow` take 50 ms to read."""
 
     def __init__(self, number: int, dim: int, batch: int, slow: int | None) -> None:
         self.number, self.dim = number, dim
@@ -88,7 +73,7 @@ def train(given: argparse.Namespace, device: str) -> float:
     for epoch in range(given.epochs):
         with annotate(f"epoch_{epoch}"):
             loss = train_epoch(model, optimizer, batches, device)
-    # The one value that is read, when all work has been handed out.
+    # The only value that is read, after all work has been launched.
     return loss.item()
 
 
@@ -121,11 +106,13 @@ def main() -> None:
     parser.add_argument("--dim", type=count, help="default: 2048 on a GPU, else 64")
     parser.add_argument("--batch", type=count, help="default: 512 on a GPU, else 16")
     parser.add_argument(
-        "--steps", "--batches", dest="batches", type=count, default=8, help="batches of an epoch"
+        "--steps", "--batches", dest="batches", type=count, default=8, help="batches per epoch"
     )
     parser.add_argument("--epochs", type=count, default=2)
-    parser.add_argument("--workers", type=place, default=2, help="processes that prepare batches")
-    parser.add_argument("--slow", type=place, help="the batch of each epoch that takes long")
+    parser.add_argument(
+        "--workers", type=place, default=2, help="worker processes that prepare batches"
+    )
+    parser.add_argument("--slow", type=place, help="the slow batch of each epoch")
     given = parser.given()
     if given.slow is not None and given.slow >= given.batches:
         parser.error(

@@ -1,10 +1,10 @@
-"""A few training steps of a small transformer, with a range around every part.
+"""Train a small transformer for a few steps, with a range around every part.
 
     python workloads/transformer.py
 
-Where does the time of a step go? Forward to backward is one to two, as each matrix product of the
-forward pass has two in the backward pass; the optimizer reads and writes every weight and its two
-averages, whatever the batch.
+Where does the time of a step go? Backward takes about twice as long as forward, as each GEMM of
+the forward pass has two in the backward pass. The optimizer reads and writes every weight and its
+two moments, whatever the batch size.
 
 Expect: `kernel-share` finds backward at about twice forward, launched by autograd's thread, and every layer's mlp above its attention.
 
@@ -12,12 +12,11 @@ The ranges: step_N around forward (embed, layer_N around attention and mlp, head
 optimizer.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from arguments import Arguments
+from ranges import annotate
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
@@ -26,7 +25,7 @@ SEED = 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large model and batch are."""
+    """Size of the model and the batch."""
 
     layers: int
     dim: int
@@ -42,16 +41,8 @@ DEFAULTS = {
 }
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    return torch.cuda.nvtx.range if torch.version.cuda else lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 class Layer(nn.Module):
-    """Attention to what came before, then an MLP four times as wide, each beside a shortcut."""
+    """Causal attention, then an MLP four times as wide, each with a residual connection."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -75,7 +66,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Predicts the next word at every position."""
+    """Predicts the next token at every position."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -95,7 +86,7 @@ class Transformer(nn.Module):
 
 
 def train(sizes: Sizes, steps: int, device: str) -> float:
-    """Take some steps on one made-up batch, and return the last loss."""
+    """Take some steps on one synthetic batch; returns the last loss."""
     torch.manual_seed(SEED)
     model = Transformer(sizes).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -1,46 +1,35 @@
-"""Compute one operation of kernels/ in every way that it has there, each under its own range.
+"""Compute one operation of kernels/ in each of its versions, each in its own range.
 
     python workloads/versions.py add
     python workloads/versions.py transpose --size 4096 --dtype float16
 
-Each version runs once for nothing, which compiles it, and then once a step. Its range declares the
-bytes and FLOP that the operation needs at least, so that a report can say how near each comes.
-Versions that this machine cannot run are told in a line each.
+Each version runs once to compile, and then once per step. Its range declares the minimum bytes and
+FLOP of the operation, so that a report can relate them to the peak. Versions that cannot run on
+this machine are skipped with a line each.
 
-Expect: `kernel-share` finds each version under a range of its own, and `roofline` how near each comes to the peak.
+Expect: `kernel-share` finds each version under a range of its own, and `roofline` its percent of peak.
 
 The ranges: warm_up around every version, and step_N around every version.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from arguments import Arguments, count
+from ranges import annotate
 
-# The operations lie beside this folder; nobody installs them.
+# The operations are in a folder beside this one; they are not installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernels
 from traceview.bench.operation import Operation, Version
 
 
-def annotation() -> Callable[[str], AbstractContextManager[object]]:
-    """torch's NVTX range on a GPU; nothing elsewhere."""
-    if torch.version.cuda:
-        # To torch the text is a format, and ours holds braces.
-        return lambda text: torch.cuda.nvtx.range("{}", text)
-    return lambda _: nullcontext()
-
-
-annotate = annotation()
-
-
 def able(operation: Operation, inputs: tuple[object, ...], device: str) -> Iterator[Version]:
-    """The versions that can take these inputs here; of the others, why not."""
+    """The versions that run on this machine with these inputs; prints why it skips the others."""
     for version in operation.versions:
         if device == "cpu" and version.needs != "cpu":
             print(f"{operation.name} {version.name}: needs a GPU")
@@ -53,7 +42,7 @@ def able(operation: Operation, inputs: tuple[object, ...], device: str) -> Itera
 
 
 def compute(operation: Operation, size: int, dtype: str, device: str, steps: int) -> None:
-    """All versions in turn, `steps` times."""
+    """Run all versions in turn, `steps` times."""
     inputs = operation.inputs(size, getattr(torch, dtype), device)
     operation.check(*inputs)
     work = {"bytes": operation.bytes_moved(*inputs), "flop": operation.flop(*inputs)}
@@ -73,11 +62,13 @@ def compute(operation: Operation, size: int, dtype: str, device: str, steps: int
 
 
 def main(name: str | None = None, size: int | None = None, doc: str | None = __doc__) -> None:
-    """The program, of any operation or of the one named; `size` is that on a GPU."""
+    """Run the program for any operation, or the one named; `size` is the default on a GPU."""
     parser = Arguments(doc, steps=5)
     if name is None:
         parser.add_argument("operation", choices=kernels.operations())
-    parser.add_argument("--size", type=count, help="as kernels/ counts it; default: the usual one")
+    parser.add_argument(
+        "--size", type=count, help="as kernels/ counts it; default: that of the operation"
+    )
     parser.add_argument("--dtype", help="such as float16; default: the operation's first")
     given = parser.given()
     device = given.device

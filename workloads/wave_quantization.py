@@ -1,17 +1,17 @@
-"""Launch one kernel at many grid sizes: its time is a staircase, one step a wave.
+"""Launch one kernel at many grid sizes: its time is a staircase, one step per wave.
 
     python workloads/wave_quantization.py
 
-A GPU holds so many blocks at once: blocks per SM × SMs. One block more than that, and a second
-wave begins for it alone, in which nearly all of the GPU has nothing to do. The staircase is sharp
-where a block takes the same time whatever else its SM does. Blocks that compete for the issue
-slots of their SM, or that take unequal times, have none.
+A GPU holds a limited number of blocks at once: blocks per SM × SMs. One block more needs a second
+wave to itself, in which nearly the whole GPU has nothing to do. The staircase is sharp if a block
+takes the same time whatever else its SM does. Blocks that compete for the issue slots of their SM,
+or that take unequal times, show none.
 
 Expect: `wave-quantization` finds the last wave of spin_alone nearly empty one block past each multiple of the SMs.
 
-Three kernels: `spin_alone` asks for so much shared memory that an SM holds one block; `spin` leaves
-room for as many as its threads allow, and sleeps while it waits; `compete` does not sleep, so that
-four blocks keep an SM as busy as eight and the step comes where no wave ends.
+Three kernels: `spin_alone` asks for so much shared memory that an SM holds one block; `spin`
+leaves room for as many blocks as its threads allow and sleeps while it waits; `compete` does not
+sleep, so that four blocks keep an SM as busy as eight, and the step comes where no wave ends.
 """  # noqa: E501 (the finding is one line, for a program to read)
 
 import sys
@@ -38,12 +38,12 @@ extern "C" __global__ void spin_alone(long long* out, int cycles) {
 }
 """
 THREADS = 256
-# Just over half of an SM's shared memory: a second block finds no room.
+# Just over half of an SM's shared memory: a second block does not fit.
 ROOM_BYTES = 120 * 1024
 
 
 def grids(at_once: int) -> list[int]:
-    """Around each multiple of the blocks that the GPU holds at once, and some in between."""
+    """Grid sizes around each multiple of the blocks that the GPU holds at once, and in between."""
     whole = [at_once // 4, at_once // 2, at_once, 2 * at_once, 3 * at_once]
     return sorted({1, *whole, *(n - 1 for n in whole[2:]), *(n + 1 for n in whole[2:])})
 

@@ -33,8 +33,8 @@ sys.path.insert(0, str(REPOSITORY / "scripts"))
 from gallery.recording import WORKLOADS as RECORDINGS
 
 FOLDER = DATA / "workloads"
-ARGUMENTS = REPOSITORY / "workloads" / "arguments.py"
-WORKLOADS = sorted(set((REPOSITORY / "workloads").glob("*.py")) - {ARGUMENTS})
+SHARED = {REPOSITORY / "workloads" / name for name in ("arguments.py", "ranges.py")}
+WORKLOADS = sorted(set((REPOSITORY / "workloads").glob("*.py")) - SHARED)
 # These have recordings and tests of their own; `versions` is a helper of other workloads.
 ELSEWHERE = {
     "mlp": "mlp_print_loss",
