@@ -1,4 +1,4 @@
-"""GPU operations, one a file: a reference, and versions from naive to fast.
+"""GPU operations, one per file: a reference, and versions from naive to fast.
 
 `dispatch("gelu", "triton")(x)` computes one; `traceview bench kernels/gelu.py` measures them all.
 A file that defines `OPERATION` is an entry: there is no list to keep.
@@ -19,7 +19,7 @@ _SUPPORT = {"__init__", "checked", "checks", "compiled", "cuda_cpp", "row_tile"}
 
 
 def operations() -> tuple[str, ...]:
-    """Names of all operations, in alphabetical order; nothing is imported to tell."""
+    """Names of all operations in alphabetical order, without importing them."""
     files = Path(__file__).parent.glob("*.py")
     return tuple(sorted(file.stem for file in files if file.stem not in _SUPPORT))
 

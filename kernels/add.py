@@ -1,8 +1,8 @@
 """Add two tensors: z = x + y. One addition for every 12 bytes (float32) that move.
 
-An H200 could do some 33 · 10¹² additions in the second in which it moves 4.8 · 10¹² bytes, which
-is enough for 0.4 · 10¹²: it has nothing to compute with, and the time is that of the traffic. What
-can be lost is bandwidth: too few bytes on their way at once.
+An H200 can do some 33 · 10¹² additions per second, but move only 4.8 · 10¹² bytes per second, which
+is enough for 0.4 · 10¹²: the arithmetic units starve, and the time is that of the traffic. What can
+be lost is bandwidth, by too few bytes in flight at once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ WARPS = 4
 
 CUDA_SCALAR = r"""
 extern "C" __global__ void add_scalar(const float* x, const float* y, float* z, int n) {
-    // One element a thread: two loads of 4 bytes are on their way for each of at most 2048 threads
-    // of a multiprocessor, 16 kB. To hide the memory's latency it would take 25 kB or more.
+    // One element per thread: two loads of 4 bytes are in flight for each of at most 2048 threads
+    // of a SM, 16 kB. To hide the memory's latency it would take 25 kB or more.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) z[i] = x[i] + y[i];
 }
 """
 CUDA_VECTOR = r"""
 extern "C" __global__ void add_vector(const float4* x, const float4* y, float4* z, int n) {
-    // Four neighbours a thread, in one instruction of 128 bits: four times the bytes on their way.
+    // Four neighbours per thread, in one instruction of 128 bits: four times the bytes in flight.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float4 a = x[i], b = y[i];
@@ -55,7 +55,7 @@ def with_compile(x: Tensor, y: Tensor) -> Tensor:
 
 
 def cuda_scalar(x: Tensor, y: Tensor) -> Tensor:
-    """CUDA C++, one element a thread."""
+    """CUDA C++, one element per thread."""
     z = torch.empty_like(x)
     blocks = triton.cdiv(x.numel(), 256)
     run = cuda_cpp.kernel(CUDA_SCALAR, "add_scalar")
@@ -64,7 +64,7 @@ def cuda_scalar(x: Tensor, y: Tensor) -> Tensor:
 
 
 def cuda_vector(x: Tensor, y: Tensor) -> Tensor:
-    """CUDA C++, four elements a thread as a float4."""
+    """CUDA C++, four elements per thread as a float4."""
     z = torch.empty_like(x)
     quads = x.numel() // 4
     run = cuda_cpp.kernel(CUDA_VECTOR, "add_vector")
@@ -86,7 +86,7 @@ def add_kernel(x, y, z, n, BLOCK: tl.constexpr = 1024):
 
 
 def with_triton(x: Tensor, y: Tensor) -> Tensor:
-    """Triton: 32 bytes a thread and tensor, two loads of 128 bits, whatever the type."""
+    """Triton: 32 bytes per thread per tensor, two loads of 128 bits, whatever the type."""
     z = torch.empty_like(x)
     block = WARPS * 32 * BYTES_A_THREAD // x.element_size()
     add_kernel[(triton.cdiv(x.numel(), block),)](x, y, z, x.numel(), BLOCK=block, num_warps=WARPS)
@@ -116,17 +116,17 @@ def bytes_moved(x: Tensor, y: Tensor) -> int:
 
 
 def flop(x: Tensor, _: Tensor) -> int:
-    """One addition an element."""
+    """One addition per element."""
     return x.numel()
 
 
 def is_float32(x: Tensor, _: Tensor) -> bool:
-    """The CUDA C++ versions are written for float."""
+    """The CUDA C++ versions take float32 only."""
     return x.dtype == torch.float32
 
 
 def is_in_quads(x: Tensor, y: Tensor) -> bool:
-    """A float4 needs four elements, and addresses divisible by 16."""
+    """Whether there are whole float4s at addresses divisible by 16."""
     aligned = x.data_ptr() % 16 == 0 and y.data_ptr() % 16 == 0
     return is_float32(x, y) and x.numel() % 4 == 0 and aligned
 
@@ -143,7 +143,7 @@ OPERATION = Operation(
             "cuda-scalar",
             cuda_scalar,
             "cuda",
-            "32 bits a thread",
+            "32 bits per thread",
             supports=is_float32,
             cuda_source=CUDA_SCALAR,
         ),
@@ -151,11 +151,11 @@ OPERATION = Operation(
             "cuda-vector",
             cuda_vector,
             "cuda",
-            "128 bits a thread",
+            "128 bits per thread",
             supports=is_in_quads,
             cuda_source=CUDA_VECTOR,
         ),
-        Version("triton", with_triton, "triton", "2 × 128 bits a thread", kernels=(add_kernel,)),
+        Version("triton", with_triton, "triton", "2 × 128 bits per thread", kernels=(add_kernel,)),
     ),
     bytes_moved=bytes_moved,
     flop=flop,

@@ -1,13 +1,13 @@
-"""Alignment: squares of a matrix of 2048 columns, and of one of 2049, which is much slower.
+"""Alignment: squaring a matrix of 2048 columns, and one of 2049, which is much slower.
 
 A thread can load 128 bits at once only from an address divisible by 16. With 2048 columns every
-row begins at one. With 2049 float32 a row begins 4 bytes further off than the one before it, and
-three of four do not; one kernel is compiled for all rows, and so every access is 32 bits wide. Two
+row starts at one. With 2049 float32 columns each row starts 4 bytes later than the one before, and
+three of four do not. One kernel is compiled for all rows, so every access is 32 bits wide. Two
 ways out:
 
-- padding: store the rows 2064 columns apart, and compute the 15 that nobody asked for. It is
-  0.7 % more traffic, and 128 bits again;
-- where the operation allows it, forget the rows: the matrix is one row of 2049 · 32,768 elements,
+- padding: store the rows 2064 columns apart, and compute the 15 extra ones. That is
+  0.7 % more traffic, at 128 bits again;
+- if the operation allows it, ignore the rows: the matrix is one row of 2049 · 32,768 elements,
   and that is divisible by 16.
 
     traceview ptx kernels/alignment.py      shows the widths of all three, for 2048 and for 2049
@@ -102,7 +102,7 @@ def bytes_moved(x: Tensor, _: Tensor) -> int:
 
 
 def flop(x: Tensor, _: Tensor) -> int:
-    """One product an element."""
+    """One product per element."""
     return x.numel()
 
 

@@ -1,4 +1,4 @@
-"""A version of an operation behind the checks of what it is given, as `dispatch` hands it out."""
+"""A version of an operation behind the checks of what it is given, as `dispatch` returns it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def on_a_gpu(what: str, needs: Needs, inputs: tuple[Any, ...]) -> None:
 
 
 def _check_gradient(operation: Operation, version: Version, inputs: tuple[Any, ...]) -> None:
-    """Autograd does not see our kernels: the result would be a constant to it, without a word."""
+    """Autograd does not see our kernels: the result would silently be a constant to it."""
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
     if version.needs == "cpu" or not wanted:
         return

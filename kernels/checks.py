@@ -1,4 +1,4 @@
-"""What operations ask of their inputs, each as one line that tells the caller what to mend."""
+"""What operations ask of their inputs, each as one line that says what to fix."""
 
 from __future__ import annotations
 

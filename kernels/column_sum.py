@@ -2,7 +2,7 @@
 
 A block that walks down one column reads one element of every row: 4 bytes used of each 32 that
 memory moves. Blocks of many columns read rows side by side, which is coalesced; but there are few
-such blocks, a matrix of 4096 columns gives 32 of them for 132 multiprocessors. So the rows are
+such blocks, a matrix of 4096 columns gives 32 of them for 132 SMs. So the rows are
 split, too, and the parts meet by atomic additions, or in a second pass. It is what the gradient of
 a bias and that of a layer norm's weights need.
 """
@@ -25,7 +25,7 @@ ROWS, COLUMNS = 16, 128
 PARTS, PART_COLUMNS = 128, 32
 """The tile of the second pass: the parts of a column are few, and wanted at once."""
 PROGRAMS = 1024
-"""Blocks wanted in all, several for each multiprocessor."""
+"""Blocks wanted in all, several for each SM."""
 
 
 def with_torch(x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def column_sum_strided_kernel(x, y, rows, columns, BLOCK: tl.constexpr = 1024):
 
 
 def with_strides(x: Tensor) -> Tensor:
-    """Triton, a block a column: up to eight times the traffic."""
+    """Triton, one block per column: up to eight times the traffic."""
     rows, columns = x.shape
     y = torch.empty(columns, dtype=sum_type(x), device=x.device)
     column_sum_strided_kernel[(columns,)](x, y, rows, columns, BLOCK=1024, num_warps=4)
@@ -102,7 +102,7 @@ def rows_a_block(rows: int, columns: int) -> int:
 
 
 def with_atomics(x: Tensor) -> Tensor:
-    """Triton, tiles of 16 × 128; the parts meet by atomic additions, in whatever order."""
+    """Triton, tiles of 16 × 128; the parts meet by atomic additions, in any order."""
     rows, columns = x.shape
     share = rows_a_block(rows, columns)
     y = torch.zeros(columns, dtype=sum_type(x), device=x.device)
@@ -162,7 +162,7 @@ OPERATION = Operation(
             "triton-strided",
             with_strides,
             "triton",
-            "a block a column, nothing coalesced",
+            "one block per column, nothing coalesced",
             kernels=(column_sum_strided_kernel,),
         ),
         Version("torch", with_torch, note="torch.sum, dim=0"),

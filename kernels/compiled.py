@@ -1,4 +1,4 @@
-"""torch.compile at the first call: importing its compiler takes seconds that few callers need."""
+"""torch.compile on first call: importing its compiler takes seconds that few callers need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as torch.compile makes it, compiled when it is first called."""
+    """The function compiled by torch.compile when it is first called."""
 
     @cache
     def made() -> Callable[..., Any]:

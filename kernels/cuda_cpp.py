@@ -1,7 +1,7 @@
 """CUDA C++ from a string: compiled by NVRTC, which every CUDA build of torch brings, without nvcc.
 
 `torch.cuda._compile_kernel` is not part of torch's public interface, but the one way to launch
-such a kernel on torch's stream that needs no further package. It is called here alone.
+such a kernel on torch's stream that needs no further package. It is called only here.
 """
 
 from __future__ import annotations

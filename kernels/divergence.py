@@ -1,12 +1,12 @@
-"""Control divergence: what an `if` costs when the lanes of a warp do not agree.
+"""Warp divergence: the cost of an `if` when the lanes of a warp disagree.
 
 Even elements take 256 small steps away from 1, odd ones 256 towards it. A warp has one program
-counter for 32 lanes: where they disagree it walks both ways, one after the other, with half of the
-lanes idle on each. Where whole warps agree, each walks one. And where both ways are the same
+counter for 32 lanes: where they disagree it executes both paths, one after the other, with half of
+the lanes idle on each. Where whole warps agree, each executes one. And where both are the same
 arithmetic with other numbers, no branch is needed at all.
 
-512 operations for 8 bytes: unlike most kernels here, this one waits for arithmetic, not for memory.
-That is where divergence shows; behind a wait for memory it would hide.
+512 FLOP for 8 bytes: unlike most kernels here, this one is bound by arithmetic, not by memory.
+That is where divergence shows; in a memory-bound kernel it would be hidden.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CUDA_PARITY = (
     CUDA_WAYS
     + r"""
 extern "C" __global__ void branch_by_parity(const float* x, float* y, int n) {
-    // Lanes 0, 2, 4 … go one way, 1, 3, 5 … the other: every warp walks both.
+    // Lanes 0, 2, 4 … go one way, 1, 3, 5 … the other: every warp executes both.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     if (i % 2 == 0) y[i] = away(x[i]);
@@ -53,9 +53,9 @@ CUDA_WARP = (
     CUDA_WAYS
     + r"""
 extern "C" __global__ void branch_by_warp(const float* x, float* y, int n) {
-    // The same work, handed out anew: of each 64 elements one warp takes the even ones, the next
-    // the odd ones. All lanes of a warp agree. They load every other element, but it is the same
-    // block that takes the rest, while the sectors are still in its L1 cache.
+    // The same work, distributed differently: of each 64 elements one warp takes the even ones,
+    // the next the odd ones, so all lanes of a warp agree. They load every other element, but the
+    // same block takes the rest while the sectors are still in its L1 cache.
     int t = blockIdx.x * blockDim.x + threadIdx.x;
     int lane = t % 32, odd = t / 32 % 2, i = t / 64 * 64 + 2 * lane + odd;
     if (i >= n) return;
@@ -183,7 +183,7 @@ def bytes_moved(x: Tensor) -> int:
 
 
 def flop(x: Tensor) -> int:
-    """256 products and sums an element."""
+    """256 products and sums per element."""
     return 2 * STEPS * x.numel()
 
 
@@ -197,7 +197,7 @@ OPERATION = Operation(
             "cuda-parity",
             cuda(CUDA_PARITY, "branch_by_parity"),
             "cuda",
-            "every warp walks both ways",
+            "every warp executes both ways",
             cuda_source=CUDA_PARITY,
         ),
         Version(

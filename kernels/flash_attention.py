@@ -1,13 +1,13 @@
 """Attention O = softmax(Q · Kᵀ / √d) · V without the n × n matrix: FlashAttention-2, forward.
 
-For each of b·h heads, n queries meet n keys of d numbers: 4·n²·d operations over 4·n·d numbers.
-Written in three steps, the matrix of n² scores goes to memory and back twice: at n = 16,384 it has
+For each of b·h heads, n queries meet n keys of d numbers: 4·n²·d FLOP over 4·n·d numbers.
+Computed in three steps, the matrix of n² scores goes to memory and back twice: at n = 16,384 it has
 64 times as many numbers as Q, K, V and O have together (d = 64). Softmax needs a row's maximum and
 sum, which are known only at its end; but a sum that was taken relative to another maximum can be
 corrected by one factor (Milakov and Gimelshein, arXiv:1805.02867). So a block keeps some queries
 and their results, walks along the keys, and each score lives in registers alone (Dao,
 "FlashAttention-2", arXiv:2307.08691, algorithm 1). What it leaves for the backward pass is one
-number a row: the logarithm of the sum.
+number per row: the logarithm of the sum.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def bytes_moved(q: Tensor, *_: Any) -> int:
 
 
 def flop(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> int:
-    """4·b·h·n²·d: two products of 2·n²·d operations a head; half if causal. Softmax not counted."""
+    """4·b·h·n²·d: two GEMMs of 2·n²·d FLOP per head; half if causal. Softmax not counted."""
     del k, v
     return 4 * q.numel() * q.shape[-2] // (2 if causal else 1)
 

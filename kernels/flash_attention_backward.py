@@ -4,7 +4,7 @@ With P = softmax(S), S = Q · Kᵀ / √d and the gradient G of O:
 
     dV = Pᵀ · G      dP = G · Vᵀ      dS = P ∘ (dP − δ)      dQ = dS · K / √d      dK = dSᵀ · Q / √d
 
-where δ is a row's sum of O ∘ G. Keeping P would cost n² numbers a head. Instead each tile of it is
+where δ is a row's sum of O ∘ G. Keeping P would cost n² numbers per head. Instead each tile is
 computed again, as exp(S − lse): with the logarithm of the row's sum, which the forward pass kept,
 that takes no second walk along the row. Five products of 2·n²·d operations, where the forward pass
 has two (Dao, "FlashAttention-2", arXiv:2307.08691, algorithm 2).

@@ -1,8 +1,8 @@
 """GELU, the activation of most transformers: y = x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
 
-A handful of multiplications for each number that is read and written: on any GPU the time is that
-of moving the bytes. One read and one write of every element is the least there is; what a version
-moves beyond that, or moves in small pieces, is what it loses.
+A handful of multiplications per number read and written: on any GPU the time is that of moving the
+bytes. The minimum is one read and one write of every element; a version loses time by moving more
+than that, or by moving it in small pieces.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ CUDA_SCALAR = (
     CUDA_GELU
     + r"""
 extern "C" __global__ void gelu_scalar(const float* x, float* y, int n) {
-    // One element a thread: each load instruction of a warp moves 32 × 4 = 128 bytes. A
-    // multiprocessor holds 2048 threads, so at most 8 kB are on their way to it. Memory answers
-    // after some 0.6 µs: 132 multiprocessors × 8 kB ÷ 0.6 µs is 1.8 TB/s, whatever it could give.
+    // One element per thread: each load instruction of a warp moves 32 × 4 = 128 bytes. A
+    // SM holds 2048 threads, so at most 8 kB are in flight to it. Memory answers
+    // after some 0.6 µs: 132 SMs × 8 kB ÷ 0.6 µs is 1.8 TB/s, whatever it could give.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = gelu(x[i]);
 }
@@ -48,7 +48,7 @@ __device__ float4 gelu(float4 v) {
     return make_float4(gelu(v.x), gelu(v.y), gelu(v.z), gelu(v.w));
 }
 extern "C" __global__ void gelu_vector(const float4* x, float4* y, int n) {
-    // Eight elements a thread, as two loads of four neighbours: each load instruction of a warp
+    // Eight elements per thread, as two loads of four neighbours: each load instruction of a warp
     // moves 32 × 16 = 512 bytes, and the second is issued before the first has come. Threads that
     // follow each other take neighbouring float4s, so that both instructions are coalesced.
     int i = blockIdx.x * 2 * blockDim.x + threadIdx.x, j = i + blockDim.x;
@@ -63,7 +63,7 @@ extern "C" __global__ void gelu_vector(const float4* x, float4* y, int n) {
 
 
 def manual(x: Tensor) -> Tensor:
-    """The formula as it is written: nine operations, each a kernel with its own trip to memory."""
+    """The formula as written: nine operations, each a kernel with its own round trip to memory."""
     return 0.5 * x * (1.0 + torch.tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x)))
 
 
@@ -82,7 +82,7 @@ def with_compile(x: Tensor) -> Tensor:
 
 
 def cuda_scalar(x: Tensor) -> Tensor:
-    """CUDA C++, one element a thread: the same traffic, in pieces of 32 bits."""
+    """CUDA C++, one element per thread: the same traffic, in pieces of 32 bits."""
     y = torch.empty_like(x)
     blocks = triton.cdiv(x.numel(), 256)
     cuda_cpp.kernel(CUDA_SCALAR, "gelu_scalar")((blocks, 1, 1), (256, 1, 1), (x, y, x.numel()))
@@ -90,7 +90,7 @@ def cuda_scalar(x: Tensor) -> Tensor:
 
 
 def cuda_vector(x: Tensor) -> Tensor:
-    """CUDA C++, eight elements a thread as two float4: the same traffic, in pieces of 128 bits."""
+    """CUDA C++, eight elements per thread as two float4: the same traffic in 128-bit pieces."""
     y = torch.empty_like(x)
     quads = x.numel() // 4
     blocks = triton.cdiv(quads, 2 * 256)
@@ -100,7 +100,7 @@ def cuda_vector(x: Tensor) -> Tensor:
 
 @triton.jit
 def gelu_kernel(x, y, n, BLOCK: tl.constexpr = 1024):
-    # 1024 elements for 4 warps are 8 a thread: two loads of 128 bits each. The compiler can only
+    # 1024 elements for 4 warps are 8 per thread: two loads of 128 bits each. The compiler can only
     # make them so wide where n is divisible by 16: the mask is then the same for all of a load.
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(x + i, i < n).to(tl.float32)
@@ -111,7 +111,7 @@ def gelu_kernel(x, y, n, BLOCK: tl.constexpr = 1024):
 
 
 def with_triton(x: Tensor) -> Tensor:
-    """Triton: one read, one write, as wide as the alignment allows; 32 bytes a thread."""
+    """Triton: one read, one write, as wide as the alignment allows; 32 bytes per thread."""
     y = torch.empty_like(x)
     block = 4 * 32 * 32 // x.element_size()
     gelu_kernel[(triton.cdiv(x.numel(), block),)](x, y, x.numel(), BLOCK=block, num_warps=4)
@@ -125,7 +125,7 @@ def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor]:
 
 
 def check(x: Tensor) -> None:
-    """Any shape; contiguous, since the versions count elements from the first."""
+    """Any shape; contiguous, as the versions count elements from the first."""
     checks.tensor("gelu", "x", x)
     checks.floating("gelu", "x", x)
 
@@ -136,17 +136,17 @@ def bytes_moved(x: Tensor) -> int:
 
 
 def flop(x: Tensor) -> int:
-    """Nine operations an element: five products, two sums and the halving, and tanh as one."""
+    """Nine operations per element: five products, two sums and the halving, and tanh as one."""
     return 9 * x.numel()
 
 
 def is_float32(x: Tensor) -> bool:
-    """The CUDA C++ versions are written for float."""
+    """The CUDA C++ versions take float32 only."""
     return x.dtype == torch.float32
 
 
 def is_in_quads(x: Tensor) -> bool:
-    """A float4 needs four elements, and an address divisible by 16."""
+    """Whether there are whole float4s at an address divisible by 16."""
     return is_float32(x) and x.numel() % 4 == 0 and x.data_ptr() % 16 == 0
 
 
@@ -163,7 +163,7 @@ OPERATION = Operation(
             "cuda-scalar",
             cuda_scalar,
             "cuda",
-            "32 bits a thread",
+            "32 bits per thread",
             supports=is_float32,
             cuda_source=CUDA_SCALAR,
         ),
@@ -171,7 +171,7 @@ OPERATION = Operation(
             "cuda-vector",
             cuda_vector,
             "cuda",
-            "128 bits a load, two a thread",
+            "128 bits per load, two per thread",
             supports=is_in_quads,
             cuda_source=CUDA_VECTOR,
         ),

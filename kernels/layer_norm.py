@@ -1,7 +1,7 @@
 """Layer norm of every row: y = (x − mean) / √(variance + ε) · w + b.
 
-Like softmax, it needs two figures of a whole row before it can write the first element, and so
-wants the row on the chip. The variance as mean(x²) − mean(x)² would need one pass over the row
+Like softmax, it needs two statistics of a whole row before it can write the first element, so the
+row should stay on the chip. The variance as mean(x²) − mean(x)² would need one pass over the row
 instead of two, but subtracts two large numbers where the mean is large: with the row in registers
 the second pass costs nothing.
 """
@@ -23,11 +23,11 @@ from traceview.errors import InputError
 
 EPSILON = 1e-5
 MOST_COLUMNS = 16384
-"""As many fit into the registers of one block."""
+"""As many elements fit in the registers of one block."""
 
 
 def manual(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """Nine kernels or so, each of them with a trip to memory."""
+    """Nine kernels or so, each of them with a round trip to memory."""
     centered = x - x.mean(dim=1, keepdim=True)
     variance = (centered * centered).mean(dim=1, keepdim=True)
     return centered * torch.rsqrt(variance + EPSILON) * w + b
@@ -108,12 +108,12 @@ def bytes_moved(x: Tensor, w: Tensor, b: Tensor) -> int:
 
 
 def flop(x: Tensor, _w: Tensor, _b: Tensor) -> int:
-    """Seven an element: two sums, a difference, a square, and the norm, the weight and the bias."""
+    """Seven per element: two sums, a difference, a square, the norm, the weight and the bias."""
     return 7 * x.numel()
 
 
 def fits_a_block(x: Tensor, _w: Tensor, _b: Tensor) -> bool:
-    """A row has to fit into the registers of a block."""
+    """Whether a row fits in the registers of a block."""
     return x.shape[1] <= MOST_COLUMNS
 
 

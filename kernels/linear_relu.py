@@ -1,9 +1,9 @@
 """A linear layer and its ReLU in one kernel: y = max(0, x · wᵀ + b).
 
-The product is cuBLAS's business, but what follows it is not: as a kernel of its own, ReLU reads the
+The GEMM is cuBLAS's business, but what follows it is not: as a kernel of its own, ReLU reads the
 result back from memory and writes it again, and its few operations wait for that traffic. Done
 before the result leaves the registers, as the matmul's epilogue, it costs next to nothing. The gain
-is the traffic that is gone, 2 · M · N elements, against a product that takes 2 · M · N · K
+is the traffic saved, 2 · M · N elements, against a product that takes 2 · M · N · K
 operations: large for short K, small for long.
 
 The product itself is kept simple here; see matmul for what makes one fast.

@@ -1,7 +1,7 @@
 """Matrix product of 8-bit numbers, fp8 (e4m3) or int8: C = scale · A · Bᵀ, in bfloat16.
 
 A is M × K, and B, N × K, is stored as a Linear layer stores its weights: fp8 tensor cores take both
-operands along K only. Against fp16, half the bytes and, on Hopper, twice the products a second.
+operands along K only. Against fp16, half the bytes and, on Hopper, twice the products per second.
 What it costs is precision of the inputs, and for fp8 that of the sum, too: Hopper's tensor cores
 add up products of fp8 with about 14 bits. Taking the sum out of them every 128 products and adding
 it in fp32 mends that; leaving it in there is "fast accumulation".

@@ -2,8 +2,8 @@
 
 Every element of C takes K products, 2·M·N·K operations in all, over (M·K + K·N + M·N) elements: at
 4096 cubed in fp16 that is 1,365 operations for each byte, where the H200's tensor cores do about
-200 in the time in which its memory moves one. So memory is no limit, unless a version reads its
-inputs again and again: a tile of C of 32 × 32 reads a row of A and a column of B once for 32
+200 in the time in which its memory moves one. So memory is not the limit unless a version reads
+its inputs again and again: a tile of C of 32 × 32 reads a row of A and a column of B once for 32
 results, one of 128 × 256 for four to eight times as many.
 """
 
@@ -90,7 +90,7 @@ def naive_kernel(a, b, c, M, N, K, BLOCK: tl.constexpr, PRECISION: tl.constexpr)
 
 
 def naive(a: Tensor, b: Tensor, precision: Precision | None = None) -> Tensor:
-    """Triton, a tile of 32 × 32 a block, row by row, with a mask at every step."""
+    """Triton, a tile of 32 × 32 per block, row by row, with a mask at every step."""
     c, (m, n, k) = _result(a, b)
     blocks = triton.cdiv(m, 32) * triton.cdiv(n, 32)
     naive_kernel[(blocks,)](a, b, c, m, n, k, BLOCK=32, PRECISION=_precision(precision))
@@ -222,7 +222,7 @@ def persistent_kernel(
 def persistent(
     a: Tensor, b: Tensor, precision: Precision | None = None, chosen: Tile | None = None
 ) -> Tensor:
-    """Triton, one block an SM, tiles moved by TMA through descriptors."""
+    """Triton, one block per SM, tiles moved by TMA through descriptors."""
     c, (m, n, k) = _result(a, b)
     chosen = chosen or _tile(a, m, n)
     shape_m, shape_n, shape_k = (chosen[f"BLOCK_{axis}"] for axis in "MNK")
@@ -249,7 +249,7 @@ def _result(a: Tensor, b: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
 
 
 def _tile(a: Tensor, m: int, n: int) -> Tile:
-    """Large tiles read less; so large that some SMs have none, they win nothing."""
+    """Large tiles read less; so large that some SMs have none, they gain nothing."""
     if a.element_size() > 2:
         return FLOAT32_TILE
     if a.shape[1] % 16 or n % 16:
@@ -327,7 +327,7 @@ OPERATION = Operation(
             "triton-persistent",
             persistent,
             "triton",
-            "one block an SM, TMA",
+            "one block per SM, TMA",
             (persistent_kernel,),
             supports=is_for_tma,
         ),

@@ -52,7 +52,7 @@ OPERATION = Operation(
             "triton-persistent",
             persistent,
             "triton",
-            "TF32, one block an SM, TMA",
+            "TF32, one block per SM, TMA",
             (matmul.persistent_kernel,),
             supports=matmul.is_for_tma,
         ),

@@ -52,7 +52,7 @@ def row_sum_loop_kernel(x, y, columns, BLOCK: tl.constexpr = 1024):
 
 
 def with_loop(x: Tensor) -> Tensor:
-    """Triton, a block a row, 1024 columns at a time."""
+    """Triton, one block per row, 1024 columns at a time."""
     y = torch.empty(x.shape[0], dtype=sum_type(x), device=x.device)
     row_sum_loop_kernel[(x.shape[0],)](x, y, x.shape[1], LOOP_BLOCK, num_warps=4)
     return y
@@ -60,7 +60,7 @@ def with_loop(x: Tensor) -> Tensor:
 
 @triton.jit
 def row_sum_tile_kernel(x, y, rows, columns, ROWS: tl.constexpr = 1, BLOCK: tl.constexpr = 4096):
-    # As many rows as it takes to give every thread 32 elements: all of its loads are on their way
+    # As many rows as it takes to give every thread 32 elements: all of its loads are in flight
     # before the first sum is made, and the rows' sums are exchanged together.
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
@@ -73,7 +73,7 @@ def row_sum_tile_kernel(x, y, rows, columns, ROWS: tl.constexpr = 1, BLOCK: tl.c
 
 
 def with_tile(x: Tensor) -> Tensor:
-    """Triton, as many rows a block as fill it."""
+    """Triton, as many rows per block as fill it."""
     rows, columns = x.shape
     y = torch.empty(rows, dtype=sum_type(x), device=x.device)
     tile = row_tile(min(columns, WIDEST))
@@ -119,14 +119,14 @@ OPERATION = Operation(
             "triton-loop",
             with_loop,
             "triton",
-            "a block a row, 1024 columns at a time",
+            "one block per row, 1024 columns at a time",
             kernels=(row_sum_loop_kernel,),
         ),
         Version(
             "triton-tile",
             with_tile,
             "triton",
-            "as many rows a block as fill it",
+            "as many rows per block as fill it",
             kernels=(row_sum_tile_kernel,),
         ),
     ),

@@ -23,8 +23,8 @@ class RowTile:
 def row_tile(columns: int) -> RowTile:
     """The tile for rows of so many columns, held whole in registers.
 
-    A GPU reaches its bandwidth only with enough bytes on their way: latency × bandwidth, some 25 to
-    35 kB for each multiprocessor of an H200. 32 elements a thread are eight loads of 128 bits, all
+    A GPU reaches its bandwidth only with enough bytes in flight: latency × bandwidth, some 25 to
+    35 kB for each SM of an H200. 32 elements per thread are eight loads of 128 bits, all
     issued before the first is needed. As long as a row fits into one warp (1024 columns) a block is
     one warp: lanes exchange their maxima and sums by shuffles, and nobody waits at a barrier. Rows
     shorter than that share a warp, for otherwise most of its lanes would have nothing to load.

@@ -1,9 +1,9 @@
 """Softmax of every row of a matrix: y = exp(x − m) / Σ exp(x − m), where m is the row's maximum.
 
-Without the maximum, exp(89) would already be infinite in float32. It makes softmax three passes
-over a row, for the maximum, for the sum, and for the quotients. Where the row stays on the chip
-between them, in registers, only one read and one write go to memory; where it does not, up to
-three reads and a write; and where every operation is a kernel of its own, eight trips.
+Without the maximum, exp(89) would already be infinite in float32. So softmax takes three passes
+over a row: for the maximum, the sum and the quotients. If the row stays in registers between them,
+memory sees one read and one write; if not, up to three reads and a write; and if every operation
+is a kernel of its own, eight reads and writes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kernels.row_tile import row_tile
 from traceview.bench.operation import Operation, Version
 
 MOST_COLUMNS = 16384
-"""As many fit into the registers of one block: 16 warps with 32 elements a thread."""
+"""As many elements fit in the registers of one block: 16 warps with 32 elements per thread."""
 ONLINE_BLOCK, ONLINE_WARPS = 4096, 8
 
 CUDA_ROW_PER_THREAD = r"""
 extern "C" __global__ void softmax_row_per_thread(const float* x, float* y, int rows, int columns) {
-    // The obvious way to write it: a thread for every row, and in it the three loops. Neighbouring
+    // The obvious way to write it: one thread per row, and in it the three loops. Neighbouring
     // threads are a whole row apart: each load of a warp touches 32 sectors of 32 bytes to use 4
     // bytes of each. What the other 28 bytes hold is wanted by later loads, when it is long gone
     // from the cache.
@@ -43,7 +43,7 @@ extern "C" __global__ void softmax_row_per_thread(const float* x, float* y, int 
 
 
 def manual(x: Tensor) -> Tensor:
-    """Five kernels, eight trips: all but the maximum and the sum read a matrix and write one."""
+    """Five kernels, eight reads or writes: all but maximum and sum read and write a matrix."""
     shifted = x - x.amax(dim=1, keepdim=True)
     powers = torch.exp(shifted)
     return powers / powers.sum(dim=1, keepdim=True)
@@ -67,7 +67,7 @@ def with_compile(x: Tensor) -> Tensor:
 
 
 def cuda_row_per_thread(x: Tensor) -> Tensor:
-    """CUDA C++, one row a thread: nothing is coalesced."""
+    """CUDA C++, one row per thread: nothing is coalesced."""
     y = torch.empty_like(x)
     rows, columns = x.shape
     run = cuda_cpp.kernel(CUDA_ROW_PER_THREAD, "softmax_row_per_thread")
@@ -87,7 +87,7 @@ def softmax_kernel(x, y, rows, columns, ROWS: tl.constexpr = 1, BLOCK: tl.conste
     # type. Nobody reads the result soon: a streaming store (.cs) lets it leave the cache first.
     v = tl.load(x + place, inside, other=-float("inf")).to(tl.float32)
     powers = tl.exp(v - tl.max(v, axis=1)[:, None])
-    # One division a row and a product an element: divisions cost several instructions.
+    # One division per row and one product per element: divisions cost several instructions.
     share = 1.0 / tl.sum(powers, axis=1)
     tl.store(y + place, powers * share[:, None], inside, cache_modifier=".cs")
 
@@ -167,17 +167,17 @@ def bytes_moved(x: Tensor) -> int:
 
 
 def flop(x: Tensor) -> int:
-    """Five operations an element: comparison, difference, exponential, sum, quotient."""
+    """Five operations per element: comparison, difference, exponential, sum, quotient."""
     return 5 * x.numel()
 
 
 def is_float32(x: Tensor) -> bool:
-    """The CUDA C++ version is written for float."""
+    """The CUDA C++ version takes float32 only."""
     return x.dtype == torch.float32
 
 
 def fits_a_block(x: Tensor) -> bool:
-    """A row has to fit into the registers of a block."""
+    """Whether a row fits in the registers of a block."""
     return x.shape[1] <= MOST_COLUMNS
 
 

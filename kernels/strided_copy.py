@@ -43,7 +43,7 @@ def copy_kernel(x, y, n, blocks, STRIDE: tl.constexpr = 1, BLOCK: tl.constexpr =
 
 
 def with_stride(stride: int) -> Callable[[Tensor], Tensor]:
-    """Triton, with neighbouring lanes `stride` elements apart; 32 bytes a thread."""
+    """Triton, with neighbouring lanes `stride` elements apart; 32 bytes per thread."""
 
     def copied(x: Tensor) -> Tensor:
         y = torch.empty_like(x)
@@ -68,7 +68,7 @@ def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor]:
 
 
 def check(x: Tensor) -> None:
-    """Any shape; contiguous, since the versions count elements from the first."""
+    """Any shape; contiguous, as the versions count elements from the first."""
     checks.tensor("strided_copy", "x", x)
 
 

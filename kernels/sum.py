@@ -1,7 +1,7 @@
 """The sum of all elements of a tensor: one number out, so that nearly all traffic is reading.
 
 Thousands of blocks each sum a part, and the parts have to meet somewhere. By atomic additions they
-do so in one place of memory, in whatever order they arrive: with floating point the last digits
+do so in one place of memory, in the order in which they arrive: with floating point the last digits
 then differ from run to run. In two passes each block writes its part to a place of its own, and
 one block sums those: the order is fixed, and so is the result.
 
@@ -24,7 +24,7 @@ from traceview.bench.operation import Operation, Version
 
 BLOCK = 4096
 PROGRAMS = 1024
-"""For the first pass: about eight blocks for each multiprocessor of a large GPU, all at once."""
+"""For the first pass: about eight blocks for each SM of a large GPU, all at once."""
 
 
 def sum_type(x: Tensor) -> torch.dtype:
@@ -58,7 +58,7 @@ def sum_atomic_kernel(x, total, n, BLOCK: tl.constexpr = 4096):
 
 
 def with_atomics(x: Tensor) -> Tensor:
-    """Triton, an atomic addition a block: simple, one read, but a different order every time."""
+    """Triton, one atomic addition per block: simple, one read, but a different order every time."""
     total = torch.zeros((), dtype=sum_type(x), device=x.device)
     sum_atomic_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, total, x.numel(), BLOCK, num_warps=4)
     return total
@@ -96,7 +96,7 @@ def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor]:
 
 
 def check(x: Tensor) -> None:
-    """Any shape; contiguous, since elements are counted from the first."""
+    """Any shape; contiguous, as elements are counted from the first."""
     checks.tensor("sum", "x", x)
 
 
@@ -122,7 +122,7 @@ OPERATION = Operation(
             "triton-atomic",
             with_atomics,
             "triton",
-            "an atomic addition a block",
+            "one atomic addition per block",
             kernels=(sum_atomic_kernel,),
         ),
         Version(

@@ -1,8 +1,8 @@
-"""Transpose a matrix: y[c, r] = x[r, c]. Nothing is computed; every element changes its place.
+"""Transpose a matrix: y[c, r] = x[r, c]. Nothing is computed; every element moves.
 
-Either the reads run along memory or the writes do, never both: what lies side by side in x is a
-whole row apart in y. The way out is a tile that is read along rows, turned on the chip, in shared
-memory, and written along rows: both sides are coalesced.
+Either the reads are coalesced or the writes, never both: neighbours in x are a whole row apart in
+y. The way out is a tile that is read along rows, transposed in shared memory, and written along
+rows, so that both sides are coalesced.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ OPERATION = Operation(
             "cuda-tile",
             cuda_tile,
             "cuda",
-            "32 × 32 through shared memory, 32 bits a thread",
+            "32 × 32 through shared memory, 32 bits per thread",
             supports=fits_in_cuda_tiles,
             cuda_source=CUDA_TILE,
         ),
@@ -168,7 +168,7 @@ OPERATION = Operation(
             "triton-tile",
             with_tile,
             "triton",
-            "tiles through shared memory, 128 bits a thread",
+            "tiles through shared memory, 128 bits per thread",
             kernels=(transpose_tile_kernel,),
             supports=fits_in_tiles,
         ),
