@@ -1,12 +1,12 @@
-"""What an FFMA costs by where its operands come from: why divergence's branch_free is no faster.
+"""Cost of an FFMA by where its operands come from: why divergence's branch_free is no faster.
 
     python benchmarks/fma_operands.py             # on a machine with a GPU: times by events
     ncu --metrics sm__cycles_active.avg,smsp__inst_executed.avg \
         python benchmarks/fma_operands.py --once
 
-Kernels of 256 FFMA a thread, equal but for the operands: three registers (also where one is the
-same for all lanes), two and a number in the instruction, one of them twice; one chain of them or
-two in turn. What ncu said on one H200 stands in kernels/divergence.py.
+Kernels of 256 FFMA per thread that differ only in the operands: three registers (one of them
+uniform over the lanes or not), two registers and an immediate, one register twice; in one
+dependency chain or two interleaved ones. kernels/divergence.py has ncu's figures for an H200.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from traceview.units import duration
 
 N = 1 << 24
 THREADS = 256
-# The numbers of the elements, even and odd ones: known to no compiler.
+# The factors for even and odd elements, which the compiler cannot know.
 BY_LANE = "float e = i % 2 == 0 ? a : -a, f = 1.0f + e, g = -e;"
 KERNEL = r"""
 extern "C" __global__ void {name}(const float* x, float* y, float a, float b) {{

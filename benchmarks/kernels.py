@@ -1,12 +1,12 @@
-"""What the kernels reach on this GPU, as ratios from one run: shares of the peak, and of torch.
+"""Compare the kernels with the peak of this GPU and with torch, as ratios from one run.
 
     python benchmarks/kernels.py [--json OUT.json] [--only gelu softmax …] [--trials 50]
 
-Each line of the table is a claim: a version, what it is compared with, and the least that it has to
-reach. Both sides are measured by `traceview bench` one after the other, with a cold L2 cache, after
-their results were checked; the exit status is 1 if a claim does not hold. `of` is time of the other
-÷ time of ours for a rival, and bytes a second ÷ the data sheet's for the peak. `±` is what the
-deviations of both (1.4826 MAD) make of it.
+Each line of the table is a claim: a version, what it is compared with, and the percentage it has to
+reach. `traceview bench` checks and then measures both sides one after the other with a cold L2
+cache; the exit status is 1 if a claim does not hold. `of` is the time of the rival ÷ our time, or
+for the peak our bandwidth ÷ that of the data sheet. `±` follows from the deviations of both
+(1.4826 MAD).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Ratio:
-    """What became of a claim at one size; `reached_pct` is None if a side was not timed."""
+    """The outcome of a claim at one size; `reached_pct` is None if a side was not timed."""
 
     operation: str
     dtype: str
@@ -95,10 +95,10 @@ def ratios(claims: tuple[Claim, ...], trials: int) -> Iterator[tuple[BenchReport
         operation = kernels.operation(claim.operation)
         names = [v.name for v in operation.versions if fnmatchcase(v.name, claim.ours)]
         rivals = [] if claim.rival == PEAK else [claim.rival]
-        asked = BenchRequest(
+        request = BenchRequest(
             claim.sizes, (claim.dtype,), (*names, *rivals), trials=trials, warmup=5, widths=False
         )
-        report = measure(operation, asked, note=lambda said: print(f"  {said}", file=sys.stderr))
+        report = measure(operation, request, note=lambda text: print(f"  {text}", file=sys.stderr))
         for size in claim.sizes:
             yield report, ratio(claim, size, [row for row in report.rows if row.size == size])
 
@@ -127,13 +127,13 @@ def _ns(row: VersionResult) -> float:
 
 
 def _deviation(row: VersionResult) -> float:
-    """As a share of the median."""
+    """Deviation ÷ median."""
     return 1.4826 * row.timing.mad_ns / row.timing.median_ns if row.timing else 0.0
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that one sequence takes beyond its inputs, by its length."""
+    """Bytes that one sequence takes beyond its inputs, by length."""
 
     operation: str
     version: str
@@ -141,7 +141,7 @@ class Memory:
 
     @property
     def exponent(self) -> float:
-        """Memory grows as the length to this: 1 is linear, 2 quadratic."""
+        """Memory grows as the length to this power: 1 is linear, 2 quadratic."""
         (short, few), *_, (long, many) = sorted(self.bytes_by_length.items())
         return math.log(many / few) / math.log(long / short)
 
@@ -215,19 +215,21 @@ def _pct(value: float | None) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Ratios of the kernels on this GPU.")
-    parser.add_argument("--json", type=Path, metavar="OUT.json", help="write the figures, too")
-    parser.add_argument("--only", nargs="+", metavar="OPERATION", help="measure these alone")
-    parser.add_argument("--trials", type=int, default=50, help="measurements of each version")
+    parser.add_argument(
+        "--json", type=Path, metavar="OUT.json", help="write the figures as JSON, too"
+    )
+    parser.add_argument("--only", nargs="+", metavar="OPERATION", help="measure only these")
+    parser.add_argument("--trials", type=int, default=50, help="measurements per version")
     given = parser.parse_args()
     import torch
 
     if not torch.cuda.is_available():
-        print("kernels.py: no NVIDIA GPU here: there is nothing to compare", file=sys.stderr)
+        print("kernels.py: no NVIDIA GPU found, nothing to compare", file=sys.stderr)
         return 2
     claims = tuple(claim for claim in CLAIMS if not given.only or claim.operation in given.only)
     if not claims:
         known = ", ".join(sorted({claim.operation for claim in CLAIMS}))
-        print(f"kernels.py: nothing is claimed of these: give some of {known}", file=sys.stderr)
+        print(f"kernels.py: no claims about these; pass some of {known}", file=sys.stderr)
         return 2
     measured = list(ratios(claims, given.trials))
     found = [each for _, each in measured]

@@ -1,9 +1,9 @@
-"""Time `traceview.load` on one export beside other ways to its columns.
+"""Time `traceview.load` on one export, and other ways to read its columns.
 
     python benchmarks/load.py TRACE.sqlite [--runs 5]
 
-Every run is a fresh process with a warm file cache. The ways take turns, so that whatever else
-the machine does meets all of them. Start-up is counted apart: importing what the way needs.
+Every run is a fresh process with a warm file cache. The ways take turns, so that load
+from elsewhere on the machine affects all of them. Start-up, mostly imports, is counted separately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Timed = Mapping[str, float]
 
 
 def read_bytes(path: str) -> None:
-    """All bytes of the file, and nothing done with them."""
+    """Read all bytes of the file and do nothing with them."""
     with Path(path).open("rb", buffering=0) as file:
         piece = bytearray(1 << 20)
         while file.readinto(piece):
@@ -31,14 +31,14 @@ def read_bytes(path: str) -> None:
 
 
 def with_traceview(path: str) -> None:
-    """All tables of the trace."""
+    """Load all tables of the trace."""
     from traceview.trace.load import load
 
     load(path)
 
 
 def with_pandas(path: str) -> None:
-    """The same columns of the large tables, each through sqlite3 and pandas.read_sql."""
+    """Read the same columns of the large tables with sqlite3 and pandas.read_sql."""
     import sqlite3
 
     import pandas as pd

@@ -3,9 +3,9 @@
     python benchmarks/make_trace.py OUT.sqlite --kernels 1000000 [--dense]
 
 Every process trains on its own GPU with the same correlation ids. A step is a forward and a
-backward pass of layers; a layer runs four operations, each in a range of its own, as torch's
-autograd ranges do. 1 M kernels make about 3.6 M rows and 200 MB. A dense trace is one of a program
-that marks everything: inside the range of each launch are ten more, one in the other, and a mark.
+backward pass of layers; a layer runs four operations, each in its own range, like torch's
+autograd ranges. 1 M kernels make about 3.6 M rows and 200 MB. A dense trace is one of a program
+that marks everything: inside the range of each launch are ten more nested ranges and a mark.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _run(rng: np.random.Generator, place: int, count: int, streams: int) -> Run:
 
 
 def _queued(ready: Array, occupied: Array) -> Array:
-    """When each operation starts that waits for itself to be ready and for the one before."""
+    """Start of each operation, which waits until it is ready and the previous one has ended."""
     before = np.cumsum(occupied) - occupied
     return np.asarray(np.maximum.accumulate(ready - before) + before, np.int64)
 
@@ -181,7 +181,7 @@ def _joined(runs: Sequence[Run], part: Callable[[Run], Array | int]) -> Array:
 def _kernels(connection: sqlite3.Connection, rng: np.random.Generator, runs: Sequence[Run]) -> int:
     start = _joined(runs, lambda run: run.kernel_start)
     number = _joined(runs, lambda run: np.arange(len(run.call_start)))
-    # A name by the place in the step, so that every step launches the same kernels.
+    # Names by position in the step, so that every step launches the same kernels.
     name = number % KERNELS_PER_STEP * 7 % KERNEL_NAMES
     shape = [1 + name * 37 % 2000, 1 + name % 3, 1, 32 << name % 5, 1, 1]
     columns = [
@@ -251,7 +251,7 @@ def _write_ranges(connection: sqlite3.Connection, parts: Sequence[Ranges]) -> in
 
 
 def _inside_launches(run: Run) -> Iterator[Ranges]:
-    """Ten ranges around each launch call, one in the other, and a mark in the innermost."""
+    """Ten nested ranges around each launch call, and a mark in the innermost."""
     tid = np.full(len(run.call_start), run.global_tid)
     for level in range(DENSE):
         margin = 30 - 2 * level
@@ -303,7 +303,7 @@ def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
     captured = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents")]
     version = [("EXPORT_PRODUCT_VERSION", "2025.3.2.0"), ("EXPORT_SCHEMA_VERSION", "3.20.3")]
     version += [("EXPORT_SCHEMA_VERSION_MAJOR", "3"), ("EXPORT_SCHEMA_VERSION_MINOR", "20")]
-    # Without it nsys stats skips two of its reports, and would look faster than it is.
+    # Without it nsys stats skips two of its reports and looks faster than it is.
     copied = [(1, "CUDA_MEMCPY_KIND_HTOD", "Host-to-Device")]
     tables: dict[str, list[tuple[object, ...]]] = {
         "StringIds": [*_strings()],
@@ -344,7 +344,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dense", action="store_true", help="ten more ranges and a mark a kernel")
+    parser.add_argument(
+        "--dense", action="store_true", help="ten more ranges and a mark per kernel"
+    )
     given = parser.parse_args()
     shape = (given.kernels, given.processes, given.streams, given.seed)
     rows = make_trace(given.out, *shape, dense=given.dense)

@@ -3,9 +3,9 @@
     python benchmarks/parse_ptx.py FILE.ptx [--megabytes 5 10 20] [--runs 3] [--pyptx 1]
 
 The functions of FILE are repeated under new names until the text has the size. Every run is a
-fresh process; the one that took the least CPU time counts. Memory is the most that it held, text
-and listing together. `--pyptx` also times the parser of the package pyptx, on texts of the sizes
-given.
+fresh process; the one that took the least CPU time counts. Memory is the peak, with
+the text and the result. `--pyptx` also times the parser of the package pyptx, on texts of the given
+sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FUNCTION = re.compile(r"^\.visible \.entry (\w+)", re.MULTILINE)
 
 
 def repeated(text: str, characters: int) -> str:
-    """A module of about so many characters, made of the functions of `text`."""
+    """A module of about that many characters, from repeated functions of `text`."""
     begin = FUNCTION.search(text)
     if not begin:
         sys.exit("the file has no .visible .entry")
@@ -38,12 +38,12 @@ def repeated(text: str, characters: int) -> str:
 
 
 def ours(text: str) -> int:
-    """Parse with traceview; the number of instructions."""
+    """Parse with traceview; returns the number of instructions."""
     return sum(len(function.instructions) for function in parse_ptx(text).functions)
 
 
 def theirs(text: str) -> int:
-    """Parse with pyptx; the number of statements."""
+    """Parse with pyptx; returns the number of statements."""
     from pyptx.parser import parse
 
     return sum(len(getattr(each, "body", ())) for each in parse(text).directives)
@@ -54,7 +54,7 @@ COUNTED = {"traceview": "instructions", "pyptx": "statements"}
 
 
 def measure(parser: str, path: str, megabytes: int) -> None:
-    """Parse once and print what it took as JSON."""
+    """Parse once and print time and memory as JSON."""
     text = repeated(Path(path).read_text(), megabytes * 1_000_000)
     begin, cpu_begin = time.perf_counter(), time.process_time()
     count = PARSERS[parser](text)
@@ -65,7 +65,7 @@ def measure(parser: str, path: str, megabytes: int) -> None:
 
 
 def best(parser: str, path: str, megabytes: int, runs: int) -> float:
-    """Print the best of several runs, each in a process of its own; its CPU seconds a megabyte."""
+    """Print the best of several runs, each a fresh process; returns CPU seconds per megabyte."""
     command = [sys.executable, __file__, path, "--once", parser, str(megabytes)]
     done = [subprocess.run(command, capture_output=True, check=True).stdout for _ in range(runs)]
     run = min(map(json.loads, done), key=lambda run: run["cpu_seconds"])
@@ -89,7 +89,9 @@ def main() -> None:
         measure(options.once[0], options.file, int(options.once[1]))
         return
     rates = [best("traceview", options.file, size, options.runs) for size in options.megabytes]
-    print(f"a megabyte of the largest takes {rates[-1] / rates[0]:.2f} times one of the smallest")
+    print(
+        f"per megabyte the largest takes {rates[-1] / rates[0]:.2f} times as long as the smallest"
+    )
     for size in options.pyptx:
         rate = best("pyptx", options.file, size, options.runs)
         print(f"traceview is {rate / rates[-1]:.0f} times as fast")

@@ -1,4 +1,4 @@
-"""Draw what benchmarks/report.py found: wall time against kernels, both axes logarithmic.
+"""Draw the results of benchmarks/report.py: wall time over kernels, on logarithmic axes.
 
 python benchmarks/picture.py RESULTS.json docs/performance.svg
 """
@@ -26,7 +26,7 @@ INK, QUIET = "#1c1c1c", "#767676"
 
 
 def draw(found: Mapping[str, Any]) -> str:
-    """An SVG. The same figures give the same bytes."""
+    """The results as an SVG; the same figures give the same bytes."""
     settings = {"svg.fonttype": "none", "svg.hashsalt": "traceview", "font.size": 10}
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
@@ -37,7 +37,7 @@ def draw(found: Mapping[str, Any]) -> str:
         written = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(written, format="svg", metadata=nothing)
-    # Matplotlib ends lines with a blank, which tools for text remove.
+    # Matplotlib ends lines with a blank, which text tools remove.
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
 
 

@@ -1,18 +1,18 @@
-"""The whole report beside other tools, on traces of several lengths: right first, then fast.
+"""Time the whole report and other tools on traces of several lengths, after checking all results.
 
     python benchmarks/report.py [--kernels 1000 100000 1000000 10000000] [--dense 100000]
         [--runs 5] [--nsys PATH] [--nsys-ai PATH] [--folder .cache/benchmark]
         [--json RESULTS.json] [--picture docs/performance.svg]
 
-Prints Markdown. Every run is a process of its own, from start to exit, with the file in the cache
-of the system. The tools take turns, so that whatever else the machine does meets all of them. CPU
-is user and system time of the process and its children. Before any time is taken, each tool's sum
-and count of every kernel are compared with those of SQLite: a tool that is wrong, or that skips a
-part of the work, ends the benchmark.
+Prints Markdown. Every run is a process of its own, from start to exit, with the file in the page
+cache. The tools take turns, so that other load on the machine affects all of them. CPU is user and
+system time of the process and its children. First each tool's time and count per kernel are
+compared with those of SQLite: a tool that is wrong, or that skips part of the work, ends the
+benchmark.
 
-nsys stats runs the reports that answer what ours does, nsys-ai its cache and then its skills. A
-tool that is not there is left out, as is one that by its time on a shorter trace would take more
-than --patience seconds. --dense asks for traces of a program that marks everything, too.
+nsys stats runs the reports that answer the same questions, nsys-ai its cache and then its skills. A
+tool that is not installed is skipped, as is one that would take more than --patience seconds by its
+time on a shorter trace. --dense adds traces of a program that marks everything.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def measure(trace: Path, way: Way) -> Timed:
 
 
 def check(trace: Path, way: Way, expected: Any) -> str:
-    """Raises WrongError if a tool's sums are not those of SQLite."""
+    """Raise WrongError if a tool's sums differ from those of SQLite."""
     if way.sums is None:
         return "not compared"
     prepare(trace, way)
@@ -107,7 +107,7 @@ def made(folder: Path, kernels: int, dense: bool) -> Path:
 
 
 def compared(trace: Path, chosen: Sequence[Way], runs: int) -> Iterator[dict[str, Any]]:
-    """One line a tool, after all runs of all of them."""
+    """One line per tool, after all runs of all tools."""
     with ProcessPoolExecutor(1) as apart:
         checks = [*apart.map(checked, repeat(trace), chosen)]
     turns = [{way.name: measure(trace, way) for way in chosen} for _ in range(runs)]
@@ -118,7 +118,7 @@ def compared(trace: Path, chosen: Sequence[Way], runs: int) -> Iterator[dict[str
 
 
 def bytes_alone(trace: Path, runs: int) -> dict[str, Any]:
-    """Seconds to read the file and nothing else: cat, and one addition over all of it."""
+    """Seconds to only read the file: cat, and one sum over all of it."""
     cat = [run(("sh", "-c", 'cat "$0" > /dev/null', str(trace)))[0].wall_s for _ in range(runs)]
     one_pass = (sys.executable, "-c", NUMPY_PASS, str(trace))
     added = [float(run(one_pass, keep=True)[1]) for _ in range(runs)]
@@ -143,7 +143,7 @@ def benchmark(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _bearable(before: Sequence[dict[str, Any]], way: Way, kernels: int, patience: float) -> bool:
-    """Would the tool, as on a shorter trace, be done in time? Ours always has to show."""
+    """Whether the tool is fast enough, judged by a shorter trace. Ours always runs."""
     # Of a short trace, most of the time is start-up and does not grow.
     known = [
         statistics.median(tool["wall_s"])

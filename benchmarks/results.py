@@ -1,4 +1,4 @@
-"""What a benchmark found, as tables of Markdown."""
+"""Render the results of a benchmark as Markdown tables."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def rows_of(trace: Trace) -> Iterator[str]:
-    """The lines of the first table that speak of one trace."""
+    """The lines of the first table for one trace."""
     return (_line(cells) for cells in _cells(trace))
 
 
 def wall_s(trace: Trace, tool: str) -> float | None:
-    """The median; None for a tool that was left out."""
+    """The median; None for a tool that was skipped."""
     return next((_median(t["wall_s"]) for t in trace["tools"] if t["tool"] == tool), None)
 
 
@@ -74,7 +74,7 @@ def _times(theirs: float | None, ours: float | None) -> str:
 
 
 def _linearity(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:
-    """Whole, and without what the report of the shortest trace takes, which is mostly start-up."""
+    """Growth of the time, with and without that of the shortest trace, which is start-up."""
     start_up = min((wall_s(trace, OURS) or 0.0 for trace in traces), default=0.0)
     rows = (
         (
@@ -89,7 +89,7 @@ def _linearity(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[s
 
 
 def _steepness(traces: Sequence[Trace]) -> str:
-    """The greatest time a kernel by the least, over traces where start-up is not most of it."""
+    """Greatest ÷ least time per kernel, over traces whose time is not mostly start-up."""
     long = [trace for trace in traces if trace["kernels"] >= 100_000]
     if len(long) < 2:
         return ""

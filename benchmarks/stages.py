@@ -1,11 +1,11 @@
-"""Where the time of a report goes: CPU time and peak memory of every stage, one after the other.
+"""Profile a report: CPU time and peak memory of every stage, in order.
 
     python benchmarks/stages.py TRACE.sqlite [--least 0.01] [--runs 3]
 
-A stage is reading, one fact that answers share, what one answer computes by itself, or drawing. The
-time of a fact is without that of the facts that it asks for, so stages add up to the whole. CPU
-time, as a busy machine stretches any other; medians of all runs, each a fresh process. Peak memory
-is that of the process while the stage ran (Linux).
+A stage is loading, one shared fact, the rest of one analysis, or rendering. The time of a fact
+excludes the facts it uses, so stages add up to the whole. Times are CPU times, as a busy machine
+stretches wall time, and medians of all runs, each a fresh process. Peak memory is that of the
+process while the stage ran (Linux).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIB = 1024
 
 
 class Clock:
-    """CPU seconds and peak MiB of each stage; a stage within a stage counts for itself."""
+    """CPU seconds and peak MiB of each stage; a nested stage is not part of the outer one."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -45,7 +45,7 @@ class Clock:
             self._open.pop()
 
     def _turn(self) -> None:
-        """Give what passed since the last turn to the innermost open stage."""
+        """Charge the time since the last call to the innermost open stage."""
         now = time.process_time()
         if self._open:
             self.seconds[self._open[-1]] += now - self._last
@@ -90,7 +90,7 @@ def measure(path: str) -> dict[str, Any]:
 
 
 def _time_facts(clock: Clock) -> None:
-    """Make each fact a stage. Facts take their decorator from the package when imported."""
+    """Make each fact a stage; facts take their decorator from the package when imported."""
     from traceview import trace
 
     plain = trace.fact

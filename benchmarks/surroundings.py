@@ -1,4 +1,4 @@
-"""What a benchmark ran on: told beside its figures, as they mean nothing without."""
+"""Describe the machine of a benchmark, without which its figures mean nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def machine(nsys: str | None, nsys_ai: str | None) -> dict[str, Any]:
 
 
 def sentence(facts: dict[str, Any]) -> str:
-    """All of it in one line; tools that are not there are left out."""
+    """The machine and the tools in one line; missing tools are omitted."""
     names = ("traceview", "python", "numpy", "pandas", "sqlite", "nsys", "nsys_ai")
     told = [f"{name.replace('_', '-')} {facts[name]}" for name in names if facts[name]]
     return (
@@ -52,7 +52,7 @@ def _commit() -> str:
 
 
 def _installed(tool: str | None, package: str) -> str | None:
-    """Of a program that does not tell, what the Python beside it says."""
+    """The version of a program without a version option, from the Python beside it."""
     python = Path(tool).resolve().with_name("python") if tool else None
     if python is None or not python.exists():
         return None
@@ -62,7 +62,7 @@ def _installed(tool: str | None, package: str) -> str | None:
 
 
 def _said(tool: str | None, *arguments: str) -> str | None:
-    """The last word of what it prints, which is the version."""
+    """The last word of its output, which is the version."""
     if tool is None:
         return None
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)

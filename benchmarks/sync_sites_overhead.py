@@ -1,10 +1,10 @@
-"""What the marks of waiting calls cost, on a GPU: with and without them, with and without nsys.
+"""Measure the overhead of marking waiting calls on a GPU, with and without nsys.
 
     python benchmarks/sync_sites_overhead.py [--nsys PATH] [--launches 20000] [--runs 3]
 
-Every figure is the median of fresh processes. `launches` is a loop of small kernels with nothing
-to mark in it, as most of a training step is; the others are calls that are wrapped, some of which
-wait. A call of a tensor on the CPU is wrapped, too, and shows what is left of it there.
+Every figure is the median over fresh processes. `launches` is a loop of small kernels without
+anything to mark, like most of a training step. The others are wrapped calls, some of which wait. A
+wrapped call on a CPU tensor shows the overhead that remains there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIGURES = "figures "
 
 
 def us_per_call(work: Callable[[], object], calls: int) -> float:
-    """Microseconds of one call; the least of five rounds, since whatever disturbs only adds."""
+    """Microseconds per call; the least of five rounds, as disturbances only add time."""
     rounds = []
     for _ in range(5):
         begun = time.perf_counter()
@@ -37,7 +37,7 @@ def us_per_call(work: Callable[[], object], calls: int) -> float:
 
 
 def measured(launches: int) -> dict[str, float]:
-    """All figures of this process, in µs a call."""
+    """All figures of this process, in µs per call."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -86,9 +86,9 @@ def run(launches: int, marked: bool, nsys: str | None) -> dict[str, float]:
 
 
 def compare(launches: int, runs: int, nsys: str | None) -> None:
-    print(f"median of {runs} runs, µs a call")
+    print(f"median of {runs} runs, µs per call")
     for profiler in (None, nsys) if nsys else (None,):
-        # The two take turns, so that whatever else the machine does meets both.
+        # The two take turns, so that other load on the machine affects both.
         turns = [[run(launches, marked, profiler) for marked in (False, True)] for _ in range(runs)]
         print(f"\n{'under nsys' if profiler else 'without nsys':32} without     with     more")
         for name in turns[0][0]:
@@ -99,7 +99,7 @@ def compare(launches: int, runs: int, nsys: str | None) -> None:
             for way in (0, 1)
         )
         change = 100 * (marked / plain - 1)
-        print(f"launches a second: {plain:,.0f} without, {marked:,.0f} with ({change:+.1f} %)")
+        print(f"launches per second: {plain:,.0f} without, {marked:,.0f} with ({change:+.1f} %)")
 
 
 def main() -> None:

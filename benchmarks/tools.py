@@ -1,4 +1,4 @@
-"""The tools that benchmarks/report.py compares: their commands, and what they say of kernels."""
+"""The tools that benchmarks/report.py compares: their commands, and their time per kernel."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Sums = Mapping[str, tuple[int, int]]
 
 
 class WrongError(Exception):
-    """A tool did not do the work that is timed, or got it wrong."""
+    """A tool skipped part of the timed work, or got it wrong."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A tool: its commands, one after the other, and what its output says of kernels.
+    """A tool: its commands in order, and how to read time per kernel from its output.
 
     `files` are what it needs beside the trace, by name and how to make them; `cache` is what it
     left behind in an earlier run.
@@ -61,7 +61,7 @@ class Way:
 
 
 def ways(trace: Path, nsys: str | None, nsys_ai: str | None) -> Iterator[Way]:
-    """Those that are there. nsys and nsys-ai write beside their input and get a copy."""
+    """The installed tools. nsys and nsys-ai write beside their input and get a copy."""
     report = (sys.executable, "-m", "traceview", "report", str(trace))
     page = str(trace.with_suffix(".html"))
     yield Way(OURS, (report,))
@@ -83,7 +83,7 @@ def ways(trace: Path, nsys: str | None, nsys_ai: str | None) -> Iterator[Way]:
 
 
 def prepare(trace: Path, way: Way) -> None:
-    """Lay out what the tool needs, and take away what it kept: a first look is what is timed."""
+    """Provide the tool's files and remove its cache: a first run is timed."""
     if way.copy and not way.copy.exists():
         shutil.copyfile(trace, way.copy)
     if way.cache:
@@ -91,7 +91,7 @@ def prepare(trace: Path, way: Way) -> None:
 
 
 def true_sums(trace: Path) -> Sums:
-    """What SQLite itself adds up: slow, and of little memory."""
+    """Sums by SQLite itself: slow, with little memory."""
     query = (
         "SELECT value, count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL"
         " JOIN StringIds ON StringIds.id = demangledName GROUP BY demangledName"
@@ -113,7 +113,7 @@ def pandas_said(outputs: Sequence[str]) -> Sums:
 
 
 def nsys_sums(outputs: Sequence[str]) -> Sums:
-    """Raises WrongError if nsys passed over a report, which takes no time at all."""
+    """Sums by nsys stats. Raises WrongError if it skipped a report, which takes no time."""
     blocks = outputs[-1].split("Processing [")[1:]
     for name, block in zip(NSYS_REPORTS, blocks, strict=True):
         if "SKIPPED" in block or block.count("\n") < 3:
@@ -125,7 +125,7 @@ def nsys_sums(outputs: Sequence[str]) -> Sums:
 
 
 def pandas_sums(path: str) -> Sums:
-    """What most people write: read_sql, merge with the names, group."""
+    """Sums the way most people compute them: read_sql, merge with the names, group."""
     import pandas as pd
 
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
@@ -141,7 +141,7 @@ def pandas_sums(path: str) -> Sums:
     calls.groupby("nameId")["ns"].agg(["count", "sum", "median"])
     launched = kernels.merge(calls, on=["globalPid", "correlationId"], suffixes=("", "_call"))
     (launched["start"] - launched["end_call"]).clip(lower=0).describe()
-    # The innermost range of each launch, where ranges nest: the last one that had begun.
+    # The innermost of nested ranges at each launch: the last one that had started.
     pd.merge_asof(
         launched.sort_values("start_call"),
         ranges.sort_values("start")[["start", "end", "text", "globalTid"]],

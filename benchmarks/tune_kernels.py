@@ -1,4 +1,4 @@
-"""Time every tile that kernels/ lists for matrix products and attention, beside torch.
+"""Time every tile that kernels/ lists for GEMMs and attention, and torch.
 
     python -m benchmarks.tune_kernels [matmul low-precision forward backward] [--json OUT.json]
 
@@ -29,7 +29,7 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Group:
-    """Ways to compute the same: torch's, and ours by name."""
+    """Several implementations of one computation: torch's, and ours by name."""
 
     title: str
     flop: int
@@ -47,12 +47,12 @@ def matmul_groups(asked: argparse.Namespace) -> Iterator[Group]:
             matmul.flop(a, b),
             matmul.TOLERANCES[asked.dtype],
             partial(matmul.with_torch, a, b),
-            {in_words(tile): partial(run, a, b, chosen=tile) for tile in matmul.TILES},
+            {tile_name(tile): partial(run, a, b, chosen=tile) for tile in matmul.TILES},
         )
 
 
 def low_precision_groups(asked: argparse.Namespace) -> Iterator[Group]:
-    """fp8 with both ways to add up, and int8."""
+    """fp8 with both kinds of accumulation, and int8."""
     module = low_precision_matmul
     for title, dtype, run, reference in (
         ("fp8", module.FP8, module.precise, module.with_torch),
@@ -66,7 +66,7 @@ def low_precision_groups(asked: argparse.Namespace) -> Iterator[Group]:
             module.flop(*given),
             module.OPERATION.tolerances[name],
             partial(reference, *given),
-            {in_words(tile): partial(run, *given, chosen=tile) for tile in module.TILES},
+            {tile_name(tile): partial(run, *given, chosen=tile) for tile in module.TILES},
         )
 
 
@@ -88,7 +88,7 @@ def forward_groups(asked: argparse.Namespace) -> Iterator[Group]:
 
 
 def backward_groups(asked: argparse.Namespace) -> Iterator[Group]:
-    """As the forward pass; the tiles of dQ beside the one in use of dK and dV, and so on."""
+    """As for the forward pass; tiles of dQ vary with those of dK and dV fixed, and vice versa."""
     module = flash_attention_backward
     for dim, causal in ((64, False), (64, True), (128, False), (128, True)):
         make = module.inputs_of(dim, causal)
@@ -109,12 +109,12 @@ def backward_groups(asked: argparse.Namespace) -> Iterator[Group]:
 
 
 def attention_title(asked: argparse.Namespace, dim: int, causal: bool) -> str:
-    """What is computed, in words."""
+    """The title of a computation."""
     return f"d={dim} n={asked.length} {asked.dtype}{' causal' if causal else ''}"
 
 
-def in_words(tile: matmul.Tile) -> str:
-    """A tile of a matrix product."""
+def tile_name(tile: matmul.Tile) -> str:
+    """The name of a GEMM tile."""
     sizes = " × ".join(str(tile[f"BLOCK_{axis}"]) for axis in "MNK")
     return f"{sizes}, {tile['num_warps']} warps, {tile['num_stages']} stages"
 
@@ -125,7 +125,7 @@ def first_of(function: Callable[..., Any], *given: Any) -> Any:
 
 
 def rows_of(group: Group, trials: int) -> Iterator[dict[str, Any]]:
-    """Time torch's, then each of ours that computes the same."""
+    """Time torch's implementation, then each of ours."""
     wanted = flatten(group.with_torch())
     torch_ns = benchmark(group.with_torch, trials=trials).median_ns
     yield {"group": group.title, "name": "torch", "ns": torch_ns, **rate(group, torch_ns)}
@@ -145,12 +145,12 @@ def rows_of(group: Group, trials: int) -> Iterator[dict[str, Any]]:
 
 
 def rate(group: Group, ns: float) -> dict[str, float]:
-    """FLOP a second."""
+    """FLOP per second."""
     return {"flop_per_s": group.flop / ns * 1e9}
 
 
 def shown(row: dict[str, Any]) -> str:
-    """One line."""
+    """One line of the table."""
     if "failed" in row:
         return f"  {row['name']:66} {row['failed']}"
     share = f"{row['of_torch_pct']:6.1f} % of torch's speed" if "of_torch_pct" in row else ""
@@ -167,12 +167,12 @@ GROUPS = {
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("what", nargs="*", metavar="WHAT", default=list(GROUPS))
     parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16"])
     parser.add_argument("--size", type=int, default=4096, help="rows and columns of a matrix")
-    parser.add_argument("--length", type=int, default=4096, help="of a sequence")
+    parser.add_argument("--length", type=int, default=4096, help="sequence length")
     parser.add_argument("--trials", type=int, default=15)
     parser.add_argument("--json", type=Path, help="write all rows here")
     asked = parser.parse_args()
@@ -183,7 +183,7 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print a table a group."""
+    """Print one table per group."""
     asked = parsed()
     if not torch.cuda.is_available():
         sys.exit("tune_kernels: needs an NVIDIA GPU, and torch sees none")

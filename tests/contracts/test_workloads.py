@@ -29,8 +29,9 @@ def torch_and_nvtx():
         pytest.skip(f"not installed: {', '.join(missing)}; pip install 'traceview[workloads]'")
 
 
-# What they take from their command line is in a file of its own; all others are programs.
-PROGRAMS = sorted(set(WORKLOADS.glob("*.py")) - {WORKLOADS / "arguments.py", WORKLOADS / "ranges.py"})
+# Modules that the programs share.
+SHARED = {WORKLOADS / name for name in ("arguments.py", "ranges.py")}
+PROGRAMS = sorted(set(WORKLOADS.glob("*.py")) - SHARED)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
