@@ -21,7 +21,7 @@ from rich.text import Text
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDING = Path("examples/training.sqlite.xz")
 IMAGES = REPOSITORY / "docs/images"
-COLUMNS, LINES = 96, 34
+COLUMNS, FINDINGS = 96, 4
 PAGE_PIXELS = (1200, 1000)
 COLOURS = 96
 # As rich's own, without the web font: a picture loads nothing.
@@ -64,7 +64,10 @@ def terminal(folder: Path) -> str:
     printed = traceview("report", str(REPOSITORY / RECORDING), folder=folder)
     console = Console(width=COLUMNS, record=True, file=StringIO(), force_terminal=True)
     console.print(Text(f"$ {command}"))
-    console.print(Text.from_ansi("\n".join(printed.splitlines()[:LINES])))
+    lines = Text.from_ansi(printed).split()
+    # A finding ends with the name of its analysis.
+    ends = [number for number, line in enumerate(lines, 1) if line.plain.endswith("]")]
+    console.print(*lines[: ends[FINDINGS - 1]], sep="\n")
     return console.export_svg(
         title="traceview", theme=MONOKAI, code_format=SVG, unique_id="terminal"
     )

@@ -15,6 +15,7 @@ import pytest
 from tests.docs.blocks import LEFT_OUT, RUN, Block, blocks_of, command_of, excerpt, pages
 from tests.docs.clone import fresh_clone, rendered_python, rendered_shell
 from tests.docs.questions import with_questions
+from tests.places import REPOSITORY
 
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 COMMANDS = [b for b in BLOCKS if b.language in ("console", "bash") and not b.not_run]
@@ -93,6 +94,15 @@ def test_commands_that_are_not_run_have_only_options_that_exist(verb):
         program = [sys.executable, "-m", "traceview", verb, "--help"]
         said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
         assert used <= set(re.findall(r"--[a-z][a-z-]*", said))
+
+
+def test_make_has_the_targets_that_the_pages_name():
+    named = re.findall(
+        r"^make ([a-z -]+?)(?: [A-Z]| *#|$)", "\n".join(b.text for b in NOT_RUN), re.M
+    )
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert {target for names in named for target in names.split()} <= set(targets)
+    assert len(named) > 5
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
