@@ -48,12 +48,15 @@ class RecordingReport:
         """The first row of a result table with these cells."""
         return next(row for row in self.rows(analysis, table) if cells.items() <= row.items())
 
-    def finding(self, analysis: str, *names: str) -> str:
-        """The message of the worst finding of an analysis in which all these names occur."""
-        messages = [
-            ranked.finding.message for ranked in self.report.findings if ranked.analysis == analysis
-        ]
-        return next(message for message in messages if all(name in message for name in names))
+    def finding(self, analysis: str, kernel: str, **values: Any) -> str:
+        """The message of the worst finding about a kernel that has these evidence values."""
+        findings = [f.finding for f in self.report.findings if f.analysis == analysis]
+        return next(
+            finding.message
+            for finding in findings
+            if kernel in f"{finding.subject.name} {finding.message}"
+            and values.items() <= finding.evidence.values.items()
+        )
 
     def kernels_within(self, glob: str) -> list[dict[str, Any]]:
         """`kernel-share` of the kernels launched within the ranges that match a glob."""

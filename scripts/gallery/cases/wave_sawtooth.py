@@ -64,8 +64,7 @@ def answer(recorded: RecordingReport) -> str:
             f"`wave-quantization` checks whether the times really rise in steps: "
             f"`{past['measured']}` for `{ALONE}`, `{compete_past['measured']}` for "
             f"`{COMPETE}`.",
-            "The report says: "
-            f"*{recorded.finding('wave-quantization', ALONE, f'{wave + 1} blocks')}*",
+            f"The report says: *{recorded.finding('wave-quantization', ALONE, blocks=wave + 1)}*",
         ]
     )
 
