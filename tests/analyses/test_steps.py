@@ -1,11 +1,16 @@
 import shlex
 
+import numpy as np
 import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.conftest import DATA
 from traceview.analyses.steps.analysis import ANALYSIS
+from traceview.analyses.steps.parts import COMPUTING, IDLE, OWN_WORK, PARTS
+from traceview.analyses.steps.reasons import Reason, step_reasons
+from traceview.analyses.steps.wording import worded
+from traceview.findings import Subject, filled
 from traceview.trace.load import load
 
 MS = 1_000_000
@@ -68,32 +73,37 @@ def test_an_outlier_names_what_its_time_went_to(tmp_path):
     slow = {"step_4": (30 * MS, 10 * MS)}
 
     for does, cause in (
-        (None, "idle by launch-late"),
-        (allocate, "idle by allocation"),
-        (synchronize, "idle by sync-drain (cudaStreamSynchronize in step_3)"),
+        (None, "idle time (launch-late)"),
+        (allocate, "idle time (allocation)"),
+        (synchronize, "idle time (sync-drain after cudaStreamSynchronize in step_3)"),
     ):
         export = loop(**slow, in_gap={"step_4": does} if does else {})
         result = ask(ANALYSIS, export, tmp_path)
 
         [finding] = result.findings
-        said = f"step_4 took 40.0 ms (median 33.0 ms): 7.00 ms more {cause}"
-        assert finding.message == said
+        assert finding.message == (
+            f"step_4 took 40.0 ms (median 33.0 ms), with 7.00 ms more {cause}."
+        )
+        assert finding.subject == Subject("range", "step_4")
+        assert finding.evidence.row["step"] == "step_4"
+        assert finding.evidence.end_ns - finding.evidence.start_ns == 40 * MS
+        assert finding.evidence.values["more_1_ns"] == 7 * MS
         assert finding.time_at_stake_ns == 7 * MS
         assert finding.action.startswith("Look at what step_4 does")
         assert rows(result, "steps", "step", "kind")[0] == ("step_4", "outlier")
 
 
-def test_what_comes_once_is_no_loss_of_a_step(tmp_path):
+def test_idle_time_that_comes_once_is_no_loss_of_a_step(tmp_path):
     export = loop(step_4=(30 * MS, 10 * MS), in_gap={"step_4": load_code})
 
     result = ask(ANALYSIS, export, tmp_path)
 
     assert not result.findings
     assert rows(result, "steps", "step", "kind")[0] == ("step_4", "outlier")
-    assert figures(result, "why")["step_4"] == ("7.00 ms more idle by module-load",)
+    assert figures(result, "why")["step_4"] == ("7.00 ms more idle time (module-load)",)
 
 
-def test_of_a_step_that_also_loads_code_the_rest_is_at_stake(tmp_path):
+def test_of_a_step_that_also_loads_code_the_rest_can_be_saved(tmp_path):
     export = loop(step_4=(45 * MS, 10 * MS), in_gap={"step_4": load_code})
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
@@ -101,8 +111,8 @@ def test_of_a_step_that_also_loads_code_the_rest_is_at_stake(tmp_path):
     # 55 ms less the 10 ms in which code was loaded, beyond the median of 33 ms.
     assert finding.time_at_stake_ns == 12 * MS
     assert finding.message == (
-        "step_4 took 55.0 ms (median 33.0 ms): 15.0 ms more GPU work; 7.00 ms more idle by "
-        "module-load; 10.0 ms of it idle in set-up or first uses"
+        "step_4 took 55.0 ms (median 33.0 ms), with 15.0 ms more GPU work and 7.00 ms more idle "
+        "time (module-load). 10.0 ms of it was idle in warm-up or first uses."
     )
 
 
@@ -190,17 +200,19 @@ def test_the_slow_batch_of_each_epoch_is_found_over_the_epochs():
     result = ANALYSIS.compute(load(DATA / "training.sqlite.xz"))
 
     [finding] = result.findings
-    assert finding.message.startswith("2 of 16 steps of epoch_#/batch_# took 101 ms more")
+    assert finding.message.startswith(
+        "2 of 16 steps of epoch_#/batch_# took longer than the median, by 101 ms in total."
+    )
     assert finding.action.endswith("--range 'epoch_0/batch_5'.")
 
 
-def test_more_gpu_work_is_told_from_idle_time(tmp_path):
+def test_more_gpu_work_and_idle_time_are_kept_apart(tmp_path):
     result = ask(ANALYSIS, loop(step_5=(41 * MS, 4 * MS)), tmp_path)
 
     assert figures(result, "why")["step_5"] == ("11.0 ms more GPU work",)
 
 
-def test_work_of_others_is_told_apart(tmp_path):
+def test_work_of_other_processes_is_a_part_of_its_own(tmp_path):
     # In the idle time of steps 4 and 6, while their kernels come that much later.
     export = loop(step_4=(30 * MS, 12 * MS), step_6=(30 * MS, 12 * MS))
     fourth, sixth = 4 * 33 * MS, 5 * 33 * MS + 42 * MS
@@ -227,8 +239,8 @@ def test_idle_time_while_the_cpu_is_between_two_steps(tmp_path):
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.message == (
-        "step_5 took 19.0 ms (median 11.0 ms): 8.00 ms more idle by launch-late while the CPU "
-        "was between the steps"
+        "step_5 took 19.0 ms (median 11.0 ms), with 8.00 ms more idle time (launch-late) while the "
+        "CPU was between steps."
     )
 
 
@@ -238,8 +250,8 @@ def test_several_outliers_are_one_finding(tmp_path):
     [finding] = ask(ANALYSIS, loop(40, **slow), tmp_path).findings
 
     assert finding.message.startswith(
-        "3 of 40 steps of step_# took 51.0 ms more than the median together; the longest, step_30 "
-        "took 60.0 ms (median 33.0 ms): 27.0 ms more idle"
+        "3 of 40 steps of step_# took longer than the median, by 51.0 ms in total. The longest, "
+        "step_30, took 60.0 ms (median 33.0 ms), with 27.0 ms more idle"
     )
     assert finding.time_at_stake_ns == 51 * MS
 
@@ -341,7 +353,7 @@ def test_a_step_that_runs_wholly_under_the_one_before_has_no_time_and_no_parts(t
     }
     assert (result.tables["parts"]["part_ns"] > 0).all()
     [note] = result.notes
-    assert note.startswith("4 of 8 steps took no time beyond that of the steps before")
+    assert note.startswith("4 of 8 steps add no time: their GPU work ended")
     part = ask(ANALYSIS, export, tmp_path, include=("step_[01]",))
     assert part.notes[0].startswith("1 of 2 steps")
     assert not ask(ANALYSIS, export, tmp_path, include=("step_0",)).notes
@@ -352,3 +364,51 @@ def test_without_repetition_there_are_no_steps_and_a_note(tmp_path):
 
     assert not len(result.tables["series"])
     assert "No range repeats" in result.notes[0]
+
+
+def more(**parts):
+    """What each of PARTS took more than its median, by part."""
+    named = {"work": OWN_WORK, "late": f"{IDLE}launch-late", "drain": f"{IDLE}sync-drain"}
+    result = np.zeros(len(PARTS))
+    for name, value in parts.items():
+        result[PARTS.index(named.get(name, COMPUTING))] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("parts", "between", "drain", "text"),
+    [
+        (
+            {"work": 60.0, "late": 40.0},
+            0,
+            None,
+            "60.0 ns more GPU work and 40.0 ns more idle time (launch-late)",
+        ),
+        # Less than a quarter of the excess is no reason.
+        ({"work": 90.0, "late": 10.0}, 0, None, "90.0 ns more GPU work"),
+        (
+            {"late": 100.0},
+            50,
+            None,
+            "100 ns more idle time (launch-late) while the CPU was between steps",
+        ),
+        ({"late": 100.0}, 49, None, "100 ns more idle time (launch-late)"),
+        (
+            {"drain": 100.0},
+            100,
+            ("cudaMemcpy", "step_1/loss"),
+            "100 ns more idle time (sync-drain after cudaMemcpy in step_1/loss)",
+        ),
+        ({"cpu": 100.0}, 0, None, "100 ns more CPU time"),
+        ({}, 0, None, "100 ns more in no single part"),
+    ],
+)
+def test_the_reasons_of_a_step_are_the_parts_that_grew(parts, between, drain, text):
+    assert filled(*worded(step_reasons(more(**parts), 100.0, between, drain))) == text
+
+
+def test_reasons_are_values():
+    template, values = worded([Reason(f"{IDLE}sync-drain", 5.0, call="cudaMemcpy")])
+
+    assert template == "{more_1_ns} more idle time (sync-drain after {call_1})"
+    assert values == {"more_1_ns": 5.0, "part_1": "idle: sync-drain", "call_1": "cudaMemcpy"}

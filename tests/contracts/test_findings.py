@@ -17,7 +17,6 @@ from traceview.findings import SEVERITIES, SUBJECT_KINDS, field_names, filled
 # Analyses whose findings are still sentences alone.
 PENDING = {
     "load-widths",
-    "steps",
 }
 # Numbers that belong to a technical term, which may stand in a template as text.
 TERMS = re.compile(

@@ -49,7 +49,7 @@ def test_the_parts_of_each_step_are_its_time(name, unpack):
     if "ranges" not in trace.tables:
         pytest.skip("a recording without ranges")
     found, parts, timed = steps(trace), step_parts(trace), pace(trace)
-    assert parts.part_ns.sum(axis=1).tolist() == timed.took_ns.tolist()
+    assert parts.part_ns.sum(axis=1).tolist() == timed.duration_ns.tolist()
     assert (parts.part_ns >= 0).all()
     table = steps_analysis.compute(trace).tables["steps"]
     assert len(table) == len(found)

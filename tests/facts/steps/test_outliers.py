@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from traceview import groups
-from traceview.facts.steps.outliers import judge
+from traceview.facts.steps.outliers import classify
 
 
 def limit_of(took):
@@ -38,7 +38,7 @@ LOOPS = st.lists(
 @given(LOOPS)
 def test_each_loop_is_judged_by_itself(loops):
     loop = np.repeat(np.arange(len(loops)), [len(took) for took in loops])
-    judged = judge(np.array([each for took in loops for each in took], np.int64), loop)
+    judged = classify(np.array([each for took in loops for each in took], np.int64), loop)
 
     for number, took in enumerate(loops):
         mine = loop == number

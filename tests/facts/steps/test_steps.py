@@ -155,7 +155,7 @@ def paced(works, *, run_ahead=True, gap=0, **where):
 def test_a_step_lasts_from_the_end_of_the_gpu_work_before_it_to_its_own(tmp_path):
     trace = paced([500, 100, 100, 140], gap=7).load(tmp_path)
 
-    assert pace(trace).took_ns.tolist() == [1507, 107, 107, 147]
+    assert pace(trace).duration_ns.tolist() == [1507, 107, 107, 147]
 
 
 def test_steps_of_several_epochs_do_not_count_the_time_between_these(tmp_path):
@@ -169,7 +169,7 @@ def test_steps_of_several_epochs_do_not_count_the_time_between_these(tmp_path):
             export.launch((start + 1, start + 2), (start + 5, start + 95))
     trace = export.load(tmp_path)
 
-    assert pace(trace).took_ns.tolist() == [95, 100, 100, 100] * 2
+    assert pace(trace).duration_ns.tolist() == [95, 100, 100, 100] * 2
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_loops_of_other_sizes_are_judged_each_by_itself(tmp_path):
     assert np.flatnonzero(found.warm_up).tolist() == [0, 8]
     assert np.flatnonzero(found.outlier).tolist() == [7]
     # What the CPU did between two loops is in no step.
-    assert found.took_ns.tolist() == [*small, *large, 5, 5, 5]
+    assert found.duration_ns.tolist() == [*small, *large, 5, 5, 5]
     assert list(dict.fromkeys(loop_names(trace).decode())) == [
         "step_# (1)",
         "step_# (2)",
@@ -286,7 +286,7 @@ def test_epochs_that_number_their_batches_anew_are_one_loop(tmp_path):
     assert loops(trace) == [9]
     assert np.flatnonzero(found.outlier).tolist() == [3, 6, 8]
     # The first of an epoch bears the time since the last one.
-    assert found.took_ns.tolist() == [30, 10, 10, 15, 11, 10, 15, 10, 40]
+    assert found.duration_ns.tolist() == [30, 10, 10, 15, 11, 10, 15, 10, 40]
     assert set(loop_names(trace).decode()) == {"step_#"}
 
 
@@ -377,8 +377,8 @@ def test_a_step_whose_work_is_done_before_that_of_the_step_before_has_no_parts(t
     trace = overtaken().load(tmp_path)
     timed, parts = pace(trace), step_parts(trace)
 
-    assert timed.took_ns.tolist() == [900_000, 0, *[1_000_000, 0] * 3]
-    assert parts.part_ns.sum(axis=1).tolist() == timed.took_ns.tolist()
+    assert timed.duration_ns.tolist() == [900_000, 0, *[1_000_000, 0] * 3]
+    assert parts.part_ns.sum(axis=1).tolist() == timed.duration_ns.tolist()
     assert not parts.part_ns[1::2].any()
     assert (parts.part_ns >= 0).all()
 
@@ -408,7 +408,7 @@ def looked_at(monkeypatch, folder, series):
     monkeypatch.setattr(Lanes, "locate", counting(locate))
     monkeypatch.setattr(Lanes, "union", classmethod(counting(union)))
     assert len(set(steps(trace).series.tolist())) == series
-    assert (step_parts(trace).part_ns.sum(axis=1) == pace(trace).took_ns).all()
+    assert (step_parts(trace).part_ns.sum(axis=1) == pace(trace).duration_ns).all()
     monkeypatch.undo()
     return count
 

@@ -1,4 +1,4 @@
-"""What the time of each step consists of: work of the GPU, and idle time by cause.
+"""Parts of the time of each step: GPU work, and idle time by cause.
 
 On one GPU the parts of a step add up to its time exactly. Where a series uses several GPUs, each
 part is the mean over these.
@@ -37,21 +37,21 @@ PARTS = (
     WAITING,
     COMPUTING,
 )
-"""Other work is that of the program outside the steps, foreign work that of other processes; at the
-start no GPU work has run yet. The last two are those of steps without GPU work. A step whose GPU
-work ends before that of the step before it has no time of its own, and no parts."""
+"""Other work is that of the program outside the steps, foreign work that of other processes;
+`at-start` is the time before the first GPU work. The last two are of steps without GPU work. A step
+whose GPU work ends before that of the step before it has no time of its own, and no parts."""
 _PLACE = {name: number for number, name in enumerate(PARTS)}
 _FIRST_CAUSE = _PLACE[FOREIGN_WORK] + 1
 
 
 @dataclass(frozen=True)
 class Parts:
-    """One row a step. `part_ns` has one column for each of PARTS.
+    """One row per step. `part_ns` has one column for each of PARTS.
 
     `between_ns` is the idle time while the CPU was between this step and the one before it,
-    `once_ns` that which a longer run does not repeat (set-up, first uses), `sync_wait_ns` the time
-    that the thread of the step stood in synchronizing calls and blocking copies, `launches` the
-    launch calls made for the step, by whatever thread.
+    `once_ns` the idle time that a longer run does not repeat (warm-up, first uses), `sync_wait_ns`
+    the time that the thread of the step spent in synchronizing calls and blocking copies,
+    `launches` the launch calls made for the step by any thread.
     """
 
     part_ns: npt.NDArray[np.int64]
@@ -74,14 +74,14 @@ class Parts:
 
 
 _AT_ONCE = 1 << 16
-"""So many steps are looked at together: their numbers stay in the caches of a CPU."""
+"""Steps processed together: their numbers stay in the caches of a CPU."""
 
 
 @dataclass(frozen=True)
 class _Gpus:
-    """What the GPUs did, and which of them each series of steps uses.
+    """The work of the GPUs, and the GPUs that each series of steps uses.
 
-    `pairs` of a series and one of its GPUs are numbered, those of a series in a row.
+    A pair is a series and one of its GPUs; the pairs of a series are numbered in a row.
     """
 
     own: Lanes
@@ -105,7 +105,7 @@ class _Gpus:
 
 @dataclass(frozen=True)
 class _Visits:
-    """One row for each step with GPU work and each GPU that its series uses, step by step."""
+    """One row per step with GPU work and GPU that its series uses, step by step."""
 
     steps: Integers
     first: Integers
@@ -138,7 +138,7 @@ class _Visits:
         )
 
     def mean(self, values: Integers) -> Integers:
-        """Of each step the mean over its GPUs, rounded down."""
+        """The mean of each step over its GPUs, rounded down."""
         if len(self.steps) == len(values):
             return values
         result: Integers = np.add.reduceat(values, self.first) // self.gpus
@@ -147,7 +147,7 @@ class _Visits:
 
 @fact
 def step_parts(trace: Trace) -> Parts:
-    """The parts of each step; one row a row of steps."""
+    """The parts of each step, in the rows of steps."""
     found, timed = steps(trace), pace(trace)
     waited = _sync_wait(trace, found)
     # Column by column, so that those of causes that do not occur take no memory.
@@ -162,31 +162,31 @@ def step_parts(trace: Trace) -> Parts:
             between[visits.steps], once[visits.steps] = _aside(trace, gpus, visits)
     alone = np.flatnonzero(found.operations == 0)
     part[alone, _PLACE[WAITING]] = waited[alone]
-    part[alone, _PLACE[COMPUTING]] = (timed.took_ns - waited)[alone]
+    part[alone, _PLACE[COMPUTING]] = (timed.duration_ns - waited)[alone]
     aside = map(thrifty, (between, once, waited, _launches(trace, found)))
     return Parts(part, *aside)
 
 
 def _gpus(trace: Trace) -> _Gpus:
-    found, done, gap = steps(trace), operations(trace), gaps(trace)
+    found, ops, gap = steps(trace), operations(trace), gaps(trace)
     step, devices = step_of_operations(trace), len(trace.devices)
     rows = np.flatnonzero(step >= 0)
     series = found.series[step[rows]]
-    pairs = groups.group(series, done.device[rows])
+    pairs = groups.group(series, ops.device[rows])
     count = np.bincount(series[pairs.first])
     order = in_order(gap.device, gap.start_ns)
     idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
-    process = done.process * np.int64(devices) + done.device
+    process = ops.process * np.int64(devices) + ops.device
     return _Gpus(
-        own=Lanes.union(pairs.ids, done.start_ns[rows], done.end_ns[rows]),
-        program=Lanes.union(process, done.start_ns, done.end_ns),
-        any=Lanes.union(done.device, done.start_ns, done.end_ns),
+        own=Lanes.union(pairs.ids, ops.start_ns[rows], ops.end_ns[rows]),
+        program=Lanes.union(process, ops.start_ns, ops.end_ns),
+        any=Lanes.union(ops.device, ops.start_ns, ops.end_ns),
         idle=idle,
         causes={each: idle.coverage(cause == each) for each in groups.different(cause).tolist()},
         once=idle.coverage(gap.one_time[order]),
         first_pair=np.cumsum(count) - count,
         gpus=count,
-        device=done.device[rows[pairs.first]].astype(np.int64),
+        device=ops.device[rows[pairs.first]].astype(np.int64),
         devices=devices,
     )
 
@@ -210,7 +210,7 @@ def _fill_in(part: npt.NDArray[np.int64], gpus: _Gpus, visits: _Visits) -> None:
 
 
 def _spent(gpus: _Gpus, visits: _Visits) -> Iterator[tuple[int, Integers]]:
-    """How much of each visit the GPU worked, and for whom, and was idle, by cause."""
+    """Busy time of each visit by origin of the work, and idle time by cause."""
     before = np.zeros(len(visits.pair), np.int64)
     for name, lanes, lane in (
         (OWN_WORK, gpus.own, visits.pair),
@@ -231,7 +231,7 @@ def _ends(lanes: Lanes, visits: _Visits) -> tuple[LanePosition, LanePosition]:
 
 
 def _aside(trace: Trace, gpus: _Gpus, visits: _Visits) -> tuple[Integers, Integers]:
-    """Idle time of each step while the CPU was between it and the one before, and that of once."""
+    """`between_ns` and `once_ns` of each step: see Parts."""
     found = steps(trace)
     left = _left(trace)[visits.steps]
     entered = np.maximum(found.cpu_start_ns[visits.steps], left)
@@ -259,10 +259,12 @@ def _left(trace: Trace) -> Integers:
 
 
 def _sync_wait(trace: Trace, found: Steps) -> Integers:
-    """Time that the thread of each step stood in waits for the GPU during the step."""
-    stood = waits(trace)
-    drains = np.isin(stood.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
-    covered = Lanes.union(stood.thread[drains], stood.start_ns[drains], stood.end_ns[drains])
+    """Time that the thread of each step spent in waits for the GPU during the step."""
+    blocking = waits(trace)
+    drains = np.isin(blocking.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
+    covered = Lanes.union(
+        blocking.thread[drains], blocking.start_ns[drains], blocking.end_ns[drains]
+    )
     return covered.overlap(found.thread.astype(np.int64), found.cpu_start_ns, found.cpu_end_ns)
 
 

@@ -1,9 +1,9 @@
-"""Where one loop of a series ends and the next begins, and which loops are judged together.
+"""Loops of a series: where they begin, and which are compared together.
 
 A loop ends with the range around it (`epoch_0` around `batch_#`), and where the numbers of its
-steps start again (`step_0` after `step_2`). Loops that are alike, such as epochs, are judged
-together, by one median; a sweep over sizes runs other loops one after the other, and each is
-judged by its own. Numbers that start again within alike loops tell nothing: that is one loop.
+steps restart (`step_0` after `step_2`). Similar loops, such as epochs, are compared with one
+median. A sweep over sizes runs different loops one after the other, each with a median of its own.
+Where numbers restart within similar loops, these count as one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from traceview.tables import Array, Integers, Mask, Texts
 
 _LEADING_ZEROS = re.compile(r"0(?<!\d0)0*(?=\d)")
 ALIKE, MOST_LOOPS = 0.10, 0.90
-"""Loops are alike where nine in ten of their medians differ from the middle one of them by no more
+"""Loops are similar where nine in ten of their medians differ from the median of these by no more
 than a tenth of it, or than the steps of one loop differ among themselves (a standard deviation)."""
 DEVIATIONS_PER_MAD = 1.4826
-"""Of a normal distribution: a standard deviation in median absolute deviations (MAD)."""
+"""A standard deviation in median absolute deviations (MAD), for a normal distribution."""
 
 
 def numbers(names: Texts) -> Array:
-    """An integer for each name. Names that differ in leading zeros only have the same: 007 is 7."""
+    """An integer for each name, equal for names that differ in leading zeros only (007 and 7)."""
     values = names.values
     if not any(map(_LEADING_ZEROS.search, values)):
         return names.codes
@@ -32,47 +32,47 @@ def numbers(names: Texts) -> Array:
 
 
 def enters(series: Array, around: Array) -> Mask:
-    """True for the steps that begin a loop because another range is around them, or a series."""
+    """True for the first steps of a series, or within another enclosing range."""
     return groups.opens(series, around)
 
 
 def restarts(series: Array, number: Array) -> Mask:
-    """True for the steps whose number is that of the first one of their series, after others."""
+    """True for the steps that repeat the number of the first one of their series."""
     begins = groups.opens(series)
     first = number[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
     result: Mask = (number == first) & groups.opens(series, number)
     return result
 
 
-def are_alike(took: Integers, loop: Integers, series: Array) -> Mask:
-    """For each step whether the loops of its series are to be judged together.
+def are_alike(duration_ns: Integers, loop: Integers, series: Array) -> Mask:
+    """True for the steps whose series has similar loops, to be compared together.
 
-    `loop` and `series` number those of each step, ascending. Loops of one step tell nothing of each
-    other; where most steps are in such, it is one loop.
+    `loop` and `series` number those of each step, ascending. Loops of a single step cannot be
+    compared; a series with most of its steps in such is one loop.
     """
     size, count = np.bincount(loop), int(series.max(initial=-1)) + 1
     several = size > 1
     of = series[np.flatnonzero(groups.opens(loop))]
-    telling = np.bincount(series[several[loop]], minlength=count)
-    asked = (2 * telling > np.bincount(series, minlength=count)) & (np.bincount(of) > 1)
-    result = ~asked
-    rows = np.flatnonzero(asked[series] & several[loop])
-    loops = np.flatnonzero(asked[of] & several)
-    near = _near(took[rows], loop[rows], series[rows], loops, of[loops])
+    in_several = np.bincount(series[several[loop]], minlength=count)
+    undecided = (2 * in_several > np.bincount(series, minlength=count)) & (np.bincount(of) > 1)
+    result = ~undecided
+    rows = np.flatnonzero(undecided[series] & several[loop])
+    loops = np.flatnonzero(undecided[of] & several)
+    near = _near(duration_ns[rows], loop[rows], series[rows], loops, of[loops])
     hits, every = (np.bincount(each, minlength=count) for each in (of[loops[near]], of[loops]))
-    result[asked] = hits[asked] / every[asked] >= MOST_LOOPS
+    result[undecided] = hits[undecided] / every[undecided] >= MOST_LOOPS
     return result[series]
 
 
-def _near(took: Integers, loop: Integers, series: Array, loops: Integers, of: Array) -> Mask:
-    """True for those of some loops whose median is near the middle one of their series.
+def _near(duration_ns: Integers, loop: Integers, series: Array, loops: Integers, of: Array) -> Mask:
+    """True for the loops whose median is close to the median of those of their series.
 
-    `took`, `loop` and `series` are those of their steps, `of` is the series of each loop.
+    `duration_ns`, `loop` and `series` are of their steps, `of` is the series of each loop.
     """
     number = np.searchsorted(loops, loop)
-    median = groups.medians(number, len(loops), took)
+    median = groups.medians(number, len(loops), duration_ns)
     count = int(of.max(initial=-1)) + 1
-    off = groups.twice_off(median[number], took)
+    off = groups.twice_off(median[number], duration_ns)
     within = DEVIATIONS_PER_MAD * groups.medians(series, count, off) / 2
     middle = groups.medians(of, count, (2 * median).astype(np.int64)) / 2
     result: Mask = np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]

@@ -1,4 +1,4 @@
-"""What the report calls each step, and each loop of steps."""
+"""Names of steps and loops of steps, as reports show them and --range takes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traceview.trace import Trace, fact
 
 @fact
 def step_names(trace: Trace) -> Texts:
-    """A name for each step that no other range has, and by which --range selects it alone."""
+    """A unique name for each step, by which --range selects it alone."""
     made = _names(trace)
     return MadeTexts(np.arange(len(made), dtype=np.int32), made)
 
@@ -36,10 +36,10 @@ def selects_alone(trace: Trace, step: int, name: str) -> bool:
 
 @fact
 def loop_names(trace: Trace) -> Texts:
-    """For each step the loop that it is judged in: the pattern of its path, numbers as #.
+    """The name of the loop of each step: the pattern of its path, with # for numbers.
 
-    Of a series whose loops are judged apart, the range around the loop is named with its numbers;
-    where that tells no loops apart, a count does, as in `step_# (2)`.
+    Where the loops of a series are compared apart, the range around the loop keeps its numbers; if
+    that does not make them different, a number does, as in `step_# (2)`.
     """
     loop = pace(trace).loop
     first = np.flatnonzero(groups.opens(loop))
@@ -49,13 +49,13 @@ def loop_names(trace: Trace) -> Texts:
         _loop_name(trace, row, apart=loops[each] > 1)
         for row, each in zip(first.tolist(), series, strict=True)
     ]
-    often = Counter(zip(series, names, strict=True))
+    repeated = Counter(zip(series, names, strict=True))
     seen = Counter[tuple[int, str]]()
-    told: list[str] = []
+    unique: list[str] = []
     for key in zip(series, names, strict=True):
         seen[key] += 1
-        told.append(key[1] + (f" ({seen[key]})" if often[key] > 1 else ""))
-    return Texts(loop.astype(np.int32), object_array(told))
+        unique.append(key[1] + (f" ({seen[key]})" if repeated[key] > 1 else ""))
+    return Texts(loop.astype(np.int32), object_array(unique))
 
 
 def _loop_name(trace: Trace, step: int, *, apart: bool) -> str:

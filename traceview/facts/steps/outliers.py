@@ -1,4 +1,4 @@
-"""Which steps of a loop are warm-up, and which later ones are unlike the others."""
+"""Warm-up steps and outliers of each loop, by the durations of its steps."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from traceview.facts.steps.loops import DEVIATIONS_PER_MAD
 from traceview.tables import Integers, Mask
 
 WARMED_UP_STEPS = 3
-"""With so many steps the first one counts as set-up, and warm-up can be told from the rest."""
+"""From so many steps on, the first one counts as warm-up, and warm-up can be recognized."""
 COMPARABLE_STEPS = 5
-"""Of so many steps after warm-up one can be called unlike the others."""
+"""From so many steps after warm-up on, one of them can be an outlier."""
 MANY_DEVIATIONS, LEAST_EXCESS = 5.0, 0.10
-"""A step is unlike the others if it exceeds their median by five standard deviations, estimated
-from the median absolute deviation (MAD), and by a tenth."""
+"""An outlier exceeds the median by five standard deviations, estimated from the median absolute
+deviation (MAD), and by a tenth."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """`warm_up` and `outlier` of each step, `median_ns` and `limit_ns` of each loop."""
+class StepClasses:
+    """`warm_up` and `outlier` of each step; `median_ns` and `limit_ns` of each loop.
+
+    The median is that of the steps after warm-up; an outlier exceeds the limit.
+    """
 
     warm_up: Mask
     outlier: Mask
@@ -30,28 +33,33 @@ class Judged:
     limit_ns: Integers
 
 
-def judge(took: Integers, loop: Integers) -> Judged:
-    """Judges the steps of all loops by their durations; `loop` numbers that of each, ascending.
+def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
+    """Classify the steps of all loops by their durations; `loop` numbers that of each, ascending.
 
-    The later half is what steps are when warm; only steps of the first half can be warm-up.
+    The later half of a loop shows how long warm steps take; only steps of the first half can be
+    warm-up.
     """
     size = np.bincount(loop)
     first = np.cumsum(size) - size
-    place = np.arange(len(took)) - first[loop]
+    place = np.arange(len(duration_ns)) - first[loop]
     half = size[loop] // 2
-    _, limit = _limits(took, loop, place >= half)
-    like = (took <= limit[loop]) | (place >= half) | (size[loop] < WARMED_UP_STEPS)
-    early = np.minimum.reduceat(np.where(like, place, len(took)), first) if len(took) else size
+    _, limit = _limits(duration_ns, loop, place >= half)
+    like = (duration_ns <= limit[loop]) | (place >= half) | (size[loop] < WARMED_UP_STEPS)
+    early = (
+        np.minimum.reduceat(np.where(like, place, len(duration_ns)), first)
+        if len(duration_ns)
+        else size
+    )
     later = place >= early[loop]
-    median, limit = _limits(took, loop, later)
+    median, limit = _limits(duration_ns, loop, later)
     comparable = size - early >= COMPARABLE_STEPS
-    outlier = later & comparable[loop] & (took > limit[loop])
-    return Judged(~later, outlier, median, limit)
+    outlier = later & comparable[loop] & (duration_ns > limit[loop])
+    return StepClasses(~later, outlier, median, limit)
 
 
-def _limits(took: Integers, loop: Integers, counted: Mask) -> tuple[Integers, Integers]:
-    """Median of the counted steps of each loop, and what a like one does not exceed."""
-    took, of, loops = took[counted], loop[counted], int(loop.max(initial=-1)) + 1
+def _limits(duration_ns: Integers, loop: Integers, counted: Mask) -> tuple[Integers, Integers]:
+    """The median of the counted steps of each loop, and the limit that an outlier exceeds."""
+    took, of, loops = duration_ns[counted], loop[counted], int(loop.max(initial=-1)) + 1
     median = groups.medians(of, loops, took)
     off = groups.twice_off(median[of], took)
     deviation = DEVIATIONS_PER_MAD * (groups.medians(of, loops, off) / 2)

@@ -1,7 +1,7 @@
-"""Which ranges are the steps of the program: the series that a reader counts time in.
+"""Series of steps: the ranges of a program that are its steps.
 
-Of each thread, those ranges are looked at that repeat, numbers in their paths aside. The outermost
-level that repeats is that of the steps, with two exceptions, because loops nest:
+On each thread, candidates are the ranges whose path pattern repeats. The outermost level that
+repeats is that of the steps, with two exceptions, as loops nest:
 
 1. Where ranges are named and numbered like a step (`step_7`, `iter3`, `train_step#7`, `batch 7`),
    the outermost of these are the steps, whatever repeats around them.
@@ -10,7 +10,7 @@ level that repeats is that of the steps, with two exceptions, because loops nest
 
 So `epoch_3/batch_7` gives batches, `step_3/forward/layer_7` gives steps, and epochs that hold
 nothing that repeats are steps themselves. Ranges beside the steps, below the same parents, are
-series of their own (`validate` between steps). Where some series launched GPU work, those that did
+series of their own (`validate` between steps). Where some series launch GPU work, others that do
 not are left out: a thread that loads data repeats ranges, too.
 """
 
@@ -33,9 +33,9 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class _Kinds:
-    """The ranges that repeat, alike ones together: one row for a path's pattern on a thread.
+    """The ranges that repeat: one row per path pattern and thread.
 
-    `of` is the row here of each range in the tree, −1 for those that are not asked about.
+    `of` is the row of each range of the tree in this table, -1 for ranges that are no candidates.
     """
 
     of: Integers
@@ -44,7 +44,7 @@ class _Kinds:
     depth: Array
 
     def mask(self, kind: Mask) -> Mask:
-        """True for the ranges of the kinds that are."""
+        """The mask over the ranges of the tree, from one over these kinds."""
         result: Mask = np.append(kind, False)[self.of]
         return result
 
@@ -55,10 +55,10 @@ def step_ranges(trace: Trace) -> Integers:
     tree = range_tree(trace)
     found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
     repeats = np.bincount(found.ids, minlength=found.size) > 1
-    # What another thread lent its range to is a part of that range.
+    # A range lent to another thread is a part of the original.
     own = repeats[found.ids] & ~tree.lent
     working = np.zeros(found.size, bool)
-    working[found.ids[_worked(trace, tree) & own]] = True
+    working[found.ids[_has_work(trace, tree) & own]] = True
     if working.any():
         own &= working[found.ids]
     there = np.flatnonzero(np.bincount(found.ids[own], minlength=found.size))
@@ -74,45 +74,45 @@ def step_ranges(trace: Trace) -> Integers:
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
 
 
-def _worked(trace: Trace, tree: RangeTree) -> Mask:
-    """True for the ranges in which GPU work was launched, in them or in a range inside."""
-    worked = np.zeros(len(tree.row), bool)
-    found = attributed_operations(trace).range
-    worked[found[found >= 0]] = True
-    return tree.around(worked)
+def _has_work(trace: Trace, tree: RangeTree) -> Mask:
+    """True for the ranges that launch GPU work, themselves or in ranges inside."""
+    has_work = np.zeros(len(tree.row), bool)
+    ranges = attributed_operations(trace).range
+    has_work[ranges[ranges >= 0]] = True
+    return tree.around(has_work)
 
 
 def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
-    """True for the kinds that are at the level of the steps of their thread."""
+    """True for the kinds at the level of the steps of their thread."""
     thread, depth = kinds.thread, kinds.depth
     threads = int(tree.nesting.track.max(initial=-1)) + 1
     steps = _named(tree, kinds, _STEP)
     least = _least(thread, depth, np.ones(len(depth), bool), threads)
-    telling = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
-    level = _least(thread, depth, telling, threads)
+    chosen = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
+    level = _least(thread, depth, chosen, threads)
     inside = _inside_epochs(tree, kinds) & (depth == least[thread] + 1) & ~steps
     unnamed = _least(thread, depth, steps, threads) == NEVER
     deeper = _least(thread, depth, inside & unnamed[thread], threads)
     level = np.where(deeper < NEVER, deeper, level)
-    telling = np.where(deeper[thread] < NEVER, inside, telling) & (depth == level[thread])
-    return _beside(tree, kinds, telling)
+    chosen = np.where(deeper[thread] < NEVER, inside, chosen) & (depth == level[thread])
+    return _beside(tree, kinds, chosen)
 
 
 def _named(tree: RangeTree, kinds: _Kinds, rule: re.Pattern[str]) -> Mask:
-    """True for the kinds whose own name, numbers as #, fits."""
+    """True for the kinds whose own name, with # for numbers, matches."""
     names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
     return np.array([bool(rule.match(str(name))) for name in names], bool)
 
 
 def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
-    """The least depth of the counted kinds of each thread."""
+    """The least depth of the counted kinds, by thread."""
     least = np.full(threads, NEVER)
     np.minimum.at(least, thread[counted], depth[counted])
     return least
 
 
 def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
-    """True for the kinds that repeat within one range that is named like an epoch."""
+    """True for the kinds that repeat within a single range named like an epoch."""
     result = np.zeros(len(kinds.depth), bool)
     named = _named(tree, kinds, _EPOCH)
     if not named.any():
@@ -125,11 +125,11 @@ def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
     return result
 
 
-def _beside(tree: RangeTree, kinds: _Kinds, telling: Mask) -> Mask:
-    """True for the telling kinds, and those of their depth below the same parents."""
+def _beside(tree: RangeTree, kinds: _Kinds, chosen: Mask) -> Mask:
+    """True for the chosen kinds, and those of their depth below the same parents."""
     around = tree.patterns.parent[kinds.pattern]
     place = groups.group(kinds.thread, kinds.depth, around)
     hit = np.zeros(place.size, bool)
-    hit[place.ids[telling]] = True
+    hit[place.ids[chosen]] = True
     result: Mask = hit[place.ids]
     return result

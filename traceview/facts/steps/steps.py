@@ -1,10 +1,10 @@
-"""Steps: the outermost ranges that repeat, when the GPU did their work, how long each took.
+"""Steps: the outermost ranges that repeat, the time of their GPU work, and their duration.
 
-A CPU that runs ahead of the GPU issues its steps in no time, so a step that has GPU work is timed
-where that work ends: it lasts from the end of the step before it to the end of its own work. So the
-steps of a loop follow each other without a gap, and idle time counts in the step that ends it.
-The first step of a loop begins where the CPU begins it; `loops` says where one does. A step without
-GPU work lasts as long as its range.
+A CPU that runs ahead of the GPU issues its steps in no time, so a step with GPU work is timed where
+that work ends: from the end of the step before it to the end of its own work. The steps of a loop
+follow each other without a gap, and idle time counts in the step that ends it. The first step of a
+loop begins where the CPU begins it (see `loops`). A step without GPU work lasts as long as its
+range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from traceview.facts.ranges.ranges import (
 )
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.loops import are_alike, enters, numbers, restarts
-from traceview.facts.steps.outliers import WARMED_UP_STEPS, judge
+from traceview.facts.steps.outliers import WARMED_UP_STEPS, classify
 from traceview.facts.steps.series import step_ranges
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, row_numbers, rows_of, thrifty
 from traceview.trace import Trace, fact
@@ -34,11 +34,11 @@ from traceview.trace import Trace, fact
 
 @dataclass(frozen=True)
 class Steps:
-    """One row an instance, sorted by series and start.
+    """One row per step, sorted by series and start.
 
-    `range` is its row in the range tree. `series` numbers the instances of one pattern (`step_#`)
-    on one thread. `gpu_start_ns` and `gpu_end_ns` are those of the work
-    launched in the instance, 0 where `operations` is 0.
+    `range` is its row in the range tree. `series` numbers the ranges of one pattern (`step_#`) on
+    one thread. `gpu_start_ns` and `gpu_end_ns` are those of the work launched in the step, 0 where
+    `operations` is 0.
     """
 
     range: RowNumbers
@@ -65,7 +65,7 @@ class Steps:
 
 @fact
 def steps(trace: Trace) -> Steps:
-    """Instances of the ranges that are steps; see `series` for which these are."""
+    """The steps of the trace; `series` decides which ranges are steps."""
     tree = range_tree(trace)
     rows, series = _instances(trace)
     first, last, number = _work(trace, rows)
@@ -93,14 +93,14 @@ def _instances(trace: Trace) -> tuple[RowNumbers, Integers]:
 
 
 def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]:
-    """First start, last end and number of the operations launched during each instance."""
-    done = operations(trace)
+    """First start, last end and number of the operations launched during each step."""
+    ops = operations(trace)
     step = step_of_operations(trace)
     work = np.flatnonzero(step >= 0)
     first = np.full(len(rows), np.iinfo(np.int64).max)
     last = np.full(len(rows), np.iinfo(np.int64).min)
-    np.minimum.at(first, step[work], done.start_ns[work])
-    np.maximum.at(last, step[work], done.end_ns[work])
+    np.minimum.at(first, step[work], ops.start_ns[work])
+    np.maximum.at(last, step[work], ops.end_ns[work])
     number = np.bincount(step[work], minlength=len(rows)).astype(np.int64)
     none = number == 0
     first[none] = last[none] = 0
@@ -110,8 +110,7 @@ def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]
 @fact
 def step_of_operations(trace: Trace) -> RowNumbers:
     """For each operation the step it was launched in, as a row of steps, or −1."""
-    done = operations(trace)
-    return _step_at(trace, attributed_operations(trace).range, done.call)
+    return _step_at(trace, attributed_operations(trace).range, operations(trace).call)
 
 
 def step_of_calls(trace: Trace, call: Array) -> RowNumbers:
@@ -120,11 +119,11 @@ def step_of_calls(trace: Trace, call: Array) -> RowNumbers:
 
 
 def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
-    """The step around the range that was found for each call, else the one open elsewhere.
+    """The step around the range of each call, else the step open on the main thread.
 
-    The step around a range is the one around what was launched in it, inferred or not. What a
-    thread without steps launches in ranges of its own is for the step that the main thread is in;
-    what a thread with steps launches in ranges beside these is in none.
+    The step around a range holds what was launched in it, inferred or not. Launches of a thread
+    without steps in ranges of its own belong to the step that the main thread is in; launches of a
+    thread with steps in ranges beside these belong to none.
     """
     tree, calls = range_tree(trace), trace.recorded("api_calls")
     rows, _ = _instances(trace)
@@ -134,23 +133,24 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
     number[rows] = np.arange(len(rows))
     step = tree.up(number)
     result = np.where(found >= 0, step[found], -1)
-    asked = np.flatnonzero((result < 0) & (call >= 0))
+    open_calls = np.flatnonzero((result < 0) & (call >= 0))
     own = groups.different(tree.nesting.track[rows])
-    asked = asked[~np.isin(calls["thread"][call[asked]], own)]
-    made = call[asked]
-    result[asked] = borrowed(trace, step, calls["process"][made], calls["start_ns"][made])
+    open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], own)]
+    rows_of = call[open_calls]
+    process, start_ns = calls["process"][rows_of], calls["start_ns"][rows_of]
+    result[open_calls] = borrowed(trace, step, process, start_ns)
     return result
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long each step took; one entry a row of steps.
+    """The duration of each step, in the rows of steps.
 
-    `begin_ns` to `end_ns` is its time. `loop` numbers the steps that are judged together, those
-    of a series or of one of its loops, ascending. `timed` is False for a step without GPU work
-    among others that have some. `warm_up` are the steps at the beginning of a loop that are unlike
-    the later ones, `outlier` those after it that are unlike the others; both only ever take longer.
-    `median_ns` is that of the steps of the loop after warm-up; an outlier exceeds `limit_ns`.
+    A step lasts from `begin_ns` to `end_ns`. `loop` numbers the steps that are compared, those of a
+    series or of one of its loops, ascending. `timed` is False for a step without GPU work in a
+    series that has some. `warm_up` steps are at the beginning of a loop and `outlier` steps after
+    it; both take longer than the others. `median_ns` is that of the loop after warm-up; an outlier
+    exceeds `limit_ns`.
     """
 
     begin_ns: Integers
@@ -163,39 +163,39 @@ class Pace:
     limit_ns: Integers
 
     @cached_property
-    def took_ns(self) -> Integers:
+    def duration_ns(self) -> Integers:
         return self.end_ns - self.begin_ns
 
 
 @fact
 def pace(trace: Trace) -> Pace:
-    """The time of each step, and which steps are unlike the others of their loop."""
+    """The duration of each step, and which steps are warm-up or outliers in their loop."""
     found = steps(trace)
     working = found.operations > 0
     timed = working | ~_with(found.series, working)[found.series]
     rows = np.flatnonzero(timed)
     begin, end = found.cpu_start_ns.copy(), found.cpu_end_ns.copy()
     begin[rows], end[rows], own = _times(trace, found.take(rows))
-    judged = judge((end - begin)[rows], own)
+    classes = classify((end - begin)[rows], own)
     warm_up, outlier = np.zeros(len(found), bool), np.zeros(len(found), bool)
-    warm_up[rows], outlier[rows] = judged.warm_up, judged.outlier
+    warm_up[rows], outlier[rows] = classes.warm_up, classes.outlier
     loop = _loop_of_all(found.series, timed, own)
     return Pace(
-        begin, end, loop, timed, warm_up, outlier, judged.median_ns[loop], judged.limit_ns[loop]
+        begin, end, loop, timed, warm_up, outlier, classes.median_ns[loop], classes.limit_ns[loop]
     )
 
 
-def _with(series: Integers, mine: Mask) -> Mask:
-    """True for the series that have one of these steps."""
+def _with(series: Integers, steps: Mask) -> Mask:
+    """True for the series of these steps."""
     result = np.zeros(int(series.max(initial=-1)) + 1, bool)
-    result[series[mine]] = True
+    result[series[steps]] = True
     return result
 
 
 def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
-    """The loop of each step, from those of the timed ones: that of the last one before it.
+    """The loop of each step, from those of the timed ones: that of the last timed step before it.
 
-    Before the first one of its series, a step is in the loop of that.
+    A step before the first timed one of its series is in the loop of that one.
     """
     first = np.flatnonzero(groups.opens(series[timed]))
     last = np.cumsum(timed) - 1
@@ -203,7 +203,7 @@ def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
 
 
 def _times(trace: Trace, found: Steps) -> tuple[Integers, Integers, Integers]:
-    """Begin and end of the steps that are timed, and the number of the loop that each is in."""
+    """Begin, end and loop of the timed steps."""
     entered = enters(found.series, range_tree(trace).parent[found.range])
     first = entered | restarts(found.series, numbers(found.names))
     begin, end = _between(found, first)
@@ -214,7 +214,7 @@ def _times(trace: Trace, found: Steps) -> tuple[Integers, Integers, Integers]:
 
 
 def _between(found: Steps, first: Mask) -> tuple[Integers, Integers]:
-    """Begin and end of the steps that are timed; `first` are those that begin a loop."""
+    """Begin and end of the timed steps; `first` are those that begin a loop."""
     none = found.operations == 0
     end = np.where(none, found.cpu_end_ns, _reached(found.series, found.gpu_end_ns))
     before = np.append(end[:1], end[:-1])
@@ -256,7 +256,7 @@ def warm_up_end_ns(trace: Trace) -> int:
 
 
 def steps_ahead(found: Steps) -> Integers:
-    """Steps of the same series that the CPU has begun beyond each when its GPU work starts."""
+    """Steps of the series that the CPU has begun beyond each one when its GPU work starts."""
     if not len(found):
         return np.zeros(0, np.int64)
     key = Key(found.series, found.cpu_start_ns)

@@ -1,0 +1,95 @@
+"""Findings of steps: loops whose outliers cost time that a longer run would lose again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview.analyses.steps.parts import step_parts
+from traceview.analyses.steps.reasons import reasons
+from traceview.analyses.steps.wording import worded
+from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.steps.names import loop_names, selects_alone
+from traceview.facts.steps.steps import pace, steps
+from traceview.findings import (
+    LONGEST_NAME,
+    Evidence,
+    Finding,
+    Severity,
+    Subject,
+    severity_of,
+    share_pct,
+)
+from traceview.tables import Integers, Mask, Texts
+from traceview.trace import Trace
+
+
+def step_findings(trace: Trace, chosen: Mask, labels: Texts) -> Iterator[Finding]:
+    """One finding per loop whose outliers cost time, without idle time that comes only once."""
+    timed, span_ns = pace(trace), steady_span_ns(trace)
+    repeating_ns = timed.duration_ns - step_parts(trace).once_ns
+    late = np.flatnonzero(timed.outlier & (repeating_ns > timed.limit_ns) & chosen)
+    for rows in np.split(late, np.flatnonzero(np.diff(timed.loop[late])) + 1):
+        excess_ns = repeating_ns[rows] - timed.median_ns[rows]
+        severity = severity_of(int(excess_ns.sum()), span_ns)
+        if len(rows) and severity:
+            yield _finding(trace, rows, excess_ns, severity, labels)
+
+
+def _finding(
+    trace: Trace, rows: Integers, excess_ns: Integers, severity: Severity, labels: Texts
+) -> Finding:
+    timed, once_ns, lost_ns = pace(trace), step_parts(trace).once_ns, int(excess_ns.sum())
+    worst = int(rows[np.argmax(excess_ns)])
+    label, loop = labels[worst] or "", int(timed.loop[worst])
+    why, why_values = worded(reasons(trace).of(np.array([worst]))[0])
+    template = f"{{step}} took {{duration_ns}} (median {{median_ns}}), with {why}."
+    if len(rows) > 1:
+        aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""
+        template = (
+            "{outliers} of {steps:step} of {series} took longer than the median, by {lost_ns} in "
+            f"total{aside}. The longest, {{step}}, took {{duration_ns}} (median {{median_ns}}), "
+            f"with {why}."
+        )
+    if once_ns[worst]:
+        template += " {once_ns} of it was idle in warm-up or first uses."
+    argument = _range_argument(trace, worst, label)
+    return Finding(
+        severity,
+        template,
+        "Look at what {step} does that the others do not"
+        + (": --range {range_argument}." if argument else "."),
+        lost_ns,
+        Subject("range", label),
+        Evidence(
+            {
+                "step": label,
+                "series": loop_names(trace)[worst],
+                "duration_ns": int(timed.duration_ns[worst]),
+                "median_ns": int(timed.median_ns[worst]),
+                "outliers": len(rows),
+                "steps": int(np.count_nonzero(timed.loop == loop)),
+                "lost_ns": lost_ns,
+                "once_ns": int(once_ns[worst]),
+                **why_values,
+                **({"range_argument": argument} if argument else {}),
+            },
+            "steps",
+            {"step": label, "cpu_start_ns": int(steps(trace).cpu_start_ns[worst])},
+            int(timed.begin_ns[worst]),
+            int(timed.end_ns[worst]),
+        ),
+        share_pct(lost_ns, steady_span_ns(trace)),
+    )
+
+
+def _range_argument(trace: Trace, step: int, label: str) -> str | None:
+    """The argument of --range that selects this step alone, quoted for a shell.
+
+    None where there is none, or where it cannot be shown whole.
+    """
+    quoted = "'" + label.replace("'", "'\"'\"'") + "'"
+    if len(quoted) > LONGEST_NAME or not label.isprintable():
+        return None
+    return quoted if selects_alone(trace, step, label) else None
