@@ -89,7 +89,7 @@ def test_a_version_may_not_support_a_data_type():
         ({"versions": ["triton"]}, "double has no version 'triton'; it has: manual"),
         ({"sizes": [0]}, "size 0"),
         ({"sizes": "64"}, "size '64'; pass positive whole numbers"),
-        ({"arch": "sm_1"}, "'sm_1' is no GPU architecture"),
+        ({"arch": "sm_1"}, "'sm_1' is not a GPU architecture"),
         ({"peaks": ["speed=1"]}, "--peak knows no 'speed'"),
     ],
 )

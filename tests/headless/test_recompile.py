@@ -74,7 +74,7 @@ def test_what_is_being_tried_is_told_at_once(script):
     traceview.inspect_ptx(script(LAUNCH), arguments=["2047"], step=steps.append)
     assert steps[:2] == [
         "Inspecting fill, 1 of 1",
-        "Compiling fill again, with n divisible by 16",
+        "Recompiling fill with n divisible by 16",
     ]
 
 
@@ -171,7 +171,7 @@ def test_an_assumption_changes_the_code(script):
         limited = recompiler.compile(odd, Change(num_warps=1, max_registers=32))
         assert limited.num_warps == 1
         assert ".maxnreg 32" in limited.ptx
-        with pytest.raises(TraceviewError, match="fill does not compile so: "):
+        with pytest.raises(TraceviewError, match="fill does not compile with BLOCK=511: "):
             recompiler.compile(odd, Change(constexprs=(("BLOCK", 511),)))
         # A failure does not end the process.
         assert recompiler.compile(odd, Change()).ptx == odd.ptx
@@ -182,7 +182,9 @@ def test_a_process_that_was_left_cannot_recompile(script):
     report = traceview.inspect_ptx(script(LAUNCH + "import os\nos._exit(0)\n"), arguments=["2047"])
     (kernel,) = report.kernels
     (note,) = (note for note in kernel.notes if "inferred" in note)
-    assert note.startswith("causes are inferred: script.py ended the process, so nothing can be")
+    assert note.startswith(
+        "causes are inferred: script.py exited, so its kernels cannot be recompiled"
+    )
 
 
 @needs_torch
@@ -219,8 +221,8 @@ def test_after_a_timeout_the_counts_are_lower_bounds(script):
         script(loop), arguments=["2047"], timeout_s=4.0, note=notes.append
     )
     assert notes == [
-        "script.py did not end within 4 s and was stopped; what came before is kept",
-        "script.py was cut short: the launch counts are lower bounds",
+        "script.py did not end within 4 s and was stopped; only kernels compiled by then are shown",
+        "script.py did not run to its end: launch counts are lower bounds",
         "script.py: 1 kernel compiled as launched",
     ]
     (kernel,) = report.kernels
@@ -236,10 +238,10 @@ def test_a_script_that_cannot_be_interrupted_is_killed(script):
     report = traceview.inspect_ptx(
         script(deaf + "while True: pass\n"), arguments=["2047"], timeout_s=4.0, note=notes.append
     )
-    assert notes[0].startswith("script.py did not end within 4 s and was stopped; what was")
-    assert "script.py was cut short: the launch counts are lower bounds" in notes
+    assert notes[0].startswith("script.py did not end within 4 s and was stopped; only kernels")
+    assert "script.py did not run to its end: launch counts are lower bounds" in notes
     (note,) = (note for note in report.kernels[0].notes if "inferred" in note)
-    assert "did not end within 4 s and was stopped, so nothing can be recompiled" in note
+    assert "did not end within 4 s and was stopped, so its kernels cannot be recompiled" in note
 
 
 @needs_torch
@@ -253,13 +255,13 @@ def test_comparisons_that_are_made_to_pass_are_said_once(script):
     )
     notes = []
     compile_python(script(compares), CompileOptions(arguments=["2047"]), note=notes.append)
-    taken = [note for note in notes if "was taken to hold" in note]
+    taken = [note for note in notes if "passed unchecked" in note]
     assert taken == [
-        "torch.allclose was taken to hold, as no kernel ran; --emulate gives values to compare",
-        "torch.testing.assert_close was taken to hold, as no kernel ran; --emulate gives values "
+        "torch.allclose passed unchecked, as no kernel ran; --emulate computes values to compare",
+        "torch.testing.assert_close passed unchecked, as no kernel ran; --emulate computes values "
         "to compare",
     ]
-    assert "script.py was cut short: the launch counts are lower bounds" not in notes
+    assert "script.py did not run to its end: launch counts are lower bounds" not in notes
 
 
 @needs_torch

@@ -1,4 +1,4 @@
-"""A change under which a kernel is compiled again."""
+"""A change to apply when a kernel is recompiled."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """What a trial compiles differently; what it does not name stays as it was.
+    """What a recompilation changes; everything else stays as it was.
 
-    `divisible` names arguments taken to be divisible by 16, `constexprs` gives arguments the
-    value of a compile-time constant, `max_registers` is the most that a thread may have.
+    `divisible` names arguments to assume divisible by 16. `constexprs` turns arguments into
+    compile-time constants. `max_registers` limits registers per thread (maxnreg).
     """
 
     divisible: tuple[str, ...] = ()
@@ -20,8 +20,8 @@ class Change:
     max_registers: int | None = None
 
     @property
-    def said(self) -> str:
-        """The change in words, such as `n divisible by 16, num_warps=1`."""
+    def description(self) -> str:
+        """The change as text, such as `n divisible by 16, num_warps=1`."""
         parts = [f"{' and '.join(self.divisible)} divisible by 16"] if self.divisible else []
         parts += [f"{name}={value}" for name, value in self.constexprs]
         parts += [f"num_warps={self.num_warps}"] if self.num_warps else []

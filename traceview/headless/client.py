@@ -185,6 +185,6 @@ def _environment(folder: Path) -> dict[str, str]:
 def _in_words(status: int) -> str | None:
     if status < 0:
         name = signal.Signals(-status).name
-        hint = ", perhaps for want of memory" if name == "SIGKILL" else ""
+        hint = " (possibly out of memory)" if name == "SIGKILL" else ""
         return f"was killed by {name}{hint}"
-    return f"ended with status {status}" if status else None
+    return f"exited with status {status}" if status else None

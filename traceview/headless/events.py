@@ -14,14 +14,14 @@ from traceview.headless.inductor_sources import Generated
 from traceview.ptx.model import Argument, Compiled
 
 _TRIED = (
-    "launched only to be timed, by the autotuner or a benchmark; as nothing is timed here, the "
-    "autotuner takes its first configuration"
+    "launched only by the autotuner or a benchmark; nothing is timed without a GPU, so the "
+    "autotuner picks its first configuration"
 )
-_WARMED = "compiled by warmup and not launched"
+_WARMED = "compiled by warmup() and never launched"
 _HOW = {
     "launched": "compiled as launched",
     "declared": "compiled as declared",
-    "guessed": "compiled as guessed",
+    "guessed": "compiled with guessed arguments",
 }
 
 
@@ -150,4 +150,4 @@ def _remarks(variant: _Variant) -> Iterator[str]:
     if variant.line["how"] == "launched" and not variant.launches:
         yield _TRIED if variant.timed else _WARMED
     if len(variant.grids) > 1:
-        yield f"launched with {len(variant.grids)} grids or more; the first is shown"
+        yield f"launched with {len(variant.grids)} or more different grids; the first is shown"

@@ -26,7 +26,7 @@ class Recompiler:
     def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
         self._step = step
         self._process: Process | None = None
-        self.broken: TraceviewError | None = TraceviewError("no process holds the kernels")
+        self.broken: TraceviewError | None = TraceviewError("no worker process is running")
         """Why nothing can be recompiled, where that is so."""
 
     def __enter__(self) -> Recompiler:
@@ -48,7 +48,8 @@ class Recompiler:
 
     def compile(self, compiled: Compiled, change: Change) -> Compiled:
         """The same kernel with the change. Raises TraceviewError where that cannot be had."""
-        self._step(f"Compiling {compiled.name} again, with {change.said or 'no change'}")
+        description = change.description or "no change"
+        self._step(f"Recompiling {compiled.name} with {description}")
         arguments = changed_arguments(compiled.arguments, change)
         options = {
             "num_warps": change.num_warps,
@@ -63,7 +64,8 @@ class Recompiler:
             }
         )
         if "error" in answer:
-            raise TraceviewError(f"{compiled.name} does not compile so: {answer['error']}")
+            what = f"{compiled.name} does not compile with {description}: {answer['error']}"
+            raise TraceviewError(what)
         return replace(
             compiled,
             ptx=Path(answer["ptx"]).read_text(),
@@ -77,11 +79,11 @@ class Recompiler:
 
     def _asked(self, question: Mapping[str, Any]) -> dict[str, Any]:
         if self.broken or self._process is None:
-            raise self.broken or TraceviewError("no process holds the kernels")
+            raise self.broken or TraceviewError("no worker process is running")
         try:
             return self._process.ask(question)
         except (OSError, ValueError):
-            self.broken = TraceviewError("the process that held the kernels has ended")
+            self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None
 
 

@@ -69,8 +69,8 @@ def of_module(name: str) -> Script:
     except (ImportError, ValueError):
         spec = None
     if spec is None or not spec.origin or not Path(spec.origin).is_file():
-        remedy = "run this from the folder that holds it, or name a FILE.py"
-        raise InputError(f"there is no module {name} in reach of {sys.executable}", remedy)
+        remedy = "run traceview from the folder that contains it, or pass a FILE.py"
+        raise InputError(f"{sys.executable} finds no module {name}", remedy)
     return Script(spec.origin, _compiled(Path(spec.origin).read_bytes(), spec.origin), spec)
 
 
@@ -145,9 +145,9 @@ def _compiled(text: bytes, path: str) -> CodeType:
         return compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         place = f"{path}, line {error.lineno}" if error.lineno else path
-        raise InputError(f"{place}: this is not Python: {error.msg}") from None
+        raise InputError(f"{place}: not valid Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{path}: this is not Python: {error}") from None
+        raise InputError(f"{path}: not valid Python: {error}") from None
 
 
 def _in_words(error: BaseException, script: Script) -> str:

@@ -138,7 +138,8 @@ def test_a_guess_is_called_a_guess_and_can_be_corrected():
     function = parsed("def kernel(x_ptr, B: tl.constexpr):\n    tl.load(x_ptr)\n")
     said = in_words(guess(parameters_of(function), Usage(function)))
     assert said == (
-        'arguments are guessed: x_ptr *fp32:16, B = 64; correct with --signature "*fp32:16, 64"'
+        "arguments are guessed: x_ptr *fp32:16, B = 64; "
+        'correct them with --signature "*fp32:16, 64"'
     )
 
 

@@ -35,7 +35,9 @@ def test_of_a_list_each_value_is_written():
 
 
 def test_what_has_no_notation_is_refused():
-    with pytest.raises(InputError, match="the constexpr ACC is a object; give a number or a text"):
+    with pytest.raises(
+        InputError, match="constexpr ACC has the unsupported type object; pass a number or a string"
+    ):
         declared.as_written("ACC", object())
 
 
@@ -95,9 +97,9 @@ def test_what_is_written_reads_the_same():
 @pytest.mark.parametrize(
     ("signature", "constexprs", "words"),
     [
-        ("*fp32, i32", {}, "2 entries and the kernel 4 parameters.*x_ptr, y_ptr, n, BLOCK"),
-        ("*fp32, *fp32, in32, 64", {}, "'in32', the signature's entry for n"),
-        ("*fp32:8, *fp32, i32, 64", {}, "hint :8 of x_ptr.*:16"),
+        ("*fp32, i32", {}, "2 entries, but the kernel has 4 parameters.*x_ptr, y_ptr, n, BLOCK"),
+        ("*fp32, *fp32, in32, 64", {}, "signature entry 'in32' for n is neither"),
+        ("*fp32:8, *fp32, i32, 64", {}, "unknown hint :8 for x_ptr.*:16"),
         ("*fp32,, i32, 64", {}, "empty entry"),
         ("", {}, "empty entry|0 entries|1 entries"),
         ("*fp32, *fp32, i32, 64", {"BLOK": 1}, "no parameter 'BLOK'.*x_ptr, y_ptr, n, BLOCK"),

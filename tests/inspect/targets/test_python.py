@@ -84,7 +84,7 @@ def test_a_script_written_for_a_gpu_runs_unchanged(capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert "1.0 ms; 1.0 ms" in err
-    assert any("torch.testing.assert_close was taken to hold" in note for note in notes)
+    assert any("torch.testing.assert_close passed unchecked" in note for note in notes)
     assert notes[-1] == "softmax.py: 1 kernel compiled as launched"
 
 
@@ -104,7 +104,7 @@ def test_the_breadth_of_what_scripts_do():
         ("of_tuple", 0, [64]),
     ]
     assert compiled[0].arguments[0].type == "tensordesc<fp32[64, 64]>"
-    assert compiled[4].notes == ("compiled by warmup and not launched",)
+    assert compiled[4].notes == ("compiled by warmup() and never launched",)
     # The second tuple holds a view that begins one element into its tensor.
     tuples = [c.arguments[:2] for c in compiled[3:]]
     assert {a.type for each in tuples for a in each} == {"*fp32"}
@@ -135,7 +135,7 @@ def test_every_configuration_of_an_autotuned_kernel():
     ]
     assert (won.launches, won.notes) == (3, ())
     assert tried.launches == 0
-    assert "only to be timed" in tried.notes[0]
+    assert "nothing is timed without a GPU" in tried.notes[0]
     values = {a.name: a.value for a in won.arguments}
     assert (values["ACTIVATION"], values["stride_ak"], values["K"]) == ("leaky_relu", 1, 128)
 
@@ -163,7 +163,7 @@ def test_options_replace_what_the_script_passes():
 @needs_torch
 def test_a_replaced_constexpr_that_no_kernel_has():
     said = error_of(str(TRITON_KERNELS / "gelu.py"), constexprs={"BLOK": "1"})
-    assert said == "no kernel that is launched has a parameter 'BLOK'"
+    assert said == "no launched kernel has a parameter 'BLOK'"
 
 
 def loops_break_the_interpreter() -> bool:
@@ -252,7 +252,7 @@ def test_kernels_that_nobody_launches_are_guessed():
     assert [c.name for c in compiled] == ["strided_copy", "gather", "row_sum", "histogram"]
     assert {c.how for c in compiled} == {"guessed"}
     assert all("arguments are guessed: " in c.notes[0] for c in compiled)
-    assert notes[0].endswith("no launch was seen, so the arguments are guessed")
+    assert notes[0].endswith("not launched by the script, so the arguments are guessed")
 
 
 @needs_triton
@@ -262,7 +262,7 @@ def test_what_is_launched_leaves_the_rest_unguessed(script):
     notes = []
     (compiled,) = compile_python(script(other + LAUNCH), note=notes.append)
     assert compiled.name == "fill"
-    assert "never launched, so not shown: other" in notes[0]
+    assert "never launched and not shown: other" in notes[0]
 
 
 @needs_triton
@@ -291,7 +291,9 @@ def test_what_was_compiled_before_a_script_raised_is_kept(script):
         script(LAUNCH + "raise ValueError('no\\ndata')\n"), note=notes.append
     )
     assert compiled.launches == 1
-    assert notes[0] == "script.py raised ValueError at line 12: no data; what came before is kept"
+    assert notes[0] == (
+        "script.py raised ValueError at line 12: no data; only kernels compiled by then are shown"
+    )
 
 
 @needs_triton
@@ -323,13 +325,13 @@ def test_a_normal_exit_is_no_remark(script):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("import no_such_package_here\n", "script.py needs the package no_such_package_here"),
+        ("import no_such_package_here\n", "script.py imports no_such_package_here, which is not"),
         ("raise ValueError('no data')\n", "script.py raised ValueError at line 1: no data"),
         ("import sys\nsys.exit('bad')\n", "script.py exited with 'bad'"),
-        ("import os\nos._exit(0)\n", "script.py ended the process before any kernel"),
+        ("import os\nos._exit(0)\n", "script.py exited before it compiled any kernel"),
         ("x = 1\n", "script.py neither launches nor defines a Triton kernel"),
-        ("def f(:\n", "script.py, line 1: this is not Python: "),
-        ("\0", "this is not Python: "),
+        ("def f(:\n", "script.py, line 1: not valid Python: "),
+        ("\0", "not valid Python: "),
         ("", "neither launches nor defines"),
     ],
 )
@@ -341,7 +343,7 @@ def test_scripts_that_give_nothing(tmp_path, text, words):
 @needs_triton
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "script.py").write_bytes(b"\xff\xfe\x00" * 100)
-    assert "this is not Python" in error_of(str(tmp_path / "script.py"))
+    assert "not valid Python" in error_of(str(tmp_path / "script.py"))
 
 
 @needs_triton
@@ -350,7 +352,7 @@ def test_a_script_that_loops_for_ever(tmp_path):
     said = error_of(str(tmp_path / "script.py"), TraceviewError, timeout_s=4.0)
     assert said == (
         "script.py did not end within 4 s and was stopped before any kernel was compiled; "
-        "give it longer with --timeout"
+        "allow more time with --timeout"
     )
 
 
@@ -358,7 +360,7 @@ def test_a_script_that_loops_for_ever(tmp_path):
 def test_a_script_that_is_killed(tmp_path):
     (tmp_path / "script.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
     said = error_of(str(tmp_path / "script.py"), TraceviewError)
-    assert "was killed by SIGKILL, perhaps for want of memory" in said
+    assert "was killed by SIGKILL (possibly out of memory)" in said
 
 
 @needs_triton
@@ -384,7 +386,7 @@ def test_a_kernel_that_does_not_compile(tmp_path):
 
 @needs_triton
 def test_a_module_that_is_not_there():
-    assert "there is no module no_such.module" in error_of("no_such.module:kernel")
+    assert "finds no module no_such.module" in error_of("no_such.module:kernel")
 
 
 @needs_triton
@@ -399,8 +401,8 @@ def test_the_users_cache_and_files_are_left_alone(script, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("none.py", "none.py is not there"),
-        (".py:", "is not there"),
+        ("none.py", "none.py does not exist"),
+        (".py:", "does not exist"),
         ("no-module:kernel", "is not a Python target; write FILE.py"),
         ("", "is not a Python target"),
         ("a.py:b:c", "is not a Python target"),
@@ -418,7 +420,7 @@ def test_a_folder_named_like_a_script(tmp_path):
 
 
 def test_two_names_for_the_kernel():
-    with pytest.raises(InputError, match="name it once"):
+    with pytest.raises(InputError, match="leave out one of them"):
         parse_target("a.b:one", "two")
     assert parse_target("a.b:one", "one").kernel == "one"
 
@@ -440,4 +442,7 @@ def test_a_python_without_triton(tmp_path, monkeypatch):
     (tmp_path / "triton.py").write_text("raise ImportError('blocked')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     said = error_of(str(TRITON_KERNELS / "gelu.py"), ToolNotFoundError)
-    assert f"{sys.executable} has none (blocked); install it: pip install 'traceview[ptx]'" in said
+    assert (
+        f"{sys.executable} cannot import (blocked); install it: pip install 'traceview[ptx]'"
+        in said
+    )

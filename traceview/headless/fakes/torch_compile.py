@@ -71,15 +71,15 @@ def places_of(name: str) -> Sequence[str]:
     ours = str(Path(_torch().__file__).parent)
     found = (s for key, held in stacks.items() if key.partition(":")[0] == name for s in held)
     places = list(dict.fromkeys(places_in(found, [ours])))
-    return (f"its operations stand at {', '.join(places)}",) if places else ()
+    return (f"its operations are at {', '.join(places)}",) if places else ()
 
 
 def _experimental(version: str) -> str:
     tested = f"tested with PyTorch {' and '.join(TESTED)}"
     this = "" if version.startswith(tuple(f"{each}." for each in TESTED)) else f", not {version}"
     return (
-        f"--compile is experimental ({tested}{this}): where Inductor chooses by timing, its first "
-        "choice is shown as launched"
+        f"--compile is experimental ({tested}{this}): where Inductor selects by timing, its "
+        "first candidate is shown as launched"
     )
 
 

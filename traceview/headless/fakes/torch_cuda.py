@@ -118,7 +118,7 @@ class _Properties:
 
     def __init__(self, gpu: Gpu) -> None:
         limits = limits_of(gpu.capability)
-        self.name = f"sm_{gpu.number} (pretended)"
+        self.name = f"sm_{gpu.number} (fake)"
         self.major, self.minor = divmod(gpu.number, 10)
         self.multi_processor_count = gpu.sm_count
         self.total_memory = 80 * _GIB

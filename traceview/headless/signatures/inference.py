@@ -57,7 +57,7 @@ def in_words(arguments: Sequence[Argument]) -> str:
         else f"{a.name} {a.type}{':16' if a.divisible_by_16 else ''}"
         for a in arguments
     )
-    remedy = f'correct with --signature "{notation(arguments)}"'
+    remedy = f'correct them with --signature "{notation(arguments)}"'
     return f"arguments are guessed: {', '.join(said)}; {remedy}"
 
 

@@ -66,8 +66,8 @@ def argument(name: str, entry: str) -> Argument:
     if _TYPE.fullmatch(type_):
         return _hinted(name, "fp32" if type_ == "f32" else type_, hint)
     if hint or not _is_value(entry):
-        what = f"{entry[:60]!r}, the signature's entry for {name}, is neither a type nor a value"
-        raise InputError(what, f"write it as Triton does, such as {EXAMPLE}")
+        what = f"signature entry {entry[:60]!r} for {name} is neither a type nor a value"
+        raise InputError(what, f"use Triton's notation, for example {EXAMPLE}")
     return constant(name, value_of(entry))
 
 
@@ -92,8 +92,8 @@ def as_written(name: str, value: Value) -> str:
     Raises InputError if it is none that can be written, such as Triton's own types.
     """
     if not isinstance(value, (str, Real, type(None))):
-        what = f"the constexpr {name[:60]} is a {type(value).__name__}"
-        raise InputError(what, 'give a number or a text, such as "tl.float16"')
+        what = f"constexpr {name[:60]} has the unsupported type {type(value).__name__}"
+        raise InputError(what, 'pass a number or a string, such as "tl.float16"')
     return str(value)
 
 
@@ -138,15 +138,15 @@ def _typed_parameters(
         if len(choice) == count:
             return choice
     names = ", ".join(p.name for p in parameters)
-    what = f"the signature has {count} entries and the kernel {len(parameters)} parameters"
-    raise InputError(what, f"give one entry each for: {names}")
+    what = f"the signature has {count} entries, but the kernel has {len(parameters)} parameters"
+    raise InputError(what, f"give one entry per parameter: {names}")
 
 
 def _hinted(name: str, type_: str, hint: str) -> Argument:
     if hint == "1":
         return constant(name, 1)
     if hint not in ("", "16"):
-        what = f"the hint :{hint[:20]} of {name} is none of Triton's"
+        what = f"unknown hint :{hint[:20]} for {name}"
         raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
     return Argument(name, type_, divisible_by_16=hint == "16")
 
@@ -169,7 +169,7 @@ def _entries(signature: str) -> list[str]:
     if entries and not entries[-1]:
         entries.pop()
     if not all(entries):
-        raise InputError("the signature has an empty entry", f"write it such as {EXAMPLE}")
+        raise InputError("the signature has an empty entry", f"for example {EXAMPLE}")
     return entries
 
 

@@ -28,8 +28,8 @@ from traceview.headless.worker.jit_functions import in_words, resolved
 from traceview.headless.worker.recompile_server import STARTED, Channel
 from traceview.headless.worker.resolve_kernels import After
 
-_UNREACHED = "; --num-warps and the like do not reach its kernels"
-_COMPILE = "add --compile (experimental) to see the kernels that torch.compile generates"
+_UNREACHED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
+_COMPILE = "add --compile (experimental) to include the kernels that torch.compile generates"
 
 
 def main(request_path: str, events_path: str) -> None:
@@ -84,7 +84,7 @@ def _need_triton() -> None:
     try:
         import triton  # noqa: F401
     except ImportError as error:
-        what = f"compiling a Python target needs Triton, and {sys.executable} has none ({error})"
+        what = f"a Python target needs Triton, which {sys.executable} cannot import ({error})"
         raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
 
 
@@ -114,7 +114,7 @@ def _pretend_compile(request: Request, gpu: Gpu, recording: Recording, trials: T
     @functools.cache
     def passed_over() -> None:
         recording.remedy = _COMPILE
-        note(f"torch.compile was passed over, its functions ran as written: {_COMPILE}")
+        note(f"torch.compile was skipped and its functions ran eagerly: {_COMPILE}")
 
     if request.options.compile_torch:
         recording.places = torch_compile.places_of
@@ -125,14 +125,14 @@ def _pretend_compile(request: Request, gpu: Gpu, recording: Recording, trials: T
 
 
 def _say_unchecked(recording: Recording, name: str) -> None:
-    text = f"{name} was taken to hold, as no kernel ran; --emulate gives values to compare"
+    text = f"{name} passed unchecked, as no kernel ran; --emulate computes values to compare"
     recording.write("note", text=text)
 
 
 def _check_overrides(overrides: Overrides, recording: Recording) -> None:
     unused = [name for name in overrides.values if name not in overrides.used]
     if unused and recording.variants:
-        raise InputError(f"no kernel that is launched has a parameter {unused[0][:60]!r}")
+        raise InputError(f"no launched kernel has a parameter {unused[0][:60]!r}")
 
 
 class _OnLaunch:
@@ -156,5 +156,7 @@ class _OnLaunch:
             emulate(source, grid, arguments)
         except Exception as error:
             self._impossible.add(metadata.name)
-            text = f"{metadata.name} cannot be emulated and gives no values: {in_words(error)}"
+            text = (
+                f"{metadata.name} cannot be emulated, so its results are missing: {in_words(error)}"
+            )
             self._recording.write("note", text=text)

@@ -39,7 +39,9 @@ class After:
         if self.ending.stopped and not self.recording.variants:
             raise self._too_slow()
         if self.ending.failure and (self.recording.variants or self._jitted):
-            self._note(f"{self.script.name} {self._failure}; what came before is kept")
+            self._note(
+                f"{self.script.name} {self._failure}; only kernels compiled by then are shown"
+            )
         if self.options.signature is not None:
             self._declared(self._one(), self.options.signature)
         elif self.recording.variants:
@@ -66,7 +68,7 @@ class After:
 
     def _too_slow(self) -> TraceviewError:
         what = f"{self.script.name} {self._failure} before any kernel was compiled"
-        return TraceviewError(what, "give it longer with --timeout")
+        return TraceviewError(what, "allow more time with --timeout")
 
     def _note(self, text: str) -> None:
         self.recording.write("note", text=text)
@@ -74,8 +76,8 @@ class After:
     def _tell_of_unlaunched(self) -> None:
         rest = [name for name in self._kernels if name not in self.recording.seen]
         if rest and self.options.kernel is None:
-            first = f"add :{rest[0]} to the target to see it, its arguments guessed"
-            self._note(f"never launched, so not shown: {', '.join(rest)} ({first})")
+            first = f"add :{rest[0]} to the target to compile it with guessed arguments"
+            self._note(f"never launched and not shown: {', '.join(rest)} ({first})")
 
     def _one(self) -> Jitted:
         """The kernel that a signature is for. Raises InputError if that is not clear."""
@@ -98,8 +100,8 @@ class After:
         """Why there is nothing to show."""
         name, ending = self.script.name, self.ending
         if ending.missing:
-            remedy = f"install it for {sys.executable}, or name another Python in $TRACEVIEW_PYTHON"
-            return InputError(f"{name} needs the package {ending.missing}, not found here", remedy)
+            remedy = f"install it for {sys.executable}, or set $TRACEVIEW_PYTHON to another Python"
+            return InputError(f"{name} imports {ending.missing}, which is not installed", remedy)
         there = sorted(set(self._kernels) | self.recording.seen)
         if self.options.kernel and there:
             early = f" (it {ending.failure})" if ending.failure else ""
@@ -125,7 +127,7 @@ class After:
 
     def _guess_all(self) -> None:
         names, problems = self._named(), []
-        self._note(f"{', '.join(names)}: no launch was seen, so the arguments are guessed")
+        self._note(f"{', '.join(names)}: not launched by the script, so the arguments are guessed")
         for name in names:
             problems += self._guess(self._jitted[name])
         if not self.recording.variants:
@@ -169,9 +171,9 @@ class After:
 
 
 def _takes_descriptors(names: Sequence[str]) -> str:
-    many = "are tensor descriptors, whose blocks are" if len(names) > 1 else ""
-    one = "is a tensor descriptor, whose block is"
+    many = "are tensor descriptors, whose block shapes are" if len(names) > 1 else ""
+    one = "is a tensor descriptor, whose block shape is"
     return (
-        f"is not guessed: {', '.join(names)} {many or one} chosen where it is launched; name a "
+        f"cannot be guessed: {', '.join(names)} {many or one} set at the launch; pass a "
         "script that launches it, or declare each as tensordesc<fp16[128, 64]>"
     )

@@ -38,5 +38,5 @@ def shown(
     helped: Sequence[Tested[T]], tries: Sequence[Tested[T]], compared: Callable[[T], str]
 ) -> str:
     """What the recompilations showed, to be appended to the basis of a finding."""
-    each = [f"; recompiled with {t.remedy.change.said}: {compared(t.after)}" for t in helped]
+    each = [f"; recompiled with {t.remedy.change.description}: {compared(t.after)}" for t in helped]
     return "".join(each[:MOST_REMEDIES]) or ("; no recompilation helped" if tries else "")

@@ -84,7 +84,7 @@ def _is_in_loop(access: Access) -> bool:
 
 def _shown(best: Tested[tuple[Access, ...]]) -> str:
     rest = widths_text(widths(best.after)) or "gone: the operands are read by descriptor"
-    return f"; recompiled with {best.remedy.change.said}: those in loops are {rest}"
+    return f"; recompiled with {best.remedy.change.description}: those in loops are {rest}"
 
 
 def _no_help(trials: Recompilations | None) -> str:

@@ -75,8 +75,8 @@ def parse_target(text: str, kernel: str | None = None) -> Target:
     """Take a target apart. Raises InputError if it is none, or names another kernel too."""
     place, _, named = text.rpartition(":") if ":" in text else (text, "", "")
     if kernel and named and kernel != named:
-        remedy = "name it once"
-        raise InputError(f"{text} names one kernel and --kernel {kernel} another", remedy)
+        remedy = "leave out one of them"
+        raise InputError(f"{text} and --kernel {kernel} name different kernels", remedy)
     wanted = named or kernel or None
     if place.endswith(".py"):
         return Target(text, _existing(place), None, wanted)
@@ -89,7 +89,7 @@ def parse_target(text: str, kernel: str | None = None) -> Target:
 def _existing(place: str) -> str:
     path = Path(place)
     if not path.is_file():
-        raise InputError(f"{place} is {'a folder' if path.is_dir() else 'not there'}")
+        raise InputError(f"{place} {'is a folder' if path.is_dir() else 'does not exist'}")
     return str(path.absolute())
 
 
@@ -101,7 +101,7 @@ def _why_gone(process: Process, target: Target, ended: str | None) -> str | None
     """Why the kernels cannot be compiled again, if that is so."""
     if process.lives:
         return None
-    return f"{_name(target)} {ended or 'ended the process'}, so nothing can be recompiled"
+    return f"{_name(target)} {ended or 'exited'}, so its kernels cannot be recompiled"
 
 
 def _kept(
@@ -114,16 +114,16 @@ def _kept(
     if ended and not events.compiled:
         raise TraceviewError(f"{name} {ended} before any kernel was compiled", _remedy(ended))
     if not events.compiled:
-        raise InputError(f"{name} ended the process before any kernel was compiled")
+        raise InputError(f"{name} exited before it compiled any kernel")
     if ended:
-        note(f"{name} {ended}; what was compiled until then is kept")
+        note(f"{name} {ended}; only kernels compiled by then are shown")
     for text in events.notes:
         note(text)
     if not events.is_whole and any(compiled.launches for compiled in events.compiled):
-        note(f"{name} was cut short: the launch counts are lower bounds")
+        note(f"{name} did not run to its end: launch counts are lower bounds")
     note(f"{name}: {events.summary}")
     return events.compiled
 
 
 def _remedy(ended: str) -> str:
-    return "give it longer with --timeout" if "within" in ended else ""
+    return "allow more time with --timeout" if "within" in ended else ""

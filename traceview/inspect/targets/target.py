@@ -61,7 +61,7 @@ def kernels_of(
 def check_arch(arch: str | None) -> None:
     """Raise InputError if it is not written as a GPU architecture is."""
     if arch and not _ARCH.fullmatch(arch):
-        raise InputError(f"{arch[:40]!r} is no GPU architecture", "write it as --arch sm_90")
+        raise InputError(f"{arch[:40]!r} is not a GPU architecture", "for example --arch sm_90")
 
 
 def is_python(target: str) -> bool:
@@ -80,10 +80,10 @@ def _kernels_in_file(
     if path.is_dir():
         return read_cache(path, kernel=options.kernel, note=note)
     if not path.exists():
-        raise InputError(f"there is no file {target}", f"name {_KINDS}")
+        raise InputError(f"{target} does not exist", f"pass {_KINDS}")
     read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
     if read is None:
-        raise InputError(f"{target} is no known kind of target", f"name {_KINDS}")
+        raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)
 
 
@@ -102,7 +102,7 @@ def _not_text(path: Path, raw: bytes) -> tuple[str, str]:
     try:
         cubin_file.arch_of(raw)
     except TraceFormatError:
-        return f"{path} is not PTX but another program's binary", f"name {_KINDS}"
+        return f"{path} is not PTX but another kind of binary", f"pass {_KINDS}"
     return f"{path} is not PTX but a cubin", "rename it to end in .cubin"
 
 
@@ -148,6 +148,6 @@ def _given(
 def _no_kernel(target: str, kernel: str | None, found: Sequence[Compiled]) -> tuple[str, str]:
     names = list(dict.fromkeys(each.name for each in found))
     if kernel is None:
-        return f"{target} has no kernel", "name a file that defines or launches one"
+        return f"{target} has no kernel", "pass a file that defines or launches one"
     listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
     return f"{target} has no kernel {kernel!r}", f"it has {listed}" if names else ""

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from traceview.ptx.model import Access, Function, Instruction, Kind
 
-# By the first word of the opcode: what it does, and to which memory. Loads of constants and of
-# kernel parameters (LDC, ULDC), barriers in shared memory (SYNCS) and tensor memory are none.
+# Kind and space by the first word of the opcode. Loads of constants and kernel parameters (LDC,
+# ULDC), barriers in shared memory (SYNCS) and tensor memory do not count.
 _MEANING: dict[str, tuple[Kind, str]] = {
     "LDG": ("load", "global"),
     "STG": ("store", "global"),
@@ -44,10 +44,10 @@ _MEANING: dict[str, tuple[Kind, str]] = {
     "SUST": ("store", "surface"),
     "SURED": ("reduction", "surface"),
 }
-# The bits of a texel are in its descriptor.
+# The size of a texel is in its descriptor.
 _TEXTURES = frozenset(name for name, (_, space) in _MEANING.items() if space == "texture")
 _PREFETCH = re.compile(r"CCTL\..*\bPF[12]?\b")
-# A matrix of 8 x 8 elements of 16 bits gives each of the 32 threads this much.
+# Bits per thread of an 8 × 8 matrix of 16-bit elements, over 32 threads.
 _MATRIX_BITS = 32
 _WIDTH = re.compile(r"(?:U|S|F|BF)?(?P<bits>8|16|32|64|128|256)(?:(?:x|_V)(?P<count>\d+))?")
 _HINT = re.compile(r"E[FLNU](?:L2)?|NA|LU|LTC\d+B|CONSTANT|BYPASS")
@@ -57,19 +57,19 @@ _CONDITION_LAST = re.compile(r".*, *!?U?P\d+")
 
 
 def accesses(function: Function) -> tuple[Access, ...]:
-    """The memory accesses of a function, equal ones of a line counted, in the code's order.
+    """The memory accesses of a function in order; equal ones of a source line are counted.
 
-    A copy from or to shared memory has the space global. What never executes (@!PT, which ptxas
-    puts where the hardware needs a pause) is left out. Functions that the kernel calls are
-    functions of their own.
+    A copy between global and shared memory has space global. Instructions that never execute
+    (@!PT, which ptxas inserts where the hardware needs a pause) are excluded, as are callees.
     """
-    found = map(access_of, function.instructions)
-    counts = Counter(access for access in found if access is not None)
+    counts = Counter(
+        access for instruction in function.instructions if (access := access_of(instruction))
+    )
     return tuple(replace(access, count=count) for access, count in counts.items())
 
 
 def access_of(instruction: Instruction) -> Access | None:
-    """The access that one instruction makes, counted once; None if it makes none."""
+    """The access of one instruction, with a count of 1; None if it makes none."""
     name, *modifiers = instruction.opcode.split(".")
     meaning = _MEANING.get(name)
     if _PREFETCH.match(instruction.opcode):
@@ -94,7 +94,7 @@ def access_of(instruction: Instruction) -> Access | None:
 
 
 def _width_bits(name: str, modifiers: list[str]) -> int | None:
-    """What one thread moves: 32 bits where the opcode names no width."""
+    """Bits per thread: 32 if the opcode has no width, None if the width is not in the code."""
     if name.startswith("U") or name == "CCTL":
         # The size of a bulk copy is in a descriptor or a register.
         return None
@@ -102,13 +102,13 @@ def _width_bits(name: str, modifiers: list[str]) -> int | None:
         return None
     if name in ("LDSM", "STSM"):
         return _MATRIX_BITS * int(modifiers[-1] if modifiers[-1] in ("2", "4") else 1)
-    found = (_WIDTH.fullmatch(modifier) for modifier in modifiers)
-    widths = [int(m["bits"]) * int(m["count"] or 1) for m in found if m]
+    matches = (_WIDTH.fullmatch(modifier) for modifier in modifiers)
+    widths = [int(m["bits"]) * int(m["count"] or 1) for m in matches if m]
     return widths[-1] if widths else 32
 
 
 def _scope(kind: Kind, space: str, modifiers: list[str]) -> str | None:
     if kind not in ("atomic", "reduction"):
         return None
-    told = (_SCOPES[modifier] for modifier in modifiers if modifier in _SCOPES)
-    return next(told, "cta" if space == "shared" else None)
+    scopes = (_SCOPES[modifier] for modifier in modifiers if modifier in _SCOPES)
+    return next(scopes, "cta" if space == "shared" else None)

@@ -1,8 +1,8 @@
-"""What a cubin itself tells of its kernels: registers, stack, spills, shared memory, barriers.
+"""Kernel resources from a cubin: registers, stack, spills, shared memory, barriers.
 
 A cubin is an ELF file; the section `.nv.info.<kernel>` lists attributes as (format, attribute,
-value). NVIDIA documents neither these nor the flags: they are those that `cuobjdump -elf` names,
-and every number is held against `cuobjdump -res-usage` and `ptxas -v` in the tests.
+value). NVIDIA documents neither these nor the flags: names are those of `cuobjdump -elf`, and the
+tests compare every number with `cuobjdump -res-usage` and `ptxas -v`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _MARKS_SPILLS = 128
 _ARCH_SPECIFIC = 0x09
 _SIZED = 4
 
-# No section comes near, shared memory least of all.
+# Far above the size of any section.
 _MOST_BYTES = 1 << 40
 
 _NOT_IN_FILE = ("SHT_NOBITS", "SHT_NULL")
-# Where st_other is in a symbol, and the bit in it that marks a kernel (STO_CUDA_ENTRY).
+# Offset of st_other in a symbol, and its bit that marks a kernel (STO_CUDA_ENTRY).
 _ST_OTHER = 5
 _KERNEL = 0x10
 _PTX_TEXT = ".nv_debug_ptx_txt"
-# From 9.0 on a kernel's shared memory in the cubin begins with what the driver keeps for itself.
+# From 9.0 on the shared memory section begins with bytes that the driver reserves.
 _RESERVES_FROM = 90
 _RESERVED_BYTES = 1024
 
@@ -56,7 +56,7 @@ _WIDTH_BYTES = (1, 1, 2, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class _Section:
-    """A section of the file; one that takes no room there (shared memory) has no `data`."""
+    """A section; one that is not in the file (shared memory) has no `data`."""
 
     data: memoryview
     size: int
@@ -66,7 +66,7 @@ class _Section:
 
 @dataclass(frozen=True)
 class _Cubin:
-    """What is read of a cubin: sections by name, and (name, st_other) of each symbol."""
+    """A parsed cubin: sections by name, and (name, st_other) of each symbol."""
 
     flags: int
     abi: int
@@ -79,14 +79,14 @@ _Attributes = dict[int, memoryview]
 
 
 def resources(cubin: bytes) -> dict[str, Resources]:
-    """What each kernel of a cubin takes of an SM.
+    """The resources of each kernel of a cubin.
 
-    `static_shared_bytes` leaves out what the driver reserves, as ptxas does and cuobjdump does
-    not. `spill_bytes` are what ptxas calls spill stores: bytes that a thread writes, added up
-    over the instructions that spill; None where a ptxas before 12.8 left a stack and no word of
-    what is on it. `max_threads` is that of a block: as required, or as the launch bounds say.
+    `static_shared_bytes` excludes bytes that the driver reserves, like ptxas and unlike cuobjdump.
+    `spill_bytes` are ptxas's spill stores: bytes per thread, summed over the instructions that
+    spill; None if a ptxas before 12.8 left a stack, as it does not record what is on it.
+    `max_threads` is the required or the maximum block size (reqntid, maxntid).
 
-    Raises TraceFormatError if this is no cubin or a damaged one, ToolNotFoundError without
+    Raises TraceFormatError if this is not a cubin or is damaged, ToolNotFoundError without
     pyelftools.
     """
     opened = _read(cubin)
@@ -102,9 +102,9 @@ def kernels(cubin: bytes) -> tuple[str, ...]:
 
 
 def arch_of(cubin: bytes) -> str:
-    """The architecture that a cubin is for, such as sm_90a. Raises as `resources` does.
+    """The architecture of a cubin, such as sm_90a. Raises as `resources` does.
 
-    The suffix f of a family is not kept in a cubin: its code is that of the plain architecture.
+    A cubin does not record the family suffix f: its code is that of the plain architecture.
     """
     opened = _read(cubin)
     specific = opened.flags & (0x8 if opened.abi >= 8 else 0x800)
@@ -113,10 +113,10 @@ def arch_of(cubin: bytes) -> str:
 
 
 def embedded_ptx(cubin: bytes) -> str | None:
-    """The PTX that ptxas was given, if it kept line information; None if not.
+    """The PTX that the cubin was assembled from; None without line information.
 
-    It comes without comments and without .loc and .file, line for line as it was: line numbers
-    of SASS instructions refer to it. Raises as `resources` does.
+    Comments, .loc and .file are blank, but lines keep their numbers: SASS instructions refer to
+    them. Raises as `resources` does.
     """
     text = _section(_read(cubin), _PTX_TEXT).data
     return bytes(text).replace(b"\0", b"\n").decode("utf-8", "replace") if text else None
@@ -158,7 +158,7 @@ def _spill_bytes(code: memoryview, own: _Attributes) -> int | None:
 
 
 def _stored_bytes(code: memoryview, offset: int) -> int:
-    """What the instruction at an offset stores to local memory; 0 if it is another one."""
+    """The bytes that the instruction at an offset stores to local memory; 0 for any other."""
     low, high = _INSTRUCTION.unpack_from(code, offset)
     return _WIDTH_BYTES[high >> 9 & 7] if low & 0xFFF == _STORE_LOCAL else 0
 
@@ -171,7 +171,7 @@ def _kernels(cubin: _Cubin) -> Iterator[tuple[int, str]]:
 
 
 def _of_functions(cubin: _Cubin, index: int) -> Iterator[tuple[int, int]]:
-    """Attributes of one function in .nv.info, whose values are pairs of symbol and number."""
+    """The attributes of one function in .nv.info, whose values are (symbol, number) pairs."""
     for number, value in _each_attribute(_section(cubin, ".nv.info").data):
         pair = _integers(value)
         if len(pair) == 2 and pair[0] == index:
@@ -205,7 +205,7 @@ def _number(cubin: _Cubin) -> int:
 
 
 def _read(raw: bytes) -> _Cubin:
-    """Take from a file all that is asked of it later, so that a damaged one fails here."""
+    """Parse a file completely, so that a damaged one fails here and not later."""
     try:
         from elftools.common.exceptions import ELFError
     except ImportError:
@@ -221,10 +221,12 @@ def _taken_from(raw: bytes) -> _Cubin:
     from elftools.elf.elffile import ELFFile
 
     if not raw.startswith(b"\x7fELF"):
-        raise TraceFormatError(f"this is no cubin: it begins with {raw[:8]!r} and not as ELF does")
+        raise TraceFormatError(
+            f"not a cubin: it begins with {raw[:8]!r}, not with the ELF magic number"
+        )
     elf = ELFFile(io.BytesIO(raw))
     if elf["e_machine"] != "EM_CUDA":
-        raise TraceFormatError(f"this is no cubin: it is an ELF file for {elf['e_machine']}")
+        raise TraceFormatError(f"not a cubin but an ELF file for {elf['e_machine']}")
     if elf["e_phoff"] + elf["e_phnum"] * elf["e_phentsize"] > len(raw):
         raise ValueError("the file ends within its program headers")
     sections = dict(_sections(elf, memoryview(raw)))
@@ -236,7 +238,7 @@ def _sections(elf: ELFFile, raw: memoryview) -> Iterator[tuple[str, _Section]]:
         size, flags, info = (int(section[key]) for key in ("sh_size", "sh_flags", "sh_info"))
         start, in_file = section["sh_offset"], section["sh_type"] not in _NOT_IN_FILE
         if size > _MOST_BYTES:
-            raise ValueError(f"section {section.name[:60]!r} is said to have {size:,} bytes")
+            raise ValueError(f"section {section.name[:60]!r} claims to have {size:,} bytes")
         if in_file and start + size > len(raw):
             raise ValueError(f"the file ends within section {section.name[:60]!r}")
         data = raw[start : start + size] if in_file else _ABSENT.data
@@ -249,7 +251,7 @@ def _symbols(elf: ELFFile) -> tuple[tuple[str, int], ...]:
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         return ()
-    # pyelftools leaves out of st_other the bits that only NVIDIA uses: take the byte itself.
+    # pyelftools drops the bits of st_other that only NVIDIA uses: read the byte itself.
     raw, size = table.data(), table["sh_entsize"]
     names = (symbol.name for symbol in table.iter_symbols())
     return tuple((name, raw[size * at + _ST_OTHER]) for at, name in enumerate(names))
@@ -257,4 +259,4 @@ def _symbols(elf: ELFFile) -> tuple[tuple[str, int], ...]:
 
 def _damaged(error: Exception) -> TraceFormatError:
     why = str(error).strip() or type(error).__name__
-    return TraceFormatError(f"the cubin is damaged: {why[:200]}", "compile it anew")
+    return TraceFormatError(f"the cubin is damaged: {why[:200]}", "recompile it")

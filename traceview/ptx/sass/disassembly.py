@@ -1,7 +1,6 @@
-"""The text of nvdisasm into instructions.
+"""Parse the text output of nvdisasm, as its JSON output has no source lines.
 
-The text is read and not nvdisasm's JSON, as only the text has source lines. A comment before an
-instruction names the line that it was made from, until the next such comment:
+A comment gives the source line of the instructions behind it, until the next such comment:
 
     //## File "gelu.py", line 3 inlined at "gelu.py", line 9
     //## File "gelu.py", line 9
@@ -20,7 +19,7 @@ from traceview.ptx.loops import Jump, loop_depths
 from traceview.ptx.model import Function, Instruction, Listing, SourceLine
 
 PTX_FILE = ".nv_debug_ptx_txt"
-# Of a home that was overwritten in its length; PTX, which needs not keep it, says `~/`.
+# `traceview scrub` overwrites home folders in place, which keeps their length; in PTX it is `~/`.
 _OVERWRITTEN = re.compile(r"^~/+")
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<offset>[0-9a-f]+)\*/\s+(?:@(?P<guard>!?U?P[T\d]+)\s+)?"
@@ -33,23 +32,23 @@ _LABEL = re.compile(r"(?P<label>\S.*):$")
 _FUNCTION = re.compile(r"\s+\.type\s+(?P<name>.+),@function$")
 _KERNEL = re.compile(r'\s+\.other\s+(?P<name>.+),@"STO_CUDA_ENTRY\b.*"$')
 _TARGET = re.compile(r"^\s+\.target\s+(sm_\w+)", re.MULTILINE)
-# How nvdisasm writes the target of a cubin that a ptxas before 13.0 made.
+# The target of a cubin from a ptxas before 13.0.
 _FLAGS = re.compile(
     r'^\s+\.headerflags\s+@"(?P<flags>.*?\bEF_CUDA_SM(?P<number>\d+)\b.*)"', re.MULTILINE
 )
 _JUMP_TARGET = re.compile(r"`\((?P<label>[^)]*)\)")
 _JUMPS = ("BRA", "JMP")
-# Closes what ptxas puts around one instruction, to run it for each value that the warp's threads
-# hold where it wants a single one: no loop of the program.
+# Ends the loop that ptxas puts around an instruction with a uniform operand, to run it once per
+# value in the warp: not a loop of the program.
 _UNIFORM_RETRY = "BRA.U.ANY"
 _ENDS = ("EXIT", "RET", "BRX", "JMX", "KILL")
 
 
 def parse(text: str) -> Listing:
-    """Read what nvdisasm printed. Raises TraceFormatError if there is no code in it."""
+    """Parse the output of nvdisasm. Raises TraceFormatError if it contains no code."""
     functions = tuple(_Reader().read(text))
     if not functions:
-        raise TraceFormatError("there is no SASS in the cubin")
+        raise TraceFormatError("the cubin contains no SASS")
     return Listing("sass", _target(text), None, functions)
 
 
@@ -64,7 +63,7 @@ def _target(text: str) -> str:
 
 @dataclass
 class _Open:
-    """The function that is being read; `labels` are those of its instructions, by index."""
+    """The function that is being parsed; `labels` maps labels to instruction indices."""
 
     name: str
     instructions: list[Instruction] = field(default_factory=list)
@@ -72,7 +71,7 @@ class _Open:
 
 
 class _Reader:
-    """Goes through the lines once; what a comment says of the source holds until the next."""
+    """Parses all lines in one pass; a comment with a source line holds until the next."""
 
     def __init__(self) -> None:
         self._declared: set[str] = set()
@@ -146,14 +145,14 @@ def _with_loops(code: list[Instruction], jumps: Iterable[Jump]) -> Iterator[Inst
 
 
 def _without_padding(function: _Open) -> list[Instruction]:
-    """The code up to the branch to itself, and the NOPs, that fill a function's last line."""
+    """The code without the NOPs and the branch to itself that pad the end of a function."""
     code = function.instructions
     end = len(code)
     while end and code[end - 1].opcode == "NOP":
         end -= 1
     if end and code[end - 1].opcode == "BRA":
-        aim = _aim(code[end - 1], function.labels)
-        end -= aim == end - 1
+        target = _target_of(code[end - 1], function.labels)
+        end -= target == end - 1
     return code[:end]
 
 
@@ -163,36 +162,36 @@ def _jumps(code: list[Instruction], labels: dict[str, int]) -> Iterator[Jump]:
         if opcode in _ENDS:
             yield Jump(at, (), instruction.predicate is not None)
         elif opcode in _JUMPS and not instruction.opcode.startswith(_UNIFORM_RETRY):
-            aim = _aim(instruction, labels)
+            target = _target_of(instruction, labels)
             # A branch may also have its condition among the operands: BRA.U UP0, `(.L_x_3).
             certain = instruction.predicate is None and instruction.operands.startswith("`")
-            known = aim is not None and aim <= len(code)
-            yield Jump(at, (aim,) if known and aim is not None else (), not certain)
+            known = target is not None and target <= len(code)
+            yield Jump(at, (target,) if known and target is not None else (), not certain)
 
 
-def _aim(jump: Instruction, labels: dict[str, int]) -> int | None:
+def _target_of(jump: Instruction, labels: dict[str, int]) -> int | None:
     found = _JUMP_TARGET.search(jump.operands)
     return labels.get(found["label"]) if found else None
 
 
 def with_sources_of(sass: Listing, ptx: Listing) -> Listing:
-    """The SASS with the source lines that its PTX tells.
+    """The SASS with the source lines of the PTX that it was made from.
 
-    For Triton they are better than those of the cubin, which knows nothing of inlined helpers.
-    What has no PTX line keeps what it has.
+    For Triton these are better than those in the cubin, which lack inlined helpers. Instructions
+    without a PTX line keep their own.
     """
     by_line: dict[int, Instruction] = {}
     for function in ptx.functions:
         for instruction in function.instructions:
             by_line.setdefault(instruction.line, instruction)
     functions = (
-        replace(f, instructions=tuple(_told_by(i, by_line) for i in f.instructions))
+        replace(f, instructions=tuple(_with_source(i, by_line) for i in f.instructions))
         for f in sass.functions
     )
     return replace(sass, functions=tuple(functions))
 
 
-def _told_by(instruction: Instruction, by_line: dict[int, Instruction]) -> Instruction:
+def _with_source(instruction: Instruction, by_line: dict[int, Instruction]) -> Instruction:
     made_from = by_line.get(instruction.ptx_line or 0)
     if made_from is None or made_from.source is None:
         return instruction

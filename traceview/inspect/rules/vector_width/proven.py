@@ -142,13 +142,13 @@ class _Case:
         alone = best[0].clause == TOO_FEW
         remedy = " or ".join(cause.remedy for cause in best)
         remedy = f"Use {remedy}" if alone else remedy
-        changes = " or ".join(cause.change.said for cause in best)
+        changes = " or ".join(cause.change.description for cause in best)
         price = self._price(best)
         costs = alone and (price or width < WIDE_BITS)
         if costs and not any(cause.change.constexprs for cause in best):
             other = self._another_size(width)
             remedy += f". {other.cause.remedy}" if other else ""
-            price += f"; with {other.cause.change.said}: {other.width} bits" if other else ""
+            price += f"; with {other.cause.change.description}: {other.width} bits" if other else ""
         return Reason(best[0].clause, remedy, self._shown(changes, width) + price, True, width)
 
     def _shown(self, changes: str, width: int) -> str:
@@ -186,7 +186,7 @@ class _Case:
 
     def _at_a_price(self, widened: Sequence[_Widened]) -> Reason:
         best = max(widened, key=lambda each: each.width)
-        change, names = best.cause.change.said, best.cause.change.divisible
+        change, names = best.cause.change.description, best.cause.change.divisible
         more = f"ive each block more work, such as several rows: {change} alone costs elsewhere"
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
