@@ -206,5 +206,5 @@ def test_the_architecture_is_checked_before_anything_is_measured(bench_here):
     assert bench_here(*arguments, "--arch", "sm_1") == (
         1,
         "",
-        "traceview: error: 'sm_1' is not a GPU architecture; for example --arch sm_90\n",
+        "traceview: error: 'sm_1' is not a GPU architecture; pass, for example, --arch sm_90\n",
     )

@@ -63,7 +63,7 @@ def test_python_functions_take_values(calls):
 
 def test_a_number_is_no_architecture():
     with pytest.raises(
-        InputError, match="'90' is not a GPU architecture; for example --arch sm_90"
+        InputError, match="'90' is not a GPU architecture; pass, for example, --arch sm_90"
     ):
         traceview.inspect_ptx(GELU, arch=90)
 
@@ -165,7 +165,10 @@ def test_one_clear_line_for_what_is_no_target(name, tmp_path, capsys):
     ("options", "said"),
     [
         (["--kernel", "other"], "has no kernel 'other'; it has k"),
-        (["--arch", "hopper"], "'hopper' is not a GPU architecture; for example --arch sm_90"),
+        (
+            ["--arch", "hopper"],
+            "'hopper' is not a GPU architecture; pass, for example, --arch sm_90",
+        ),
         (["--arch", "sm_80"], "cannot run on sm_80"),
     ],
 )

@@ -61,7 +61,9 @@ def kernels_of(
 def check_arch(arch: str | None) -> None:
     """Raise InputError if it is not written as a GPU architecture is."""
     if arch and not _ARCH.fullmatch(arch):
-        raise InputError(f"{arch[:40]!r} is not a GPU architecture", "for example --arch sm_90")
+        raise InputError(
+            f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"
+        )
 
 
 def is_python(target: str) -> bool:
