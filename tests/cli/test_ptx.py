@@ -57,7 +57,7 @@ def test_python_functions_take_values(calls):
         {"BLOCK": "1024"},
     ]
     assert calls[0].options.arguments == ("--fast",)
-    with pytest.raises(InputError, match="there are 1 versions to compare"):
+    with pytest.raises(InputError, match="only one version to compare"):
         traceview.diff_ptx("gelu.py", constexprs={"BLOCK": [256, "256"]})
 
 
