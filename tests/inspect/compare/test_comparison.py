@@ -62,6 +62,8 @@ def test_the_same_ptx_is_noticed():
     assert same_code(diff(one, one).comparisons[0])
     assert not same_code(diff(one, other).comparisons[0])
     assert not same_code(diff(a_report(), a_report()).comparisons[0])
+    two = (a_report(compiled=a_compiled("a", name=name)) for name in "kl")
+    assert not same_code(diff(*two).comparisons[0])
 
 
 def of(*accesses):

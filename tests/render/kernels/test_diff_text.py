@@ -65,6 +65,12 @@ def test_what_differs_stands_in_columns_with_the_change():
         assert re.search(row, text), row
 
 
+def test_a_line_that_moved_within_its_file_has_both_numbers():
+    moved = wide(accesses=(an_access(128, 1, source=a_line(33)),))
+    text = shown(wide(accesses=(an_access(32, 4),)), moved)
+    assert re.search(r"gelu.py:31 → 33 global load \(PTX\) +4 × 32 bits +1 × 128 bits", text)
+
+
 def test_what_is_equal_is_said_once():
     text = shown(narrow(), wide(), width=400)
     assert text.count("elements per thread 8") == 1

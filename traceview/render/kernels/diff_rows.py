@@ -202,8 +202,12 @@ def _levels(levels: Sequence[Level]) -> str:
 
 
 def _place(moves: Moves, names: SourceNames) -> str:
-    lines = dict.fromkeys(names.of_line(source) for source in moves.sources if source)
-    return f"{' → '.join(lines) or '?'} {moves.space} {moves.kind}"
+    lines = list(dict.fromkeys(names.of_line(source) for source in moves.sources if source)) or [
+        "?"
+    ]
+    file = f"{lines[0].rpartition(':')[0]}:"
+    shown = " → ".join([lines[0], *(line.removeprefix(file) for line in lines[1:])])
+    return f"{shown} {moves.space} {moves.kind}"
 
 
 def _moved(moved: Moved | None) -> str:
