@@ -11,8 +11,9 @@ from tests.ptx.compiled_kernels import HEADER
 from traceview import analyze
 from traceview.analyses.base import Result, Skipped
 from traceview.analyses.load_widths.analysis import ANALYSIS, COSTS, KERNELS
-from traceview.analyses.load_widths.bounds import AT_THE_ROOF
+from traceview.analyses.load_widths.bounds import NEAR_PEAK
 from traceview.errors import InputError
+from traceview.findings import Subject
 from traceview.toolchain.ptxas import assemble
 from traceview.trace import Selection
 from traceview.trace.load import load
@@ -86,7 +87,7 @@ def ns_of(share, blocks=100_000, bytes_each=8):
     return round(moved(1, blocks, bytes_each) / PEAK * 1e9 / share)
 
 
-def test_narrow_loads_of_a_memory_bound_kernel_cost_what_is_beyond_the_roof(tmp_path):
+def test_narrow_loads_of_a_memory_bound_kernel_cost_the_time_beyond_the_bound(tmp_path):
     took = ns_of(0.4)
     built = launched(export().code("k", ptx()), 0, took)
     built = launched(built, took + 100, took)
@@ -115,11 +116,14 @@ def test_narrow_loads_of_a_memory_bound_kernel_cost_what_is_beyond_the_roof(tmp_
     assert finding.time_at_stake_ns == 2 * took - bound
     assert finding.severity == "high"
     assert finding.message == (
-        "100 % of kernel time is in k, which loads and stores 32 bits at a time (k.cu:7 and "
-        "k.cu:8), likely because each thread moves only 32 bits there: it moves 400 GB/s of the "
-        "memory's 1,000 GB/s. A call takes 256 µs; at 128 bits it is bound by 102 µs, a factor "
-        "of at most 2.5"
+        "k (100.0 % of kernel time) loads and stores 32 bits per thread per instruction at k.cu:7 "
+        "and k.cu:8, likely because each thread moves only 32 bits there. It reaches 400 GB/s of "
+        "the GPU's 1,000 GB/s. A call takes 256 µs; at 128 bits it could take 102 µs (2.5× faster) "
+        "at best."
     )
+    assert finding.subject == Subject("kernel", "k", "/home/user/k.cu", 7)
+    assert finding.evidence.row["name"] == "k"
+    assert finding.share_of_step_pct == pytest.approx(100 * (2 * took - bound) / (2 * took + 100))
     assert finding.action == (
         "Give each thread adjacent elements, and move them as float4 (16 bytes)."
     )
@@ -146,7 +150,7 @@ def test_the_widths_of_each_line_with_calls_and_time(tmp_path):
         "at_stake_ns": took - round(moved() / PEAK * 1e9),
     }
     (note,) = outcome.notes
-    assert note.startswith("75.0 % of kernel time is in kernels without code here")
+    assert note.startswith("75.0 % of kernel time is in kernels without recorded code")
 
 
 def verdict(built, folder):
@@ -157,13 +161,13 @@ def verdict(built, folder):
     return row["verdict"], row["why_not"]
 
 
-def test_at_the_roof_nothing_is_to_win(tmp_path):
-    built = launched(export().code("k", ptx()), 0, ns_of(AT_THE_ROOF + 0.01))
-    assert verdict(built, tmp_path) == ("at the roof", None)
+def test_near_peak_bandwidth_nothing_can_be_saved(tmp_path):
+    built = launched(export().code("k", ptx()), 0, ns_of(NEAR_PEAK + 0.01))
+    assert verdict(built, tmp_path) == ("near-peak", None)
     assert not answer(built, tmp_path).findings
 
 
-def test_wide_kernels_are_not_blamed_however_slow(tmp_path):
+def test_wide_kernels_are_no_finding_however_slow(tmp_path):
     built = launched(export().code("k", ptx(bits=128)), 0, ns_of(0.3, bytes_each=32))
     assert verdict(built, tmp_path) == ("wide", None)
 
@@ -173,10 +177,10 @@ def test_wide_kernels_are_not_blamed_however_slow(tmp_path):
     [
         ({"loop": True}, {}, "its loop trip counts are not known"),
         ({"more": "red.global.add.f32 [%rd4], %r3;"}, {}, "its atomics may contend"),
-        ({"more": "M: add.s32 %r1, %r1, 1; @%p2 bra M;"}, {}, "it reckons in loops"),
+        ({"more": "M: add.s32 %r1, %r1, 1; @%p2 bra M;"}, {}, "its arithmetic is in loops"),
         ({}, {"blocks": 99, "took": 20_000}, "it has fewer blocks than the GPU has SMs"),
         ({}, {"blocks": 1000, "took": 9_000}, "its calls take less than 10.0 µs"),
-        ({}, {"took": ns_of(0.1)}, "it moves less than 20 % of what memory could"),
+        ({}, {"took": ns_of(0.1)}, "it reaches less than 20 % of peak bandwidth"),
         (
             {"more": "sin.approx.f32 %r3, %r3;" * 50},
             {"took": ns_of(0.4)},
@@ -184,14 +188,14 @@ def test_wide_kernels_are_not_blamed_however_slow(tmp_path):
         ),
     ],
 )
-def test_where_memory_may_not_be_what_it_waits_for_no_time_is_claimed(tmp_path, changes, how, why):
+def test_no_time_is_claimed_where_a_kernel_may_not_be_memory_bound(tmp_path, changes, how, why):
     how = {"took": ns_of(0.4)} | how
     said = verdict(launched(export().code("k", ptx(**changes)), 0, **how), tmp_path)
-    assert said[0] == "not told"
+    assert said[0] == "unknown"
     assert said[1].startswith(why)
 
 
-def test_arithmetic_bounds_what_can_be_won(tmp_path):
+def test_arithmetic_bounds_what_can_be_saved(tmp_path):
     more = "add.f32 %r3, %r3, %r3;" * 200
     outcome = answer(launched(export().code("k", ptx(more=more)), 0, ns_of(0.4)), tmp_path)
     (row,) = outcome.tables["costs"].rows()
@@ -200,7 +204,7 @@ def test_arithmetic_bounds_what_can_be_won(tmp_path):
     assert row["bound_ns"] == round(slots * 100_000 * 4 / (4 * 100 * 1e9) * 1e9)
 
 
-def test_a_share_of_the_width_is_the_most_that_can_be_won(tmp_path):
+def test_time_shrinks_no_more_than_the_number_of_instructions(tmp_path):
     outcome = answer(
         launched(export().code("k", ptx(bits=64)), 0, ns_of(0.25, bytes_each=16)), tmp_path
     )
@@ -208,11 +212,11 @@ def test_a_share_of_the_width_is_the_most_that_can_be_won(tmp_path):
     assert row["bound_ns"] == row["total_ns"] // 2
 
 
-def test_launches_beside_others_are_not_judged(tmp_path):
+def test_launches_that_overlap_others_are_not_timed(tmp_path):
     took = ns_of(0.4)
     built = launched(export().code("k", ptx()), 0, took)
     built = launched(built, 10, took, name="other", stream=9)
-    assert verdict(built, tmp_path) == ("not told", "it never had the GPU to itself")
+    assert verdict(built, tmp_path) == ("unknown", "it never ran alone on the GPU")
     built = launched(built, 3 * took, took)
     (row,) = costs(answer(built, tmp_path), "calls", "bytes", "at_stake_ns")
     assert row == (2, moved(1), took - round(moved() / PEAK * 1e9))
@@ -225,20 +229,18 @@ def test_without_the_peak_of_memory_it_can_be_given(tmp_path):
         ns_of(0.4),
     )
     assert verdict(built, tmp_path) == (
-        "not told",
-        "the peak rate of the GPU's memory is not known",
+        "unknown",
+        "the peak bandwidth of the GPU is not known",
     )
     report = analyze(loaded(built, tmp_path), "load-widths", peaks={"bandwidth": float(PEAK)})
     assert report.findings[0].finding.time_at_stake_ns > 0
 
 
-def test_where_bytes_are_not_told_the_share_of_time_is_all_that_is_said(tmp_path):
+def test_where_bytes_are_unknown_the_finding_has_the_kernel_time_alone(tmp_path):
     outcome = answer(launched(export().code("k", ptx(loop=True)), 0, 1_000_000), tmp_path)
     (finding,) = outcome.findings
     assert (finding.severity, finding.time_at_stake_ns) == ("low", 0)
-    assert finding.message.endswith(
-        "How much that costs is not told: its loop trip counts are not known"
-    )
+    assert finding.message.endswith("The cost is unknown: its loop trip counts are not known.")
     small = launched(export().code("k", ptx(loop=True)), 0, 40_000)
     assert not answer(launched(small, 50_000, 960_000, name="lib"), tmp_path).findings
 
@@ -248,14 +250,14 @@ def test_a_kernel_that_reaches_more_in_this_run_is_named(tmp_path):
     built = export().code("k", ptx()).code("wide", ptx("wide", 128))
     built = launched(launched(built, 0, slow), slow, fast, name="wide")
     (finding,) = answer(built, tmp_path).findings
-    assert finding.message.endswith("; wide reaches 900 GB/s in this run with 128 bits")
+    assert finding.message.endswith(" wide reaches 900 GB/s in this run with 128 bits.")
 
 
-def test_elements_that_lie_apart_are_told_as_what_they_are(tmp_path):
+def test_elements_that_lie_apart_are_a_proven_cause(tmp_path):
     apart = ptx().replace("%r1, 4,", "%r1, 16,")
     built = launched(export().code("k", apart), 0, ns_of(0.4))
     (finding,) = answer(built, tmp_path).findings
-    assert "(k.cu:7 and k.cu:8), because a thread's elements are 4 apart: it" in finding.message
+    assert "k.cu:7 and k.cu:8, because a thread's elements are 4 apart. It" in finding.message
     assert finding.action.startswith("Store each of the 4 parts as an array of its own")
 
 
@@ -268,12 +270,12 @@ def test_no_code_is_skipped_with_the_command_and_no_kernels_are_an_answer(tmp_pa
     assert (nothing.findings, nothing.notes, nothing.summary) == ((), (), {})
 
 
-def test_shares_of_no_code_at_all_are_not_told(tmp_path):
+def test_without_any_code_there_are_no_shares(tmp_path):
     """0 % of loads at 32 bits would read as if no kernel had any."""
     for built in (export(), export().code("other", ptx("other"))):
         outcome = ANALYSIS.run(loaded(launched(built, 0, 100, name="lib"), tmp_path))
         assert isinstance(outcome, Skipped)
-        assert outcome.reason.startswith("none of the kernels that ran has code here")
+        assert outcome.reason.startswith("the trace has no code of the kernels that ran")
         assert "--cubin FILE" in outcome.remedy
 
 
@@ -287,7 +289,7 @@ def test_code_of_another_architecture_is_none(tmp_path):
     built = launched(export().code("k", ptx(), arch="sm_80"), 0, 1_000_000)
     outcome = ANALYSIS.run(loaded(built, tmp_path))
     assert isinstance(outcome, Skipped)
-    assert outcome.reason.endswith("1 launch of k fit none of the code that is here")
+    assert outcome.reason.endswith("1 launch of k matches none of the recorded code")
 
 
 def test_variants_that_share_launches_count_once_and_claim_only_where_they_agree(tmp_path):
@@ -302,7 +304,7 @@ def test_variants_that_share_launches_count_once_and_claim_only_where_they_agree
     assert not outcome.findings
     assert outcome.summary["loads_at_most_32_bits_pct"] == 0.0
     assert outcome.summary["loads_at_most_128_bits_pct"] == 100.0
-    assert ("variants of other widths have the same launches",) in costs(outcome, "why_not")
+    assert ("variants of different widths share its launches",) in costs(outcome, "why_not")
 
 
 def test_a_mangled_name_joins(tmp_path):
@@ -315,7 +317,7 @@ def test_a_mangled_name_joins(tmp_path):
     assert costs(outcome, "name", "verdict") == [(name, "narrow")]
 
 
-def test_a_range_restricts_what_is_spoken_of(tmp_path):
+def test_a_range_restricts_the_launches(tmp_path):
     took = ns_of(0.4)
     built = launched(export().code("k", ptx()).range("a", 0, 10), 2, took)
     built = launched(built, took + 100, took).range("b", took + 90, took + 110)
@@ -331,7 +333,10 @@ def test_code_can_be_given(tmp_path):
     (tmp_path / "k.ptx").write_text(ptx())
     trace = loaded(launched(export().drop(STORED_AS), 0, ns_of(0.4)), tmp_path)
     report = analyze(trace, "load-widths", cubins=[tmp_path / "k.ptx"])
-    assert "32 bits at a time (k.cu:7 and k.cu:8)" in report.findings[0].finding.message
+    assert (
+        "32 bits per thread per instruction at k.cu:7 and k.cu:8"
+        in report.findings[0].finding.message
+    )
     assert "kernel_code" not in trace.tables
     (tmp_path / "other.ptx").write_text(ptx("other"))
     with pytest.raises(InputError, match="no kernel of the files given with --cubin ran"):
@@ -355,7 +360,7 @@ def test_a_cubin_is_that_of_a_launch_only_with_its_registers(tmp_path):
         assert isinstance(outcome, Result if rows else Skipped)
         for finding in outcome.findings if rows else ():
             assert (
-                "loads and stores 32 bits at a time (k.cu:7 and k.cu:8): it moves"
+                "loads and stores 32 bits per thread per instruction at k.cu:7 and k.cu:8. It"
                 in finding.message
             )
 
@@ -392,7 +397,7 @@ def test_shares_are_those_of_a_plain_count(tmp_path, seed):
         {"blockX": 2**31 - 1, "blockY": 2**31 - 1},
     ],
 )
-def test_grids_that_cannot_be_are_borne(tmp_path, columns):
+def test_impossible_grids_are_no_error(tmp_path, columns):
     built = export().code("k", ptx())
     outcome = answer(launched(built, 0, 50_000, **columns), tmp_path)
     for finding in outcome.findings:
@@ -430,23 +435,24 @@ def rates(request):
     return ANALYSIS.run(trace)
 
 
-def test_one_element_a_thread_is_found_with_factor_and_remedy(rates):
-    (finding,) = [f for f in rates.findings if "is in gelu_scalar, which" in f.message]
-    assert re.search(r"loads and stores 32 bits at a time \(gelu\w*\.cu:5", finding.message)
-    factor = re.search(r"a factor of at most ([\d.]+)", finding.message)
-    assert 1.8 <= float(factor[1]) <= 2.4
+def test_one_element_per_thread_is_found_with_factor_and_remedy(rates):
+    (finding,) = [f for f in rates.findings if f.message.startswith("gelu_scalar (")]
+    assert re.search(
+        r"loads and stores 32 bits per thread per instruction at gelu\w*\.cu:5", finding.message
+    )
+    assert 1.8 <= finding.evidence.values["speedup_factor"] <= 2.4
     assert "float4" in finding.action
     spent = {row["kernel"]: row["total_ns"] for row in rates.tables["costs"].rows()}
     assert 0.4 < finding.time_at_stake_ns / spent["gelu_scalar"] < 0.6
 
 
-def test_of_wide_kernels_nothing_bad_is_said(rates):
+def test_wide_kernels_are_no_finding(rates):
     rows = {row["kernel"]: row for row in rates.tables["costs"].rows()}
     for name in ("gelu_vector", "gelu_kernel", "copy_kernel"):
         assert (rows[name]["load_bits"], rows[name]["store_bits"]) == (128, 128)
         assert rows[name]["at_stake_ns"] == 0
-        assert rows[name]["verdict"] in ("wide", "at the roof")
-        assert not any(f"is in {name}" in finding.message for finding in rates.findings)
+        assert rows[name]["verdict"] in ("wide", "near-peak")
+        assert not any(finding.message.startswith(f"{name} (") for finding in rates.findings)
 
 
 def test_bytes_are_those_of_the_arrays(rates):
@@ -466,15 +472,15 @@ def test_what_ran_in_a_warm_up_range_costs_nothing(tmp_path):
 
     once = took - round(moved() / PEAK * 1e9)
     assert costs(outcome, "kernel", "calls", "bytes", "at_stake_ns", "why_not") == [
-        ("trial", 1, None, 0, "it ran in set-up alone"),
+        ("trial", 1, None, 0, "it ran only during warm-up"),
         ("k", 4, moved(), once, None),
     ]
     assert [finding.time_at_stake_ns for finding in outcome.findings] == [once]
-    assert any(note.startswith("4 calls of set-up (before ") for note in outcome.notes)
+    assert any(note.startswith("4 calls of warm-up (before ") for note in outcome.notes)
 
 
-def test_where_all_is_warm_up_it_is_what_was_asked_about(tmp_path):
+def test_a_recording_of_warm_up_alone_is_analyzed(tmp_path):
     built = launched(export().code("k", ptx()).range("warm_up", 0, 5000), 10, ns_of(0.4))
     outcome = answer(built, tmp_path)
     assert len(outcome.findings) == 1
-    assert not any("set-up" in note for note in outcome.notes)
+    assert not any("of warm-up" in note for note in outcome.notes)
