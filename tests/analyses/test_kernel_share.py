@@ -45,6 +45,24 @@ def test_kernels_of_one_name_are_added_up(tmp_path):
     assert finding.share_of_step_pct == pytest.approx(100 * 75 / 105)
 
 
+def test_classes_of_each_gpu(tmp_path):
+    export = (
+        Export()
+        .launch((0, 1), (10, 40), name="matmul")
+        .launch((1, 2), (40, 50), name="gelu")
+        .launch((2, 3), (50, 60), name="add")
+        .launch((0, 1), (10, 30), name="gelu", process=2, device=1)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "classes", "device_id", "class", "calls", "total_ns", "share_pct") == [
+        (0, "gemm", 1, 30, 60.0),
+        (0, "elementwise", 2, 20, 40.0),
+        (1, "elementwise", 1, 20, 100.0),
+    ]
+
+
 def test_the_largest_kernel_is_that_of_the_time_after_warm_up(tmp_path):
     """The trials of an autotuner are most of the time, and of a kernel that is fast in the end."""
     export = Export().range("warm_up", 0, 100)

@@ -124,6 +124,18 @@ def test_a_kernel_far_below_both_peaks_is_a_finding(tmp_path):
     assert finding.share_of_step_pct == pytest.approx(100 * finding.time_at_stake_ns / MS)
 
 
+def test_communication_is_not_judged_by_its_rate(tmp_path):
+    export = Export()
+    work = declaration("all_reduce", bytes=10**6, flop=10**6, kind="fp32")
+    run(export, work, 0, MS, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)")
+    work = declaration("slow", bytes=10**9, flop=10**9, kind="fp32")
+    run(export, work, 2 * MS, 3 * MS, name="slow")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [name for (name,) in rows(result, "kernels", "short_name")] == ["slow"]
+
+
 def test_a_point_needs_no_trace():
     """Half of both peaks binds nothing; 80 % of one does. Unmeasured bytes may be of a cache."""
     peaks = {"bandwidth": Peak(4e12, "given"), "fp32": Peak(60e12, "given")}

@@ -23,6 +23,7 @@ PUBLISHED = {
     "kernel-share": {
         "kernels": "name short_name calls total_ns mean_ns median_ns min_ns max_ns share_pct",
         "ranges": "range_path short_name calls total_ns share_pct",
+        "classes": "device_id class calls total_ns share_pct",
     },
     "gpu-idle": {
         "devices": "device_id span_ns busy_ns idle_ns busy_pct",

@@ -26,6 +26,16 @@ def only(result: Result) -> dict[str, object]:
     return row
 
 
+def test_communication_is_not_judged_by_its_blocks(tmp_path):
+    """NCCL takes few SMs on purpose, and waits for other GPUs most of its time."""
+    export = kernel(Export(), 100_000, 32, name="ncclDevKernel_SendRecv(args)", **BIG)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert not len(result.tables["kernels"])
+    assert not result.findings
+
+
 def test_a_last_wave_of_one_block(tmp_path):
     export = Export()
     for at in (0, 200_000):

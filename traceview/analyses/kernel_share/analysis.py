@@ -13,6 +13,8 @@ from traceview.analyses.kernel_share.range_totals import entered, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.gemm_names import tile
+from traceview.facts.operations.hosts import HOST, device_hosts
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
@@ -47,6 +49,27 @@ KERNELS = TableSpec(
     ),
     brief=("label", "calls", "total_ns", "share_pct", "median_ns", "tile", "max_ns", "min_ns"),
     adds=("calls", "total_ns", "share_pct"),
+)
+CLASSES = TableSpec(
+    "classes",
+    "one row per GPU and class of kernels, by their names; longest total time first",
+    (
+        Column("device_id", "int64", "GPU"),
+        HOST,
+        Column(
+            "class",
+            "text",
+            "gemm, attention, convolution, normalization, elementwise, cast-copy, reduction, "
+            "softmax, gather-scatter, sort-scan, optimizer (all foreach kernels of torch), random, "
+            "communication, autotuner, other",
+        ),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("share_pct", "float64", "percentage of the time of all kernels of this GPU"),
+    ),
+    brief=("device_id", "class", "calls", "total_ns", "share_pct", "median_ns"),
+    adds=("calls", "total_ns"),
 )
 RANGES = TableSpec(
     "ranges",
@@ -107,6 +130,7 @@ def compute(trace: Trace) -> Result:
     return Result(
         {
             "kernels": _by_name(kernels, labels, duration_ns),
+            "classes": _by_class(trace, chosen, kernels, duration_ns),
             **_by_range(trace, chosen, kernels, duration_ns),
         },
         _findings(trace, chosen, kernels, labels),
@@ -174,6 +198,30 @@ def _by_name(kernels: Table, labels: Texts, duration_ns: Integers) -> Table:
         },
     )
     return table.take(np.argsort(-figures.total, kind="stable"))
+
+
+def _by_class(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:
+    """Kernel time of each GPU by class."""
+    device, kind = kernels["device"], kernel_classes(trace)[chosen]
+    by_class = groups.group(device, kind)
+    figures = groups.stats(by_class, duration_ns)
+    of_device = np.zeros(len(trace.devices), np.int64)
+    np.add.at(of_device, device, duration_ns)
+    devices = device[by_class.first]
+    names = [KernelClass(number).label for number in kind[by_class.first].tolist()]
+    table = Table(
+        CLASSES.columns,
+        {
+            "device_id": trace.devices["device_id"][devices].astype(np.int64),
+            "host_id": device_hosts(trace)[devices],
+            "class": Texts.of(names),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "median_ns": figures.median,
+            "share_pct": 100.0 * figures.total / np.maximum(of_device[devices], 1),
+        },
+    )
+    return table.take(np.lexsort((-figures.total, devices)))
 
 
 def _tiles(names: Texts) -> Texts:
@@ -272,10 +320,11 @@ ANALYSIS = Analysis(
     title="Kernel share",
     question="Which kernels take the GPU time, and which part of the program launches them?",
     needs=("kernels",),
-    tables=(KERNELS, PATTERNS, RANGES, INCLUSIVE),
+    tables=(KERNELS, CLASSES, PATTERNS, RANGES, INCLUSIVE),
     compute=compute,
     charts=(
         Chart("bars", "kernels", "GPU time by kernel", "label", "total_ns"),
+        Chart("bars", "classes", "GPU time by class of kernels", "class", "total_ns"),
         Chart("bars", "range_patterns", "GPU time by range", "range_pattern", "total_ns"),
     ),
 )

@@ -17,6 +17,7 @@ import numpy as np
 from traceview import units
 from traceview.facts.code.gathered import LaunchedCode, gathered_code
 from traceview.facts.operations.concurrency import shared_ns
+from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware.limits import WARP_THREADS
@@ -98,7 +99,7 @@ def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
     # Modules that read code take long to import, and most traces have none.
     from traceview.inspect.launched_widths import MOST_DISASSEMBLED, running_widths
 
-    launched = gathered_code(trace).launched
+    launched = [each for each in gathered_code(trace).launched if not _communicates(each)]
     few = min(_covering(launched), MOST_DISASSEMBLED)
     widths = running_widths([each.compiled for each in launched], few)
     pairs = list(zip(launched, widths, strict=True))
@@ -110,6 +111,11 @@ def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
         seen.update(map(id, code.runs))
         found.append(_bound(trace, code, known, twins, counted=first))
     return tuple(found)
+
+
+def _communicates(code: LaunchedCode) -> bool:
+    """Whether the kernel exchanges data between GPUs: its time is that of the link."""
+    return any(classify(run.name) is KernelClass.COMMUNICATION for run in code.runs)
 
 
 def _covering(launched: Sequence[LaunchedCode]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.facts.operations.kernel_classes import communication_kernels
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
@@ -57,8 +58,8 @@ class WorkItems:
 
 
 def work_items(trace: Trace) -> WorkItems:
-    """The selected work of the trace."""
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    """The selected work of the trace without communication, whose time is mostly waiting."""
+    chosen = selected_operations(trace)[kernel_operations(trace)] & ~communication_kernels(trace)
     passages = kernel_work(trace).passages
     if passages is None or not (passages.of >= 0).any():
         return _kernels(trace, np.flatnonzero(chosen))

@@ -12,6 +12,7 @@ from traceview import groups
 from traceview.errors import TraceviewError
 from traceview.facts.code.gathered import gathered_code
 from traceview.facts.operations.concurrency import shared_ns
+from traceview.facts.operations.kernel_classes import communication_kernels
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
@@ -89,8 +90,8 @@ class Configuration:
 
 @fact
 def configurations(trace: Trace) -> tuple[Configuration, ...]:
-    """One of each, longest total time first."""
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    """One of each, longest total time first. Communication takes few SMs on purpose: left out."""
+    chosen = selected_operations(trace)[kernel_operations(trace)] & ~communication_kernels(trace)
     kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
     barriers = picked(_barriers(trace), chosen)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
