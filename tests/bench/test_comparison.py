@@ -90,7 +90,7 @@ def test_a_version_may_not_support_a_data_type():
         ({"sizes": [0]}, "size 0"),
         ({"sizes": "64"}, "size '64'; pass positive whole numbers"),
         ({"arch": "sm_1"}, "'sm_1' is not a GPU architecture"),
-        ({"peaks": ["speed=1"]}, "--peak knows no 'speed'"),
+        ({"peaks": ["speed=1"]}, "--peak has no figure 'speed'"),
     ],
 )
 def test_an_invalid_request_is_an_error(options, message):

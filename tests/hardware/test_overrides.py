@@ -23,9 +23,9 @@ def test_the_last_of_a_name_counts():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("speed=1", "knows no 'speed'; it knows bandwidth, link"),
-        ("=1", "knows no ''"),
-        ("bandwidth", "bandwidth is ''; give bytes a second"),
+        ("speed=1", "has no figure 'speed'; it has bandwidth, link"),
+        ("=1", "has no figure ''"),
+        ("bandwidth", "bandwidth is ''; give bytes per second"),
         ("bandwidth=fast", "bandwidth is 'fast'"),
         ("fp32=-1", "fp32 is '-1'"),
         ("fp32=nan", "fp32 is 'nan'"),
@@ -34,7 +34,7 @@ def test_the_last_of_a_name_counts():
         ("capability=3.5", "capability is 3.5; known are 7.0"),
     ],
 )
-def test_what_is_no_figure_is_said(text, said):
+def test_an_invalid_figure_is_an_input_error(text, said):
     with pytest.raises(InputError) as caught:
         given([text])
     assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""What an analysis is: a question, what it needs, what it returns, and one pure function."""
+"""Analyses as data: the question, required tables, result tables, charts, one pure function."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 class Chart:
     """A picture of one result table, described as data; render decides how to draw it.
 
-    `bars` draws one horizontal bar a row (`label` column, `value` column); with `stack`, one
-    bar a label, split by the values of that column. `spans` draws one row a label with a bar
-    from `value` to `end`, both in ns, and under it a second bar from `value2` to `end2`.
-    `columns` draws upright bars side by side, for a series in order of time; `stack` as in `bars`.
-    `stairs` gives each label a panel of its own: a point a row at (`x`, `value`), and under them
-    the stairs that they should lie on, which rise by `rise` (a column in the unit of `value`) after
-    every `run` (one in that of `x`). `roofline` draws a disc a row at (`x`, `value`), as large as
-    its `size`, under roofs: `slope` × x, and `level`, which `stack` names.
+    All fields but `kind`, `title` and `most` name the table or its columns. `bars` draws one
+    horizontal bar per row, from `label` and `value`; with `stack`, one bar per label, split by the
+    values of that column. `spans` draws one row per label with a bar from `value` to `end`, both in
+    ns, and below it a second bar from `value2` to `end2`. `columns` draws vertical bars side by
+    side, for a series in order of time; `stack` as in `bars`. `stairs` draws one panel per label:
+    a point per row at (`x`, `value`), and the predicted stairs, which rise by `rise` (in the unit
+    of `value`) every `run` (in that of `x`). `roofline` draws one disc per row at (`x`, `value`),
+    with `size` as its area, under the ceilings `slope` × x and `level`, which `stack` names. `most`
+    limits the number of labels.
     """
 
     kind: Literal["bars", "spans", "columns", "stairs", "roofline"]
@@ -50,7 +51,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Keep:
-    """Which rows stay where not all can: those of the greatest, or of the least, in a column."""
+    """Which rows of a long table to keep: those with the greatest, or least, values of a column."""
 
     column: str
     greatest: bool = True
@@ -58,14 +59,13 @@ class Keep:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One result table as declared: its name, what a row is, its columns.
+    """The declaration of one result table: its name, the meaning of a row, its columns.
 
-    The rows come in the order that matters most to the reader. `brief` names the
-    columns that a narrow terminal shows first, in that order.
-    A table of `detail` is one that another table sums up; a terminal only says that it is there.
-    `adds` names the columns whose sum over all rows counts nothing twice. A document that holds a
-    part of a long table has its first rows, or those of `keep`. A `rare` one is shown only where it
-    has rows; JSON has it always.
+    Rows come in the order that matters most to a reader. `brief` names the columns that a narrow
+    terminal shows first, in that order. A table of `detail` is summed up by another one, so a
+    terminal only mentions it. `adds` names the columns whose sum over all rows counts nothing
+    twice. A document with a part of a long table has its first rows, or those of `keep`. A `rare`
+    table is shown only where it has rows; JSON always has it.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One question, asked of any trace."""
+    """One question about a trace, and the function that answers it."""
 
     name: str
     title: str
@@ -140,7 +140,7 @@ class Analysis:
     charts: tuple[Chart, ...] = ()
 
     def run(self, trace: Trace) -> Result | Skipped:
-        """Answer, or say which recorded table is missing and how to record it."""
+        """The answer, or which recorded table is missing and how to record it."""
         absent = [name for name in self.needs if name not in trace.tables]
         if absent:
             meant = [f"{name} table ({TABLES[name].meaning})" for name in absent]

@@ -1,12 +1,12 @@
-"""What one SM holds, by compute capability.
+"""Limits of one SM, by compute capability.
 
 Sources. Threads, blocks, registers and shared memory: CUDA C++ Programming Guide, table
 "Technical Specifications per Compute Capability" (7.2 as in the guides of CUDA 10 to 12), and
 `cuda::arch_traits` of NVIDIA's CCCL 3.3, against which a test holds them (7.2 is not in it).
-What the driver reserves of each block's shared memory, and the most that a block may opt into:
-arch_traits again, and the Guide's sections on 7.x to 12.x. Sub-partitions, units of allocation
-and barriers: cuda_occupancy.h of CUDA 13.0, against which the occupancy is tested; it says
-nothing of barriers before 9.0.
+Shared memory reserved by the driver per block, and the most that a block may opt into: arch_traits
+again, and the Guide's sections on 7.x to 12.x. Sub-partitions, allocation units and barriers:
+cuda_occupancy.h of CUDA 13.0, against which the occupancy is tested; it has no barriers before
+9.0.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ARCH = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?")
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one SM of a compute capability has to give. Registers are of 32 bits.
+    """Resources of one SM of a compute capability. Registers have 32 bits.
 
-    `shared_bytes_per_sm` counts what the driver reserves in each block
-    (`reserved_shared_bytes_per_block`); the two limits of a block do not. A block gets
-    `shared_bytes_per_block` as a matter of course and up to `opt_in_shared_bytes_per_block` if
-    the program asks for it, as Triton does. Registers come to a warp in units of
-    `register_unit`, within one of the `sub_partitions`; shared memory to a block in units of
-    `shared_unit_bytes`. `barriers_per_sm` is None where barriers bound nothing.
+    `shared_bytes_per_sm` includes what the driver reserves per block
+    (`reserved_shared_bytes_per_block`); the two limits per block do not. A block gets up to
+    `shared_bytes_per_block` by default and up to `opt_in_shared_bytes_per_block` on request, as
+    Triton makes. Registers are allocated per warp in units of `register_unit`, within one of the
+    `sub_partitions`; shared memory per block in units of `shared_unit_bytes`. `barriers_per_sm` is
+    None where barriers limit nothing.
     """
 
     compute_capability: str
@@ -51,12 +51,12 @@ class SmLimits:
 
     @property
     def warps_per_sm(self) -> int:
-        """The warps that an SM holds at once."""
+        """Warps resident on an SM at most."""
         return self.threads_per_sm // WARP_THREADS
 
 
 def _volta(capability: str, threads: int, blocks: int, shared_kib: int) -> SmLimits:
-    """Before 8.0: nothing is reserved, so that one block may have all of it."""
+    """Before 8.0: no shared memory is reserved, so one block may have all of it."""
     shared = shared_kib * KIB
     return SmLimits(capability, threads, blocks, shared, shared, 0, 256, None)
 
@@ -64,7 +64,7 @@ def _volta(capability: str, threads: int, blocks: int, shared_kib: int) -> SmLim
 def _ampere(
     capability: str, threads: int, blocks: int, shared_kib: int, barriers: int | None = None
 ) -> SmLimits:
-    """From 8.0 on: the driver keeps 1 KiB of each block's shared memory."""
+    """From 8.0 on: the driver reserves 1 KiB of shared memory per block."""
     shared = shared_kib * KIB
     return SmLimits(capability, threads, blocks, shared, shared - KIB, KIB, 128, barriers)
 
@@ -93,7 +93,7 @@ KNOWN_CAPABILITIES = tuple(_KNOWN)
 def limits_of(gpu: str) -> SmLimits:
     """The limits of a compute capability ("9.0") or of an architecture ("sm_90", "sm_90a").
 
-    Raises InputError where it is not known; a neighbour's numbers would be a guess.
+    Raises InputError for an unknown one; the limits of a neighbour would be a guess.
     """
     capability = _ARCH.sub(r"\1.\2", gpu) if _ARCH.fullmatch(gpu) else gpu
     if capability not in _KNOWN:

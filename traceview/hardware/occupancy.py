@@ -1,4 +1,4 @@
-"""How many blocks of a kernel one SM holds at once, and what keeps it from holding more."""
+"""Theoretical occupancy: the blocks that one SM holds at once, and what limits them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Limiter = Literal["warps", "blocks", "registers", "shared memory", "barriers"]
 class Occupancy:
     """The blocks that one SM holds at once.
 
-    `blocks_by_limit` says how many blocks each limit alone would allow; a limit that the kernel
-    does not touch is not in it. `limiters` are those that allow the fewest, so that two may be
-    named. No block at all (`blocks_per_sm` 0) means that the launch fails.
+    `blocks_by_limit` has the blocks that each limit alone allows, without limits of resources that
+    the kernel does not use. `limiters` are those that allow the fewest; there may be several. With
+    `blocks_per_sm` 0 the launch fails.
     """
 
     blocks_per_sm: int
@@ -43,13 +43,13 @@ def occupancy(
 ) -> Occupancy:
     """The occupancy of a kernel launched with blocks of `block_threads` threads.
 
-    `registers` is a thread's, `barriers` a block's; shared memory is a block's, without what the
-    driver reserves. Shared memory is taken to be opted into, and the SM's L1 cache to yield to
-    it. Raises InputError for a block without threads and for negative numbers.
+    `registers` are per thread, `barriers` and shared memory per block, without what the driver
+    reserves. The kernel is assumed to opt into shared memory, and the L1 cache to shrink for it.
+    Raises InputError for a block without threads and for negative numbers.
     """
     uses = (registers, static_shared_bytes, dynamic_shared_bytes, barriers)
     if block_threads < 1 or min(uses) < 0:
-        raise InputError(f"no kernel has {block_threads} threads a block and uses {uses}")
+        raise InputError(f"no kernel has {block_threads} threads per block and uses {uses}")
     warps = _round_up(block_threads, WARP_THREADS) // WARP_THREADS
     allowed: dict[Limiter, int | None] = {
         "warps": limits.warps_per_sm // warps if block_threads <= limits.threads_per_block else 0,
@@ -78,7 +78,7 @@ def _by_registers(limits: SmLimits, warps: int, registers: int) -> int | None:
     if registers == 0:
         return None
     warp_registers = _round_up(registers * WARP_THREADS, limits.register_unit)
-    # The hardware's check of a block counts as if every sub-partition got as many of its warps.
+    # The check per block assumes that every sub-partition gets equally many of its warps.
     block_registers = warp_registers * _round_up(warps, limits.sub_partitions)
     if registers > limits.registers_per_thread or block_registers > limits.registers_per_block:
         return 0

@@ -1,7 +1,7 @@
-"""Figures of a GPU that the user gives: `--peak bandwidth=4.8e12`, `--peak sms=132`.
+"""Figures of a GPU given by the user: `--peak bandwidth=4.8e12`, `--peak sms=132`.
 
-They come before what the trace and the data sheets say, for a GPU that neither knows, or one that
-runs below its data sheet.
+They take precedence over the trace and the data sheets, for a GPU that neither knows or that runs
+below its data sheet.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from traceview.hardware.limits import KNOWN_CAPABILITIES
 from traceview.hardware.rates import FLOP_KINDS
 
 FIGURES: Mapping[str, str] = {
-    "bandwidth": "bytes a second of device memory",
-    "link": "bytes a second between host and GPU, one way",
+    "bandwidth": "bytes per second of device memory",
+    "link": "bytes per second between host and GPU, one way",
     "l2": "bytes of L2 cache",
     "clock": "Hz of the SMs",
     "sms": "number of SMs",
     "capability": "compute capability, such as 9.0",
-    **dict.fromkeys(FLOP_KINDS, "FLOP a second, dense"),
+    **dict.fromkeys(FLOP_KINDS, "FLOP per second, dense"),
 }
-"""Names that `--peak` takes, and what the value is."""
+"""The names that `--peak` takes, and the meaning of their values."""
 
 
 def given(figures: str | Iterable[str] | Mapping[str, float]) -> Mapping[str, float]:
-    """Figures by name, from one text or several as `bandwidth=4.8e12`, or from names and numbers.
+    """Figures by name, from one or several texts such as `bandwidth=4.8e12`, or from a mapping.
 
-    Raises InputError for a name that is none of FIGURES and for a value that is no positive
-    number, no whole number of SMs, or no capability that is known.
+    Raises InputError for a name not in FIGURES and for a value that is not a positive number, a
+    whole number of SMs, or a known compute capability.
     """
     if isinstance(figures, Mapping):
         return {name: _checked(name, value) for name, value in figures.items()}
@@ -40,7 +40,7 @@ def given(figures: str | Iterable[str] | Mapping[str, float]) -> Mapping[str, fl
 
 def _checked(name: str, value: str | float) -> float:
     if name not in FIGURES:
-        raise InputError(f"--peak knows no {name[:40]!r}", f"it knows {', '.join(FIGURES)}")
+        raise InputError(f"--peak has no figure {name[:40]!r}", f"it has {', '.join(FIGURES)}")
     try:
         number = float(value)
     except (TypeError, ValueError):

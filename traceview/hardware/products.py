@@ -1,16 +1,16 @@
-"""How many SMs a GPU has. That is a product's number and not a compute capability's.
+"""SM counts of products, one per compute capability.
 
-Where nobody says which GPU a kernel is for, one product stands for its capability, and whoever
-uses the number must name the product. Sources, by capability. Where a source gives CUDA cores,
-the SMs are these ÷ the FP32 cores of an SM (CUDA C++ Programming Guide, arithmetic instructions:
-64 for 7.x and 8.0, 128 for the others).
+A compute capability has no SM count. Where the GPU of a kernel is not given, one product stands for
+its capability, and reports name that product. Sources, by capability. Where a source gives CUDA
+cores, the SMs are these ÷ the FP32 cores per SM (CUDA C++ Programming Guide, arithmetic
+instructions: 64 for 7.x and 8.0, 128 for the others).
 
 Known by their cores: 7.0 V100, 5,120 · 7.2 Jetson AGX Xavier, 512 · 7.5 TITAN RTX, 4,608 (576
-tensor cores, 8 an SM) · 8.0 A100, 6,912 · 8.6 A40, 10,752 · 8.7 Jetson AGX Orin, 2,048 · 8.9
-L40S, 18,176 · 9.0 H100 SXM, 16,896 (the PCIe card has 114 SMs); the H200's 132 are also what its
-recordings in tests/data say · 12.0 RTX PRO 6000 Blackwell, 24,064 · 12.1 GB10, 6,144.
+tensor cores, 8 per SM) · 8.0 A100, 6,912 · 8.6 A40, 10,752 · 8.7 Jetson AGX Orin, 2,048 · 8.9
+L40S, 18,176 · 9.0 H100 SXM, 16,896 (the PCIe card has 114 SMs); recordings of an H200 in
+tests/data have 132, too · 12.0 RTX PRO 6000 Blackwell, 24,064 · 12.1 GB10, 6,144.
 
-As programs that ran there printed them: 10.0 B200 · 10.3 GB300, where the whole chip has 160 and
+As printed by programs that ran there: 10.0 B200 · 10.3 GB300, where the whole chip has 160 and
 a B300 in its SXM form 148 · 11.0 Jetson AGX Thor.
 """
 
@@ -23,7 +23,7 @@ from traceview.hardware.limits import limits_of
 
 @dataclass(frozen=True)
 class Part:
-    """A product, and how many SMs it has."""
+    """A product and its number of SMs."""
 
     name: str
     sm_count: int

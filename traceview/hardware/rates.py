@@ -1,9 +1,9 @@
-"""Peak rates of products, as their makers publish them, and those that follow from SMs and clock.
+"""Published peak rates of products, and FP lanes per SM to compute rates from SMs and clock.
 
-Every rate is dense: where a data sheet gives sparse tensor rates alone, half of them. A multiply
-and an add count as two. `fp64` and `fp32` are those of the ordinary lanes; `fp64-tensor`, `tf32`,
-`fp16`, `bf16`, `fp8`, `fp4` and `int8` those of the tensor cores, which add up in fp32 (int32 for
-int8): on GeForce, adding up in fp16 is twice as fast. What no source tells is left out.
+Every rate is dense: where a data sheet gives sparse tensor rates alone, half of them. A
+multiply-add counts two. `fp64` and `fp32` are rates of the CUDA cores; `fp64-tensor`, `tf32`,
+`fp16`, `bf16`, `fp8`, `fp4` and `int8` those of the tensor cores, which accumulate in fp32 (int32
+for int8). On GeForce, accumulation in fp16 is twice as fast. Rates without a source are left out.
 
 Sources, by product. V100, V100S: Volta V100 data sheet r5 · T4: T4 data sheet · A10, A30, A40,
 A100: their data sheets and the A100 whitepaper · L4, L40, L40S: their data sheets · H100: Hopper
@@ -11,9 +11,9 @@ whitepaper and data sheet · H100 NVL, H200, H200 NVL, GH200: their data sheets 
 Grace Hopper have the H100's SMs and clocks) · B200 and GB200: Blackwell data sheet, one GPU · B300:
 HGX B300 platform page, an eighth · RTX 3090, 4090, 5090: the whitepapers of GA102, Ada and RTX
 Blackwell. `link_bytes_per_s` is one way between host and GPU: PCIe of that generation with 16
-lanes, or NVLink-C2C, which is what the product can do, whatever it is plugged into.
+lanes, or NVLink-C2C: the rate of the product, whatever it is plugged into.
 
-Lanes of an SM: CUDA C++ Programming Guide, throughput of arithmetic instructions.
+Lanes per SM: CUDA C++ Programming Guide, throughput of arithmetic instructions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import MappingProxyType
 FLOP_KINDS = ("fp64", "fp64-tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 
 _GB, _TERA = 10**9, 10**12
-# One way, 16 lanes: 8, 16 and 32 GT/s a lane, 128 of 130 bits of them data; NVIDIA rounds up.
+# One way, 16 lanes: 8, 16 and 32 GT/s per lane, 128 of 130 bits of them data; NVIDIA rounds up.
 _PCIE_3, _PCIE_4, _PCIE_5 = 16 * _GB, 32 * _GB, 64 * _GB
 _C2C = 450 * _GB
 _MAKER = re.compile(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)*")
@@ -34,9 +34,9 @@ _MAKER = re.compile(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)*")
 
 @dataclass(frozen=True)
 class Rates:
-    """Peak rates of one product; None where no source tells.
+    """Peak rates of one product; None without a source.
 
-    `flop_per_s` has some of FLOP_KINDS. `sm_count` tells a whole product from a slice of one.
+    `flop_per_s` has some of FLOP_KINDS. `sm_count` distinguishes a whole product from a slice.
     """
 
     product: str
@@ -49,21 +49,21 @@ class Rates:
 
 
 def rates_of(name: str | None, sm_count: int | None = None) -> Rates | None:
-    """The rates of a GPU by the name that its driver gives it ("NVIDIA A100-SXM4-80GB").
+    """The rates of a GPU by the name its driver reports ("NVIDIA A100-SXM4-80GB").
 
-    None if the product is not known, or has another number of SMs: a slice of a GPU (MIG) has
-    its name and not its rates.
+    None for an unknown product, and for another number of SMs: a slice of a GPU (MIG) has the name
+    of the product and not its rates.
     """
-    said = _MAKER.sub("", name or "").strip()
+    product = _MAKER.sub("", name or "").strip()
     for pattern, rates in _KNOWN:
-        if pattern.fullmatch(said):
+        if pattern.fullmatch(product):
             different = None not in (sm_count, rates.sm_count) and sm_count != rates.sm_count
             return None if different else rates
     return None
 
 
 def lanes_of(capability: str, kind: str = "fp32") -> int | None:
-    """Multiply-adds that the ordinary lanes of an SM do in a clock, of `fp32` or `fp64`."""
+    """Multiply-adds per clock and SM on CUDA cores, in `fp32` or `fp64`."""
     return _LANES.get(kind, {}).get(capability)
 
 
@@ -87,7 +87,7 @@ def _rates(
 ) -> Rates:
     rates = {kind.replace("_", "-"): round(value * _TERA) for kind, value in tera.items()}
     if "bf16" in rates:
-        # Tensor cores that know bf16 do fp16 at the same rate.
+        # Tensor cores with bf16 compute fp16 at the same rate.
         rates["fp16"] = rates["bf16"]
     return Rates(
         product,

@@ -198,7 +198,7 @@ def _launches_without_work(lost: int, launches: int) -> Check:
     values = {"lost": lost, "launches": launches}
     if 2 * lost <= launches:
         return Check("launches", "warning", template, _FLUSH, values)
-    template += " That is most of the GPU work, so idle time cannot be told."
+    template += " That is most of the GPU work, so idle time is unknown."
     return Check("launches", "blind", template, _FLUSH, values, all_in_doubt=True)
 
 

@@ -1,8 +1,8 @@
-"""Gathered code joined to what ran: which launches of the trace are those of which code.
+"""Gathered code joined to the launches of the trace.
 
-A trace names its kernels; several variants of one kernel share a name. A launch is that of a
-variant if name, GPU, block size, shared memory and registers agree, as nsys records them. The
-name of code is the linker's, which is the demangled one as well where nothing is mangled.
+Several variants of one kernel share a name. A launch is of a variant if name, GPU, block size,
+shared memory and registers agree, as nsys records them. Code has the linker's name, which equals
+the demangled one where nothing is mangled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
 from traceview.trace.nsys.kernel_code import unpacked
 
-# All code of a trace together: beyond it, a trace is not what a program compiled.
+# The most code of a trace: no program compiles more.
 MOST_BYTES = 1 << 30
 _MOST_LINES = 1_000_000
 
@@ -36,8 +36,8 @@ class LaunchedCode:
     """One variant of a kernel, and its launches.
 
     `compiled.grid` is the most frequent of `grids` different ones. `device` is the row in devices
-    where it ran most. `alike` is how many other variants the same launches could be of; each of
-    them has all these launches, which are in `runs`.
+    of the longest launches. `alike` is the number of other variants that the same launches fit;
+    each of these has all the launches, which are in `runs`.
     """
 
     compiled: Compiled
@@ -51,10 +51,10 @@ class LaunchedCode:
 
 @dataclass(frozen=True)
 class GatheredCode:
-    """The code in a trace: `launched`, the longest first, and what was compiled and not launched.
+    """The code in a trace: variants that were launched, longest first, and those that were not.
 
     Launches are those of the selected work. `unfit` counts, by name, launches that fit no variant
-    of that name. `other_ns` is the time in kernels of other names, `total_ns` that in all kernels.
+    of that name. `other_ns` is the time of kernels without code, `total_ns` that of all kernels.
     """
 
     launched: tuple[LaunchedCode, ...]
@@ -66,7 +66,7 @@ class GatheredCode:
 
     @cached_property
     def idle(self) -> tuple[Compiled, ...]:
-        """What was compiled and not launched: unpacked only when somebody asks for it."""
+        """Variants that were compiled and not launched, unpacked on first access."""
         return (*self.named_idle, *_variants(self.unnamed))
 
 
@@ -79,7 +79,7 @@ def gathered_code(trace: Trace) -> GatheredCode:
     names, ours = _ours(table, kernels.take(chosen))
     variants = list(_variants(table.take(names)))
     spent = kernels.duration_ns[chosen]
-    # Only these rows are looked at one by one; a trace has millions of others.
+    # Only these rows are read one by one; a trace has millions of others.
     joined, unfit = _joined(variants, list(_launches(kernels, chosen[ours])), trace.devices)
     launched = [_launched(variants[at], found, joined) for at, found in joined.items()]
     return GatheredCode(
@@ -93,7 +93,7 @@ def gathered_code(trace: Trace) -> GatheredCode:
 
 
 def _ours(table: Table, kernels: Table) -> tuple[Mask, Mask]:
-    """The rows of code whose kernels ran, and the rows of kernels that there is code for."""
+    """Masks of the rows of code whose kernels ran, and of the kernels that have code."""
     code = {name for name in table.cells("name") if isinstance(name, str)}
     texts = [kernels.texts(column) for column in ("name", "mangled_name")]
     ours = texts[0].isin(code) | texts[1].isin(code)
@@ -128,12 +128,12 @@ def _compiled(row: Mapping[str, Any], ptx: bytes | None, cubin: bytes | None) ->
 
 
 def _in_its_file(text: str | None, line: int | None) -> str | None:
-    """The text of a kernel with as many empty lines before it as its file has others."""
+    """The text of a kernel, moved to its line in the file by empty lines before it."""
     return "\n" * (line - 1) + text if text and line and line < _MOST_LINES else None
 
 
 def _json(text: str, kind: type) -> Any:
-    """What a text says, if it is of that kind; else an empty one."""
+    """The value of a JSON text if it is of that kind; else an empty one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -184,7 +184,7 @@ def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
 
 
 def _grids(kernels: Table, ids: Any) -> list[dict[Grid, int]]:
-    """For each configuration, how often it was launched with which grid."""
+    """The number of launches of each configuration by grid."""
     axes = [kernels[f"grid_{axis}"] for axis in "xyz"]
     each = group(ids, *axes)
     counts = np.bincount(each.ids, minlength=each.size).tolist()
@@ -198,7 +198,7 @@ def _grids(kernels: Table, ids: Any) -> list[dict[Grid, int]]:
 def _joined(
     variants: Sequence[Compiled], launches: Sequence[Launches], devices: Table
 ) -> tuple[dict[int, list[Launches]], dict[str, int]]:
-    """The launches of each variant, by its number; and those, by name, that fit none."""
+    """The launches of each variant by its number, and how many fit none, by name."""
     capabilities = devices.texts("compute_capability")
     known = [Variant.of(variant) for variant in variants]
     joined: dict[int, list[Launches]] = {}
@@ -206,7 +206,7 @@ def _joined(
     for each in launches:
         capability = capabilities[each.device]
         fitting = [at for at, variant in enumerate(known) if variant.fits(each, capability)]
-        # Of code for several architectures, that of the GPU's own is the one that runs.
+        # Of code for several architectures, that for the GPU's own one runs.
         own = [at for at in fitting if known[at].capability == capability]
         fitting = own or fitting
         for at in fitting:
@@ -229,7 +229,7 @@ def _launched(
         compiled,
         grid=grids.most_common(1)[0][0],
         launches=grids.total(),
-        # Of CUDA C++ the code does not tell them: the launch chose.
+        # The code of CUDA C++ does not have them: the launch chooses.
         num_warps=compiled.num_warps or -(-longest.threads // WARP_THREADS),
         dynamic_shared_bytes=longest.dynamic_bytes if dynamic_bytes is None else dynamic_bytes,
     )

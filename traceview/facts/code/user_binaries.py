@@ -1,4 +1,4 @@
-"""A trace to which the user adds code: that of kernels that were recorded without it."""
+"""Code given by the user for kernels that were recorded without it (--cubin)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMES = 6
 
 
 def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
-    """The same trace with the code of those of the given kernels that ran in it.
+    """The trace with the code of those given kernels that ran in it.
 
     Raises InputError if none did.
     """
@@ -27,7 +27,7 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
     ran = {str(value) for texts in names for value in texts.values[sorted({*texts.codes} - {-1})]}
     ours = [kernel for kernel in given if kernel.name in ran]
     if not ours:
-        raise InputError(*_none(given))
+        raise InputError(*_no_match(given))
     # A file with many kernels is packed once.
     blobs = {code: packed(code) for code in {kernel.cubin for kernel in ours} if code}
     texts = {text: packed(_bytes(text)) for text in {kernel.ptx for kernel in ours} if text}
@@ -37,7 +37,7 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
     return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=Facts())
 
 
-def _none(given: Sequence[Compiled]) -> tuple[str, str]:
+def _no_match(given: Sequence[Compiled]) -> tuple[str, str]:
     different = list(dict.fromkeys(kernel.name for kernel in given))
     listed = ", ".join(name[:60] for name in different[:_MOST_NAMES])
     more = " …" if len(different) > _MOST_NAMES else ""

@@ -1,4 +1,4 @@
-"""What the launches of a trace and the variants of gathered code have in common, side by side."""
+"""Launches of a trace and variants of gathered code, by the properties that match them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceview.ptx.model import Compiled, Resources
 from traceview.tables import Integers
 
 _REQUIRED = re.compile(r"^\s*\.reqntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", re.MULTILINE)
-# Seen on an H200: Nsight Systems and Nsight Compute report 16 where the cubin says 14.
+# Observed on an H200: Nsight Systems and Nsight Compute report 16 where the cubin has 14.
 _LEAST_REGISTERS = 16
 
 Grid = tuple[int, int, int]
@@ -21,9 +21,9 @@ Grid = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Launches:
-    """Launches that agree in all by which variants are told apart.
+    """Launches equal in all properties that distinguish variants.
 
-    `rows` are theirs in the table of kernels, `device` is a row in devices.
+    `rows` are their rows in the table of kernels, `device` is a row in devices.
     """
 
     name: str
@@ -40,13 +40,13 @@ class Launches:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of launches."""
         return sum(self.grids.values())
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a launch of a variant looks like; None where it is not known."""
+    """The properties of a variant's launches; None where unknown."""
 
     name: str
     capability: str | None
@@ -57,7 +57,7 @@ class Variant:
 
     @classmethod
     def of(cls, compiled: Compiled) -> Variant:
-        """By its PTX, its cubin, and what Triton said of it."""
+        """The properties by PTX, cubin and Triton's metadata."""
         number = re.match(r"sm_(\d+)(\d)", compiled.arch)
         known = _resources(compiled)
         return cls(
@@ -70,7 +70,7 @@ class Variant:
         )
 
     def fits(self, launches: Launches, capability: str | None) -> bool:
-        """Whether nothing that is known speaks against it."""
+        """Whether no known property differs."""
         dynamic = launches.dynamic_bytes
         return (
             self.name in (launches.name, launches.mangled)
@@ -83,12 +83,12 @@ class Variant:
 
 
 def _rounded_up(registers: int) -> range:
-    """What a cubin may say of a launch that the driver reports with its least of 16 registers."""
+    """Registers in a cubin for a launch that the driver reports with its minimum of 16."""
     return range(_LEAST_REGISTERS) if registers == _LEAST_REGISTERS else range(0)
 
 
 def _runs_on(own: str | None, gpu: str | None) -> bool:
-    """Whether code of one compute capability runs on a GPU of another: an older minor one does."""
+    """Whether code for one compute capability runs on another: older minor versions do."""
     if own is None or gpu is None:
         return True
     major, _, minor = own.partition(".")
@@ -97,7 +97,7 @@ def _runs_on(own: str | None, gpu: str | None) -> bool:
 
 
 def _threads(compiled: Compiled) -> int | None:
-    """Threads of a block. Of a kernel with warps of several kinds, only the PTX tells."""
+    """Threads per block. For warp-specialized kernels only the PTX has them."""
     ptx = compiled.ptx or ""
     head = re.search(rf"\.entry\s+{re.escape(compiled.name)}\b[^{{]*", ptx)
     required = _REQUIRED.search(head[0]) if head else None
@@ -107,7 +107,7 @@ def _threads(compiled: Compiled) -> int | None:
 
 
 def _resources(compiled: Compiled) -> Resources | None:
-    """What the kernel takes of an SM; None where nothing here can read the cubin."""
+    """The resources that the kernel uses; None where the cubin cannot be read."""
     from traceview.ptx.sass import cubin as cubin_file
 
     try:
