@@ -1,7 +1,7 @@
-"""The process of a Python target, seen from outside: it runs a script, then answers questions.
+"""The client side of the worker process, which runs a script and then recompiles its kernels.
 
-On what was its stdout it says with a line that the script starts, and that it is ready. From then
-on a question and its answer are a line of JSON each. The script has neither of these pipes (see
+The worker writes one line to its original stdout when the script starts and one when it is ready.
+From then on requests and answers are one line of JSON each. The script has neither pipe (see
 traceview.headless.worker.recompile_server).
 """
 
@@ -27,16 +27,16 @@ from traceview.headless.request import Request
 from traceview.headless.run_script import STOP
 from traceview.headless.worker.recompile_server import READY, STARTED
 
-PATIENCE_S = 60.0
-"""How long one recompilation may take."""
+RECOMPILE_TIMEOUT_S = 60.0
+"""Time limit of one recompilation."""
 _GRACE_S = 5.0
 _TICK_S = 0.05
-# The process gets the package's folder for its own imports alone: a script must not see it.
+# The package's folder is on sys.path for the worker's own imports alone, not for the script.
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); from traceview.headless.worker import main; "
     "sys.path.pop(0); main.main(*sys.argv[2:])"
 )
-# Settings of the user's that would keep Triton from compiling, or write where it should not.
+# User settings that would keep Triton from compiling, or make it write elsewhere.
 _UNSET = (
     "TRITON_INTERPRET",
     "TRITON_STORE_BINARY_ONLY",
@@ -51,10 +51,10 @@ _UNSET = (
 )
 
 
-class Process:
-    """A started process with a folder of its own, both of which go with `close`.
+class Worker:
+    """A worker process with a temporary folder; `close` ends one and removes the other.
 
-    Raises ToolNotFoundError if there is no such Python as $TRACEVIEW_PYTHON.
+    Raises ToolNotFoundError if $TRACEVIEW_PYTHON cannot be run.
     """
 
     def __init__(self, request: Request) -> None:
@@ -65,61 +65,65 @@ class Process:
         root = Path(errors.__file__).parents[1]
         arguments = [str(root), str(request_path), str(self.events)]
         try:
-            self._process = _started([python(), "-P", "-c", _START, *arguments], self.folder)
+            self._process = _start([python(), "-P", "-c", _START, *arguments], self.folder)
         except TraceviewError:
             self._temporary.cleanup()
             raise
 
     @property
     def events(self) -> Path:
-        """Where it writes what happens."""
+        """The path of its event log."""
         return self.folder / "events.jsonl"
 
     @property
     def lives(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def run(self, timeout_s: float | None) -> str | None:
-        """Wait until the script has run; in words how the process ended, if it did not live on.
+        """Wait for the script to end; return how the process ended, or None if it is ready.
 
-        A script that takes longer is interrupted, so that what it has launched can be counted and
-        recompiled; a process that does not heed that is killed. Importing PyTorch does not count.
+        After `timeout_s` the script is interrupted, so that its launches can be counted and its
+        kernels recompiled. A process that ignores that is killed. The limit excludes the import of
+        PyTorch.
         """
-        if self._says(STARTED, None) and self._says(READY, timeout_s):
+        if self._received(STARTED, None) and self._received(READY, timeout_s):
             return None
         if not self.lives or timeout_s is None:
-            return _in_words(self._process.wait())
+            return _ending(self._process.wait())
         with suppress(ProcessLookupError):
             self._process.send_signal(STOP)
-        if self._says(READY, _GRACE_S):
+        if self._received(READY, _GRACE_S):
             return None
         self.stop()
         return f"did not end within {timeout_s:g} s and was stopped"
 
-    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer. Raises OSError or ValueError if it is gone, or gone after PATIENCE_S."""
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return the answer.
+
+        Raises OSError or ValueError if the process has ended or exceeds RECOMPILE_TIMEOUT_S.
+        """
         pipes = self._process.stdin, self._process.stdout
         if pipes[0] is None or pipes[1] is None:
             raise ValueError("no pipes")
-        # What the script has left running may hang the process.
-        timer = threading.Timer(PATIENCE_S, self.stop)
+        # Threads that the script has left may hang the process.
+        timer = threading.Timer(RECOMPILE_TIMEOUT_S, self.stop)
         timer.start()
         try:
-            pipes[0].write(json.dumps(question).encode() + b"\n")
+            pipes[0].write(json.dumps(request).encode() + b"\n")
             answer: dict[str, Any] = json.loads(pipes[1].readline())
             return answer
         finally:
             timer.cancel()
 
     def stop(self) -> None:
-        """End the process and all that it started."""
+        """Kill the process and its children."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def close(self) -> None:
-        """Stop it and take its folder away."""
+        """Kill the process and remove its folder."""
         self.stop()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
@@ -127,10 +131,10 @@ class Process:
                     pipe.close()
         self._temporary.cleanup()
 
-    def _says(self, line: str, timeout_s: float | None) -> bool:
-        """Wait for a line, for the end of the process, or for the time to run out.
+    def _received(self, line: str, timeout_s: float | None) -> bool:
+        """Wait for a line; False if the process ends or the time is up first.
 
-        The end of the process is asked for: its pipe may live on in what it has forked.
+        The process itself is polled, as a fork of it may keep the pipe open.
         """
         end = time.monotonic() + timeout_s if timeout_s is not None else None
         while self.lives and (end is None or time.monotonic() < end):
@@ -140,7 +144,7 @@ class Process:
         return False
 
     def _ended(self) -> Literal[False]:
-        """Wait for a process whose pipe is closed: its status shows a moment later."""
+        """Wait for a process whose pipe is closed: it exits a moment later."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         return False
@@ -151,13 +155,13 @@ def python() -> str:
     return os.environ.get("TRACEVIEW_PYTHON") or sys.executable
 
 
-def _started(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 (the whole purpose)
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # What is read ahead of a line would not show to `select`.
+            # `select` does not see what a buffer has read ahead.
             bufsize=0,
             env=_environment(folder),
             start_new_session=True,
@@ -172,17 +176,17 @@ def _environment(folder: Path) -> dict[str, str]:
     return kept | {
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        # Inductor is to compile in the process that we hear of, for Triton's own launcher.
+        # Inductor must compile in the worker itself, and for Triton's own launcher.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
-        # What slips through the pretence must fail here as it would without a GPU.
+        # What bypasses the fakes must fail as it would without a GPU.
         "CUDA_VISIBLE_DEVICES": "",
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
-def _in_words(status: int) -> str | None:
+def _ending(status: int) -> str | None:
     if status < 0:
         name = signal.Signals(-status).name
         hint = " (possibly out of memory)" if name == "SIGKILL" else ""

@@ -1,4 +1,4 @@
-"""Reading back what the process of a Python target wrote: from events to compiled kernels."""
+"""Read the event log of a worker process into compiled kernels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from traceview.errors import TraceviewError
 from traceview.headless.inductor_sources import Generated
 from traceview.ptx.model import Argument, Compiled
 
-_TRIED = (
+_ONLY_TIMED = (
     "launched only by the autotuner or a benchmark; nothing is timed without a GPU, so the "
     "autotuner picks its first configuration"
 )
-_WARMED = "compiled by warmup() and never launched"
+_ONLY_WARMED_UP = "compiled by warmup() and never launched"
 _HOW = {
     "launched": "compiled as launched",
     "declared": "compiled as declared",
@@ -27,9 +27,9 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Events:
-    """What happened in the process: kernels, remarks, and the error that it ended with, if any.
+    """The kernels that a worker compiled, its notes, and the error that it ended with, if any.
 
-    `is_whole` tells whether the launches are those of the whole script.
+    `is_whole` tells whether the script ran to its end, so that launch counts are complete.
     """
 
     compiled: list[Compiled]
@@ -39,7 +39,7 @@ class Events:
 
     @classmethod
     def read(cls, path: Path, arch: str) -> Events:
-        """Read the events as far as they were written; the code of the kernels is read too."""
+        """Read an event log, which may be incomplete, and the code of its kernels."""
         lines = list(_lines(path))
         variants = _variants(lines)
         notes = tuple(line["text"] for line in lines if line["kind"] == "note")
@@ -50,7 +50,7 @@ class Events:
 
     @property
     def summary(self) -> str:
-        """How many kernels there are, and what they stand on."""
+        """The number of kernels and how they were compiled, as text."""
         kernels = len({(c.source_file, c.source_line, c.name) for c in self.compiled})
         how = _HOW[self.compiled[0].how]
         variants = len(self.compiled)
@@ -60,7 +60,7 @@ class Events:
 
 @dataclass
 class _Variant:
-    """A line `compiled`, with what the later lines tell of its launches."""
+    """An event `compiled`, with the launches from later events."""
 
     line: Mapping[str, Any]
     grids: list[tuple[int, int, int]]
@@ -71,7 +71,7 @@ class _Variant:
     def add(self, launch: Mapping[str, Any]) -> None:
         grid = tuple(launch["grid"])
         if not launch["timed"] and not self.launches:
-            # The grid and the values of a real launch count for more than those of a benchmark.
+            # The grid and the values of a real launch replace those of a benchmark.
             self.grids, self.values = [], None
         if grid not in self.grids:
             self.grids.append(grid)
@@ -81,7 +81,7 @@ class _Variant:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The events; a last line that was cut off when the process was killed is left out."""
+    """The events, without a last line that is truncated because the process was killed."""
     if not path.exists():
         return
     for text in path.read_text(errors="replace").splitlines():
@@ -110,7 +110,7 @@ def _failure(line: Mapping[str, Any]) -> TraceviewError:
 
 
 def _all_compiled(variants: list[_Variant], arch: str, folder: Path) -> list[Compiled]:
-    """`folder` goes with the process: the text of what lies in there is kept."""
+    """The compiled kernels; sources in `folder`, which is temporary, are kept as text."""
     generated = Generated.in_folder(folder)
     return [generated.described(_compiled(variant, arch)) for variant in variants]
 
@@ -138,7 +138,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
 
 
 def _arguments(variant: _Variant) -> Iterator[Argument]:
-    """The parameters, with the integers as launched."""
+    """The arguments, with the values of integers as launched."""
     values = variant.values or {}
     for fields in variant.line["arguments"]:
         argument = Argument(**fields)
@@ -148,6 +148,6 @@ def _arguments(variant: _Variant) -> Iterator[Argument]:
 
 def _remarks(variant: _Variant) -> Iterator[str]:
     if variant.line["how"] == "launched" and not variant.launches:
-        yield _TRIED if variant.timed else _WARMED
+        yield _ONLY_TIMED if variant.timed else _ONLY_WARMED_UP
     if len(variant.grids) > 1:
         yield f"launched with {len(variant.grids)} or more different grids; the first is shown"

@@ -1,7 +1,7 @@
-"""What Inductor, behind torch.compile, generated: the sources of kernels, and what they are for.
+"""Sources that Inductor (torch.compile) generated, and the operations fused into each kernel.
 
-Its cache holds a file for each kernel, and one for each graph that calls them. The latter names
-the file of every kernel and, in a comment, the operations that went into it.
+Inductor's cache has one file per kernel and one per graph. That of a graph names the file of each
+kernel and, in a comment, the operations fused into it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MOST_NAMES = 8
 
 @dataclass(frozen=True)
 class Generated:
-    """Generated sources by file name, which is a hash of the text and stays when a cache moves.
+    """Generated sources by file name, a hash of the text that stays when a cache moves.
 
-    `operations` are those of ATen that went into a kernel.
+    `operations` maps the file of a kernel to the ATen operations fused into it.
     """
 
     files: Mapping[str, Path]
@@ -37,7 +37,7 @@ class Generated:
 
     @classmethod
     def in_folder(cls, folder: Path) -> Generated:
-        """Those in a cache of Inductor's, or anywhere below a folder."""
+        """Find the generated sources below a folder, such as Inductor's cache."""
         files = {p.name: p for p in sorted(folder.rglob("*.py")) if _HASH.fullmatch(p.stem)}
         operations: dict[str, dict[str, None]] = defaultdict(dict)
         for text in filter(None, map(_text, files.values())):
@@ -47,7 +47,7 @@ class Generated:
         return cls(files, {name: list(each) for name, each in operations.items()})
 
     def described(self, compiled: Compiled) -> Compiled:
-        """A kernel with the text of its source, and what it is for, if it was generated here."""
+        """A kernel with its source text and a note on its operations, if it was generated here."""
         name = Path(compiled.source_file or "").name
         if name not in self.files:
             return compiled
@@ -57,11 +57,11 @@ class Generated:
         return replace(compiled, source_text=text, notes=(*compiled.notes, *filter(None, [made])))
 
 
-def places_in(stacks: Iterable[str], ours: Sequence[str]) -> Iterator[str]:
-    """The innermost line of each stack trace that is in none of `ours`, such as `step.py:12`."""
+def places_in(stacks: Iterable[str], libraries: Sequence[str]) -> Iterator[str]:
+    """The innermost line of each stack trace outside the folders `libraries`: `step.py:12`."""
     for stack in stacks:
         frames = re.findall(r'File "([^"]+)", line (\d+)', stack)
-        outside = [(file, line) for file, line in frames if not file.startswith(tuple(ours))]
+        outside = [(file, line) for file, line in frames if not file.startswith(tuple(libraries))]
         if outside:
             yield f"{Path(outside[-1][0]).name}:{outside[-1][1]}"
 

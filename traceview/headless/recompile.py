@@ -1,6 +1,6 @@
-"""Compiling a kernel again with an assumption changed, in the process that compiled it first.
+"""Recompile a kernel with a change, in the worker process that compiled it first.
 
-The process is kept until the `with` block ends; a trial costs what Triton takes to compile.
+The worker lives until the `with` block ends. A recompilation takes only Triton's compile time.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 
 from traceview.errors import TraceviewError
 from traceview.headless.change import Change
-from traceview.headless.client import Process
+from traceview.headless.client import Worker
 from traceview.ptx.model import Argument, Compiled
 
 
 class Recompiler:
-    """Compiles the kernels of one Python target with assumptions changed; used as a context.
+    """Recompiles the kernels of one Python target; a context manager.
 
-    `step` is told of every trial before it is made.
+    `step` gets a line of text before each recompilation.
     """
 
     def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
         self._step = step
-        self._process: Process | None = None
+        self._worker: Worker | None = None
         self.broken: TraceviewError | None = TraceviewError("no worker process is running")
-        """Why nothing can be recompiled, where that is so."""
+        """Why nothing can be recompiled, or None."""
 
     def __enter__(self) -> Recompiler:
         return self
@@ -38,16 +38,16 @@ class Recompiler:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        if self._process:
-            self._process.close()
+        if self._worker:
+            self._worker.close()
 
-    def take(self, process: Process, broken: str | None) -> None:
-        """Keep a process that has run a script; `broken` says why it answers nothing any more."""
-        self._process = process
+    def take(self, worker: Worker, broken: str | None) -> None:
+        """Keep a worker that has run a script; `broken` says why it cannot recompile, if so."""
+        self._worker = worker
         self.broken = TraceviewError(broken) if broken else None
 
     def compile(self, compiled: Compiled, change: Change) -> Compiled:
-        """The same kernel with the change. Raises TraceviewError where that cannot be had."""
+        """Recompile a kernel with a change. Raises TraceviewError if it does not compile."""
         description = change.description or "no change"
         self._step(f"Recompiling {compiled.name} with {description}")
         arguments = changed_arguments(compiled.arguments, change)
@@ -56,7 +56,7 @@ class Recompiler:
             "num_stages": change.num_stages,
             "maxnreg": change.max_registers,
         }
-        answer = self._asked(
+        answer = self._ask(
             {
                 "variant": compiled.variant,
                 "arguments": [asdict(argument) for argument in arguments],
@@ -77,18 +77,18 @@ class Recompiler:
             notes=(),
         )
 
-    def _asked(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        if self.broken or self._process is None:
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self.broken or self._worker is None:
             raise self.broken or TraceviewError("no worker process is running")
         try:
-            return self._process.ask(question)
+            return self._worker.ask(request)
         except (OSError, ValueError):
             self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None
 
 
 def changed_arguments(arguments: tuple[Argument, ...], change: Change) -> tuple[Argument, ...]:
-    """The arguments as the change would have them."""
+    """The arguments with the change applied."""
     values = dict(change.constexprs)
     return tuple(
         Argument(a.name, "constexpr", value=values[a.name])

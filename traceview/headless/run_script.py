@@ -1,4 +1,4 @@
-"""Running the user's file or module, and saying in one line how it ended."""
+"""Run the user's file or module, and report on one line how it ended."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from traceview.errors import InputError
 
 # LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
 STOP = signal.SIGVTALRM
-"""Tells a process that its script has run for long enough."""
+"""The signal that interrupts a script at its time limit."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """What to run: a file, or a module (then `path` is its file). `package` is for its imports."""
+    """A file or a module to run; `path` is the file of a module, `spec` its import spec."""
 
     path: str
     code: CodeType
@@ -31,15 +31,15 @@ class Script:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """Its name in messages: a module's name or a file's."""
         return self.spec.name if self.spec else Path(self.path).name
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What a script left: its names, and in words how it failed; `missing` names a package.
+    """The result of running a script: its globals, and how it failed, if it did.
 
-    `stopped` if it was told to end: it had run for too long.
+    `missing` is a package that it failed to import. `stopped`: it was interrupted at its limit.
     """
 
     names: dict[str, Any] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class Ending:
 
 
 class Stopped(BaseException):
-    """Raised in a script that is to end."""
+    """Raised in a script to interrupt it."""
 
 
 def of_file(path: str) -> Script:
-    """Read a file. Raises InputError if it cannot be read or is not Python."""
+    """Compile a file. Raises InputError if it cannot be read or is not Python."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -62,7 +62,7 @@ def of_file(path: str) -> Script:
 
 
 def of_module(name: str) -> Script:
-    """Find a module, with the current folder in reach. Raises InputError if there is none."""
+    """Find and compile a module, also in the current folder. Raises InputError."""
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 (a str is what sys.path holds)
     try:
         spec = importlib.util.find_spec(name)
@@ -81,9 +81,9 @@ def run(
     arguments: Sequence[str],
     starting: Callable[[], None] = lambda: None,
 ) -> Ending:
-    """Run a script as Python would, whatever it does; as an imported module if not `as_main`.
+    """Run a script as Python would and catch everything; without `as_main`, as an import.
 
-    From the call of `starting` on, the signal STOP ends it.
+    `starting` is called right before. From then on the signal STOP interrupts the script.
     """
     module = _module(script, "__main__" if as_main else _import_name(script))
     sys.argv = [script.path, *arguments]
@@ -106,9 +106,9 @@ def run(
 
 
 def _package_root(script: Script) -> list[str]:
-    """The folder that holds the package of a file in one: it may import its neighbours by it.
+    """The folder of the top-level package of a file in a package, for absolute imports.
 
-    It goes last, so that it hides nothing.
+    It goes to the end of sys.path, so that it shadows nothing.
     """
     folder = Path(script.path).absolute().parent
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
@@ -151,9 +151,9 @@ def _compiled(text: bytes, path: str) -> CodeType:
 
 
 def _in_words(error: BaseException, script: Script) -> str:
-    """Such as `raised ValueError at line 12: no data`."""
+    """An exception on one line: `raised ValueError at line 12: no data`."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == script.path]
     place = f" at line {lines[-1]}" if lines else ""
-    said = " ".join(str(error).split())
-    return f"raised {type(error).__name__}{place}" + (f": {said[:300]}" if said else "")
+    message = " ".join(str(error).split())
+    return f"raised {type(error).__name__}{place}" + (f": {message[:300]}" if message else "")

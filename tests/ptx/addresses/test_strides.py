@@ -5,7 +5,7 @@ import pytest
 from tests.ptx.compiled_kernels import a_compiled, ptx_kernel
 from traceview.ptx.accesses import accesses
 from traceview.ptx.addresses.provenance import Provenance
-from traceview.ptx.addresses.strides import Layout, Samples, Step
+from traceview.ptx.addresses.strides import Layout, Samples, Stride
 from traceview.ptx.model import Argument
 from traceview.ptx.parser import parse_ptx
 
@@ -33,21 +33,21 @@ EIGHT = "shl.b32 %r3, %r1, 3; mad.wide.s32 %rd5, %r3, 4, %rd1;"
 @pytest.mark.parametrize(
     ("body", "step"),
     [
-        (FOUR + loads("%rd5", 0, 4, 8, 12), Step(4)),
-        (EIGHT + loads("%rd5", 0, 8, 16, 24), Step(8)),
-        (FOUR + loads("%rd5", 12, 8, 4, 0), Step(-4)),
-        (FOUR + loads("%rd5", 0, 0, 0, 0), Step(0)),
+        (FOUR + loads("%rd5", 0, 4, 8, 12), Stride(4)),
+        (EIGHT + loads("%rd5", 0, 8, 16, 24), Stride(8)),
+        (FOUR + loads("%rd5", 12, 8, 4, 0), Stride(-4)),
+        (FOUR + loads("%rd5", 0, 0, 0, 0), Stride(0)),
         # Each thread has elements far apart, but its neighbour's lie next to them.
-        (loads("%rd3", 0, 512, 1024, 1536), Step(4)),
+        (loads("%rd3", 0, 512, 1024, 1536), Stride(4)),
         (
             "mul.lo.s32 %r3, %r1, %r2; mad.wide.s32 %rd5, %r3, 4, %rd1;" + loads("%rd5", 0),
-            Step(4, N),
+            Stride(4, N),
         ),
         # or of bits that are clear, as LLVM writes an addition.
         (
             "shl.b32 %r3, %r1, 2; or.b32 %r4, %r3, 1; mad.wide.u32 %rd5, %r3, 4, %rd1;"
             "mad.wide.u32 %rd6, %r4, 4, %rd1;" + loads("%rd5", 0) + loads("%rd6", 0),
-            Step(4),
+            Stride(4),
         ),
         (
             "ld.global.b64 %rd7, [%rd4]; shl.b64 %rd7, %rd7, 2; add.s64 %rd5, %rd1, %rd7;"
@@ -55,7 +55,7 @@ EIGHT = "shl.b32 %r3, %r1, 3; mad.wide.s32 %rd5, %r3, 4, %rd1;"
             None,
         ),
         # The pointer of a loop: what it is before the first pass counts.
-        (FOUR + "L:" + loads("%rd5", 0, 4) + "add.s64 %rd5, %rd5, 4096; bra L;", Step(4)),
+        (FOUR + "L:" + loads("%rd5", 0, 4) + "add.s64 %rd5, %rd5, 4096; bra L;", Stride(4)),
     ],
     ids=["four", "every second", "reversed", "same", "lanes", "n", "or", "loaded", "loop"],
 )
@@ -64,7 +64,7 @@ def test_steps(body, step):
 
 
 def test_of_an_unknown_kernel_constants_are_known_and_sizes_are_not():
-    assert layout(FOUR + loads("%rd5", 0, 4), ()).step == Step(4)
+    assert layout(FOUR + loads("%rd5", 0, 4), ()).step == Stride(4)
     body = "mul.lo.s32 %r3, %r1, %r2; mad.wide.s32 %rd5, %r3, 4, %rd1;" + loads("%rd5", 0)
     assert layout(body, ()).step is None
 

@@ -1,4 +1,4 @@
-"""torch.accelerator, PyTorch's name for whatever GPU there is: here the pretended one."""
+"""A fake torch.accelerator, PyTorch's device-independent API, over the fake torch.cuda."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RENAMED = {
 
 
 def install(torch: Any) -> None:
-    """Let it answer as torch.cuda does, which pretends already."""
+    """Forward torch.accelerator to the fake torch.cuda."""
     names = {name: name for name in _OF_CUDA.split()} | _RENAMED
     answers = {name: _like(getattr(torch.cuda, known)) for name, known in names.items()}
     answers["current_accelerator"] = lambda *_, **__: torch.device("cuda")
@@ -32,15 +32,15 @@ def install(torch: Any) -> None:
 
 
 def _like(known: Callable[..., Any]) -> Callable[..., Any]:
-    """The same in a function of its own: Dynamo tells them apart by identity."""
+    """A separate function of the same effect: Dynamo compares functions by identity."""
     return lambda *arguments, **keywords: known(*arguments, **keywords)
 
 
-def leave_streams() -> None:
-    """Keep Dynamo from asking for the stream that is current, and from following others."""
+def disable_stream_tracing() -> None:
+    """Keep Dynamo from querying the current stream and from tracing others."""
     from torch._dynamo.variables import streams
 
-    # It asks as it begins with a function, and takes no class but PyTorch's own.
+    # Dynamo queries it at the start of each function, and accepts only PyTorch's own class.
     state: Any = streams.SymbolicStreamState
     state.__init__ = lambda self: setattr(self, "cur_stream_stack", [])
     state.cur_stream = state.enter_stream = _refuse

@@ -1,7 +1,7 @@
-"""torch.compile with a backward pass: autograd asks for a GPU, so it is followed on the CPU.
+"""torch.compile with a backward pass: autograd needs a real device, so it is traced on the CPU.
 
-Only the joint graph of both passes is made so. It is moved to the pretended GPU before Inductor's
-own passes see it, so that the kernels are those of the GPU.
+Only the joint graph of both passes is traced there. It is moved to the fake GPU before Inductor's
+own passes, so that the kernels are those of the GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Compiler = Callable[..., Any]
 
 
 def install(torch: Any) -> None:
-    """Put it where Inductor calls AOTAutograd."""
+    """Replace AOTAutograd where Inductor calls it."""
     from torch._dynamo.backends import common
     from torch._inductor import compile_fx
 
@@ -33,14 +33,14 @@ def install(torch: Any) -> None:
 
         return compiled
 
-    # Inductor of 2.11 has imported it by its name; that of 2.13 calls it where it is defined.
+    # Inductor of 2.11 imports it by name; that of 2.13 calls it through its module.
     for module in (common, compile_fx):
         if vars(module)["aot_autograd"] is real:
             vars(module)["aot_autograd"] = aot_autograd
 
 
 def _moving_back(torch: Any, keywords: dict[str, Any]) -> dict[str, Compiler]:
-    """The parts of Inductor that AOTAutograd calls, for the GPU."""
+    """Inductor's callbacks of AOTAutograd, run for the fake GPU."""
     gpu = torch.device("cuda", 0)
     partition = keywords["partition_fn"]
 
@@ -80,7 +80,7 @@ def _inputs_of(graph: Any) -> list[Any]:
 
 
 def _move(graph: Any, device: Any) -> None:
-    """Let the nodes of a graph make their tensors on a device."""
+    """Change the device of all tensors that a graph creates."""
     from torch.fx.node import map_aggregate
 
     def moved(value: Any) -> Any:
@@ -93,7 +93,7 @@ def _move(graph: Any, device: Any) -> None:
 
 
 def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
-    """Tensors without values like these, on a device; numbers as they are."""
+    """Fake tensors like these on a device; numbers unchanged."""
     import torch
     from torch._guards import detect_fake_mode
 
@@ -102,7 +102,7 @@ def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
     def alike(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        # Dynamo has made one of each tensor of the program: this finds it.
+        # Finds the fake tensor that Dynamo has made of this tensor.
         known = mode.from_tensor(value)
         with mode:
             made = torch.empty_strided(
@@ -114,7 +114,7 @@ def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
 
 
 def _propagate(graph: Any, inputs: Sequence[Any]) -> None:
-    """Work out anew what each node gives."""
+    """Recompute the fake result of each node."""
     from torch._guards import detect_fake_mode
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 

@@ -1,8 +1,8 @@
-"""torch.compile without a GPU: Inductor generates its Triton kernels for the pretended one.
+"""torch.compile without a GPU: Inductor generates its Triton kernels for the fake one.
 
-Experimental: it reaches into private parts of PyTorch, which change from release to release.
-Everything is put in place at the first call of torch.compile, as importing Inductor takes seconds.
-Installed in a process of its own and never taken out again.
+Experimental: it patches private parts of PyTorch, which change from release to release. The patches
+are applied at the first call of torch.compile, as importing Inductor takes seconds. Installed in
+the worker process and never removed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceview.headless.fakes import torch_accelerator
-from traceview.headless.fakes import torch_autograd as pretend_backward
-from traceview.headless.fakes import torch_device_guard as pretend_guard
+from traceview.headless.fakes import torch_accelerator, torch_autograd, torch_device_guard
 from traceview.headless.fakes.triton_driver import Gpu, NoLaunchDriver, Trials
 from traceview.headless.inductor_sources import places_in
 
@@ -23,30 +21,30 @@ TESTED = ("2.11", "2.13")
 _ONE_MS = 1.0
 
 
-def pass_over(told: Callable[[], None]) -> None:
-    """Let torch.compile change nothing; `told` is called when what it was given is used."""
+def skip(skipped: Callable[[], None]) -> None:
+    """Make torch.compile return its argument; `skipped` is called when that is used."""
     torch = _torch()
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:
             return functools.partial(compile_, **options)
         if isinstance(model, torch.nn.Module) or not hasattr(model, "__name__"):
-            told()
+            skipped()
             return model
 
         @functools.wraps(model)
         def called(*arguments: Any, **keywords: Any) -> Any:
-            told()
+            skipped()
             return model(*arguments, **keywords)
 
         return called
 
     torch.compile = compile_
-    torch.nn.Module.compile = lambda *_, **__: told()
+    torch.nn.Module.compile = lambda *_, **__: skipped()
 
 
 def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:
-    """Let torch.compile do its work; `note` is told once what to think of it."""
+    """Let torch.compile generate kernels; `note` gets a warning at the first call."""
     torch = _torch()
     real = torch.compile
 
@@ -63,14 +61,14 @@ def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:
 
 
 def places_of(name: str) -> Sequence[str]:
-    """A remark on the lines of the program whose operations are in a kernel of Inductor's."""
+    """A remark with the source lines of the operations in a kernel of Inductor."""
     import sys
 
     debug = sys.modules.get("torch._inductor.debug")
     stacks = getattr(debug, "_inductor_kernel_stack_trace", {})
-    ours = str(Path(_torch().__file__).parent)
-    found = (s for key, held in stacks.items() if key.partition(":")[0] == name for s in held)
-    places = list(dict.fromkeys(places_in(found, [ours])))
+    pytorch = str(Path(_torch().__file__).parent)
+    traces = (s for key, each in stacks.items() if key.partition(":")[0] == name for s in each)
+    places = list(dict.fromkeys(places_in(traces, [pytorch])))
     return (f"its operations are at {', '.join(places)}",) if places else ()
 
 
@@ -84,41 +82,41 @@ def _experimental(version: str) -> str:
 
 
 def _torch() -> Any:
-    """PyTorch without its types, which forbid what is done to it here."""
+    """PyTorch as Any, as its types forbid to patch it."""
     import torch
 
     return torch
 
 
 def _prepare(torch: Any, gpu: Gpu, trials: Trials) -> None:
-    _offer_driver()
-    _offer_device(torch, gpu)
-    pretend_guard.install(torch)
-    _make_on_cpu(torch)
-    _time_nothing(trials)
-    torch_accelerator.leave_streams()
-    pretend_backward.install(torch)
+    _register_driver()
+    _register_device(torch, gpu)
+    torch_device_guard.install(torch)
+    _create_on_cpu(torch)
+    _stub_benchmarks(trials)
+    torch_accelerator.disable_stream_tracing()
+    torch_autograd.install(torch)
     torch.version.cuda = torch.version.cuda or "13.0"
     torch._C._cuda_getCurrentRawStream = lambda *_: 0
     torch._C._cuda_cudaCachingAllocator_is_enabled = lambda: True
     from torch._functorch import config as functorch_config
     from torch._inductor import config
 
-    # Keeps the stack traces of the operations that go into a kernel.
+    # Keep the stack traces of the operations that are fused into a kernel.
     config.trace.provenance_tracking_level = 1
-    # A graph out of a cache has none.
+    # A cached graph has none.
     config.fx_graph_cache = functorch_config.enable_autograd_cache = False
 
 
-def _offer_driver() -> None:
-    """Inductor takes its driver from Triton's backends, unless it is the active one."""
+def _register_driver() -> None:
+    """Register the fake driver with Triton's backends, where Inductor looks it up."""
     from triton.backends import backends
 
     known = backends["nvidia"]
     backends["nvidia"] = type(known)(compiler=known.compiler, driver=NoLaunchDriver)
 
 
-def _offer_device(torch: Any, gpu: Gpu) -> None:
+def _register_device(torch: Any, gpu: Gpu) -> None:
     from torch._dynamo import device_interface
 
     properties = torch.cuda.get_device_properties(0)
@@ -142,8 +140,8 @@ def _offer_device(torch: Any, gpu: Gpu) -> None:
     fixed = {name: staticmethod(_answer(value)) for name, value in answers.items()}
     shown = {name: getattr(torch.cuda, name) for name in ("device", "Event", "Stream")}
     worker = type("Worker", (known.Worker,), fixed)
-    interface: Any = type("PretendedCuda", (known,), fixed | shown | {"Worker": worker})
-    device_interface.get_interface_for_device("cpu")  # it fills in the others first
+    interface: Any = type("FakeCuda", (known,), fixed | shown | {"Worker": worker})
+    device_interface.get_interface_for_device("cpu")  # registers all others first
     for name in ("cuda", "cuda:0"):
         device_interface.register_interface_for_device(name, interface)
 
@@ -152,8 +150,8 @@ def _answer(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
-def _make_on_cpu(torch: Any) -> None:
-    """Tensors that PyTorch itself and the generated code make on the GPU; zero, as elsewhere."""
+def _create_on_cpu(torch: Any) -> None:
+    """Create tensors of PyTorch and of generated code on the CPU, set to zero."""
     guards = torch._C._dynamo.guards
     strided = guards._empty_strided_cpu
     guards._empty_strided_cuda = lambda *arguments: strided(*arguments).zero_()
@@ -167,15 +165,15 @@ def _make_on_cpu(torch: Any) -> None:
 
     library = torch.library.Library("aten", "IMPL", "CUDA")
     with warnings.catch_warnings():
-        # A build with CUDA has its own, and says that they are replaced.
+        # A build with CUDA warns that its own are replaced.
         warnings.simplefilter("ignore", UserWarning)
         library.impl("empty.memory_format", empty, "CUDA")
         library.impl("empty_strided", empty_strided, "CUDA")
-    torch._traceview_library = library  # it holds for as long as this object lives
+    torch._traceview_library = library  # unregistered when this object is freed
 
 
-def _time_nothing(trials: Trials) -> None:
-    """Inductor times configurations and captures CUDA graphs: the kernels run once for either."""
+def _stub_benchmarks(trials: Trials) -> None:
+    """Replace Inductor's benchmarks and CUDA graph capture by one call each."""
     from torch._inductor import compile_fx
     from torch._inductor.runtime import benchmarking
 

@@ -1,7 +1,7 @@
-"""PyTorch that believes in a GPU: tensors asked for on one are made on the CPU and say "cuda".
+"""A fake torch.cuda: tensors requested on the GPU are on the CPU and report device "cuda".
 
-Plain replacements, no TorchFunctionMode: a mode is taken off while a backward pass runs, so that
-a user's backward() would escape it. Installed in a process of its own and never taken out again.
+Monkey-patches, no TorchFunctionMode: a mode is disabled during a backward pass, so that a user's
+backward() would bypass it. Installed in the worker process and never removed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ZERO = "memory_allocated max_memory_allocated memory_reserved max_memory_reserv
 
 
 def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
-    """Let PyTorch pretend.
+    """Install the fakes.
 
-    With `unchecked`, comparisons of values pass, as no kernel has made any; it is told the name
-    of each that did.
+    With `unchecked`, comparisons of values pass, as no kernel has computed any; it is called with
+    the name of each comparison.
     """
     torch = _torch()
-    for name, value in _cuda_answers(torch, gpu).items():
+    for name, value in _cuda_fakes(torch, gpu).items():
         setattr(torch.cuda, name, value)
         if name in vars(torch.cuda.memory):
             setattr(torch.cuda.memory, name, value)
@@ -51,7 +51,7 @@ def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
 
 
 class Stream:
-    """A CUDA stream on which nothing runs; also the context that makes one current."""
+    """A fake CUDA stream; also the context manager that makes one current."""
 
     cuda_stream = 0
 
@@ -73,16 +73,16 @@ class Stream:
         return True
 
     def is_capturing(self) -> bool:
-        """Whether a CUDA graph is made of it: none is."""
+        """Whether a CUDA graph is being captured: never."""
         return False
 
     def record_event(self, event: Event | None = None) -> Event:
-        """The event, which is over already."""
+        """The event, which is complete at once."""
         return event or Event()
 
 
 class _Context:
-    """Any context of torch.cuda, such as torch.cuda.device(0): it changes nothing."""
+    """A stub of the context managers of torch.cuda, such as torch.cuda.device(0)."""
 
     idx = 0
 
@@ -95,7 +95,7 @@ class _Context:
 
 
 class _Graph(_Context):
-    """A CUDA graph: its kernels compile while it is captured, and a replay does nothing."""
+    """A fake CUDA graph: kernels compile during capture, and a replay does nothing."""
 
     def capture_begin(self, *_: Any, **__: Any) -> None: ...
 
@@ -107,14 +107,14 @@ class _Graph(_Context):
 
 
 class _Ranges:
-    """NVTX, which a build without CUDA lacks: no one listens."""
+    """A stub of NVTX, which a build without CUDA lacks."""
 
     def __getattr__(self, _: str) -> Callable[..., int]:
         return _answer(0)
 
 
 class _Properties:
-    """What torch.cuda.get_device_properties answers, as torch names it; sizes in bytes."""
+    """The result of torch.cuda.get_device_properties; sizes in bytes."""
 
     def __init__(self, gpu: Gpu) -> None:
         limits = limits_of(gpu.capability)
@@ -134,17 +134,17 @@ class _Properties:
 
 
 def _torch() -> Any:
-    """PyTorch without its types, which forbid what is done to it here."""
+    """PyTorch as Any, as its types forbid to patch it."""
     import torch
 
     return torch
 
 
-def _cuda_answers(torch: Any, gpu: Gpu) -> dict[str, Any]:
-    """Functions and classes of torch.cuda by name."""
+def _cuda_fakes(torch: Any, gpu: Gpu) -> dict[str, Any]:
+    """The fakes of functions and classes of torch.cuda, by name."""
     properties = _Properties(gpu)
     answers: dict[str, Any] = {"Event": Event, "Stream": Stream, "CUDAGraph": _Graph}
-    # Dynamo lists these by identity: each name needs a function or class of its own.
+    # Dynamo compares by identity: each name needs its own function or class.
     contexts = ["graph", "device", "device_of", "_DeviceGuard"]
     answers |= {name: type(name, (_Context,), {}) for name in contexts}
     stream = Stream()
@@ -169,7 +169,7 @@ def _answer(value: Any) -> Callable[..., Any]:
 
 @dataclass
 class _Tracing:
-    """What torch.compile is following: a program on the GPU, or at times one on the CPU."""
+    """Whether torch.compile is tracing for the CPU instead of the GPU."""
 
     on_cpu: bool = False
 
@@ -178,9 +178,9 @@ tracing = _Tracing()
 
 
 def _is_traced() -> bool:
-    """Whether torch.compile is following the program, on tensors without values.
+    """Whether torch.compile is tracing the program, with fake tensors.
 
-    Dynamo takes the first answer for a constant; the second is for what it calls.
+    Dynamo folds the first test to a constant; the second is for code that it calls.
     """
     import torch
 
@@ -196,7 +196,7 @@ def _is_traced_on_gpu() -> bool:
 
 
 def _on_cpu(device: Any) -> Any:
-    """Where a tensor really goes that is asked for on `device`."""
+    """The real device of a tensor that is requested on `device`."""
     import torch
 
     if _is_traced_on_gpu():
@@ -209,7 +209,7 @@ def _on_cpu(device: Any) -> Any:
 
 
 def _numbered(device: Any) -> Any:
-    """The GPU with its number, for which PyTorch would ask CUDA."""
+    """The GPU with its index, which PyTorch would otherwise query from CUDA."""
     import torch
 
     if type(device) is int or device == "cuda":
@@ -233,9 +233,9 @@ def _replace_factories(torch: Any) -> None:
 
 
 def _redirected(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A factory whose tensors are on the CPU, and zero where they would be uninitialised.
+    """A factory whose tensors are on the CPU, and zero instead of uninitialized.
 
-    Zero, as a program may use what a kernel would have written there as an index.
+    A program may use as an index what a kernel would have written there.
     """
     empty = "empty" in make.__name__
 
@@ -253,7 +253,7 @@ def _redirected(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replace_defaults(torch: Any) -> None:
-    """torch.set_default_device("cuda"), `with torch.device("cuda")` and generators on a GPU."""
+    """Patch torch.set_default_device("cuda"), `with torch.device("cuda")` and generators."""
     from torch.utils import _device
 
     DeviceContext: Any = _device.DeviceContext  # noqa: N806 (a class)
@@ -281,7 +281,7 @@ def _replace_tensor(torch: Any) -> None:
         return real_to(self, here) if _is_traced_on_gpu() else self
 
     def device(self: Any) -> Any:
-        # What has no values, and what torch.compile works with, is where it says.
+        # Fake tensors, and those that torch.compile traces, report their own device.
         really = real_device.__get__(self)
         return here if really.type == "cpu" and not tracing.on_cpu else really
 

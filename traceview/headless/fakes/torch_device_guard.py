@@ -1,8 +1,7 @@
-"""PyTorch's guards of devices: what its C++ calls to switch to a GPU and to find its stream.
+"""A stub of PyTorch's CUDA device guard, by which its C++ code switches GPUs and finds streams.
 
-A build without CUDA has none for a GPU; that of a build with CUDA fails where no GPU is in reach,
-and ends the process where it may not throw. The guard of the meta device, which does nothing,
-stands in for either.
+A build without CUDA has no such guard. That of a build with CUDA fails without a GPU, and ends the
+process where it cannot throw. The guard of the meta device, which does nothing, replaces either.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 
 
 def install(torch: Any) -> None:
-    """Let tensors without values say that they are on the GPU."""
+    """Let fake tensors have a CUDA device."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     fake: Any = FakeTensorMode
     fake.avoid_device_init = property(lambda _: True)
     guards = _Guards(torch)
     if guards.of_cuda:
-        # Called as tensors without values come into play, also in the middle of a backward pass.
-        torch._C._ensureCUDADeviceGuardSet = guards.pretend
+        # Called when fake tensors are first used, also within a backward pass.
+        torch._C._ensureCUDADeviceGuardSet = guards.stub
         variable: Any = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, guards)
-    guards.pretend()
+    guards.stub()
 
 
 class _Guards:
-    """The registry of c10, an array by type of device; `of_cuda` is None in a build without."""
+    """The guard registry of c10, an array by device type; `of_cuda` is None without CUDA."""
 
     def __init__(self, torch: Any) -> None:
         import ctypes
@@ -44,14 +43,14 @@ class _Guards:
         self._all = (ctypes.c_void_p * _DEVICE_TYPES).in_dll(library, _REGISTRY)
         self.of_cuda = self._all[_CUDA]
 
-    def pretend(self) -> None:
-        """Let the guard that does nothing be that of the GPU."""
+    def stub(self) -> None:
+        """Make the guard that does nothing that of the GPU."""
         if not torch_cuda.tracing.on_cpu:
             self._all[_CUDA] = self._all[_META]
 
     @contextmanager
     def real(self) -> Iterator[None]:
-        """The guard of the build with CUDA: it knows that there is no GPU."""
+        """Restore the real CUDA guard, which sees no GPU, in this context."""
         before = self._all[_CUDA]
         self._all[_CUDA] = self.of_cuda
         try:
@@ -61,16 +60,16 @@ class _Guards:
 
 
 class _Engine:
-    """Autograd of a build with CUDA: it asks for the stream of every GPU that its guard counts."""
+    """Autograd of a build with CUDA, which queries the stream of every GPU its guard reports."""
 
     def __init__(self, engine: Any, guards: _Guards) -> None:
         self._engine, self._guards = engine, guards
 
     def run_backward(self, *arguments: Any, **keywords: Any) -> Any:
-        """What the engine gives, all of whose tensors are on the CPU."""
+        """Run the engine with the real guard, as all tensors are on the CPU."""
         with self._guards.real():
             return self._engine.run_backward(*arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the engine's."""
+        """Forward everything else to the engine."""
         return getattr(self._engine, name)

@@ -1,7 +1,7 @@
-"""A Triton driver for a machine without a GPU: kernels compile as ever, and nothing is launched.
+"""A fake Triton driver for a machine without a GPU: kernels compile as usual, none is launched.
 
-The one place that knows Triton's private names; it fits 3.6, 3.7 and 3.9. It is installed in a
-process of its own (traceview.headless.worker.main) and never taken out again.
+The only file that uses Triton's private names; it supports 3.6, 3.7 and 3.9. It is installed in the
+worker process (traceview.headless.worker.main) and never removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPU that is pretended to be there; `capability` is such as 9.0."""
+    """The fake GPU; `capability` is its compute capability, such as "9.0"."""
 
     capability: str
 
@@ -32,24 +32,24 @@ class Gpu:
 
     @property
     def sm_count(self) -> int:
-        """How many SMs a program is told of: persistent kernels make their grid from it."""
+        """The number of SMs that programs see; persistent kernels derive their grid from it."""
         return part_of(self.capability).sm_count
 
     @property
     def shared_bytes(self) -> int:
-        """The most shared memory of a block."""
+        """The maximum shared memory per block."""
         return limits_of(self.capability).opt_in_shared_bytes_per_block
 
     @property
     def target(self) -> Any:
-        """Triton's word for it."""
+        """Triton's `GPUTarget`."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.number, 32)
 
 
 class Event:
-    """A CUDA event of a GPU on which everything takes a millisecond."""
+    """A fake CUDA event: everything takes one millisecond."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -70,13 +70,13 @@ class Event:
 
 @dataclass
 class Trials:
-    """Whether a kernel is being timed: such launches are the benchmark's, not the program's."""
+    """Tracks whether kernels are being timed: launches of a benchmark, not of the program."""
 
     depth: int = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """What is launched in here is timed."""
+        """Mark launches in this context as timed."""
         self.depth += 1
         try:
             yield
@@ -91,7 +91,7 @@ class Trials:
         return_mode: str = "mean",
         **__: Any,
     ) -> Any:
-        """Stand in for do_bench: run it once, so that it compiles. Times are in milliseconds."""
+        """A stub of do_bench: call once, to compile. Times are in milliseconds."""
         with self.one():
             call()
         if quantiles is None:
@@ -100,17 +100,17 @@ class Trials:
 
 
 class _Utils:
-    """What Triton asks of libcuda."""
+    """A fake of Triton's libcuda wrapper."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
 
     def load_binary(self, name: str, *_: Any) -> tuple[int, str, int, int, int]:
-        """Module, function, registers, spills, most threads."""
+        """Module, function, registers, spills, maximum threads per block."""
         return 1, name, 0, 0, 1024
 
     def get_device_properties(self, *_: Any) -> dict[str, int]:
-        """Clocks in kHz, the bus in bits, as of an H100."""
+        """Properties as of an H100; clocks in kHz, bus width in bits."""
         return {
             "max_shared_mem": self._gpu.shared_bytes,
             "max_num_regs": 65_536,
@@ -122,18 +122,18 @@ class _Utils:
         }
 
     def cuOccupancyMaxActiveClusters(self, *_: Any) -> int:  # noqa: N802 (libcuda's name)
-        """One cluster an SM."""
+        """One cluster per SM."""
         return self._gpu.sm_count
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """All else acts on the GPU and answers nothing."""
+        """A stub for everything else, which returns None."""
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *_: None
 
 
 class NoLaunchDriver:
-    """What Triton calls in place of its CUDA driver; `launched` is told of every launch."""
+    """The fake of Triton's CUDA driver; `launched` is called for every launch."""
 
     def __init__(self, gpu: Gpu, launched: Launched, trials: Trials) -> None:
         self._gpu, self._trials = gpu, trials
@@ -142,11 +142,11 @@ class NoLaunchDriver:
 
     @staticmethod
     def is_active() -> bool:
-        """Always: that is the point."""
+        """Always True."""
         return True
 
     def get_current_target(self) -> Any:
-        """The pretended GPU."""
+        """The target of the fake GPU."""
         return self._gpu.target
 
     def get_device_capability(self, *_: Any) -> tuple[int, int]:
@@ -154,7 +154,7 @@ class NoLaunchDriver:
         return divmod(self._gpu.number, 10)
 
     def get_current_device(self) -> int:
-        """The only one."""
+        """Device 0."""
         return 0
 
     def set_current_device(self, *_: Any) -> None: ...
@@ -176,13 +176,13 @@ class NoLaunchDriver:
         return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        """torch.cuda, as pretended."""
+        """The fake torch.cuda."""
         import torch
 
         return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """How the autotuner times a configuration."""
+        """The autotuner's benchmark function."""
         return self._trials.bench
 
     def get_empty_cache_for_benchmark(self) -> Any:
@@ -201,7 +201,7 @@ class NoLaunchDriver:
 
 
 class _Launcher:
-    """What Triton makes for each compiled kernel, to launch it."""
+    """The fake launcher that Triton creates for each compiled kernel."""
 
     def __init__(self, launched: Launched, source: Any, metadata: Any) -> None:
         self._launched, self._source, self._metadata = launched, source, metadata
@@ -217,9 +217,9 @@ class _Launcher:
 
 @dataclass
 class Overrides:
-    """What is asked for in place of what the program passes. `used` are the names that fitted.
+    """Values that replace what the program passes; `used` are the names that matched a kernel.
 
-    `values` are constexprs by name, `options` num_warps and num_stages; `kernel` restricts them
+    `values` are constexprs by name, `options` num_warps and num_stages. `kernel` restricts both
     to one kernel.
     """
 
@@ -231,7 +231,7 @@ class Overrides:
     def apply(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a launch with these values in their places."""
+        """The arguments of a launch with the overrides applied."""
         if self.kernel not in (None, function.__name__):
             return arguments, keywords
         names = list(function.arg_names)
@@ -249,7 +249,7 @@ def install(
     overrides: Overrides,
     first_config: bool,
 ) -> Trials:
-    """Put the driver in Triton's place, and tell `compiled` of every compilation."""
+    """Install the fake driver; `compiled` is called for every compilation."""
     import triton.testing
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
@@ -266,14 +266,14 @@ def install(
 
 
 def listen(compiled: Callable[..., None]) -> None:
-    """Tell `compiled` of every compilation from now on, and no one else."""
+    """Make `compiled` the only listener of compilations."""
     from triton import knobs
 
     knobs.compilation.listener = compiled
 
 
 def options_of(target: Any) -> set[str]:
-    """The names of the options that Triton compiles with for a target."""
+    """The names of Triton's compile options for a target."""
     from triton.compiler import make_backend
 
     return set(vars(make_backend(target).parse_options({})))

@@ -1,6 +1,6 @@
-"""What a Triton kernel does with its parameters, read from its source and never run.
+"""How the source of a Triton kernel uses its parameters, without running it.
 
-Which of them are pointers (they begin an address), and what they seem to point to.
+Pointers are the parameters that addresses are computed from; casts and uses give their types.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _TYPES = {
     "uint32": "u32",
     "uint64": "u64",
 }
-# Torch's indices are 64 bits wide; operands of tl.dot are mostly half precision.
+# PyTorch's indices are int64; operands of tl.dot are mostly half precision.
 _INDEX, _OPERAND = "i64", "fp16"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How a kernel uses its parameters. `helpers` are the jitted functions that it may call."""
+    """The uses of a kernel's parameters; `helpers` are the jitted functions that it may call."""
 
     function: ast.FunctionDef
     helpers: Functions = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Usage:
 
     @cached_property
     def pointers(self) -> dict[str, str | None]:
-        """Parameters that are pointers, with the type that they seem to point to, if any."""
+        """The pointer parameters, with the inferred element type or None."""
         found: dict[str, str | None] = {}
         for call, address in self._accesses():
             root = self._root(address)
@@ -68,19 +68,19 @@ class Usage:
 
     @cached_property
     def called(self) -> frozenset[str]:
-        """Names of all functions that are called by a bare name."""
+        """The names of functions that are called without a module prefix."""
         calls = self._calls()
         return frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name))
 
     @cached_property
     def returns_value(self) -> bool:
-        """Whether it gives a value back, as no kernel does."""
+        """Whether it returns a value, as no kernel does."""
         returns = (node for node in ast.walk(self.function) if isinstance(node, ast.Return))
         return any(node.value is not None for node in returns)
 
     @cached_property
     def compared_to_text(self) -> frozenset[str]:
-        """Parameters that are compared with a string."""
+        """The parameters that are compared with a string."""
         found = set()
         for node in ast.walk(self.function):
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
@@ -90,27 +90,27 @@ class Usage:
 
     @cached_property
     def types(self) -> frozenset[str]:
-        """Parameters that are used as a data type: x.to(T), tl.zeros(..., dtype=T)."""
+        """The parameters that are used as data types: x.to(T), tl.zeros(..., dtype=T)."""
         given = [call.args[0] for call in self._calls("to") if call.args]
         given += [k.value for call in self._calls() for k in call.keywords if k.arg == "dtype"]
         return frozenset(node.id for node in given if isinstance(node, ast.Name))
 
     @cached_property
     def flags(self) -> frozenset[str]:
-        """Parameters that an `if` asks for by themselves."""
+        """The parameters that are an `if` condition on their own."""
         tests = [n.test for n in ast.walk(self.function) if isinstance(n, (ast.If, ast.IfExp))]
         bare = [t.operand if isinstance(t, ast.UnaryOp) else t for t in tests]
         return frozenset(node.id for node in bare if isinstance(node, ast.Name))
 
     @cached_property
     def has_dot(self) -> bool:
-        """Whether it multiplies matrices, by itself or in a helper."""
+        """Whether it or a helper calls tl.dot."""
         own = any(True for _ in self._calls("dot", "dot_scaled"))
         return own or any(inner.has_dot for _, inner in self._helpers())
 
     @cached_property
     def descriptors(self) -> tuple[str, ...]:
-        """Parameters that are tensor descriptors: what is loaded from them is their method."""
+        """The parameters that are tensor descriptors: they have a method `load` or `store`."""
         methods = (
             c.func for c in self._calls(*_OF_DESCRIPTOR) if isinstance(c.func, ast.Attribute)
         )
@@ -119,7 +119,7 @@ class Usage:
 
     @cached_property
     def _assigned(self) -> dict[str, list[ast.expr]]:
-        """Every expression that a local name is given."""
+        """The expressions assigned to each local name."""
         found: dict[str, list[ast.expr]] = {}
         for node in ast.walk(self.function):
             for target, value in _assignments(node):
@@ -139,13 +139,13 @@ class Usage:
                 yield call, address
 
     def _root(self, address: ast.expr) -> str | None:
-        """The parameter that an address begins with: the leftmost, unless a name tells."""
+        """The base pointer of an address: the leftmost parameter, or one named like a pointer."""
         candidates = list(dict.fromkeys(self._addends(address, frozenset())))
         named = [name for name in candidates if _POINTER_NAME.search(name)]
         return next(iter(named or candidates), None)
 
     def _addends(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
-        """Parameters that an address is a sum of; factors of products are none."""
+        """The parameters that are addends of an address; factors of products do not count."""
         if isinstance(node, ast.Name):
             if node.id in self.parameters:
                 yield node.id
@@ -160,7 +160,7 @@ class Usage:
                 yield from self._addends(part, seen)
 
     def _loads_in(self, node: ast.AST, seen: frozenset[str]) -> Iterator[str]:
-        """Pointers whose loaded values an expression is made of."""
+        """The pointers whose loaded values an expression depends on."""
         if isinstance(node, ast.Call) and _called(node) in _LOADS:
             address = _first(node)
             root = self._root(address) if address is not None else None
@@ -174,11 +174,11 @@ class Usage:
 
     @cached_property
     def _operands(self) -> list[ast.expr]:
-        """What is multiplied in tl.dot, by itself or in a helper."""
+        """The operands of tl.dot, here or in a helper."""
         own = [operand for call in self._calls("dot") for operand in call.args[:2]]
         for call, inner in self._helpers():
-            handed_on = {each.id for each in inner._operands if isinstance(each, ast.Name)}
-            own += [given for name, given in _bound(inner.parameters, call) if name in handed_on]
+            passed_on = {each.id for each in inner._operands if isinstance(each, ast.Name)}
+            own += [given for name, given in _bound(inner.parameters, call) if name in passed_on]
         return own
 
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
@@ -197,7 +197,7 @@ class Usage:
         return next(filter(None, map(_cast, reversed(values))), None)
 
     def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
-        """Parameters that are handed on to a helper, which uses them as pointers."""
+        """The parameters that are passed to a helper as pointers."""
         for call, inner in self._helpers():
             for parameter, given in _bound(inner.parameters, call):
                 root = self._root(given) if parameter in inner.pointers else None
@@ -205,7 +205,7 @@ class Usage:
                     yield root, inner.pointers[parameter]
 
     def _helpers(self) -> Iterator[tuple[ast.Call, Usage]]:
-        """The calls of helpers, each with what that helper does."""
+        """The calls of helpers, each with the usage of that helper."""
         for call in self._calls():
             name = _called(call)
             if name in self.helpers and name not in self.seen:
@@ -213,7 +213,7 @@ class Usage:
 
 
 def is_pointer_name(name: str) -> bool:
-    """Whether a name alone says that it is a pointer: x_ptr."""
+    """Whether a name follows the convention for pointers: x_ptr."""
     return bool(re.search(r"_ptrs?$|Ptr$|^ptr", name))
 
 
@@ -235,14 +235,14 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
 
 
 def _called(call: ast.Call) -> str:
-    """The last word of what is called: load for tl.load."""
+    """The last part of the name of a called function: `load` for tl.load."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _first(call: ast.Call) -> ast.expr | None:
-    """The address of an access; of desc.load([…]) it is desc."""
+    """The address argument of an access; `desc` for desc.load([…])."""
     if isinstance(call.func, ast.Attribute) and _called(call) in ("load", "store"):
         owner = call.func.value
         if not (isinstance(owner, ast.Name) and owner.id in ("tl", "language", "gl")):
@@ -252,7 +252,7 @@ def _first(call: ast.Call) -> ast.expr | None:
 
 
 def _passed_on(node: ast.expr) -> list[ast.expr]:
-    """The parts of an expression that an address goes through unchanged."""
+    """The subexpressions that an expression passes on as its address."""
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     if isinstance(node, ast.Call) and _called(node) in _PASSES_ON:

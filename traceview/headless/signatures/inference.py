@@ -1,8 +1,7 @@
-"""Arguments for a kernel that nobody launched, guessed from its source. A guess, and called so.
+"""Guess the arguments of a kernel that is never launched from its source.
 
-Pointers are what addresses begin with; the rest goes by name: sizes and strides are integers
-divisible by 16, the last of several strides of a tensor is 1, `eps` is a float, BLOCK_… a power
-of two.
+Pointers are the bases of addresses. The rest goes by name: sizes and strides are integers divisible
+by 16, the last stride of a tensor is 1, `eps` is a float, BLOCK_… a power of two.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNO
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
 _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re.IGNORECASE)
-# None leaves it to tl.dot.
+# None is the default of tl.dot.
 _PRECISION = re.compile(r"precision", re.IGNORECASE)
 _SIZES = (
     (r"group", 8),
@@ -42,7 +41,7 @@ _ONE_BLOCK, _FEW_BLOCKS, _MATMUL_K = 1024, 64, 32
 def guess(
     parameters: Sequence[Parameter], usage: Usage, given: Mapping[str, Value] | None = None
 ) -> tuple[Argument, ...]:
-    """An argument for each parameter. `given` are constexprs that are known."""
+    """One argument per parameter. `given` are the known constexprs."""
     known = dict(given or {})
     pointers = [p.name for p in parameters if _is_pointer(p.name, usage)]
     ones = _unit_strides([p.name for p in parameters], pointers)
@@ -50,26 +49,26 @@ def guess(
 
 
 def in_words(arguments: Sequence[Argument]) -> str:
-    """The guess in one line, to be corrected with --signature."""
-    said = (
+    """The guessed arguments on one line, with the --signature to correct them."""
+    listed = (
         f"{a.name} = {a.value!r}"
         if a.type == "constexpr"
         else f"{a.name} {a.type}{':16' if a.divisible_by_16 else ''}"
         for a in arguments
     )
     remedy = f'correct them with --signature "{notation(arguments)}"'
-    return f"arguments are guessed: {', '.join(said)}; {remedy}"
+    return f"arguments are guessed: {', '.join(listed)}; {remedy}"
 
 
 def kernels_among(functions: Functions) -> list[str]:
-    """Which jitted functions seem to be kernels: no other calls them and they return nothing."""
+    """The jitted functions that look like kernels: not called by others, returning nothing."""
     usages = {name: Usage(function) for name, function in functions.items()}
     called = {name for usage in usages.values() for name in usage.called}
     return [n for n, usage in usages.items() if n not in called and not usage.returns_value]
 
 
 def parsed(source: str) -> ast.FunctionDef:
-    """The function in a source text, which may be indented no more. Raises ValueError if none."""
+    """Parse the function in a source text without indentation. Raises ValueError if none."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
             return node
@@ -114,10 +113,10 @@ def _scalar(parameter: Parameter) -> str:
 
 
 def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[str]:
-    """Of the strides of each tensor (stride_am, stride_ak) the last, as in row-major tensors.
+    """The last stride of each tensor (stride_am, stride_ak), which is 1 if row-major.
 
-    stride_x and stride_y are rather those of two tensors: where no tensor is named, the last must
-    be called after what is usually innermost (stride_m, stride_k), and none after a pointer.
+    stride_x and stride_y are rather those of two tensors. So without a tensor name, the last must
+    have the name of a usual innermost dimension (stride_m, stride_k), and none that of a pointer.
     """
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
     for found in filter(None, map(_STRIDE.fullmatch, names)):
@@ -131,7 +130,7 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
 
 
 def _are_dimensions(strides: Sequence[re.Match[str]], tensors: Set[str]) -> bool:
-    """Whether what strides are called after are dimensions of one tensor, not several tensors."""
+    """Whether strides are named after dimensions of one tensor, not after several tensors."""
     called = [stride["dimension"].lower() for stride in strides]
     return called[-1] in _INNER and tensors.isdisjoint(called)
 

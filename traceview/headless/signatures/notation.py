@@ -1,7 +1,7 @@
-"""Triton's own notation of a kernel's signature: `*fp32:16, i32:16, 1024`.
+"""Triton's notation of a kernel's signature: `*fp32:16, i32:16, 1024`.
 
-One entry a parameter, in order: a type, a type with a hint (`:16` divisible by 16, `:1` equal to
-one), or a value, which makes the parameter a constexpr. Types may hold commas in brackets.
+One entry per parameter, in order: a type, a type with a hint (`:16` divisible by 16, `:1` equal to
+one), or a value, which makes the parameter a constexpr. Types may contain commas in brackets.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ EXAMPLE = '"*fp32:16, *fp32:16, i32:16, 1024"'
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel as its source declares it. `default` counts if `has_default`.
+    """A parameter of a kernel as declared in its source; `default` is valid with `has_default`.
 
-    `type` is Triton's name of the type that it is annotated with, or "".
+    `type` is the annotated type by Triton's name, or "".
     """
 
     name: str
@@ -40,10 +40,10 @@ class Parameter:
 def bind(
     signature: str, parameters: Sequence[Parameter], constexprs: Mapping[str, Value]
 ) -> tuple[Argument, ...]:
-    """The arguments of a kernel from its signature; those in `constexprs` may be left out of it.
+    """The arguments of a kernel from its signature and `constexprs`.
 
-    So may all that are marked `tl.constexpr` and have a value in `constexprs` or a default.
-    Raises InputError where the signature does not fit.
+    The signature may omit parameters in `constexprs` and `tl.constexpr` parameters with a default.
+    Raises InputError if it does not match the parameters.
     """
     check_names(constexprs, [parameter.name for parameter in parameters])
     entries = _entries(signature)
@@ -61,7 +61,7 @@ def is_whole(signature: str, parameters: Sequence[Parameter]) -> bool:
 
 
 def argument(name: str, entry: str) -> Argument:
-    """One entry of a signature. Raises InputError if it is neither a type nor a value."""
+    """Parse one entry of a signature. Raises InputError if it is neither a type nor a value."""
     type_, _, hint = (part.strip() for part in entry.partition(":"))
     if _TYPE.fullmatch(type_):
         return _hinted(name, "fp32" if type_ == "f32" else type_, hint)
@@ -72,12 +72,12 @@ def argument(name: str, entry: str) -> Argument:
 
 
 def constant(name: str, value: Value) -> Argument:
-    """An argument whose value is known to the compiler."""
+    """A compile-time constant argument."""
     return Argument(name, "constexpr", value=value)
 
 
 def value_of(text: str) -> Value:
-    """A constexpr as written on the command line: a number, True, None, tl.float16, else text."""
+    """The value of a constexpr on the command line: a number, True, None, tl.float16, or text."""
     text = text.strip()
     try:
         value = ast.literal_eval(text)
@@ -87,9 +87,9 @@ def value_of(text: str) -> Value:
 
 
 def as_written(name: str, value: Value) -> str:
-    """The text of a constexpr, from which `value_of` makes the value again.
+    """The text of a constexpr, the inverse of `value_of`.
 
-    Raises InputError if it is none that can be written, such as Triton's own types.
+    Raises InputError for a type that cannot be written, such as Triton's own objects.
     """
     if not isinstance(value, (str, Real, type(None))):
         what = f"constexpr {name[:60]} has the unsupported type {type(value).__name__}"
@@ -100,7 +100,7 @@ def as_written(name: str, value: Value) -> str:
 def all_as_written(
     constexprs: Mapping[str, Value | Sequence[Value]],
 ) -> dict[str, str | list[str]]:
-    """The texts of constexprs, of which one may have a list of values."""
+    """The texts of constexprs, any of which may have a list of values."""
     return {
         name: as_written(name, value)
         if isinstance(value, str) or not isinstance(value, Sequence)
@@ -115,13 +115,13 @@ def notation(arguments: Sequence[Argument]) -> str:
 
 
 def dtype_name(value: Value) -> str | None:
-    """The name of Triton's data type that a value such as `tl.float16` stands for, else None."""
+    """The Triton data type in a value such as `tl.float16`: `float16`; else None."""
     found = _DTYPE.fullmatch(value) if isinstance(value, str) else None
     return found[1] if found else None
 
 
 def check_names(given: Collection[str], names: Sequence[str]) -> None:
-    """Raise InputError for a name that is no parameter of the kernel."""
+    """Raise InputError for a name that is not a parameter of the kernel."""
     for name in given:
         if name not in names:
             remedy = f"its parameters are {', '.join(names)}"
@@ -131,7 +131,7 @@ def check_names(given: Collection[str], names: Sequence[str]) -> None:
 def _typed_parameters(
     parameters: Sequence[Parameter], constexprs: Mapping[str, Value], count: int
 ) -> list[Parameter]:
-    """The parameters that the signature's entries stand for: the first choice that has as many."""
+    """The parameters that the entries are for: the first selection with as many."""
     rest = [p for p in parameters if p.name not in constexprs]
     runtime = [p for p in rest if not (p.is_constexpr and p.has_default)]
     for choice in (list(parameters), rest, runtime):
@@ -152,7 +152,7 @@ def _hinted(name: str, type_: str, hint: str) -> Argument:
 
 
 def _is_value(entry: str) -> bool:
-    """Whether an entry is written as a value: a bare word would rather be a type misspelt."""
+    """Whether an entry is a value; a bare word is rather a misspelt type."""
     value = value_of(entry)
     return not isinstance(value, str) or value != entry.strip() or dtype_name(value) is not None
 

@@ -1,7 +1,7 @@
-"""The events of a process that compiles kernels, written line by line as they come.
+"""The event log of a worker process: kernels compiled, launches, notes, the final error.
 
-Line by line, so that what was compiled is kept if the process is killed. Each line is a JSON
-object with a `kind`: compiled, launched, note, ended, failed.
+One JSON object per line, written at once, so that nothing is lost if the process is killed. Each
+has a `kind`: compiled, launched, note, counts, failed.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from traceview.headless.signatures.notation import Value
 from traceview.ptx.model import Argument, How
 
 Place = tuple[int, ...]
-"""Where something is passed: the number of its parameter, then those within tuples."""
+"""The position of an argument: the index of its parameter, then indices within tuples."""
 
 
 @dataclass(frozen=True)
-class Variant:
-    """A kernel as it was compiled: Triton's source object, and the options in its metadata."""
+class CompiledVariant:
+    """A compiled kernel: Triton's source object, and its metadata, which holds the options."""
 
     source: Any
     metadata: Mapping[str, Any]
 
 
 @dataclass
-class Recording:
-    """What compiles and launches while `how` is set; None means that nobody asked for it.
+class EventLog:
+    """Writes compilations and launches while `how` is set, and none while it is None.
 
-    `kernel` restricts it to one kernel. `variants` are those written so far, by their ids, `seen`
-    the names of all kernels that came by. `places` tells remarks on where a kernel of this name
-    comes from, if it is generated. `remedy` says what to do if no kernel comes by at all.
+    `kernel` restricts it to one kernel. `variants` are those written so far, by id; `seen` are the
+    names of all kernels compiled, written or not. `places` returns remarks on the origin of a
+    generated kernel, by its name. `remedy` is the advice if no kernel is compiled at all.
     """
 
     stream: TextIO
     kernel: str | None = None
     how: How | None = None
     remarks: tuple[str, ...] = ()
-    variants: dict[str, Variant] = field(default_factory=dict)
+    variants: dict[str, CompiledVariant] = field(default_factory=dict)
     launches: Counter[str] = field(default_factory=Counter)
     seen: set[str] = field(default_factory=set)
     places: Callable[[str], Sequence[str]] = lambda _: ()
     remedy: str = ""
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Add a line."""
+        """Write one event."""
         self.stream.write(json.dumps({"kind": kind, **fields}) + "\n")
         self.stream.flush()
 
@@ -61,14 +61,14 @@ class Recording:
         metadata_group: Mapping[str, str],
         **_: Any,
     ) -> None:
-        """Triton's compilation listener: called for every kernel compiled, or found compiled."""
+        """Triton's compilation listener, called for every kernel compiled or found in the cache."""
         identity = str(metadata["hash"])
         if self.how is None or identity in self.variants:
             return
         self.seen.add(_function_name(src))
         if self.kernel not in (None, metadata["name"], _function_name(src)):
             return
-        self.variants[identity] = Variant(src, metadata)
+        self.variants[identity] = CompiledVariant(src, metadata)
         files = {Path(path).suffix: str(path) for path in metadata_group.values()}
         self.write(
             "compiled",
@@ -94,9 +94,9 @@ class Recording:
         arguments: Sequence[Any],
         timed: bool,
     ) -> None:
-        """Count a launch. Written at each power of two, so that a long loop writes little.
+        """Count a launch; write it at each power of two, to keep the log of a long loop short.
 
-        A `timed` launch is one of a benchmark: its grid is of use, but it is not counted.
+        A `timed` launch is part of a benchmark: its grid is logged, but it is not counted.
         """
         if identity not in self.variants:
             return
@@ -107,12 +107,12 @@ class Recording:
             self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
 
     def finish(self, whole: bool) -> None:
-        """Write the counts as they are now; `whole` if the script came to its end."""
+        """Write the final launch counts; `whole` tells whether the script ran to its end."""
         self.write("counts", counts=dict(self.launches), whole=whole)
 
 
 def arguments_of(src: Any) -> tuple[Argument, ...]:
-    """What a kernel is passed, as Triton was told to compile it: of a tuple each element."""
+    """The arguments that Triton compiled a kernel for, with each element of a tuple."""
     constants = getattr(src, "constants", None) or {}
     attributes = getattr(src, "attrs", None) or {}
     return tuple(
@@ -124,7 +124,7 @@ def arguments_of(src: Any) -> tuple[Argument, ...]:
 
 
 def leaves_of(signature: Mapping[Any, Any]) -> Iterator[tuple[Place, str, Any]]:
-    """The places, names and types of what is passed: `x`, and `pair[0]` or `pair.key` of a tuple.
+    """Position, name and type of each argument; names are `x`, and `pair[0]` or `pair.key`.
 
     Each is one parameter of the compiled kernel, unless it is a constant.
     """
@@ -133,7 +133,7 @@ def leaves_of(signature: Mapping[Any, Any]) -> Iterator[tuple[Place, str, Any]]:
 
 
 def plain(value: Any) -> Value:
-    """A constexpr as a value that JSON can hold: types as tl.float16, functions by their name."""
+    """A constexpr as a JSON value: types as tl.float16, functions by name."""
     import triton.language as tl
 
     value = getattr(value, "value", value) if isinstance(value, tl.constexpr) else value
@@ -178,18 +178,18 @@ def _leaves(place: Place, name: str, type_: Any) -> Iterator[tuple[Place, str, A
         yield from _leaves((*place, at), called, inner)
 
 
-def _is_divisible(said: Iterable[Any]) -> bool:
-    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in said)
+def _is_divisible(attributes: Iterable[Any]) -> bool:
+    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in attributes)
 
 
 def _integers(src: Any, arguments: Sequence[Any]) -> dict[str, int]:
-    """The values of the integers that are passed at run time."""
+    """The values of the run-time integer arguments, by name."""
     named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
     return {name: value for name, value in named if type(value) is int}
 
 
 def _at(arguments: Any, place: Place) -> Any:
-    """What is passed at a place; None where a launch passes less than is declared."""
+    """The argument at a position; None if the launch passes fewer arguments."""
     for at in place:
         if not isinstance(arguments, (tuple, list)) or at >= len(arguments):
             return None

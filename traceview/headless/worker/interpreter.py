@@ -1,4 +1,4 @@
-"""Giving a launch its values on the CPU, through Triton's interpreter."""
+"""Run kernels on the CPU in Triton's interpreter, so that tensors get their values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from unittest import mock
 
 
 def emulate(source: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
-    """Run a kernel on tensors that are really on the CPU; `arguments` hold the constexprs too.
+    """Run a kernel on tensors that are on the CPU; `arguments` includes the constexprs.
 
-    Raises whatever the interpreter raises: it lacks some of the language.
+    Raises whatever the interpreter raises: it supports only part of the language.
     """
     import torch
     from triton.runtime import interpreter
@@ -27,10 +27,10 @@ def emulate(source: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -
 
 
 def _call_helper(function: Any, *arguments: Any, **keywords: Any) -> Any:
-    """A jitted function called by a kernel.
+    """Call a jitted function from a kernel.
 
-    The interpreter's own call leaves triton.language patched, so that the next compilation would
-    fail: take the patches off.
+    The interpreter's own call leaves triton.language patched, which would break the next
+    compilation. So remove the patches.
     """
     from triton.runtime.interpreter import _patch_lang
 
@@ -42,7 +42,7 @@ def _call_helper(function: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 def _with_floats(interpreter: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The interpreter passes floats on as they are, and then `eps.to(tl.float32)` fails."""
+    """Convert floats to tensors: the interpreter does not, and `eps.to(tl.float32)` fails."""
     import numpy as np
     import triton.language as tl
 

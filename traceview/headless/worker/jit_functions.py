@@ -1,4 +1,4 @@
-"""The jitted functions that a script defines, and compiling one without a launch."""
+"""The @triton.jit functions of a script, and compiling them without a launch."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from traceview.headless.signatures.notation import Parameter, Value
 from traceview.headless.worker.event_log import plain
 from traceview.ptx.model import Argument
 
-# What the functions of @triton.heuristics are asked about, as nobody knows the real values.
+# The value of integer arguments for @triton.heuristics, as the real ones are not known.
 _ANY_INTEGER = 4096
 
 
 @dataclass(frozen=True)
-class Configuration:
-    """One way to compile a kernel: constexprs, and options such as num_warps.
+class AutotuneConfig:
+    """One configuration of a kernel: constexprs, and options such as num_warps.
 
-    `said` names it where the program offers several.
+    `label` describes it if the kernel is autotuned.
     """
 
     constexprs: Mapping[str, Value] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    said: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Jitted:
-    """A function with @triton.jit, with what its other decorators choose for it."""
+    """A @triton.jit function, with the choices of @triton.autotune and @triton.heuristics."""
 
     function: Any
-    configurations: tuple[Configuration, ...] = (Configuration(),)
+    configurations: tuple[AutotuneConfig, ...] = (AutotuneConfig(),)
     heuristics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -60,37 +60,37 @@ class Jitted:
         return parsed(textwrap.dedent("".join(self.function.raw_src)))
 
     def usage(self, helpers: Mapping[str, ast.FunctionDef]) -> Usage:
-        """What it does with its parameters."""
+        """How its source uses its parameters."""
         return Usage(self.tree, helpers)
 
     def chosen(self, arguments: Sequence[Argument]) -> dict[str, Value]:
-        """What @triton.heuristics makes of arguments; nothing where it needs to know more."""
+        """The constexprs that @triton.heuristics computes, except those that need real values."""
         integers = (a for a in arguments if a.type.startswith(("i", "u")))
         values: dict[str, Any] = {a.name: _ANY_INTEGER for a in integers}
         values |= {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
-        found: dict[str, Value] = {}
+        chosen: dict[str, Value] = {}
         for name, choose in self.heuristics.items():
             try:
-                found[name] = plain(choose(values | found))
+                chosen[name] = plain(choose(values | chosen))
             except Exception:  # noqa: S112 (the user's code, asked about made-up values)
                 continue
-        return found
+        return chosen
 
 
 def jitted_in(names: Mapping[str, Any]) -> Iterator[Jitted]:
-    """The jitted functions among a module's names, each once."""
+    """The jitted functions among a module's names, without duplicates."""
     seen: set[int] = set()
     for value in list(names.values()):
-        found = _unwrapped(value)
-        if found and id(found.function) not in seen:
-            seen.add(id(found.function))
-            yield found
+        jitted = _unwrapped(value)
+        if jitted and id(jitted.function) not in seen:
+            seen.add(id(jitted.function))
+            yield jitted
 
 
 def compile_for(
     target: Any, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
 ) -> None:
-    """Compile for a GPU target of Triton's; the compilation listener gets the result.
+    """Compile for a `GPUTarget` of Triton; the compilation listener gets the result.
 
     Raises what Triton raises.
     """
@@ -116,7 +116,7 @@ def resolved(value: Value) -> Any:
 
 
 def in_words(error: BaseException) -> str:
-    """A compiler's error in one line, without the listing of the source that Triton puts in."""
+    """A compiler error on one line, without Triton's source listing."""
     message = getattr(error, "error_message", None) or str(error)
     line = getattr(getattr(error, "node", None), "lineno", None)
     place = f" at its line {line}" if line else ""
@@ -124,11 +124,11 @@ def in_words(error: BaseException) -> str:
 
 
 def _unwrapped(value: Any) -> Jitted | None:
-    """What is inside @triton.autotune and @triton.heuristics, in whatever order they stand."""
+    """The function inside @triton.autotune and @triton.heuristics, in any order."""
     from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
-    configurations: tuple[Configuration, ...] = (Configuration(),)
+    configurations: tuple[AutotuneConfig, ...] = (AutotuneConfig(),)
     heuristics: dict[str, Any] = {}
     while isinstance(value, (Autotuner, Heuristics)):
         if isinstance(value, Autotuner):
@@ -139,10 +139,10 @@ def _unwrapped(value: Any) -> Jitted | None:
     return Jitted(value, configurations, heuristics) if isinstance(value, JITFunction) else None
 
 
-def _configuration(config: Any) -> Configuration:
+def _configuration(config: Any) -> AutotuneConfig:
     constexprs = {name: plain(value) for name, value in config.kwargs.items()}
     options = {n: v for n, v in config.all_kwargs().items() if n not in config.kwargs}
-    return Configuration(constexprs, options, f"configuration of @triton.autotune: {config}")
+    return AutotuneConfig(constexprs, options, f"configuration of @triton.autotune: {config}")
 
 
 def _parameter(parameter: Any) -> Parameter:

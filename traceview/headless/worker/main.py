@@ -1,7 +1,7 @@
-"""The process in which the user's script runs: it compiles kernels and writes down what it got.
+"""The worker process: runs the user's script on a fake GPU and logs the kernels it compiles.
 
-Started by traceview.headless.client with two paths: a request as JSON, and the file for the events
-(see event_log). It stays alive to compile kernels again (see recompile_server).
+Started by traceview.headless.client with two paths: a request in JSON, and the event log to write.
+It stays alive to recompile kernels (see recompile_server).
 """
 
 from __future__ import annotations
@@ -17,66 +17,65 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import run_script
-from traceview.headless.fakes import torch_compile, triton_driver
-from traceview.headless.fakes import torch_cuda as pretend_cuda
+from traceview.headless.fakes import torch_compile, torch_cuda, triton_driver
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.request import Request
 from traceview.headless.worker import recompile_server
-from traceview.headless.worker.event_log import Recording
+from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import in_words, resolved
 from traceview.headless.worker.recompile_server import STARTED, Channel
-from traceview.headless.worker.resolve_kernels import After
+from traceview.headless.worker.resolve_kernels import KernelResolution
 
-_UNREACHED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
+_UNAFFECTED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
 _COMPILE = "add --compile (experimental) to include the kernels that torch.compile generates"
 
 
 def main(request_path: str, events_path: str) -> None:
-    """Do what the request says, answer questions, end the process with all its threads."""
+    """Run the request, answer recompilation requests, end the process with all its threads."""
     signal.signal(run_script.STOP, signal.SIG_IGN)
     request = Request.from_json(Path(request_path).read_text())
     channel, gpu = Channel.taken(), Gpu(request.capability)
     with Path(events_path).open("a") as stream:
-        recording = Recording(stream, request.options.kernel)
+        log = EventLog(stream, request.options.kernel)
         try:
-            recording.finish(_ran(request, recording, gpu, lambda: channel.send(STARTED)))
+            log.finish(_run_script(request, log, gpu, lambda: channel.send(STARTED)))
         except TraceviewError as error:
             name = type(error).__name__
-            recording.write("failed", error=name, what=error.what, remedy=error.remedy)
-        if recording.variants:
+            log.write("failed", error=name, what=error.what, remedy=error.remedy)
+        if log.variants:
             sys.stdout.flush()
             sys.stderr.flush()
-            recompile_server.serve(channel, recording.variants, gpu.target)
+            recompile_server.serve(channel, log.variants, gpu.target)
     _end()
 
 
 def _end() -> None:
-    """Threads of the script may still run."""
+    """End the process although threads of the script may still run."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def _ran(request: Request, recording: Recording, gpu: Gpu, starting: Callable[[], None]) -> bool:
-    """Whether the script came to its end."""
+def _run_script(request: Request, log: EventLog, gpu: Gpu, starting: Callable[[], None]) -> bool:
+    """Run the script and resolve its kernels; return whether it ran to its end."""
     _need_triton()
-    found = (
+    script = (
         run_script.of_file(request.file)
         if request.file
         else run_script.of_module(str(request.module))
     )
-    overrides = _pretend(request, gpu, recording)
+    overrides = _install_fakes(request, gpu, log)
     launch = request.options.signature is None
-    recording.how = "launched" if launch else None
-    arguments, born_as = request.options.arguments, os.getpid()
-    ending = run_script.run(found, as_main=launch, arguments=arguments, starting=starting)
-    if os.getpid() != born_as:
-        # The script has forked, and this is not the process that answers.
+    log.how = "launched" if launch else None
+    arguments, process_id = request.options.arguments, os.getpid()
+    ending = run_script.run(script, as_main=launch, arguments=arguments, starting=starting)
+    if os.getpid() != process_id:
+        # A fork of the script must not answer the client.
         _end()
-    recording.how = None
-    _check_overrides(overrides, recording)
-    After(request.options, recording, gpu, found, ending).conclude()
+    log.how = None
+    _check_overrides(overrides, log)
+    KernelResolution(request.options, log, gpu, script, ending).run()
     return not ending.stopped
 
 
@@ -88,67 +87,67 @@ def _need_triton() -> None:
         raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
 
 
-def _pretend(request: Request, gpu: Gpu, recording: Recording) -> Overrides:
-    """Put a GPU that launches nothing where the script will look for one."""
+def _install_fakes(request: Request, gpu: Gpu, log: EventLog) -> Overrides:
+    """Install a fake GPU, whose driver launches nothing, in Triton and PyTorch."""
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
-    on_launch = _OnLaunch(recording, request.options.emulate)
+    on_launch = _OnLaunch(log, request.options.emulate)
     on_launch.trials = triton_driver.install(
         gpu,
-        compiled=recording.compiled,
+        compiled=log.compiled,
         launched=on_launch,
         overrides=overrides,
         first_config=request.options.first_config,
     )
     if importlib.util.find_spec("torch"):
-        unchecked = functools.cache(functools.partial(_say_unchecked, recording))
-        pretend_cuda.install(gpu, None if request.options.emulate else unchecked)
-        _pretend_compile(request, gpu, recording, on_launch.trials)
+        unchecked = functools.cache(functools.partial(_note_unchecked, log))
+        torch_cuda.install(gpu, None if request.options.emulate else unchecked)
+        _fake_torch_compile(request, gpu, log, on_launch.trials)
     return overrides
 
 
-def _pretend_compile(request: Request, gpu: Gpu, recording: Recording, trials: Trials) -> None:
+def _fake_torch_compile(request: Request, gpu: Gpu, log: EventLog, trials: Trials) -> None:
     def note(text: str) -> None:
-        recording.write("note", text=text)
+        log.write("note", text=text)
 
     @functools.cache
-    def passed_over() -> None:
-        recording.remedy = _COMPILE
+    def skipped() -> None:
+        log.remedy = _COMPILE
         note(f"torch.compile was skipped and its functions ran eagerly: {_COMPILE}")
 
     if request.options.compile_torch:
-        recording.places = torch_compile.places_of
-        unreached = request.options.launch_options or request.options.constexprs
-        torch_compile.install(gpu, trials, lambda text: note(text + _UNREACHED * bool(unreached)))
+        log.places = torch_compile.places_of
+        unaffected = request.options.launch_options or request.options.constexprs
+        torch_compile.install(gpu, trials, lambda text: note(text + _UNAFFECTED * bool(unaffected)))
     else:
-        torch_compile.pass_over(passed_over)
+        torch_compile.skip(skipped)
 
 
-def _say_unchecked(recording: Recording, name: str) -> None:
+def _note_unchecked(log: EventLog, name: str) -> None:
     text = f"{name} passed unchecked, as no kernel ran; --emulate computes values to compare"
-    recording.write("note", text=text)
+    log.write("note", text=text)
 
 
-def _check_overrides(overrides: Overrides, recording: Recording) -> None:
+def _check_overrides(overrides: Overrides, log: EventLog) -> None:
     unused = [name for name in overrides.values if name not in overrides.used]
-    if unused and recording.variants:
+    if unused and log.variants:
         raise InputError(f"no launched kernel has a parameter {unused[0][:60]!r}")
 
 
 class _OnLaunch:
-    """What happens in place of a launch: it is counted and, if asked for, emulated."""
+    """The replacement of a launch: counts it and, with --emulate, runs it in the interpreter."""
 
-    def __init__(self, recording: Recording, emulates: bool) -> None:
+    def __init__(self, log: EventLog, emulate: bool) -> None:
         self.trials = Trials()
-        self._recording, self._emulates = recording, emulates
+        self._log, self._emulate_launches = log, emulate
         self._impossible: set[str] = set()
 
     def __call__(
         self, source: Any, metadata: Any, grid: tuple[int, int, int], arguments: Sequence[Any]
     ) -> None:
         timed = self.trials.depth > 0
-        self._recording.launched(source, metadata.hash, grid, arguments, timed)
-        if self._emulates and metadata.name not in self._impossible:
+        self._log.launched(source, metadata.hash, grid, arguments, timed)
+        if self._emulate_launches and metadata.name not in self._impossible:
             self._emulate(source, metadata, grid, arguments)
 
     def _emulate(self, source: Any, metadata: Any, grid: Any, arguments: Sequence[Any]) -> None:
@@ -159,4 +158,4 @@ class _OnLaunch:
             text = (
                 f"{metadata.name} cannot be emulated, so its results are missing: {in_words(error)}"
             )
-            self._recording.write("note", text=text)
+            self._log.write("note", text=text)

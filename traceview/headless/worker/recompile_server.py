@@ -1,7 +1,6 @@
-"""After the script has run: its kernels are compiled again, changed a little, as asked for.
+"""Recompile the kernels of a script on request, after it has run, in the process that ran it.
 
-In the process in which the script ran, so that it runs once, with its own arguments, and so that
-kernels made while it ran are there too.
+So the script runs only once, with its own arguments, and kernels defined at run time are there.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from traceview.headless.fakes import triton_driver
-from traceview.headless.worker.event_log import Place, Variant, arguments_of, leaves_of
+from traceview.headless.worker.event_log import CompiledVariant, Place, arguments_of, leaves_of
 from traceview.headless.worker.jit_functions import in_words, resolved
 from traceview.ptx.model import Argument
 
@@ -23,7 +22,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Channel:
-    """The pipes to the process that asks."""
+    """The pipes to the client process."""
 
     questions: TextIO
     answers: TextIO
@@ -33,7 +32,7 @@ class Channel:
         """Take stdin and stdout, so that the script reads nothing and writes to stderr."""
         answers, questions = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
         os.dup2(2, 1)
-        _let_be_nothing(0)
+        _redirect_to_null(0)
         return cls(questions, answers)
 
     def send(self, line: str) -> None:
@@ -42,34 +41,36 @@ class Channel:
         self.answers.flush()
 
 
-def _let_be_nothing(descriptor: int) -> None:
+def _redirect_to_null(descriptor: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, descriptor)
     os.close(nothing)
 
 
-def serve(channel: Channel, variants: Mapping[str, Variant], target: Any) -> None:
-    """Answer until the other side is gone. `target` is the GPU, as Triton writes it."""
-    # A trial that fails makes the compiler print pages, and the script is not at fault.
-    _let_be_nothing(1)
-    _let_be_nothing(2)
-    bench = _Bench(target)
-    triton_driver.listen(bench.compiled)
+def serve(channel: Channel, variants: Mapping[str, CompiledVariant], target: Any) -> None:
+    """Answer requests until the client closes the pipe; `target` is Triton's `GPUTarget`."""
+    # A failed recompilation prints pages that are no fault of the script.
+    _redirect_to_null(1)
+    _redirect_to_null(2)
+    recompilation = _Recompilation(target)
+    triton_driver.listen(recompilation.compiled)
     channel.send(READY)
     for line in channel.questions:
         question = json.loads(line)
-        channel.send(json.dumps(bench.answer(variants[question["variant"]], question)) + "\n")
+        channel.send(
+            json.dumps(recompilation.answer(variants[question["variant"]], question)) + "\n"
+        )
 
 
-class _Bench:
-    """Compiles one variant at a time and keeps what came of it."""
+class _Recompilation:
+    """Recompiles one variant at a time and keeps its files."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
         self._latest: Answer = {}
 
-    def answer(self, variant: Variant, question: Mapping[str, Any]) -> Answer:
-        """Where the code of the changed kernel is; an `error` in words if it does not compile."""
+    def answer(self, variant: CompiledVariant, question: Mapping[str, Any]) -> Answer:
+        """The paths of the recompiled code, or `error` with one line of text."""
         from triton.compiler import compile as compile_
 
         self._latest = {"error": "nothing was compiled"}
@@ -81,8 +82,8 @@ class _Bench:
             return {"error": in_words(error)}
         return self._latest
 
-    def _options(self, variant: Variant) -> dict[str, Any]:
-        """All options that the kernel was compiled with, num_ctas and maxnreg among them."""
+    def _options(self, variant: CompiledVariant) -> dict[str, Any]:
+        """All options that the kernel was compiled with, including num_ctas and maxnreg."""
         known = triton_driver.options_of(self._target)
         return {name: variant.metadata[name] for name in known if name in variant.metadata}
 
@@ -101,10 +102,9 @@ class _Bench:
 
 
 def changed(source: Any, arguments: Sequence[Argument]) -> Any:
-    """The source object of a kernel with these arguments in place of its own.
+    """The source object of a kernel with its arguments replaced.
 
-    Those that are as they were keep what Triton has for them, which an Argument may not hold, such
-    as a function.
+    Unchanged arguments keep Triton's own values, such as functions, which an Argument cannot hold.
     """
     signature, constants, attributes = (
         dict(given or {}) for given in (source.signature, source.constants, source.attrs)
@@ -125,16 +125,16 @@ def changed(source: Any, arguments: Sequence[Argument]) -> Any:
 
 
 def _with(type_: Any, within: Place, new: str) -> Any:
-    """The type of a parameter with another one at a place in its tuples, if it has such."""
+    """The type of a parameter with the type at one position in its tuples replaced."""
     if not within:
         return new
     at, *deeper = within
     inner = [_with(t, tuple(deeper), new) if n == at else t for n, t in enumerate(type_)]
-    # A tuple whose elements have names is made of its elements, not of a list.
+    # A named tuple takes its elements as arguments, not as a list.
     return type(type_)(*inner) if hasattr(type_, "_fields") else type(type_)(inner)
 
 
 def _compiles_alike(new: Argument, old: Argument) -> bool:
-    """Whether two arguments are the same to the compiler, which sees the values of constexprs."""
+    """Whether two arguments give the same code; the compiler sees values of constexprs alone."""
     same = (new.type, new.divisible_by_16) == (old.type, old.divisible_by_16)
     return same and (new.type != "constexpr" or new.value == old.value)

@@ -1,8 +1,8 @@
-"""Python targets: from FILE.py, FILE.py:kernel or package.module:kernel to compiled kernels.
+"""Compile the kernels of a Python target: FILE.py, FILE.py:kernel or package.module:kernel.
 
-The script runs in a process of its own, with a Triton driver that launches nothing, so neither a
-GPU nor its driver is needed. Three ways, chosen by what there is: as launched by the script, as
-declared by a signature, as guessed from the source.
+The script runs in a worker process on a fake GPU, so neither a GPU nor its driver is needed. Kernels
+are compiled as the script launches them, else as declared by a signature, else with arguments
+guessed from the source.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from traceview.errors import InputError, TraceviewError
 from traceview.hardware import limits_of
-from traceview.headless.client import Process
+from traceview.headless.client import Worker
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.events import Events
 from traceview.headless.recompile import Recompiler
@@ -29,7 +29,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 @dataclass(frozen=True)
 class Target:
-    """A target in its parts: `file` or `module`, and a kernel or None for all of them."""
+    """A parsed target: a `file` or a `module`, and one kernel or None for all."""
 
     text: str
     file: str | None
@@ -60,28 +60,28 @@ def compile_python(
         capability=limits_of(arch).compute_capability,
         options=replace(options, kernel=parts.kernel),
     )
-    with ExitStack() as held:
-        process = Process(request)
-        held.callback(process.close)
-        ended = process.run(options.timeout_s)
-        kept = _kept(Events.read(process.events, arch), ended, parts, note)
+    with ExitStack() as stack:
+        worker = Worker(request)
+        stack.callback(worker.close)
+        ended = worker.run(options.timeout_s)
+        kernels = _compiled(Events.read(worker.events, arch), ended, parts, note)
         if recompiler:
-            recompiler.take(process, _why_gone(process, parts, ended))
-            held.pop_all()
-        return kept
+            recompiler.take(worker, _why_not_recompilable(worker, parts, ended))
+            stack.pop_all()
+        return kernels
 
 
 def parse_target(text: str, kernel: str | None = None) -> Target:
-    """Take a target apart. Raises InputError if it is none, or names another kernel too."""
-    place, _, named = text.rpartition(":") if ":" in text else (text, "", "")
-    if kernel and named and kernel != named:
+    """Parse a target. Raises InputError if it is invalid or contradicts `kernel`."""
+    place, _, name = text.rpartition(":") if ":" in text else (text, "", "")
+    if kernel and name and kernel != name:
         remedy = "leave out one of them"
         raise InputError(f"{text} and --kernel {kernel} name different kernels", remedy)
-    wanted = named or kernel or None
+    selected = name or kernel or None
     if place.endswith(".py"):
-        return Target(text, _existing(place), None, wanted)
+        return Target(text, _existing(place), None, selected)
     if _MODULE.fullmatch(place):
-        return Target(text, None, place, wanted)
+        return Target(text, None, place, selected)
     remedy = "write FILE.py, FILE.py:kernel or package.module:kernel"
     raise InputError(f"{text[:200]!r} is not a Python target", remedy)
 
@@ -97,17 +97,17 @@ def _name(target: Target) -> str:
     return Path(target.file).name if target.file else str(target.module)
 
 
-def _why_gone(process: Process, target: Target, ended: str | None) -> str | None:
-    """Why the kernels cannot be compiled again, if that is so."""
-    if process.lives:
+def _why_not_recompilable(worker: Worker, target: Target, ended: str | None) -> str | None:
+    """Why the kernels cannot be recompiled; None if they can."""
+    if worker.lives:
         return None
     return f"{_name(target)} {ended or 'exited'}, so its kernels cannot be recompiled"
 
 
-def _kept(
+def _compiled(
     events: Events, ended: str | None, target: Target, note: Callable[[str], None]
 ) -> list[Compiled]:
-    """What was compiled, after saying what went wrong; raises if that is all there is."""
+    """The compiled kernels, with notes on how the script ended; raises if there are none."""
     if events.failure:
         raise events.failure
     name = _name(target)

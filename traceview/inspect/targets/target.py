@@ -1,4 +1,4 @@
-"""What a user points `traceview ptx` at, and the compiled kernels that are in it."""
+"""The targets of `traceview ptx` and their compiled kernels."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def kernels_of(
 
 
 def check_arch(arch: str | None) -> None:
-    """Raise InputError if it is not written as a GPU architecture is."""
+    """Raise InputError unless it has the form of a GPU architecture, such as sm_90a."""
     if arch and not _ARCH.fullmatch(arch):
         raise InputError(
             f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"

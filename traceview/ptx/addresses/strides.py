@@ -24,7 +24,7 @@ _MOST_INSTRUCTIONS = 64
 
 
 @dataclass(frozen=True)
-class Step:
+class Stride:
     """A stride: `of` bytes, or `of` bytes times the value of a parameter."""
 
     of: int
@@ -40,7 +40,7 @@ class Layout:
     `moves_with_block`: blocks are a constant number of bytes apart.
     """
 
-    step: Step | None
+    step: Stride | None
     element_bytes: int
     width_bytes: int
     masks_differ: bool
@@ -50,7 +50,7 @@ class Layout:
     @property
     def consecutive(self) -> bool:
         """Whether neighbouring elements are adjacent in memory."""
-        return self.step == Step(self.width_bytes)
+        return self.step == Stride(self.width_bytes)
 
     @property
     def scattered(self) -> bool:
@@ -97,7 +97,7 @@ class Samples:
             self.moves_with_block(first),
         )
 
-    def step(self, instructions: Sequence[Instruction]) -> Step | None:
+    def step(self, instructions: Sequence[Instruction]) -> Stride | None:
         """The smaller of two strides: within a thread, and from thread to thread.
 
         Zero where most elements of a thread are the same element; None without a regular stride.
@@ -125,7 +125,7 @@ class Samples:
         """Whether blocks are a constant, non-zero number of bytes apart."""
         return any(step and step.of and not step.parameter for step in self._blocks(instruction))
 
-    def _blocks(self, instruction: Instruction) -> Iterator[Step | None]:
+    def _blocks(self, instruction: Instruction) -> Iterator[Stride | None]:
         for axis in range(3):
             further = [self._further(number, axis) for number in range(len(self.each))]
             yield self._rule(
@@ -139,31 +139,31 @@ class Samples:
             self._next[number, axis] = Registers(self.slices, moved)
         return self._next[number, axis]
 
-    def _between(self, a: Instruction, b: Instruction) -> Step | None:
+    def _between(self, a: Instruction, b: Instruction) -> Stride | None:
         return self._rule(_first(each, b) - _first(each, a) for each in self.each)
 
-    def _lanes(self, instruction: Instruction) -> Iterator[Step | None]:
+    def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
         threads, lane = self.each[0].launch.threads, 1
         while lane < threads:
             at = [each.address(instruction) for each in self.each]
             yield self._rule(int(address[lane]) - int(address[0]) for address in at)
             lane *= 2
 
-    def _rule(self, differences: Iterator[int]) -> Step | None:
+    def _rule(self, differences: Iterator[int]) -> Stride | None:
         """The stride that explains the address differences, one per launch; None if none does."""
         listed = list(differences)
         if len(set(listed)) == 1:
-            return Step(listed[0])
+            return Stride(listed[0])
         for name, argument in self.integers.items():
             both = zip(listed, self.each, strict=True)
             factors = {_factor(difference, each.launch, name) for difference, each in both}
             factor = factors.pop()
             if not factors and factor:
-                return Step(factor, argument)
+                return Stride(factor, argument)
         return None
 
     @staticmethod
-    def _mode(steps: Sequence[Step | None]) -> Step | None:
+    def _mode(steps: Sequence[Stride | None]) -> Stride | None:
         counts = Counter(steps)
         return counts.most_common(1)[0][0] if counts else None
 
