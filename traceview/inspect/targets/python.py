@@ -1,8 +1,8 @@
 """Compile the kernels of a Python target: FILE.py, FILE.py:kernel or package.module:kernel.
 
-The script runs in a worker process on a fake GPU, so neither a GPU nor its driver is needed. Kernels
-are compiled as the script launches them, else as declared by a signature, else with arguments
-guessed from the source.
+The script runs in a worker process on a fake GPU, so neither a GPU nor its driver is needed.
+Kernels are compiled as the script launches them, else as declared by a signature, else with
+arguments guessed from the source.
 """
 
 from __future__ import annotations
