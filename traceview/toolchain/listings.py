@@ -1,4 +1,4 @@
-"""The code of one kernel at both levels, made with the tools that this machine has."""
+"""The PTX and SASS of one kernel, as far as this machine has the tools for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ON_FUNCTION = re.compile(r"function '([^']+)'")
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's PTX and SASS, and what the cubin tells; None for what could not be had.
+    """A kernel's PTX, SASS and resources; None for what is not available.
 
     `remarks` are those of the compiler, `notes` say what is missing and how to get it.
     """
@@ -36,19 +36,18 @@ class Code:
 
 
 def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Code:
-    """Parse, assemble and disassemble a kernel as far as can be.
+    """Parse, assemble and disassemble a kernel as far as possible.
 
-    With `ptxas` False nothing is assembled: neither a cubin that is missing nor, for the remarks,
-    one that is there. Raises TraceFormatError if its PTX is damaged, InputError if that has no
-    such kernel.
+    With `ptxas` False nothing is assembled: neither to make a missing cubin nor to get remarks.
+    Raises TraceFormatError if the PTX is damaged, InputError if it has no such kernel.
     """
     ptx = _parsed(compiled.ptx) if compiled.ptx else None
     notes: list[str] = []
     remarks, cubin = _cubin(compiled, notes) if ptxas else (compiled.notes, compiled.cubin)
     listing = _sass_or_none(cubin, compiled.ptx, notes) if cubin and sass else None
     return Code(
-        ptx=_named(ptx, compiled.name, required=True),
-        sass=_named(listing, compiled.name),
+        ptx=_function(ptx, compiled.name, required=True),
+        sass=_function(listing, compiled.name),
         resources=_resources_or_none(cubin, compiled.name, notes) if cubin else None,
         remarks=_own(remarks, compiled.name, ptx),
         notes=tuple(dict.fromkeys(notes)),
@@ -56,9 +55,9 @@ def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Cod
 
 
 def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
-    """The function with its latest results and failures kept.
+    """Cache the latest results and errors of a function.
 
-    A file with many kernels is given once for each of them.
+    A file with many kernels is passed once per kernel.
     """
 
     @lru_cache(maxsize=2)
@@ -66,7 +65,7 @@ def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
         try:
             return function(*arguments)
         except ToolNotFoundError:
-            # A tool may be named in the meantime.
+            # The user may install or name the tool in the meantime.
             raise
         except TraceviewError as error:
             return error
@@ -91,7 +90,7 @@ def _assembled(ptx: str, arch: str) -> Assembled:
 
 @_once
 def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
-    """The SASS, with the source lines of the PTX where there is one."""
+    """The SASS, with the source lines of the PTX if there is one."""
     listing = nvdisasm.disassemble(cubin)
     return with_sources_of(listing, _parsed(ptx)) if ptx else listing
 
@@ -102,29 +101,30 @@ def _resources(cubin: bytes) -> dict[str, Resources]:
 
 
 def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes | None]:
-    """The compiler's remarks and the cubin, made by ptxas where there is none.
+    """The compiler's remarks and the cubin, assembled if there is none.
 
-    Triton throws ptxas's remarks away: for wgmma, of which they tell most, it is asked again.
+    Triton discards ptxas's remarks. Code with wgmma, to which the important ones refer, is
+    therefore assembled again.
     """
     if compiled.ptx is None or (compiled.cubin and (compiled.notes or "wgmma" not in compiled.ptx)):
         return compiled.notes, compiled.cubin
     try:
-        made = _assembled(compiled.ptx, compiled.arch)
+        assembled = _assembled(compiled.ptx, compiled.arch)
     except ToolNotFoundError as error:
         notes.append(f"no registers, spills and SASS: {error}")
     except TraceviewError as error:
         notes.append(f"not assembled: {error}")
     else:
-        return (*compiled.notes, *made.notes), compiled.cubin or made.cubin
+        return (*compiled.notes, *assembled.notes), compiled.cubin or assembled.cubin
     return compiled.notes, compiled.cubin
 
 
 def _own(remarks: tuple[str, ...], name: str, ptx: Listing | None) -> tuple[str, ...]:
     """The remarks without those on other kernels of the file."""
-    found = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
-    named = {remark: match[1] for remark, match in found if match}
-    others = {kernel.name for kernel in ptx.kernels()} - {name} if ptx and named else set()
-    return tuple(remark for remark in remarks if named.get(remark) not in others)
+    matches = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
+    function_of = {remark: match[1] for remark, match in matches if match}
+    others = {kernel.name for kernel in ptx.kernels()} - {name} if ptx and function_of else set()
+    return tuple(remark for remark in remarks if function_of.get(remark) not in others)
 
 
 def _sass_or_none(cubin: bytes, ptx: str | None, notes: list[str]) -> Listing | None:
@@ -143,7 +143,7 @@ def _resources_or_none(cubin: bytes, name: str, notes: list[str]) -> Resources |
         return None
 
 
-def _named(listing: Listing | None, name: str, *, required: bool = False) -> Function | None:
+def _function(listing: Listing | None, name: str, *, required: bool = False) -> Function | None:
     if listing is None:
         return None
     same = [function for function in listing.functions if function.name == name]

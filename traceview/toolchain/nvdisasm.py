@@ -15,7 +15,7 @@ MOST_KEPT = 16
 
 
 def disassemble(cubin: bytes) -> Listing:
-    """The SASS of a cubin, with the lines that it was made from where ptxas kept them.
+    """Disassemble a cubin to SASS, with source lines if ptxas kept them.
 
     Raises ToolNotFoundError without nvdisasm, TraceFormatError if it cannot read the cubin.
     """
@@ -24,9 +24,9 @@ def disassemble(cubin: bytes) -> Listing:
 
 @lru_cache(maxsize=MOST_KEPT)
 def text_of(cubin: bytes) -> str:
-    """What nvdisasm prints of a cubin's code: the text that the line numbers refer to.
+    """The output of nvdisasm for a cubin, which the line numbers of instructions refer to.
 
-    The latest MOST_KEPT are kept, so that several can be asked for at once, ahead of their use.
+    The latest MOST_KEPT are cached, so that several cubins can be disassembled ahead of use.
     Raises as `disassemble` does.
     """
 
