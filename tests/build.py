@@ -14,6 +14,8 @@ real exports, so those of two processes collide.
 
 from __future__ import annotations
 
+import html
+import json
 from pathlib import Path
 from typing import Any, Self
 
@@ -420,6 +422,49 @@ class Export(ExportFile):
             for number, value in enumerate((*values, 100), 18):
                 self.raw("GPU_METRICS", timestamp=time, metricId=number, value=value, **kind)
         return self
+
+    def python_sample(
+        self,
+        time: int,
+        *frames: tuple[str, int, str],
+        thread: int | None = None,
+        process: int = 1,
+        state: str = "Running",
+        domain: str = "Python Periodic Sampling",
+    ) -> Self:
+        """Add a Python stack as nsys stores it: (file, line, function), innermost first."""
+        self._seen(process, thread)
+        listed = [
+            {
+                "Function": self.string(html.escape(function)),
+                "File": self.string(file),
+                "Line": line,
+            }
+            for file, line, function in frames
+        ]
+        sample = {"Thread state ID": 1, "Thread state": state, "Frames count": len(frames)}
+        return self.raw(
+            "NVTX_EVENTS",
+            start=time,
+            eventType=EVENT_TYPES["mark"],
+            globalTid=global_tid(process, thread),
+            domainId=self._domain(domain, process),
+            jsonText=json.dumps({domain: {**sample, "Frames": listed}}, separators=(",", ":")),
+        )
+
+    def os_call(
+        self, name: str, start: int, end: int, *, thread: int | None = None, process: int = 1
+    ) -> Self:
+        """Add a call of the operating system's libraries, such as clock_nanosleep."""
+        self._tables["OSRT_API"] = "start! end! globalTid nameId!"
+        self._rows.setdefault("OSRT_API", [])
+        return self.raw(
+            "OSRT_API",
+            start=start,
+            end=end,
+            globalTid=global_tid(process, thread),
+            nameId=self.string(name),
+        )
 
     def diagnostic(self, text: str, *, severity: str = "warning", time: int = 0) -> Self:
         """Add a remark of the recorder on its own work."""

@@ -29,6 +29,7 @@ PUBLISHED = {
         "devices": "device_id span_ns busy_ns idle_ns busy_pct",
         "gaps": "device_id start_ns duration_ns cause range_path",
         "causes": "device_id cause gaps idle_ns",
+        "lines": "device_id file line function inner source samples idle_ns",
     },
     "steps": {
         "series": "series steps warm_up_steps outliers median_ns p90_ns gpu_busy_pct process_id",
@@ -68,10 +69,13 @@ PUBLISHED = {
 # Those that need one of several sources, and are skipped where a trace has none of them.
 NEEDS_A_SOURCE = {"load-widths", "roofline"}
 # What the recorder leaves out unless asked.
-ON_REQUEST = {"thread_runs", "call_sites", "gpu_metrics", "kernel_counters"}
+ON_REQUEST = {
+    *("thread_runs", "call_sites", "gpu_metrics", "kernel_counters"),
+    *("os_calls", "python_samples", "python_frames"),
+}
 VERDICTS = {"gpu-bound", "launch-bound", "sync-drained", "queue-full", "mixed"}
 IMPERATIVES = re.compile(
-    r"(Allocate|Check|Export|Fuse|Give|Instantiate|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Start|Take|Update"
+    r"(Allocate|Check|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Start|Take|Update"
     r"|Upload|Use|Warm)\b"
     # A command to type is an action, too.
     r"|(traceview|nsys|pip) [a-z]"

@@ -232,6 +232,47 @@ THREAD_RUNS = TableSchema(
     "nsys profile --cpuctxsw=process-tree",
     (START, END, THREAD, PROCESS),
 )
+_SAMPLED = (
+    "traceview record SCRIPT, or nsys profile --python-sampling=true and then nsys export "
+    "--type sqlite --include-json=true"
+)
+PYTHON_SAMPLES = TableSchema(
+    "python_samples",
+    "samples of the Python stacks of threads, in order of time",
+    _SAMPLED,
+    (
+        Column("time_ns", "int64", "time of the sample"),
+        PROCESS,
+        THREAD,
+        Column("stack", "int32", "stack in the python_frames table"),
+        Column("state", "text", "state of the thread, as nsys names it", nullable=True),
+    ),
+)
+PYTHON_FRAMES = TableSchema(
+    "python_frames",
+    "frames of the distinct stacks of python_samples, by stack, innermost frame first",
+    _SAMPLED,
+    (
+        Column("stack", "int32", "number of the stack, from 0"),
+        Column("depth", "int32", "0 for the innermost frame"),
+        Column("file", "text", "source file"),
+        Column("line", "int32", "line number, from 1", nullable=True),
+        Column("function", "text", "function that contains the line"),
+        Column("source", "text", "text of the line, truncated if long", nullable=True),
+    ),
+)
+OS_CALLS = TableSchema(
+    "os_calls",
+    "blocking calls of the operating system's libraries",
+    "nsys profile --trace=cuda,nvtx,osrt",
+    (
+        START,
+        END,
+        THREAD,
+        PROCESS,
+        Column("name", "text", "function, such as clock_nanosleep or pthread_cond_wait"),
+    ),
+)
 DIAGNOSTICS = TableSchema(
     "diagnostics",
     "messages of the profiler about the recording",
@@ -358,6 +399,9 @@ TABLES = {
         MEMORY_EVENTS,
         OVERHEADS,
         THREAD_RUNS,
+        OS_CALLS,
+        PYTHON_SAMPLES,
+        PYTHON_FRAMES,
         DIAGNOSTICS,
         KERNEL_CODE,
         GPU_METRICS,

@@ -11,9 +11,11 @@ from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
+from traceview.analyses.gpu_idle.lines import idle_samples, line_cells, sum_lines
 from traceview.analyses.gpu_idle.wording import MEANINGS, activity_name, operation_name
 from traceview.analyses.warm_up_wording import warm_up_notes
 from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import Gaps, device_work, gaps
 from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
@@ -130,6 +132,38 @@ LATE = TableSpec(
     brief=("steady_idle_ns", "idle_ns", "share_pct", "range_pattern", "where", "gaps", "device_id"),
     adds=("idle_ns", "steady_idle_ns"),
 )
+LINES = TableSpec(
+    "lines",
+    "idle time waiting for the CPU by line of the Python program, most steady idle first",
+    (
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
+        Column("file", "text", "innermost file of the program; absent: library code", True),
+        Column("line", "int32", "line that the launching thread was at", nullable=True),
+        Column("function", "text", "function that contains the line", nullable=True),
+        Column("inner", "text", "innermost library function called there", nullable=True),
+        Column("activity", "text", "cpu, or what the thread waited for or did there instead"),
+        Column("source", "text", "text of the line, where recorded", nullable=True),
+        Column("samples", "int64", "samples of the Python stack in idle gaps"),
+        Column("idle_ns", "int64", "GPU idle time that these samples stand for"),
+        Column("share_pct", "float64", "share of the GPU's idle time waiting for the CPU"),
+        Column("steady_idle_ns", "int64", "part of idle after warm-up"),
+    ),
+    brief=(
+        "steady_idle_ns",
+        "idle_ns",
+        "share_pct",
+        "file",
+        "line",
+        "function",
+        "inner",
+        "activity",
+        "samples",
+        "source",
+        "device_id",
+    ),
+    adds=("samples", "idle_ns", "steady_idle_ns"),
+    rare=True,
+)
 LONGEST = 100
 
 
@@ -140,6 +174,7 @@ def compute(trace: Trace) -> Result:
             "devices": _devices(trace, every),
             "causes": _causes(trace, every),
             "late": _late(trace),
+            "lines": _lines(trace, every),
             "gaps": _longest(trace, every),
         },
         idle_findings(trace),
@@ -205,6 +240,21 @@ def _late(trace: Trace) -> Table:
     return Table(LATE.columns, data).take(np.lexsort((-late.time_ns, -late.steady_ns)))
 
 
+def _lines(trace: Trace, gaps: Gaps) -> Table:
+    lines = sum_lines(trace, idle_samples(trace))
+    on_cpu = np.isin(gaps.cause, CPU_CAUSES)
+    waiting = np.zeros(len(trace.devices) + 1, np.int64)
+    np.add.at(waiting, gaps.device[on_cpu], gaps.idle_ns[on_cpu])
+    data: dict[str, Array | Texts] = {
+        **line_cells(trace, lines),
+        "samples": lines.samples,
+        "idle_ns": lines.time_ns,
+        "share_pct": 100.0 * lines.time_ns / np.maximum(waiting[lines.device], 1),
+        "steady_idle_ns": lines.steady_ns,
+    }
+    return Table(LINES.columns, data)
+
+
 def _share_of_device_pct(device: Array, time: Integers) -> Array:
     """The share that each row has of all rows of its device, in percent."""
     by_device = groups.group(device)
@@ -239,7 +289,7 @@ ANALYSIS = Analysis(
     title="GPU idle",
     question="How long did the GPU have nothing to do, and why?",
     needs=("kernels",),
-    tables=(DEVICES, CAUSE_TABLE, LATE, GAPS),
+    tables=(DEVICES, CAUSE_TABLE, LATE, LINES, GAPS),
     compute=compute,
     charts=(Chart("bars", "causes", "Idle time by cause", "cause", "idle_ns"),),
 )

@@ -6,8 +6,8 @@ one GPU, and a share of its own steady time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,16 @@ from traceview.analyses.gpu_idle.details import (
     longest_launch_site,
     longest_wait_site,
 )
+from traceview.analyses.gpu_idle.line_sites import (
+    NOT_COUNTED,
+    OFF_CPU_ACTIONS,
+    OFF_CPU_LOST,
+    LineSite,
+    longest_line,
+    off_cpu_times,
+    samples_of,
+)
+from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.facts.idle.causes import (
@@ -125,17 +135,75 @@ def _by_cause(trace: Trace) -> Iterator[Finding]:
 def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     """The finding for steady gaps of one cause, if they are worth one."""
     device, idle_ns = _most_idle(trace, steady)
-    severity = severity_of(idle_ns, steady_spans_ns(trace).get(device, 0))
-    if severity is None:
+    span_ns = steady_spans_ns(trace).get(device, 0)
+    if severity_of(idle_ns, span_ns) is None:
         return
     own = steady & (gaps(trace).device == device)
-    wording = _opening(trace, device, idle_ns, own, LOST[cause], ACTIONS[cause])
-    if cause == LAUNCH_LATE and (site := late_idle(trace).longest(device)):
+    samples, apart = samples_of(trace, own), {}
+    if cause == LAUNCH_LATE:
+        apart = {
+            doing: time_ns
+            for doing, time_ns in off_cpu_times(samples).items()
+            if severity_of(time_ns, span_ns) in ("high", "medium")
+        }
+        for doing, time_ns in apart.items():
+            yield _off_cpu(trace, device, samples.take(samples.doing == doing), time_ns)
+        samples = samples.take(~np.isin(samples.doing, [*apart]))
+    rest_ns = idle_ns - sum(apart.values())
+    severity = severity_of(rest_ns, span_ns)
+    if severity is None:
+        return
+    wording = _opening(trace, device, rest_ns, own, LOST[cause], ACTIONS[cause])
+    _add_not_counted(wording, apart)
+    line = longest_line(trace, samples, rest_ns)
+    site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
+    if site and not (line and (site.pattern < 0 or apart)):
         _add_late_site(wording, trace, site)
+    if line:
+        _add_line(wording, line, cause)
     severity = _add_details(wording, trace, cause, own, severity)
     _add_other_gpus(wording, trace, steady & ~own)
     row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
-    yield _finding(trace, severity, wording, device, own, ("causes", row))
+    shown_in = ("lines", line.row) if line else ("causes", row)
+    finding = _finding(trace, severity, wording, device, own, shown_in, rest_ns)
+    yield replace(finding, subject=line.subject()) if line else finding
+
+
+def _off_cpu(trace: Trace, device: int, samples: IdleSamples, idle_ns: int) -> Finding:
+    """The finding for launch-late idle time in which the CPU neither computed nor launched."""
+    doing = int(samples.doing[0])
+    lost, action = OFF_CPU_LOST[doing], OFF_CPU_ACTIONS[doing]
+    within = np.zeros(len(gaps(trace)), bool)
+    within[samples.gap] = True
+    line = longest_line(trace, samples, idle_ns)
+    wording = _opening(trace, device, idle_ns, within, lost, action)
+    row: dict[str, Cell] = {**gpu_cells(trace, device), "cause": CAUSES[LAUNCH_LATE]}
+    severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
+    assert severity
+    if line:
+        _add_line(wording, line, None)
+    shown_in = ("lines", line.row) if line else ("causes", row)
+    finding = _finding(trace, severity, wording, device, within, shown_in, idle_ns)
+    return replace(finding, subject=line.subject()) if line else finding
+
+
+def _add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
+    """What the findings for time off the CPU count, which this one leaves out."""
+    if apart:
+        *most, last = [NOT_COUNTED[doing] for doing in apart]
+        kinds = f"{', '.join(most)} and {last}" if most else last
+        wording.template = wording.template.removesuffix(".")
+        wording.add(f", not counting {{apart_ns}} of {kinds}.", apart_ns=sum(apart.values()))
+
+
+def _add_line(wording: Wording, line: LineSite, cause: int | None) -> None:
+    """The line with most of the time, and the advice that fits."""
+    place, values = line.place()
+    all_of_it = line.time_ns == wording.values["idle_ns"]
+    what = "All of it" if all_of_it else "{line_ns} of that"
+    wording.add(f" {what} was at {place}.", line_ns=line.time_ns, **values)
+    if cause == LAUNCH_LATE:
+        wording.remedy = TAKE_OUT if line.other_work else ACTIONS[LAUNCH_LATE]
 
 
 def _finding(
@@ -145,13 +213,13 @@ def _finding(
     device: int,
     own: Mask,
     shown_in: tuple[str, dict[str, Cell]],
+    idle_ns: int,
 ) -> Finding:
     """The finding for some gaps of one GPU; its window is that of the longest of them.
 
     Time of warm-up is no share of a step.
     """
     every = gaps(trace)
-    idle_ns = int(every.idle_ns[own].sum())
     longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
     table, row = shown_in
     start_ns, end_ns = int(every.start_ns[longest]), int(every.end_ns[longest])
@@ -303,7 +371,8 @@ def _one_time(trace: Trace) -> Iterator[Finding]:
     action = "Warm up before measuring; a longer run pays this once."
     wording = _opening(trace, device, idle_ns, own, lost, action)
     _add_other_gpus(wording, trace, every.one_time & ~own)
-    yield _finding(trace, "info", wording, device, own, ("devices", gpu_cells(trace, device)))
+    row = ("devices", gpu_cells(trace, device))
+    yield _finding(trace, "info", wording, device, own, row, idle_ns)
 
 
 def _without_work(trace: Trace) -> Iterator[Finding]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
 from traceview.tables import NULL, Integers, Mask, Texts, object_array, picked
@@ -31,19 +34,43 @@ PAYLOADS = ExportTable(
 REFERS_TO_PAYLOAD = '"payload"'
 # The second of each kind comes from an imported NVTXT file.
 KINDS = {59: "push-pop", 70: "push-pop", 60: "start-end", 71: "start-end", 34: "mark", 65: "mark"}
+MARK = 34
 DOMAIN_CREATE = 75
 DEFAULT_DOMAIN = 0
 
 
-def ranges(reader: Reader) -> Staged | None:
-    """Ranges and marks in file order; other NVTX events are left out."""
-    events = reader.export.rows(RANGES)
-    if events is None:
-        return None
-    domains = _domain_names(reader, events)
-    distinct, code = numbered(events.integer("eventType"))
-    known = picked(np.isin(distinct, list(KINDS)), code)
-    rows = events if known.all() else events.where(known)
+@dataclass(frozen=True)
+class NvtxEvents:
+    """Rows of NVTX_EVENTS, and the names of domains by (process, domain id)."""
+
+    rows: Rows
+    domains: Mapping[tuple[int, int], str]
+
+    def of_domains(self, reader: Reader, names: Collection[str]) -> Mask:
+        """True for the marks of some domains."""
+        wanted = [key for key, name in self.domains.items() if name in names]
+        result: Mask = np.zeros(len(self.rows), bool)
+        if not wanted:
+            return result
+        _, process = reader.owners.threads(self.rows)
+        domain, mark = self.rows.integer("domainId"), self.rows.integer("eventType") == MARK
+        for owner, number in wanted:
+            result |= (domain == number) & (process == owner)
+        result &= mark
+        return result
+
+
+def nvtx_events(reader: Reader) -> NvtxEvents | None:
+    """The NVTX events of the export; None if none were recorded."""
+    rows = reader.export.rows(RANGES)
+    return None if rows is None else NvtxEvents(rows, _domain_names(reader, rows))
+
+
+def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
+    """Ranges and marks in file order; other NVTX events are left out, and marks with `stacks`."""
+    distinct, code = numbered(events.rows.integer("eventType"))
+    known = picked(np.isin(distinct, list(KINDS)), code) & ~stacks
+    rows, domains = events.rows if known.all() else events.rows.where(known), events.domains
     start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
     thread, process = reader.owners.threads(rows)
     names = filled(_texts(reader.names, rows), UNNAMED)
@@ -96,7 +123,7 @@ def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
     return {(owner, domain): name for owner, domain, name in keyed if name is not None}
 
 
-def _domains(process: Codes, domain: Integers, named: dict[tuple[int, int], str]) -> Texts:
+def _domains(process: Codes, domain: Integers, named: Mapping[tuple[int, int], str]) -> Texts:
     keys, codes = numbered_pairs(process, domain)
     names = [None if key[1] == DEFAULT_DOMAIN else named.get(key) for key in keys]
     return Texts(codes, object_array(names)).map(names)

@@ -16,7 +16,9 @@ from traceview.trace.nsys.callchains import callchains
 from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings
 from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
-from traceview.trace.nsys.ranges import ranges
+from traceview.trace.nsys.os_calls import os_calls
+from traceview.trace.nsys.python_samples import DOMAINS, PERIODIC, python_samples
+from traceview.trace.nsys.ranges import nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
 from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.nsys.syncs import synchronizations
@@ -31,7 +33,6 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "sets": tables.sets,
     "graph_launches": tables.graph_launches,
     "api_calls": tables.api_calls,
-    "ranges": ranges,
     "callchains": callchains,
     "memory_events": tables.memory_events,
     "overheads": tables.overheads,
@@ -71,8 +72,10 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     found = {name: _thrifty(read_table(reader)) for name, read_table in _READERS.items()}
+    found |= {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     found["thread_runs"] = thread_runs(reader)
+    found["os_calls"] = os_calls(reader)
     found["ranges"], found["call_sites"] = split_marks(found["ranges"], meta.run)
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
@@ -87,6 +90,21 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     if sampled is not None:
         done["gpu_metrics"] = sampled
     return {**done, **settled.tables}
+
+
+def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
+    """Ranges, and the Python stacks that nsys stores as marks."""
+    events = nvtx_events(reader)
+    if events is None:
+        return {"ranges": None}
+    periodic = events.of_domains(reader, {PERIODIC})
+    found: dict[str, Staged | None] = {
+        "ranges": ranges(reader, events, events.of_domains(reader, DOMAINS))
+    }
+    sampled = python_samples(reader, periodic)
+    if sampled is not None:
+        found["python_samples"], found["python_frames"] = sampled
+    return found
 
 
 def _thrifty(staged: Staged | None) -> Staged | None:

@@ -1,0 +1,193 @@
+import random
+
+import numpy as np
+import pytest
+
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.analyses.gpu_idle.lines import LONG_PERIODS, MOST_PERIODS, spread_idle
+
+MS = 1_000_000
+SITE = "/usr/lib/python3.12/site-packages"
+MAIN = ("/work/train.py", 40, "<module>")
+LOAD = ("/work/train.py", 12, "get_batch")
+LINEAR = (f"{SITE}/torch/nn/modules/linear.py", 134, "forward")
+BACKWARD = (f"{SITE}/torch/autograd/graph.py", 865, "_engine_run_backward")
+LOADER = (f"{SITE}/torch/utils/data/dataloader.py", 1491, "_next_data")
+QUEUE_WAIT = ("/usr/lib/python3.12/threading.py", 355, "wait")
+FETCH = (f"{SITE}/torch/utils/data/_utils/fetch.py", 52, "fetch")
+LINE = ("file", "line", "function", "inner", "activity", "samples", "idle_ns")
+
+
+def loop(*, gap_ms: int, steps: int = 20, thread: int | None = None) -> Export:
+    """Kernels of 1 ms, each launched when the GPU has been idle for `gap_ms`."""
+    export, period = Export(), (1 + gap_ms) * MS
+    for step in range(steps):
+        start = step * period
+        export.launch((start - 5_000, start - 3_000), (start, start + MS), thread=thread)
+    return export
+
+
+def sample_gaps(export: Export, *stack, gap_ms: int, steps: int = 20, **where) -> Export:
+    """A sample per ms, in the middle of each, where the GPU is idle; else one in main."""
+    for number in range(steps * (1 + gap_ms)):
+        at = number % (1 + gap_ms)
+        export.python_sample(number * MS + MS // 2, *(stack if at else (MAIN,)), **where)
+    return export
+
+
+def test_a_gap_is_divided_among_its_samples(tmp_path):
+    export = loop(gap_ms=4, steps=3)
+    export.python_sample(1_500_000, LOAD, MAIN).python_sample(2_500_000, LOAD, MAIN)
+    export.python_sample(3_500_000, LOAD, MAIN).python_sample(4_500_000, LINEAR, MAIN)
+    export.python_sample(5_500_000, LINEAR, MAIN)  # while the GPU works
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "lines", *LINE) == [
+        (*LOAD, None, "cpu", 3, 3 * MS),
+        (*MAIN, "torch.nn.modules.linear.forward", "cpu", 1, MS),
+    ]
+    # The second gap has no sample: its 4 ms belong to no line.
+    assert rows(result, "lines", "share_pct") == [(37.5,), (12.5,)]
+
+
+def test_short_gaps_stand_for_each_other(tmp_path):
+    export = Export()
+    for step in range(101):
+        export.launch((step * 1_000 - 20, step * 1_000 - 10), (step * 1_000, step * 1_000 + 900))
+    for number in range(100):
+        # One in ten falls into one of the gaps of 100 ns.
+        inside = number % 10 == 0
+        stack = (LOAD, MAIN) if number % 20 == 0 else (MAIN,)
+        export.python_sample(number * 1_000 + (950 if inside else 300), *stack)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "lines", *LINE) == [
+        (*LOAD, None, "cpu", 5, 5_000),
+        (*MAIN, None, "cpu", 5, 5_000),
+    ]
+
+
+def test_launches_of_autograd_are_those_of_the_line_that_waits_for_it(tmp_path):
+    export = sample_gaps(loop(gap_ms=3, thread=7), BACKWARD, MAIN, gap_ms=3)
+    export.call("cudaGetDevice", 0, 10)
+    export.os_call("pthread_cond_wait", 0, 100 * MS)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    inner = "torch.autograd.graph._engine_run_backward"
+    assert rows(result, "lines", *LINE) == [(*MAIN, inner, "cpu", 57, 57 * MS)]
+
+
+def test_a_sleep_has_a_finding_of_its_own(tmp_path):
+    export = sample_gaps(loop(gap_ms=9), LOAD, MAIN, gap_ms=9)
+    for step in range(20):
+        export.os_call("clock_nanosleep", step * 10 * MS + 1_000_000, step * 10 * MS + 8_000_000)
+
+    slept, late = ask(ANALYSIS, export, tmp_path).findings[:2]
+
+    assert slept.message == (
+        "The GPU sat idle for 133 ms (19 gaps) while the CPU slept. "
+        "All of it was at train.py:12 in get_batch."
+    )
+    assert slept.action.startswith("Remove the sleep")
+    assert slept.time_at_stake_ns == 133 * MS
+    assert (slept.subject.kind, slept.subject.file, slept.subject.line) == ("line", *LOAD[:2])
+    assert late.message == (
+        "The GPU sat idle for 38.0 ms (19 gaps) waiting for the CPU to launch work, not counting "
+        "133 ms of sleeping. All of it was at train.py:12 in get_batch."
+    )
+    assert late.action.startswith("Take this CPU work out of the loop")
+    assert late.time_at_stake_ns == 38 * MS
+
+
+@pytest.mark.parametrize(
+    ("stack", "activity", "remedy"),
+    [
+        ((QUEUE_WAIT, LOADER, MAIN), "data-wait", "Raise num_workers"),
+        ((LOAD, FETCH, LOADER, MAIN), "data-loading", "Load in worker processes"),
+        ((QUEUE_WAIT, MAIN), "lock", "Look at what the other thread"),
+        (("/usr/lib/python3.12/selectors.py", 5, "select"), "process", "Look at what the other p"),
+        ((f"{SITE}/triton/compiler/compiler.py", 9, "compile"), "compilation", "Warm up"),
+        (("<frozen importlib._bootstrap>", 9, "_call_with_frames_removed"), "import", "Import"),
+    ],
+)
+def test_time_off_the_cpu_is_told_apart_by_the_library_functions(tmp_path, stack, activity, remedy):
+    stack = stack if isinstance(stack[0], tuple) else (stack, MAIN)
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), *stack, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", "activity") == [(activity,)]
+    assert result.findings[0].action.startswith(remedy)
+    assert result.findings[0].time_at_stake_ns == 19 * 4 * MS
+    assert result.findings[0].subject.kind == "line"
+
+
+def test_short_waits_for_the_interpreter_lock_are_no_waits(tmp_path):
+    export = sample_gaps(loop(gap_ms=4), LOAD, MAIN, gap_ms=4)
+    for number in range(100):
+        export.os_call("pthread_cond_timedwait", number * MS + 400_000, number * MS + 600_000)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "lines", "activity") == [("cpu",)]
+
+
+def test_library_code_without_a_line_of_the_program_is_counted_without_one(tmp_path):
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), LINEAR, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", *LINE[:5]) == [
+        (None, None, None, "torch.nn.modules.linear.forward", "cpu")
+    ]
+    assert result.findings[0].subject.kind == "device"
+
+
+@pytest.mark.parametrize(("outermost", "line"), [(MAIN, 40), (("<string>", 1, "<module>"), 7)])
+def test_code_from_a_string_is_generated_unless_it_is_the_program(tmp_path, outermost, line):
+    stack = (LINEAR, ("<string>", 7, "__init__"), outermost)
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), *stack, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", "line") == [(line,)]
+
+
+def brute_spread(start, end, kind, samples, period):
+    """The time of each sample in each gap, in plain loops."""
+    inside = [[t for t in samples if a <= t < b] for a, b in zip(start, end, strict=True)]
+    found = {}
+    for number, times in enumerate(inside):
+        idle = end[number] - start[number]
+        if idle >= LONG_PERIODS * period:
+            for place, time in enumerate(times):
+                found[number, time] = idle // len(times) + (place < idle % len(times))
+    for each in set(kind):
+        short = [
+            n
+            for n in range(len(start))
+            if kind[n] == each and end[n] - start[n] < LONG_PERIODS * period
+        ]
+        total = sum(end[n] - start[n] for n in short)
+        hits = [(n, time) for n in short for time in inside[n]]
+        for place, hit in enumerate(hits):
+            time = total // len(hits) + (place < total % len(hits))
+            found[hit] = min(time, MOST_PERIODS * period)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_idle_time_counts_twice(seed):
+    chance = random.Random(seed)
+    edges = sorted(chance.sample(range(10_000), 2 * chance.randrange(1, 80)))
+    start, end = edges[::2], edges[1::2]
+    kind = [chance.randrange(3) for _ in start]
+    samples = sorted(chance.sample(range(10_000), chance.randrange(0, 200)))
+    period = chance.choice([1, 20, 50, 200])
+
+    spread = spread_idle(*map(np.array, (start, end, kind, samples)), period)
+
+    found = zip(spread.gap.tolist(), (samples[s] for s in spread.sample.tolist()), strict=True)
+    assert dict(zip(found, spread.time_ns.tolist(), strict=True)) == brute_spread(
+        start, end, kind, samples, period
+    )
+    assert spread.time_ns.sum() <= sum(b - a for a, b in zip(start, end, strict=True))

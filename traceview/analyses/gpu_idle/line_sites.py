@@ -1,0 +1,175 @@
+"""The line of the program with most of some idle time, and the words for it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.gpu_idle.lines import (
+    IdleLines,
+    IdleSamples,
+    idle_samples,
+    line_cells,
+    lines_of,
+    sum_lines,
+)
+from traceview.analyses.gpu_idle.stack_lines import (
+    COMPILATION,
+    DATA_LOADING,
+    DATA_WAIT,
+    DOINGS,
+    FILE,
+    IMPORT,
+    LOCK,
+    PROCESS,
+    SLEEP,
+)
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.late_launches import ELSEWHERE_NS
+from traceview.findings import Subject
+from traceview.tables import Array, Cell, Mask, Texts
+from traceview.trace import Trace
+
+LEAST_FRACTION = 0.05
+"""A line with less of the idle time than this is not named."""
+ROW = ("device_id", "file", "line", "function", "inner", "activity")
+"""The cells that identify a row of the table `lines`."""
+
+OFF_CPU_LOST = {
+    SLEEP: "while the CPU slept",
+    DATA_WAIT: "while the program waited for the DataLoader's workers",
+    DATA_LOADING: "while the launching process loaded data itself",
+    LOCK: "while the launching thread waited for another thread",
+    PROCESS: "while the launching thread waited for another process or a socket",
+    FILE: "while the CPU read or wrote files",
+    IMPORT: "while the CPU imported modules",
+    COMPILATION: "while the CPU compiled code",
+}
+"""How the GPU lost time where the CPU neither computed nor launched, by activity."""
+OFF_CPU_ACTIONS = {
+    SLEEP: "Remove the sleep, or wait on a thread that launches nothing.",
+    DATA_WAIT: "Raise num_workers of that DataLoader or make its transforms cheaper (smaller "
+    "images, work on the GPU); persistent_workers=True keeps the workers between epochs.",
+    DATA_LOADING: "Load in worker processes: DataLoader(num_workers=…, pin_memory=True).",
+    LOCK: "Look at what the other thread does while this one waits, and start it earlier.",
+    PROCESS: "Look at what the other process does meanwhile, and start it earlier.",
+    FILE: "Read ahead on another thread or from memory, and write outside of the loop.",
+    IMPORT: "Import before the loop.",
+    COMPILATION: "Warm up before the loop, keep shapes constant so that nothing is compiled again, "
+    "and keep the compiler's cache between runs.",
+}
+NOT_COUNTED = {
+    SLEEP: "sleeping",
+    DATA_WAIT: "waiting for the DataLoader",
+    DATA_LOADING: "loading data",
+    LOCK: "waiting for other threads",
+    PROCESS: "waiting for other processes",
+    FILE: "reading or writing files",
+    IMPORT: "importing",
+    COMPILATION: "compiling",
+}
+
+
+_OBVIOUS = tuple(DOINGS[doing] for doing in (DATA_WAIT, DATA_LOADING, IMPORT))
+"""Activities that say more than the library function in which the time passed."""
+_BACKWARD = "._engine_run_backward"
+
+
+class LineSite(NamedTuple):
+    """A line, its part of some idle time, and whether the gaps there are too long for launches.
+
+    `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
+    is most of the line.
+    """
+
+    file: str
+    line: int | None
+    function: str
+    inner: str | None
+    source: str | None
+    time_ns: int
+    other_work: bool
+    row: dict[str, Cell]
+
+    @property
+    def name(self) -> str:
+        """Such as `train.py:123`."""
+        base = self.file.rpartition("/")[2] or self.file
+        return base if self.line is None else f"{base}:{self.line}"
+
+    def subject(self) -> Subject:
+        return Subject("line", self.name, self.file, self.line)
+
+    def place(self) -> tuple[str, dict[str, Cell]]:
+        """`train.py:123 in get_batch: `sorted(…)``, as a template and its values."""
+        template, values = "{site}", dict[str, Cell](site=self.name)
+        if self.function != "<module>":
+            template, values = f"{template} in {{function}}", {**values, "function": self.function}
+        if self.source:
+            template, values = f"{template} (`{{source}}`)", {**values, "source": self.source}
+        if self.inner and self.inner.endswith(_BACKWARD):
+            return f"{template}, in the backward pass", values
+        if self.inner and self.row["activity"] not in _OBVIOUS:
+            template, values = f"{template}, calling {{inner}}", {**values, "inner": self.inner}
+        return template, values
+
+
+def samples_of(trace: Trace, chosen: Mask) -> IdleSamples:
+    """The samples in the chosen gaps."""
+    samples = idle_samples(trace)
+    return samples.take(chosen[samples.gap])
+
+
+def off_cpu_times(samples: IdleSamples) -> dict[int, int]:
+    """Idle time in ns by activity, of those in OFF_CPU_LOST."""
+    return {doing: int(samples.time_ns[samples.doing == doing].sum()) for doing in OFF_CPU_LOST}
+
+
+def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite | None:
+    """The line with most of the samples' time; None if that is little of the idle time."""
+    lines = sum_lines(trace, samples)
+    known = np.flatnonzero(lines.frame >= 0)
+    if not len(known):
+        return None
+    each = groups.group(lines.line[known])
+    time = groups.sums(each, lines.time_ns[known])
+    most = int(np.argmax(time))
+    time_ns = int(time[most])
+    if time_ns < LEAST_FRACTION * idle_ns:
+        return None
+    rows = known[each.ids == most]
+    return _site(trace, lines, samples, rows, time_ns)
+
+
+def _site(
+    trace: Trace, lines: IdleLines, samples: IdleSamples, rows: Array, time_ns: int
+) -> LineSite:
+    top = int(rows[np.argmax(lines.time_ns[rows])])
+    cells = {name: _cell(values, top) for name, values in line_cells(trace, lines).items()}
+    inner = cells["inner"] if 2 * int(lines.time_ns[top]) >= time_ns else None
+    return LineSite(
+        file=str(cells["file"]),
+        line=None if cells["line"] is None else int(cells["line"]),
+        function=str(cells["function"]),
+        inner=None if inner is None else str(inner),
+        source=None if cells["source"] is None else str(cells["source"]),
+        time_ns=time_ns,
+        other_work=2 * _in_long_gaps(trace, samples, int(lines.line[top])) > time_ns,
+        row={name: cells[name] for name in ROW},
+    )
+
+
+def _in_long_gaps(trace: Trace, samples: IdleSamples, line: int) -> int:
+    """Time of a line in gaps too long to be about how costly launches are."""
+    at_line = lines_of(trace, samples) == line
+    long = gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS
+    return int(samples.time_ns[at_line & long].sum())
+
+
+def _cell(values: Array | Texts, row: int) -> Cell:
+    if isinstance(values, Texts):
+        return values[row]
+    value = int(values[row])
+    return None if value == np.iinfo(np.int32).min else value

@@ -1,0 +1,157 @@
+"""The line of the user's program in each sampled Python stack, and what the thread did there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.tables import Array, Integers, Mask, Table, Texts
+from traceview.trace import Trace, fact
+
+DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file", "import",
+          "compilation")  # fmt: skip
+CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION = range(len(DOINGS))
+
+_LIBRARY = re.compile(
+    r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
+    r"|^<(frozen|eval_with_key|torch|__array|attrs|decorator)|/torchinductor_"
+    # Source builds, and templates that PyTorch Geometric writes to the temporary folder.
+    r"|(^|/)torch/(nn|optim|autograd|utils|cuda|_\w+)/|/torch_geometric\.[\w.]+\.py$"
+)
+_OWN = re.compile(r"(^|/)traceview_injected/")
+_INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
+# Of a frame, as `torch/nn/functional.py::linear`.
+_COMPILES = re.compile(
+    r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py::"
+    r"|torch/_inductor/(graph|scheduler|lowering|async_compile|select_algorithm)\.py::"
+    r"|torch/_inductor/(codegen|fx_passes|compile_worker)/"
+    r"|torch/_inductor/codecache\.py::(?!__call__|run)|torch/utils/cpp_extension\.py::"
+    r"|triton/(compiler|backends)/|triton/runtime/(build|cache)\.py::"
+    r"|jax/_src/compiler\.py::|cupy/cuda/compiler\.py::"
+    r"|numba/core/(compiler|compiler_machinery|typeinfer|lowering|codegen)\.py::"
+    r"|numba/cuda/(compiler|codegen|cudadrv/nvvm)\.py::"
+)
+_IMPORTS = re.compile(r"^<frozen importlib\._bootstrap")
+_LOADER = re.compile(
+    r"torch/utils/data/dataloader\.py::"
+    r"(__next__|_next_data|_get_data|_try_get_data|__iter__|__init__|_reset|_get_iterator)$"
+)
+_FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py::fetch$")
+_LOCKS = re.compile(
+    r"/(threading\.py::(wait|acquire|join|_wait_for_tstate_lock)|queue\.py::(get|put))$"
+)
+_PROCESSES = re.compile(
+    r"/(selectors\.py::select|multiprocessing/(connection|popen_\w+)\.py::\w+"
+    r"|subprocess\.py::(_try_wait|_wait|wait|communicate|_communicate)|(socket|ssl)\.py::\w+)$"
+)
+_FILES = re.compile(r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py::")
+_BACKWARD = re.compile(r"torch/autograd/graph\.py::_engine_run_backward$")
+
+
+@dataclass(frozen=True)
+class StackLines:
+    """One row per stack.
+
+    `frame` is the row in python_frames of the innermost frame in the user's program, −1 without
+    one. `inner` is the name of the innermost library function below it, such as
+    `torch.nn.functional.linear`. `doing` is an index into DOINGS as far as the frames show it, and
+    `launches` True where the thread waits in autograd for the thread that launches.
+    """
+
+    frame: Integers
+    inner: Texts
+    doing: Array
+    launches: Mask
+
+
+@fact
+def stack_lines(trace: Trace) -> StackLines:
+    return find_lines(trace.recorded("python_frames"))
+
+
+def find_lines(frames: Table) -> StackLines:
+    """The lines of the distinct stacks, whose frames come in order of stack and depth."""
+    file, function = frames.texts("file"), frames.texts("function")
+    pairs = groups.group(file.codes, function.codes)
+    names = [f"{file[row]}::{function[row]}" for row in pairs.first.tolist()]
+    stack, depth = frames["stack"], frames["depth"]
+    stacks = int(stack.max(initial=-1)) + 1
+
+    def matching(pattern: re.Pattern[str]) -> Mask:
+        hit = np.array([bool(pattern.search(name)) for name in names] or [False], bool)
+        result: Mask = hit[pairs.ids]
+        return result
+
+    def first_row(chosen: Mask) -> Integers:
+        """Per stack, the innermost chosen frame, or −1."""
+        rows = np.flatnonzero(chosen)
+        result = np.full(stacks, -1, np.int64)
+        result[stack[rows[::-1]]] = rows[::-1]
+        return result
+
+    own, library = matching(_OWN), _of_library(frames)
+    user = first_row(~library & ~own)
+    leaf = first_row(~own)
+    user_depth = np.where(user >= 0, depth[user], np.iinfo(np.int32).max)
+    below = depth < user_depth[stack]
+
+    def anywhere(pattern: re.Pattern[str]) -> Mask:
+        return first_row(matching(pattern)) >= 0
+
+    def below_user(pattern: re.Pattern[str]) -> Mask:
+        return first_row(matching(pattern) & below) >= 0
+
+    def in_leaf(pattern: re.Pattern[str]) -> Mask:
+        result: Mask = (leaf >= 0) & np.append(matching(pattern), False)[leaf]
+        return result
+
+    rules = (
+        (below_user(_COMPILES), COMPILATION),
+        (below_user(_IMPORTS), IMPORT),
+        (anywhere(_FETCH), DATA_LOADING),
+        (anywhere(_LOADER), DATA_WAIT),
+        (in_leaf(_LOCKS), LOCK),
+        (in_leaf(_PROCESSES), PROCESS),
+        (in_leaf(_FILES), FILE),
+    )
+    doing = np.select([test for test, _ in rules], [kind for _, kind in rules], CPU)
+    inner = first_row(~own & library & below)
+    return StackLines(
+        frame=user,
+        inner=_inner_names(file, function, np.where(leaf == user, -1, inner)),
+        doing=doing.astype(np.uint8),
+        launches=in_leaf(_BACKWARD),
+    )
+
+
+def _of_library(frames: Table) -> Mask:
+    """True for the frames outside the user's program.
+
+    Code in <string> is generated, except for that of `python -c`, which is outermost.
+    """
+    file, stack = frames.texts("file"), frames["stack"]
+    of_file = np.array([bool(_LIBRARY.search(str(name))) for name in file.values] or [False], bool)
+    text = file.isin(["<string>"])
+    outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
+    program = np.isin(stack, stack[text & outermost])
+    result: Mask = of_file[file.codes] | (text & ~program)
+    return result
+
+
+def _inner_names(file: Texts, function: Texts, rows: Integers) -> Texts:
+    """`torch.nn.functional.linear` for a frame, absent for row −1."""
+    known = np.flatnonzero(rows >= 0)
+    pairs = groups.group(file.codes[rows[known]], function.codes[rows[known]])
+    first = rows[known][pairs.first].tolist()
+    names = Texts.of(_dotted(str(file[row]), str(function[row])) for row in first)
+    codes = np.full(len(rows), -1, np.int32)
+    codes[known] = names.codes[pairs.ids]
+    return Texts(codes, names.values)
+
+
+def _dotted(file: str, function: str) -> str:
+    module = _INSTALLED.sub("", file).removesuffix(".py").removesuffix("/__init__")
+    return f"{module.strip('<>').replace('/', '.').lstrip('.')}.{function}"

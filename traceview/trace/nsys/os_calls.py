@@ -1,0 +1,26 @@
+"""Calls of the operating system's libraries in an nsys export (--trace=osrt)."""
+
+from __future__ import annotations
+
+from traceview.trace.nsys.names import UNNAMED, filled
+from traceview.trace.nsys.rows import ExportTable, Staged
+from traceview.trace.nsys.tables import Reader
+
+OS_CALLS = ExportTable("OSRT_API", ("start", "end", "nameId"), ("globalTid",))
+
+
+def os_calls(reader: Reader) -> Staged | None:
+    """Calls of the threads that occur in other tables, in file order."""
+    rows = reader.export.rows(OS_CALLS)
+    if rows is None:
+        return None
+    rows = rows.where(reader.owners.has_threads(rows))
+    start, end = reader.export.spans(rows, "OS runtime calls")
+    thread, process = reader.owners.threads(rows)
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": thread,
+        "process": process,
+        "name": filled(reader.names.texts(rows.numbers("nameId")), UNNAMED),
+    }
