@@ -64,6 +64,11 @@ PUBLISHED = {
         "source",
         "costs": "kernel calls total_ns share_pct load_bits store_bits verdict bytes at_stake_ns",
     },
+    "communication": {
+        "collectives": "device_id kind group calls bytes total_ns hidden_ns exposed_ns wait_ns "
+        "bus_bytes_per_s rank",
+        "ranks": "rank step_median_ns busy_pct exposed_ns wait_ns late_ns cause",
+    },
     "trace-health": {},
 }
 # Those that need one of several sources, and are skipped where a trace has none of them.

@@ -14,6 +14,7 @@ _MODULES = (
     "wave_quantization",
     "load_widths",
     "roofline",
+    "communication",
     "memory_copies",
     "trace_health",
 )

@@ -1,0 +1,218 @@
+"""Communication: exposed time against plain loops, collectives paired over GPUs, who is late."""
+
+import numpy as np
+import pytest
+
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from traceview.analyses.communication.analysis import ANALYSIS
+from traceview.analyses.communication.transfers import kind_of_kernel
+from traceview.findings import Subject
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+MS = 1_000_000
+
+
+def two_gpus(*collectives: tuple[tuple[int, int], tuple[int, int]], lost: int = 0) -> Export:
+    """Collectives of GPU 0 and GPU 1, without the first `lost` of GPU 1; and work before each."""
+    export = Export()
+    for number, spans in enumerate(collectives):
+        for device, (start, end) in enumerate(spans):
+            at = {"device": device, "process": device + 1}
+            if device == 0 or number >= lost:
+                export.kernel_without_launch((start, end), name=ALL_REDUCE, stream=20, **at)
+            export.kernel_without_launch((start - 100, start), name="gelu", **at)
+    return export
+
+
+def test_communication_hidden_by_compute(tmp_path):
+    # all-reduce 100─────────300 and 350──400; gelu 150──250, on another stream.
+    export = (
+        Export()
+        .kernel_without_launch((100, 300), name=ALL_REDUCE, stream=20)
+        .kernel_without_launch((350, 400), name=ALL_REDUCE, stream=20)
+        .kernel_without_launch((150, 250), name="gelu")
+        .kernel_without_launch((MS, MS + 50), name=ALL_REDUCE, device=1, process=2)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("device_id", "kind", "calls", "total_ns", "hidden_ns", "exposed_ns", "wait_ns")
+    assert rows(result, "collectives", *figures) == [
+        (0, "all-reduce", 2, 250, 100, 150, None),
+        (1, "all-reduce", 1, 50, 0, 50, None),
+    ]
+    [finding] = result.findings
+    assert finding.subject == Subject("device", "GPU 0")
+    assert finding.time_at_stake_ns == 150
+    assert finding.message == (
+        "GPU 0 spends 150 ns of 250 ns of communication without computing, most of it in "
+        "all-reduce (150 ns in 2 calls)."
+    )
+    assert finding.share_of_step_pct == pytest.approx(50.0)
+
+
+def test_copies_between_gpus_have_bytes_and_a_rate(tmp_path):
+    ends = {"kind": "P2P", "source": "device", "destination": "device"}
+    export = Export().copy((0, 1), (10, 110), bytes=5000, **ends)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("kind", "calls", "bytes", "bus_bytes_per_s", "exposed_ns")
+    assert rows(result, "collectives", *figures) == [("peer-copy", 1, 5000, 50_000_000_000, 100)]
+
+
+def test_the_gpu_that_arrives_last_is_named_with_its_cause(tmp_path):
+    """GPU 1 arrives 2, 3 and 4 ms later than GPU 0, because it computes as much longer."""
+    export = Export()
+    begin = 0
+    for late in (2 * MS, 3 * MS, 4 * MS):
+        start, end = begin + 10 * MS, begin + 10 * MS + late + MS
+        for device, arrives in enumerate((start, start + late)):
+            at = {"device": device, "process": device + 1}
+            export.kernel_without_launch((begin + MS, arrives), name="gelu", **at)
+            export.kernel_without_launch((arrives, end + device), name=ALL_REDUCE, **at)
+        begin = end + MS
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("device_id", "group", "total_ns", "wait_ns")
+    assert rows(result, "collectives", *figures) == [
+        (0, "0, 1", 12 * MS, 9 * MS - 3),
+        (1, "0, 1", 3 * MS + 3, 0),
+    ]
+    assert rows(result, "ranks", "rank", "wait_ns", "late_ns", "cause") == [
+        (0, 9 * MS - 3, 0, None),
+        (1, 0, 9 * MS - 3, "gpu-work"),
+    ]
+    [finding] = result.findings
+    assert finding.message.endswith(
+        "9.00 ms of it waits for GPU 1, which works longer between transfers."
+    )
+    assert finding.action == "Give GPU 1 less work per step, or the other GPUs more."
+
+
+def test_a_gpu_that_is_idle_longer_is_late_for_another_reason(tmp_path):
+    export = Export()
+    for step in range(4):
+        start = 20 * MS * step
+        for device, arrives in enumerate((start + 5 * MS, start + 9 * MS)):
+            at = {"device": device, "process": device + 1}
+            export.kernel_without_launch((start, start + 5 * MS), name="gelu", **at)
+            export.kernel_without_launch((arrives, start + 10 * MS), name=ALL_REDUCE, **at)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "ranks", "cause") == [(None,), ("gpu-idle",)]
+    [finding] = result.findings
+    assert finding.action == (
+        "Look at why GPU 1 is idle before it communicates (gpu-idle): the other GPUs wait for it."
+    )
+
+
+def test_a_window_that_cuts_between_the_two_kernels_of_a_collective(tmp_path):
+    spans = [((t, t + 100), (t + 40, t + 101)) for t in (MS, 3 * MS, 4 * MS, 6 * MS, 9 * MS)]
+
+    result = ask(ANALYSIS, two_gpus(*spans, lost=1), tmp_path)
+
+    assert rows(result, "collectives", "device_id", "calls", "wait_ns") == [
+        (0, 5, 4 * 39),
+        (1, 4, 0),
+    ]
+
+
+def test_collectives_that_do_not_end_together_are_not_of_one_group(tmp_path):
+    """Two pairs of GPUs, each with its own group, of which the recording has one GPU each."""
+    spans = [((t, t + 100), (t + MS, t + MS + 100)) for t in (10 * MS, 20 * MS, 30 * MS, 41 * MS)]
+
+    result = ask(ANALYSIS, two_gpus(*spans), tmp_path)
+
+    assert rows(result, "collectives", "group", "wait_ns") == [(None, None), (None, None)]
+    assert "Who waits for whom is unknown" in result.notes[1]
+
+
+def test_two_machines_without_a_common_clock(tmp_path):
+    """Their ends are a second apart, always by the same time."""
+    export = Export()
+    for step in range(6):
+        start = 10 * MS * step + step**2 * MS
+        for device, (process, arrives) in enumerate(((1, 0), (101, 300))):
+            at = {"device": device, "process": process}
+            clock = 1000 * MS * device
+            span = (start + arrives + clock, start + 1000 + clock)
+            export.kernel_without_launch(span, name=ALL_REDUCE, **at)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "collectives", "device_id", "wait_ns") == [(0, 6 * 300), (1, 0)]
+
+
+def test_torchs_range_names_what_nccl_only_calls_send_and_receive(tmp_path):
+    export = (
+        Export()
+        .range("nccl:all_to_all, op_id = 7", 0, 10)
+        .launch((1, 2), (20, 30), name=SEND_RECV)
+        .launch((11, 12), (40, 50), name=SEND_RECV)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert sorted(rows(result, "collectives", "kind")) == [("all-to-all",), ("send-receive",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float", "all-reduce"),
+        ("ncclDevKernel_AllGather_RING_LL", "all-gather"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", "reduce-scatter"),
+        ("ncclDevKernel_Broadcast_RING_LL", "broadcast"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL", "reduce"),
+        ("ncclDevKernel_SendRecv", "send-receive"),
+        ("cross_device_reduce_1stage", "all-reduce"),
+        ("nvshmemi_proxy", "nvshmemi_proxy"),
+    ],
+)
+def test_kinds(name, kind):
+    assert kind_of_kernel(name) == kind
+
+
+def test_a_recording_of_one_gpu_without_communication(tmp_path):
+    result = ask(ANALYSIS, Export().launch((0, 1), (10, 20), name="gelu"), tmp_path)
+
+    assert not result.findings
+    assert not len(result.tables["ranks"])
+    assert result.notes == ("No data was exchanged between GPUs.",)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exposed_time_against_counting_every_nanosecond(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    export = Export()
+    hidden = {device: set() for device in (0, 1)}
+    busy = {device: set() for device in (0, 1)}
+    total = dict.fromkeys((0, 1), 0)
+    for _ in range(60):
+        device, start = int(random.integers(2)), int(random.integers(2000))
+        end = start + int(random.integers(1, 80))
+        communicates = bool(random.integers(2))
+        name = ALL_REDUCE if communicates else "gelu"
+        where = {"device": device, "process": device + 1, "stream": int(random.integers(7, 10))}
+        export.kernel_without_launch((start, end), name=name, **where)
+        (busy if communicates else hidden)[device].update(range(start, end))
+        total[device] += (end - start) * communicates
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("device_id", "total_ns", "hidden_ns", "exposed_ns")
+    found = {}
+    for device, *numbers in rows(result, "collectives", *figures):
+        # Streams of a group are rows of their own only where they are paired.
+        found.setdefault(device, []).append(numbers)
+    for device, (numbers, *others) in found.items():
+        if not others:
+            under = len(busy[device] & hidden[device])
+            assert numbers == [total[device], under, len(busy[device]) - under]
+    exposed = {device: len(busy[device] - hidden[device]) for device in busy}
+    assert dict(rows(result, "ranks", "device_id", "exposed_ns")) == exposed

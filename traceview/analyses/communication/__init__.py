@@ -1,0 +1,3 @@
+"""The analysis `communication`."""
+
+from traceview.analyses.communication.analysis import ANALYSIS as ANALYSIS

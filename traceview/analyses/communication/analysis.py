@@ -1,0 +1,229 @@
+"""What GPUs exchange, how much of that time compute hides, and which GPU the others wait for.
+
+A collective takes few SMs and mostly waits: its time counts only as far as no compute of its GPU
+runs meanwhile. NCCL's kernels do not tell their sizes, so bytes are those of copies alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.communication.findings import exposed_communication
+from traceview.analyses.communication.pairing import Waiting, waiting
+from traceview.analyses.communication.transfers import Transfers, transfers
+from traceview.facts.idle.gaps import device_work, steady_spans_ns
+from traceview.facts.operations.exposure import exposure
+from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
+from traceview.facts.operations.operations import operations
+from traceview.facts.steps.steps import steps
+from traceview.tables import NULL, Cell, Column, Integers, Table, Texts
+from traceview.trace import Trace
+
+_RANK = Column(
+    "rank", "int64", "number of the GPU among those that communicate, by machine and device"
+)
+COLLECTIVES = TableSpec(
+    "collectives",
+    "one row per GPU, kind and group of collectives, or copies between GPUs; longest exposed first",
+    (
+        Column("device_id", "int64", "GPU"),
+        HOST,
+        _RANK,
+        Column(
+            "kind", "text", "all-reduce, all-gather, send-receive …, peer-copy, or a kernel's name"
+        ),
+        Column(
+            "group",
+            "text",
+            "ranks whose collectives belong together, as far as order and times show",
+            nullable=True,
+        ),
+        Column("calls", "int64", "collectives, or copies"),
+        Column("bytes", "int64", "bytes of all calls; absent where unknown", nullable=True),
+        Column("total_ns", "int64", "GPU time of all calls, waiting included"),
+        Column("hidden_ns", "int64", "time of these calls under compute of the same GPU"),
+        Column("exposed_ns", "int64", "time of these calls without compute of the same GPU"),
+        Column(
+            "wait_ns",
+            "int64",
+            "time by which these calls took longer than on the GPU that arrived last; absent "
+            "where the other GPUs are not in the recording",
+            nullable=True,
+        ),
+        Column("bus_bytes_per_s", "int64", "bytes ÷ time; absent where unknown", nullable=True),
+    ),
+    brief=(
+        *("device_id", "kind", "group", "calls", "total_ns", "exposed_ns", "wait_ns", "hidden_ns"),
+        *("bytes", "bus_bytes_per_s"),
+    ),
+    adds=("calls", "total_ns", "bytes", "wait_ns"),
+    rare=True,
+)
+RANKS = TableSpec(
+    "ranks",
+    "one row per GPU that communicates",
+    (
+        _RANK,
+        Column("device_id", "int64", "GPU"),
+        HOST,
+        Column("step_median_ns", "int64", "median time of a step", nullable=True),
+        Column("busy_pct", "float64", "percentage of its steady time in which the GPU works"),
+        Column("communication_ns", "int64", "time in which it communicates"),
+        Column("exposed_ns", "int64", "time in which it communicates and does not compute"),
+        Column("wait_ns", "int64", "time it waited for GPUs that arrived later", nullable=True),
+        Column("late_ns", "int64", "time that the others waited for it", nullable=True),
+        Column(
+            "cause",
+            "text",
+            "why it arrives last, where it does: gpu-work (it works longer between collectives "
+            "than the others) or gpu-idle (it is idle longer)",
+            nullable=True,
+        ),
+    ),
+    brief=("rank", "busy_pct", "exposed_ns", "wait_ns", "late_ns", "cause", "step_median_ns"),
+    rare=True,
+)
+
+
+def compute(trace: Trace) -> Result:
+    moved, waits = transfers(trace), waiting(trace)
+    devices = groups.different(moved.device)
+    ranks = _ranks(trace, moved, waits, devices)
+    return Result(
+        {"collectives": _collectives(trace, moved, waits, devices), "ranks": ranks},
+        tuple(exposed_communication(trace, moved, waits)),
+        _summary(ranks),
+        tuple(_notes(moved, waits)),
+    )
+
+
+def _collectives(trace: Trace, moved: Transfers, waits: Waiting, devices: Integers) -> Table:
+    by = groups.group(moved.device, moved.kind, waits.communicator)
+    total = groups.sums(by, moved.duration_ns)
+    share = exposure(trace, moved.device, moved.start_ns, moved.end_ns, by)
+    device = moved.device[by.first]
+    known = groups.sums(by, moved.bytes < 0) == 0
+    size = np.where(known, groups.sums(by, moved.bytes), NULL)
+    paired = waits.communicator[by.first] >= 0
+    rate = np.rint(np.where(known & (total > 0), size / np.maximum(total, 1) * 1e9, 0))
+    table = Table(
+        COLLECTIVES.columns,
+        {
+            "device_id": trace.devices["device_id"][device].astype(np.int64),
+            "host_id": device_hosts(trace)[device],
+            "rank": np.searchsorted(devices, device).astype(np.int64),
+            "kind": Texts.of([moved.kinds[kind] for kind in moved.kind[by.first].tolist()]),
+            "group": Texts.of(_groups(waits, devices, waits.communicator[by.first])),
+            "calls": groups.count(by),
+            "bytes": size,
+            "total_ns": total,
+            "hidden_ns": share.hidden_ns,
+            "exposed_ns": share.exposed_ns,
+            "wait_ns": np.where(paired, groups.sums(by, np.maximum(waits.wait_ns, 0)), NULL),
+            "bus_bytes_per_s": np.where(known, rate.astype(np.int64), NULL),
+        },
+    )
+    return table.take(np.lexsort((-total, -share.exposed_ns)))
+
+
+def _groups(waits: Waiting, devices: Integers, numbers: Integers) -> Iterator[str | None]:
+    """Ranks of each communicator, such as `0, 1`; None for what is in none."""
+    for number in numbers.tolist():
+        if number < 0:
+            yield None
+        else:
+            members = np.searchsorted(devices, waits.devices[number])
+            yield ", ".join(map(str, sorted(members.tolist())))
+
+
+def _ranks(trace: Trace, moved: Transfers, waits: Waiting, devices: Integers) -> Table:
+    by = groups.group(moved.device)
+    share = exposure(trace, moved.device, moved.start_ns, moved.end_ns, by)
+    spans = steady_spans_ns(trace)
+    rows = []
+    for rank, device in enumerate(devices.tolist()):
+        own = moved.device == device
+        span, work = spans.get(device, 0), device_work(trace)[device].steady_ns
+        rows.append(
+            {
+                "rank": rank,
+                **gpu_cells(trace, device),
+                "step_median_ns": _step_median_ns(trace, moved, device),
+                "busy_pct": 100.0 * work / span if span else 0.0,
+                "communication_ns": int(share.hidden_ns[rank] + share.exposed_ns[rank]),
+                "exposed_ns": int(share.exposed_ns[rank]),
+                **_waits_of(waits, own),
+            }
+        )
+    return Table.from_rows(RANKS.columns, rows)
+
+
+def _waits_of(waits: Waiting, own: Integers) -> dict[str, Cell]:
+    """Waiting and lateness of one GPU; absent where none of its collectives is paired."""
+    if not (waits.communicator[own] >= 0).any():
+        return dict.fromkeys(("wait_ns", "late_ns", "cause"))
+    late_ns = int(waits.late_ns[own].sum())
+    return {
+        "wait_ns": int(np.maximum(waits.wait_ns[own], 0).sum()),
+        "late_ns": late_ns,
+        "cause": cause_of(waits, own) if late_ns else None,
+    }
+
+
+def cause_of(waits: Waiting, own: Integers) -> str:
+    """Whether a GPU arrives last because it works longer than the others, or is idle longer."""
+    work, idle = waits.extra_work_ns[own].sum(), waits.extra_idle_ns[own].sum()
+    return "gpu-work" if work >= idle else "gpu-idle"
+
+
+def _step_median_ns(trace: Trace, moved: Transfers, device: int) -> int | None:
+    """Median time between the ends of steps of the process of a GPU; of its longest series."""
+    every = steps(trace)
+    process = operations(trace).process[moved.operation[np.argmax(moved.device == device)]]
+    own = (every.process == process) & (every.operations > 0)
+    longest: tuple[int, int] | None = None
+    for series in groups.different(every.series[own]).tolist():
+        ends = np.sort(every.gpu_end_ns[own & (every.series == series)])
+        if len(ends) > 1:
+            candidate = (int(ends[-1] - ends[0]), int(np.median(np.diff(ends))))
+            longest = max(longest or candidate, candidate)
+    return longest[1] if longest else None
+
+
+def _summary(ranks: Table) -> dict[str, Cell]:
+    if not len(ranks):
+        return {}
+    return {
+        "ranks": len(ranks),
+        "most_exposed_ns": int(ranks["exposed_ns"].max()),
+    }
+
+
+def _notes(moved: Transfers, waits: Waiting) -> Iterator[str]:
+    if not len(moved):
+        yield "No data was exchanged between GPUs."
+        return
+    if moved.is_collective.any():
+        yield "The sizes of collectives are not in the recording: bytes are those of copies."
+        if not (waits.communicator >= 0).any():
+            yield (
+                "Who waits for whom is unknown: the collectives of this recording pair with those "
+                "of no other GPU in it."
+            )
+
+
+ANALYSIS = Analysis(
+    name="communication",
+    title="Communication",
+    question="How long do GPUs exchange data without computing, and which one do they wait for?",
+    needs=("kernels",),
+    tables=(COLLECTIVES, RANKS),
+    compute=compute,
+    charts=(
+        Chart("bars", "collectives", "Communication by kind", "kind", "total_ns", stack="group"),
+    ),
+)

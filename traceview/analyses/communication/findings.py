@@ -1,0 +1,128 @@
+"""Finding of communication: time that compute does not hide, and the GPU that arrives last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.communication.pairing import Waiting
+from traceview.analyses.communication.transfers import Transfers
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.operations.exposure import exposure
+from traceview.findings import Evidence, Finding, severity_of, share_pct
+from traceview.groups import Groups
+from traceview.tables import Integers, Mask
+from traceview.trace import Trace
+from traceview.units import Value
+
+_OVERLAP = (
+    "Overlap it with compute: start each transfer as soon as its data is ready, on a stream of its "
+    "own, in fewer and larger pieces. Or exchange fewer bytes."
+)
+_WORTH_NAMING_FRACTION = 0.1
+_MOSTLY = 0.5
+
+
+def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Iterator[Finding]:
+    """One finding, on the GPU with most exposed communication after warm-up."""
+    steady = np.flatnonzero(moved.steady)
+    if not len(steady):
+        return
+    exposed = {
+        device: _exposed_ns(trace, moved, steady[moved.device[steady] == device])
+        for device in groups.different(moved.device[steady]).tolist()
+    }
+    device = max(exposed, key=lambda each: (exposed[each], -each))
+    exposed_ns, span_ns = exposed[device], steady_spans_ns(trace).get(device, 0)
+    exposed_ns = min(exposed_ns, span_ns)
+    severity = severity_of(exposed_ns, span_ns)
+    if severity is None:
+        return
+    rows = steady[moved.device[steady] == device]
+    values = _values(trace, moved, rows, exposed_ns, device)
+    template = (
+        "{gpu} spends {exposed_ns} of {communication_ns} of communication without computing, most "
+        "of it in {kind} ({kind_exposed_ns} in {calls:call})."
+    )
+    remedy = _OVERLAP
+    late = _late_gpu(trace, moved, waits, rows, exposed_ns)
+    if late is not None:
+        values |= late
+        template += " {wait_ns} of it waits for {late_gpu}, which "
+        worked = late["late_cause"] == "gpu-work"
+        template += "works longer between transfers." if worked else "is idle longer between them."
+        if int(late["wait_ns"] or 0) >= _MOSTLY * exposed_ns:
+            remedy = (
+                "Give {late_gpu} less work per step, or the other GPUs more."
+                if worked
+                else "Look at why {late_gpu} is idle before it communicates (gpu-idle): the other "
+                "GPUs wait for it."
+            )
+    longest = rows[np.argmax(moved.duration_ns[rows])]
+    yield Finding(
+        severity,
+        template,
+        remedy,
+        exposed_ns,
+        gpu_subject(trace, device),
+        Evidence(
+            values,
+            "ranks",
+            {"rank": int(np.searchsorted(groups.different(moved.device), device))},
+            int(moved.start_ns[longest]),
+            int(moved.end_ns[longest]),
+        ),
+        share_pct(exposed_ns, span_ns),
+    )
+
+
+def _exposed_ns(trace: Trace, moved: Transfers, rows: Integers) -> int:
+    """Time of these transfers of one GPU that no compute hides."""
+    together = Groups(np.zeros(len(rows), np.int64), np.zeros(1, np.int64))
+    start, end = moved.start_ns[rows], moved.end_ns[rows]
+    return int(exposure(trace, moved.device[rows], start, end, together).exposed_ns[0])
+
+
+def _values(
+    trace: Trace, moved: Transfers, rows: Integers, exposed_ns: int, device: int
+) -> dict[str, Value]:
+    by = groups.group(moved.kind[rows])
+    start, end = moved.start_ns[rows], moved.end_ns[rows]
+    share = exposure(trace, moved.device[rows], start, end, by)
+    most = int(np.argmax(share.exposed_ns))
+    together = Groups(np.zeros(len(rows), np.int64), np.zeros(1, np.int64))
+    whole = exposure(trace, moved.device[rows], start, end, together)
+    return {
+        "gpu": gpu_name(trace, device),
+        "exposed_ns": exposed_ns,
+        "communication_ns": int(whole.hidden_ns[0] + whole.exposed_ns[0]),
+        "kind": moved.kinds[int(moved.kind[rows[by.first[most]]])],
+        "kind_exposed_ns": int(share.exposed_ns[most]),
+        "calls": int(groups.count(by)[most]),
+    }
+
+
+def _late_gpu(
+    trace: Trace, moved: Transfers, waits: Waiting, rows: Integers, exposed_ns: int
+) -> dict[str, Value] | None:
+    """The GPU that these transfers wait for most, where that is a tenth of the exposed time."""
+    wait_ns = int(np.maximum(waits.wait_ns[rows], 0).sum())
+    if wait_ns < _WORTH_NAMING_FRACTION * exposed_ns:
+        return None
+    device = moved.device[rows[0]]
+    others: Mask = (moved.device != device) & moved.steady & (waits.late_ns > 0)
+    if not others.any():
+        return None
+    by = groups.group(moved.device[others])
+    last = int(np.argmax(groups.sums(by, waits.late_ns[others])))
+    late = int(moved.device[np.flatnonzero(others)[by.first[last]]])
+    own = others & (moved.device == late)
+    work, idle = waits.extra_work_ns[own].sum(), waits.extra_idle_ns[own].sum()
+    return {
+        "wait_ns": min(wait_ns, exposed_ns),
+        "late_gpu": gpu_name(trace, late),
+        "late_cause": "gpu-work" if work >= idle else "gpu-idle",
+    }

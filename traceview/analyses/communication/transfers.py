@@ -1,0 +1,123 @@
+"""Transfers between GPUs: collectives of NCCL and the like, and copies between GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.intervals import Timed
+from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
+from traceview.trace import Trace, fact
+
+PEER_COPY = "peer-copy"
+# ncclDevKernel_AllReduce_Sum_f32_RING_LL, ncclKernel_SendRecv, multimem_one_shot_all_reduce_kernel.
+_KINDS = (
+    ("all-reduce", r"all_?reduce|cross_device_reduce"),
+    ("reduce-scatter", r"reduce_?scatter"),
+    ("all-gather", r"all_?gather"),
+    ("all-to-all", r"all_?to_?all|dispatch|combine"),
+    ("send-receive", r"send_?recv|\bsend\b|\brecv\b|p2p"),
+    ("broadcast", r"broad_?cast"),
+    ("gather", r"gather"),
+    ("scatter", r"scatter"),
+    ("reduce", r"reduce"),
+    ("barrier", r"barrier"),
+)
+_RULES = tuple((kind, re.compile(rule, re.IGNORECASE)) for kind, rule in _KINDS)
+# torch names the collective in a range around its launch: nccl:all_to_all.
+_TORCH_RANGE = re.compile(r"(?:^|/)nccl:(\w+)")
+# What NCCL's kernels of point-to-point transfers may be part of.
+_PART_OF_MORE = "send-receive"
+
+
+@dataclass(frozen=True)
+class Transfers(Timed):
+    """The selected transfers, one row per transfer, in order of start.
+
+    `operation` is the row in operations, `device` and `stream` are as there, `kind` a number of
+    `kinds`. `bytes` is −1 where the trace does not tell. `is_collective` is False for copies.
+    `steady` is False for those of warm-up.
+    """
+
+    operation: RowNumbers
+    device: Array
+    stream: RowNumbers
+    start_ns: Integers
+    end_ns: Integers
+    kind: Integers
+    kinds: tuple[str, ...]
+    bytes: Integers
+    is_collective: Mask
+    steady: Mask
+
+    def __len__(self) -> int:
+        return len(self.operation)
+
+
+@fact
+def transfers(trace: Trace) -> Transfers:
+    """The selected transfers between GPUs."""
+    ops = operations(trace)
+    rows = np.flatnonzero(communication_operations(trace) & selected_operations(trace))
+    is_kernel = ops.kind[rows] == Kind.KERNEL
+    kinds = _kinds(trace, rows, is_kernel)
+    sizes = np.full(len(rows), -1, np.int64)
+    sizes[~is_kernel] = trace.recorded("copies")["bytes"][ops.row[rows[~is_kernel]]]
+    return Transfers(
+        operation=rows.astype(np.int32),
+        device=ops.device[rows],
+        stream=ops.stream[rows],
+        start_ns=ops.start_ns[rows],
+        end_ns=ops.end_ns[rows],
+        kind=kinds.codes.astype(np.int64),
+        kinds=tuple(map(str, kinds.values)),
+        bytes=sizes,
+        is_collective=is_kernel,
+        steady=~operations_in_warm_up(trace)[rows],
+    )
+
+
+def _kinds(trace: Trace, rows: Integers, is_kernel: Mask) -> Texts:
+    """The kind of each transfer, by the kernel's name, or by the range of torch around it."""
+    ops = operations(trace)
+    names = trace.recorded("kernels").texts("short_name").take(ops.row[rows[is_kernel]])
+    by_name = _each_once(names, kind_of_kernel)
+    of_range = _each_once(_patterns(trace, rows[is_kernel]), _kind_of_range)
+    result = object_array([PEER_COPY] * len(rows))
+    result[is_kernel] = np.where((by_name == _PART_OF_MORE) & (of_range != ""), of_range, by_name)
+    return Texts.of(result)
+
+
+def _patterns(trace: Trace, rows: Integers) -> Texts:
+    """The pattern of the range path around the launch of each of these operations."""
+    tree = range_tree(trace)
+    path = attributed_operations(trace).path(tree)[rows]
+    return tree.patterns.texts(tree.pattern_of_paths(path))
+
+
+def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
+    """The kind of each text, found once per different one; "" where absent."""
+    codes = groups.different(texts.codes)
+    kinds = object_array([""] * (len(texts.values) + 1))
+    for code in codes[codes >= 0].tolist():
+        kinds[code] = kind_of(str(texts.values[code]))
+    return kinds[texts.codes]
+
+
+def kind_of_kernel(name: str) -> str:
+    """The collective that a kernel of that name runs; its name where that does not tell."""
+    return next((kind for kind, rule in _RULES if rule.search(name)), name)
+
+
+def _kind_of_range(pattern: str) -> str:
+    found = _TORCH_RANGE.findall(pattern)
+    return kind_of_kernel(found[-1]) if found else ""
