@@ -47,8 +47,8 @@ def test_communication_hidden_by_compute(tmp_path):
     assert finding.subject == Subject("device", "GPU 0")
     assert finding.time_at_stake_ns == 150
     assert finding.message == (
-        "GPU 0 spends 150 ns of 250 ns of communication without computing, most of it in "
-        "all-reduce (150 ns in 2 calls)."
+        "GPU 0 communicates for 250 ns, 150 ns of it without computing, most of it in all-reduce "
+        "(150 ns in 2 calls)."
     )
     assert finding.share_of_step_pct == pytest.approx(50.0)
 

@@ -24,6 +24,7 @@ _OVERLAP = (
 )
 _WORTH_NAMING_FRACTION = 0.1
 _MOSTLY = 0.5
+_NEARLY_ALL = 1.01
 
 
 def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Iterator[Finding]:
@@ -43,10 +44,13 @@ def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Ite
         return
     rows = steady[moved.device[steady] == device]
     values = _values(trace, moved, rows, exposed_ns, device)
+    hides = int(values["communication_ns"] or 0) > _NEARLY_ALL * exposed_ns
     template = (
-        "{gpu} spends {exposed_ns} of {communication_ns} of communication without computing, most "
-        "of it in {kind} ({kind_exposed_ns} in {calls:call})."
+        "{gpu} communicates for {communication_ns}, {exposed_ns} of it without computing"
+        if hides
+        else "{gpu} communicates for {exposed_ns} without computing meanwhile"
     )
+    template += ", most of it in {kind} ({kind_exposed_ns} in {calls:call})."
     remedy = _OVERLAP
     late = _late_gpu(trace, moved, waits, rows, exposed_ns)
     if late is not None:
