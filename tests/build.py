@@ -342,8 +342,9 @@ class Export(ExportFile):
         device: int = 0,
         process: int = 1,
         address: int = 4096,
+        correlation: int | None = None,
     ) -> Self:
-        """Add an allocation or a release of memory."""
+        """Add an allocation or a release of memory; `correlation` is that of its call."""
         self._used.add((process, device))
         return self.raw(
             "CUDA_GPU_MEMORY_USAGE_EVENTS",
@@ -355,6 +356,7 @@ class Export(ExportFile):
             bytes=bytes,
             memKind=MEMORY_KINDS[memory],
             memoryOperationType=MEMORY_OPERATIONS[operation],
+            correlationId=correlation,
         )
 
     def gpu(self, device: int, **fields: Any) -> Self:

@@ -31,6 +31,7 @@ _SCALES: dict[str, _Scale] = {
     # Data sheets use GB/s and TFLOP/s at any size: 4,814 GB/s is easier to compare.
     "bytes_per_s": _prefixed("B/s", 4),
     "flop_per_s": _prefixed("FLOP/s", 5),
+    "bytes_per_step": _prefixed("B"),
     "bytes": _prefixed("B"),
     "flop": _prefixed("FLOP"),
     "bits": ((1.0, "bit"),),
@@ -40,6 +41,7 @@ _SCALES: dict[str, _Scale] = {
 _LABELS = {
     "flop_per_byte": "FLOP/B",
     "bytes_per_s": "bytes/s",
+    "bytes_per_step": "per step",
     "flop_per_s": "FLOP/s",
     "flop": "FLOP",
     "pct": "%",
@@ -116,7 +118,7 @@ def unit_of(name: str) -> str:
 
 def is_moment(name: str) -> bool:
     """Whether the name is of a point in time on the clock of the recording, not a duration."""
-    return name == "time_ns" or f"_{name}".endswith(("_start_ns", "_end_ns"))
+    return name in ("time_ns", "at_ns") or f"_{name}".endswith(("_start_ns", "_end_ns"))
 
 
 def axis(name: str, largest: float) -> tuple[float, str]:

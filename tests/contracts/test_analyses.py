@@ -48,6 +48,9 @@ PUBLISHED = {
         "calls": "api calls wait_ns",
         "sites": "api range_path call_site calls wait_ns benign_ns idle_after_ns hint",
     },
+    "memory": {
+        "peaks": "device_id peak_bytes at_ns range_path growth_bytes_per_step allocations_per_step",
+    },
     "memory-copies": {"copies": "direction host_memory calls bytes total_ns bytes_per_s"},
     "launch-overhead": {"calls": "api calls total_ns median_ns exposed_ns"},
     "wave-quantization": {

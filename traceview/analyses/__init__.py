@@ -16,6 +16,7 @@ _MODULES = (
     "roofline",
     "communication",
     "memory_copies",
+    "memory",
     "trace_health",
 )
 

@@ -211,6 +211,7 @@ MEMORY_EVENTS = TableSchema(
         Column("bytes", "int64", "size of the allocation"),
         Column("operation", "text", "allocation or release"),
         Column("memory", "text", "pageable, pinned, device, managed, …"),
+        CORRELATION,
     ),
 )
 OVERHEADS = TableSchema(

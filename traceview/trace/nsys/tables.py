@@ -60,7 +60,7 @@ API_CALLS = ExportTable(
 MEMORY_EVENTS = ExportTable(
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     ("start", "bytes", "memoryOperationType"),
-    ("globalPid", "deviceId", "memKind"),
+    ("globalPid", "deviceId", "memKind", "correlationId"),
 )
 PROFILER_OVERHEADS = ExportTable("PROFILER_OVERHEAD", ("start", "end"), ("globalTid", "nameId"))
 CUPTI_OVERHEADS = ExportTable(
@@ -258,6 +258,7 @@ def memory_events(reader: Reader) -> Staged | None:
         "bytes": rows.size("bytes"),
         "operation": meanings(rows.integer("memoryOperationType"), operations),
         "memory": meanings(rows.integer("memKind", NULL), {**kinds, NULL: "unknown"}),
+        "correlation_id": rows.nullable("correlationId"),
     }
 
 

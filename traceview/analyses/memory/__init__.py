@@ -1,0 +1,3 @@
+"""The analysis `memory`."""
+
+from traceview.analyses.memory.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,290 @@
+"""Device memory over time: its peak, its growth per step, and allocation in the loop.
+
+The level is what CUDA has given to the process: allocations less releases, as recorded. What a
+framework's pool does with it (torch's caching allocator, XLA, CuPy, RMM) is not recorded: memory
+that a pool keeps counts as allocated. CUDA's own contexts are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.memory.calls import allocating_calls, steady_calls
+from traceview.analyses.memory.findings import memory_findings
+from traceview.analyses.memory.growth import allocated_sizes, growth, steady_steps
+from traceview.analyses.memory.levels import (
+    Level,
+    levels,
+    moments,
+    on_device,
+    running_level,
+    selected_events,
+    signed_bytes,
+)
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.hosts import HOST, gpu_cells
+from traceview.facts.ranges.paths import UNATTRIBUTED
+from traceview.facts.ranges.ranges import attributed_calls, range_tree
+from traceview.facts.ranges.selection import selected
+from traceview.intervals import by_start, overlap
+from traceview.tables import NULL, Cell, Column, Integers, Table
+from traceview.trace import Trace
+
+PEAKS = TableSpec(
+    "peaks",
+    "one row per GPU: the most memory allocated at once, and its growth from step to step",
+    (
+        Column("device_id", "int64", "GPU"),
+        HOST,
+        Column("peak_bytes", "int64", "most memory allocated at once, by all processes"),
+        Column("peak_pct", "float64", "that as a share of the memory of the GPU", nullable=True),
+        Column("at_ns", "int64", "when it was first reached"),
+        Column("range_path", "text", "innermost range of the call that allocated it"),
+        Column("end_bytes", "int64", "memory allocated at the last event"),
+        Column("before_bytes", "int64", "memory from before the recording, as later releases show"),
+        Column(
+            "growth_bytes_per_step",
+            "float64",
+            "median growth per steady step (Theil-Sen); absent with fewer than 5 steps",
+            nullable=True,
+        ),
+        Column(
+            "allocations_per_step",
+            "float64",
+            "allocations of device memory per steady step; absent without steps",
+            nullable=True,
+        ),
+    ),
+    brief=(
+        *("device_id", "peak_bytes", "peak_pct", "at_ns", "range_path"),
+        *("growth_bytes_per_step", "allocations_per_step"),
+    ),
+)
+KINDS = TableSpec(
+    "kinds",
+    "one row per GPU and kind of memory, most bytes first",
+    (
+        Column("device_id", "int64", "GPU of the context that allocated"),
+        HOST,
+        Column("memory", "text", "device, pinned, managed, device static (code and variables), …"),
+        Column("allocations", "int64", "allocations"),
+        Column("allocated_bytes", "int64", "bytes of all allocations"),
+        Column("releases", "int64", "releases"),
+        Column("released_bytes", "int64", "bytes of all releases"),
+        Column("peak_bytes", "int64", "most of it allocated at once"),
+    ),
+    brief=("device_id", "memory", "allocations", "allocated_bytes", "releases", "peak_bytes"),
+)
+CALLS = TableSpec(
+    "calls",
+    "one row per call that allocates or frees memory outside a pool, most time first",
+    (
+        Column("api", "text", "runtime or driver call"),
+        Column("calls", "int64", "number of calls"),
+        Column("total_ns", "int64", "CPU time in it"),
+        Column("median_ns", "int64", "median per call"),
+        Column("steady_calls", "int64", "calls after warm-up, before the last launch"),
+        Column("steady_ns", "int64", "CPU time of these"),
+        Column("idle_ns", "int64", "part of that in which a GPU was idle"),
+    ),
+    brief=("api", "calls", "total_ns", "median_ns", "steady_calls", "steady_ns", "idle_ns"),
+)
+TIMELINE = TableSpec(
+    "timeline",
+    "one row per GPU and slice of the recording: the most memory allocated in it",
+    (
+        Column("device_id", "int64", "GPU"),
+        HOST,
+        Column("slice", "text", "GPU and start of the slice"),
+        Column("slice_start_ns", "int64", "start of the slice"),
+        Column("slice_end_ns", "int64", "end of the slice"),
+        Column("allocated_bytes", "int64", "most memory allocated in it"),
+    ),
+    brief=("slice", "allocated_bytes"),
+    detail=True,
+)
+_SLICES = 120
+
+
+def compute(trace: Trace) -> Result:
+    return Result(
+        {
+            "peaks": Table.from_rows(PEAKS.columns, _peaks(trace)),
+            "kinds": _kinds(trace),
+            "calls": _calls(trace),
+            "timeline": Table.from_rows(TIMELINE.columns, _timeline(trace)),
+        },
+        tuple(memory_findings(trace)),
+        notes=tuple(_notes(trace)),
+    )
+
+
+def _peaks(trace: Trace) -> Iterator[dict[str, Cell]]:
+    for device, level in levels(trace).items():
+        times = moments(trace, device)
+        if len(times):
+            yield _peak(trace, device, level, times)
+
+
+def _peak(trace: Trace, device: int, level: Level, times: Integers) -> dict[str, Cell]:
+    reached = level.at(times)
+    at_ns, peak = int(times[np.argmax(reached)]), int(reached.max())
+    total = int(trace.devices["total_memory_bytes"][device])
+    known, grown = total != NULL and total >= peak, growth(trace)[device]
+    return {
+        **gpu_cells(trace, device),
+        "peak_bytes": peak,
+        "peak_pct": 100 * peak / total if known and total else None,
+        "at_ns": at_ns,
+        "range_path": _range_path(trace, level, at_ns),
+        "end_bytes": int(reached[-1]),
+        "before_bytes": level.before_bytes,
+        "growth_bytes_per_step": grown.bytes_per_step if grown else None,
+        "allocations_per_step": len(allocated_sizes(trace, device)) / steps
+        if (steps := len(steady_steps(trace)[device]))
+        else None,
+    }
+
+
+def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
+    """The innermost range around the last event until then, by the call that it belongs to."""
+    last = int(np.searchsorted(level.time_ns, at_ns, side="right")) - 1
+    events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
+    if last < 0 or not len(calls):
+        return UNATTRIBUTED
+    row = level.events[[last]]
+    call = groups.match(
+        calls["process"],
+        calls["correlation_id"],
+        events["process"][row],
+        events["correlation_id"][row],
+        ~events.is_null("correlation_id")[row],
+    )
+    if call[0] < 0:
+        return UNATTRIBUTED
+    tree = range_tree(trace)
+    path = tree.path_of_ranges(attributed_calls(trace).range[call])
+    return str(tree.paths.texts(path)[0])
+
+
+def _kinds(trace: Trace) -> Table:
+    events = trace.recorded("memory_events")
+    events = events.take(selected_events(trace))
+    change, memory = signed_bytes(events), events.texts("memory")
+    found = groups.group(events["device"], memory.codes)
+    rows: list[dict[str, Cell]] = []
+    for number, first in enumerate(found.first.tolist()):
+        own = np.flatnonzero(found.ids == number)
+        released = change[own] < 0
+        level = running_level(own, events["time_ns"][own], change[own])
+        rows.append(
+            {
+                **gpu_cells(trace, int(events["device"][first])),
+                "memory": memory[first],
+                "allocations": int((~released).sum()),
+                "allocated_bytes": int(change[own[~released]].sum()),
+                "releases": int(released.sum()),
+                "released_bytes": -int(change[own[released]].sum()),
+                "peak_bytes": int(level.bytes.max(initial=0)),
+            }
+        )
+    table = Table.from_rows(KINDS.columns, rows)
+    return table.take(np.argsort(-table["allocated_bytes"], kind="stable"))
+
+
+def _calls(trace: Trace) -> Table:
+    rows, steady = allocating_calls(trace), steady_calls(trace)
+    names, calls = trace.recorded("api_calls").texts("name").take(rows), api_calls(trace)
+    each, took = groups.group(names.codes), calls.duration_ns[rows]
+    figures, every = groups.stats(each, took), gaps(trace)
+    idle = np.zeros(len(rows), np.int64)
+    for device in groups.different(every.device).tolist():
+        own = every.device == device
+        dry = by_start(every.start_ns[own], every.end_ns[own])
+        idle = np.maximum(idle, overlap(dry, calls.start_ns[rows], calls.end_ns[rows]))
+    table = Table(
+        CALLS.columns,
+        {
+            "api": names.take(each.first),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "median_ns": figures.median,
+            "steady_calls": groups.count(each, steady),
+            "steady_ns": groups.sums(each, np.where(steady, took, 0)),
+            "idle_ns": groups.sums(each, np.where(steady, idle, 0)),
+        },
+    )
+    return table.take(np.argsort(-figures.total, kind="stable"))
+
+
+def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
+    """Slices from the first event of any GPU to the last event or operation."""
+    every = levels(trace)
+    if not every:
+        return
+    first = min(int(level.time_ns[0]) for level in every.values())
+    last = max(int(level.time_ns[-1]) for level in every.values())
+    for name in ("kernels", "copies"):
+        last = max(last, int(trace.recorded(name)["end_ns"].max(initial=last)))
+    edges = np.unique(np.linspace(first, last + 1, _SLICES + 1).astype(np.int64))
+    for device, level in every.items():
+        cells, highest = gpu_cells(trace, device), level.most_within(edges)
+        process = trace.recorded("memory_events")["process"][level.events[:1]]
+        kept = selected(trace, np.repeat(process, len(highest)), edges[:-1])
+        name = f"GPU {cells['device_id']} " if len(every) > 1 else ""
+        for number in np.flatnonzero(kept).tolist():
+            start_ns = int(edges[number])
+            yield {
+                **cells,
+                "slice": f"{name}{start_ns / 1e9:.3f} s",
+                "slice_start_ns": start_ns,
+                "slice_end_ns": int(edges[number + 1]),
+                "allocated_bytes": int(highest[number]),
+            }
+
+
+def _notes(trace: Trace) -> Iterator[str]:
+    if levels(trace):
+        yield (
+            "Memory that the process got from CUDA, without CUDA's contexts. A framework's pool "
+            "(torch's caching allocator, XLA, CuPy) keeps what its tensors no longer use: that "
+            "counts as allocated."
+        )
+    names = trace.recorded("api_calls").texts("name")
+    mapped = names.isin(["cuMemCreate"])
+    if mapped.any():
+        events = trace.recorded("memory_events")
+        known = np.isin(
+            trace.recorded("api_calls")["correlation_id"][mapped],
+            events["correlation_id"][on_device(events)],
+        )
+        if not known.any():
+            yield (
+                "Memory made by cuMemCreate (such as torch's expandable segments) is not in the "
+                "recording, and not in these figures."
+            )
+
+
+ANALYSIS = Analysis(
+    name="memory",
+    title="GPU memory",
+    question="How much GPU memory is allocated, does it grow, and is it allocated in the loop?",
+    needs=("memory_events",),
+    tables=(PEAKS, KINDS, CALLS, TIMELINE),
+    compute=compute,
+    charts=(
+        Chart(
+            "columns",
+            "timeline",
+            "GPU memory allocated over time",
+            "slice",
+            "allocated_bytes",
+            most=400,
+        ),
+    ),
+)

@@ -1,0 +1,128 @@
+"""Calls that allocate and free memory: their time, and whether they recur in the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.analyses.memory.growth import LEAST_STEPS, steady_steps
+from traceview.analyses.memory.levels import levels, processes_of
+from traceview.facts.idle.causes import ALLOCATION
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.operations.cuda_api import Does, api_calls
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import issued_ns, selected_calls, selected_operations
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.warm_up import in_warm_up_range
+from traceview.tables import Integers, Mask
+from traceview.trace import Trace, fact
+
+_SLICES, _MOST_SLICES = 10, 20
+_RECURRING, _LATE = 0.5, 0.25
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """Allocations and releases that recur in the loop of one GPU (row in devices).
+
+    `calls` are rows of api_calls, after warm-up. `call_ns` is the CPU time in them, `idle_ns` the
+    idle time of the gaps that they caused, `gap_rows` these gaps. `allocations` and
+    `releases` count calls; `steps` is 0 where the trace has too few.
+    """
+
+    device: int
+    calls: Integers
+    gap_rows: Integers
+    call_ns: int
+    idle_ns: int
+    allocations: int
+    releases: int
+    steps: int
+
+
+@fact
+def allocating_calls(trace: Trace) -> Integers:
+    """Rows of api_calls that allocate or free memory and are selected."""
+    return np.flatnonzero((api_calls(trace).does == Does.ALLOCATE) & selected_calls(trace))
+
+
+@fact
+def steady_calls(trace: Trace) -> Mask:
+    """True for the allocating calls after warm-up and before the last launch of the loop.
+
+    Programs free their memory once more when they end.
+    """
+    rows, calls = allocating_calls(trace), api_calls(trace)
+    start, process = calls.start_ns[rows], trace.recorded("api_calls")["process"][rows]
+    last = issued_ns(trace)[selected_operations(trace)].max(initial=np.iinfo(np.int64).min)
+    steady: Mask = (start >= warm_up_end_ns(trace)) & (start < last)
+    return steady & ~in_warm_up_range(trace, process, start)
+
+
+@fact
+def freeing_calls(trace: Trace) -> Mask:
+    """True for the rows of api_calls that free memory."""
+    names = trace.recorded("api_calls").texts("name")
+    freeing = [name for name in names.values if any(w in str(name) for w in ("Free", "Release"))]
+    return names.isin([str(name) for name in freeing])
+
+
+@fact
+def recurring(trace: Trace) -> Recurring | None:
+    """The allocations in the loop of the GPU that idles longest for them; None without any."""
+    found = (_recurring_on(trace, device) for device in levels(trace))
+    return max((each for each in found if each), key=lambda each: each.idle_ns, default=None)
+
+
+def _recurring_on(trace: Trace, device: int) -> Recurring | None:
+    rows = allocating_calls(trace)[steady_calls(trace)]
+    process = trace.recorded("api_calls")["process"][rows]
+    rows = rows[np.isin(process, processes_of(trace, device))]
+    number, freed = len(steady_steps(trace)[device]), freeing_calls(trace)[rows]
+    releases = int(freed.sum())
+    # What is allocated and kept fills a pool; what is freed each time comes again.
+    if releases < (len(rows) - releases) // 2 or not _all_along(trace, device, rows[freed], number):
+        return None
+    idle, touched = _idle_around(trace, device, rows)
+    calls = api_calls(trace)
+    return Recurring(
+        device,
+        rows,
+        touched,
+        int(calls.duration_ns[rows].sum()),
+        idle,
+        len(rows) - releases,
+        releases,
+        number if number >= LEAST_STEPS else 0,
+    )
+
+
+def _all_along(trace: Trace, device: int, calls: Integers, steady: int) -> bool:
+    """Whether calls are made in at least half of the slices of the steady work of a GPU.
+
+    The last quarter has some: an autotuner's trials do not go on. Slices hold equally many
+    operations, and there are no more of them than steps.
+    """
+    ops = operations(trace)
+    issued = issued_ns(trace)[selected_operations(trace) & (ops.device == device)]
+    issued = np.sort(issued[issued >= warm_up_end_ns(trace)])
+    slices = min(max(steady, LEAST_STEPS), _MOST_SLICES) if steady else _SLICES
+    if len(issued) < slices:
+        return False
+    edges = issued[np.linspace(0, len(issued) - 1, slices + 1).astype(np.int64)]
+    start = api_calls(trace).start_ns[calls]
+    slot = np.searchsorted(edges, start, side="right") - 1
+    used = groups.different(slot[(slot >= 0) & (slot < slices)])
+    goes_on = bool((used >= (1 - _LATE) * slices).any())
+    return goes_on and len(used) >= _RECURRING * slices
+
+
+def _idle_around(trace: Trace, device: int, calls: Integers) -> tuple[int, Integers]:
+    """Idle time of the steady gaps of a GPU that the calls caused, and the rows of these."""
+    every, timed = gaps(trace), api_calls(trace)
+    made = intervals.union(timed.start_ns[calls], timed.end_ns[calls])
+    caused = (every.cause == ALLOCATION) & (every.device == device) & ~every.one_time
+    rows = np.flatnonzero(caused & (intervals.overlap(made, every.start_ns, every.end_ns) > 0))
+    return int(every.idle_ns[rows].sum()), rows
