@@ -105,6 +105,12 @@ class Trace:
         """The same trace, whose answers infer no range for work of threads without ranges."""
         return replace(self, strict=True, _facts=Facts())
 
+    def with_ranges(self, ranges: Table, kept: Callable[[Trace], Any]) -> Trace:
+        """The same trace with other ranges; `kept` is a fact that does not depend on ranges."""
+        made = replace(self, tables={**self.tables, "ranges": ranges}, _facts=Facts())
+        made._facts.get(fact_name(kept), lambda: kept(self))
+        return made
+
     def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
         """The same trace with what Nsight Compute counted in another run of the program."""
         tables = {**self.tables, "kernel_counters": counters}
@@ -179,9 +185,14 @@ class Trace:
         return self.table("threads")
 
 
+def fact_name(function: Callable[[Trace], Any]) -> str:
+    """The name under which a trace keeps a fact."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
     """Cache the result of a function of a trace with the trace."""
-    key = f"{function.__module__}.{function.__qualname__}"
+    key = fact_name(function)
 
     @wraps(function)
     def once(trace: Trace) -> Value:
