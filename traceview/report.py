@@ -258,9 +258,9 @@ def facts_of(trace: Trace) -> TraceFacts:
 
 def _row_counts(trace: Trace) -> dict[str, int]:
     """Rows of each recorded table; ranges that stand for repeated launches were not recorded."""
-    counts = {name: len(table) for name, table in trace.tables.items()}
+    counts = {name: len(table) for name, table in trace.tables.items() if name not in trace.absent}
     inferred = int(trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN]).sum())
-    if inferred:
+    if inferred and "ranges" in counts:
         counts["ranges"] -= inferred
     return counts
 

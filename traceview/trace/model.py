@@ -59,6 +59,7 @@ class Trace:
     options of the recorder by their own names; either is empty where the trace has none.
     Answers to a `strict` trace infer nothing: work launched by a thread without ranges is in none.
     `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name.
+    `absent` names tables that were not recorded, though inference has filled them since.
     """
 
     path: str
@@ -72,6 +73,7 @@ class Trace:
     selection: Selection = Selection()
     strict: bool = False
     peaks: Mapping[str, float] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
     _facts: Facts = field(default_factory=Facts, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -107,7 +109,10 @@ class Trace:
 
     def with_ranges(self, ranges: Table, kept: Callable[[Trace], Any]) -> Trace:
         """The same trace with other ranges; `kept` is a fact that does not depend on ranges."""
-        made = replace(self, tables={**self.tables, "ranges": ranges}, _facts=Facts())
+        absent = self.absent if "ranges" in self.tables else self.absent | {"ranges"}
+        made = replace(
+            self, tables={**self.tables, "ranges": ranges}, absent=absent, _facts=Facts()
+        )
         made._facts.get(fact_name(kept), lambda: kept(self))
         return made
 
