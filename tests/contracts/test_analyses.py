@@ -25,6 +25,7 @@ PUBLISHED = {
         "ranges": "range_path short_name calls total_ns share_pct",
         "classes": "device_id class calls total_ns share_pct",
     },
+    "phases": {"phases": "process_id phase start_ns end_ns busy_pct verdict"},
     "gpu-idle": {
         "devices": "device_id span_ns busy_ns idle_ns busy_pct",
         "gaps": "device_id start_ns duration_ns cause range_path",

@@ -6,6 +6,7 @@ from traceview.analyses.base import Analysis
 
 _MODULES = (
     "kernel_share",
+    "phases",
     "gpu_idle",
     "steps",
     "run_ahead",

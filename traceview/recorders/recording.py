@@ -24,7 +24,7 @@ from traceview.recorders.nvtx_compatibility import clash
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.run_table import write_run
-from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.version import __version__
 

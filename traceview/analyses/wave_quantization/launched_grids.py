@@ -9,7 +9,7 @@ from traceview.analyses.wave_quantization.configurations import configurations
 from traceview.analyses.wave_quantization.gemm_tiles import persistent_gemms
 from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, occupancy_of
-from traceview.analyses.wave_quantization.sweeps import GridSweep, sweeps_of
+from traceview.analyses.wave_quantization.sweeps import Sweep, sweeps_of
 from traceview.trace import Trace, fact
 
 
@@ -41,7 +41,7 @@ def _shortest_ns(trace: Trace) -> dict[int, int]:
 
 
 @fact
-def sweeps(trace: Trace) -> tuple[GridSweep, ...]:
+def sweeps(trace: Trace) -> tuple[Sweep, ...]:
     """The sweeps of the selected kernels, longest total time first."""
     found = sweeps_of(launched_grids(trace))
     return tuple(

@@ -36,7 +36,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class GridSweep:
+class Sweep:
     """A kernel that ran with several numbers of blocks, in ascending order.
 
     `steps` has one entry less than `grids`. `wave_ns` is the measured time of one wave.
@@ -56,7 +56,7 @@ class GridSweep:
         return "no step" if verdicts["rises"] > verdicts["level"] else None
 
 
-def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[GridSweep]:
+def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[Sweep]:
     """The sweeps among these grids; kernels that overlap others and persistent GEMMs are left out.
 
     Grids of one sweep differ in their number of blocks alone.
@@ -72,7 +72,7 @@ def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[GridSweep]:
             first = grids[0].waves
             assert first
             steps = tuple(_step(below, above) for below, above in pairwise(grids))
-            yield GridSweep(grids, steps, first.at_once, _wave_ns(grids))
+            yield Sweep(grids, steps, first.at_once, _wave_ns(grids))
 
 
 def _one_of_each_size(members: Iterable[LaunchedGrid]) -> list[LaunchedGrid]:

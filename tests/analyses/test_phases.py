@@ -1,0 +1,67 @@
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from tests.facts.phases.test_compilation import COMPILE, MS, launching, sampled
+from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.analyses.phases.analysis import ANALYSIS
+
+
+def test_compilation_before_the_loop_is_a_finding_with_a_cache_as_remedy(tmp_path):
+    export = sampled(launching(0, *range(400, 500, 10)), 1, 399, COMPILE)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [finding] = result.findings
+    assert finding.severity == "high"
+    assert "torch.compile took 398 ms" in finding.message
+    assert "TORCHINDUCTOR_CACHE_DIR" in finding.action
+    assert finding.share_of_step_pct is None
+    assert ("compilation", "compilation", "torch.compile") in rows(
+        result, "phases", "phase", "verdict", "compiler"
+    )
+
+
+def test_idle_time_of_compilation_is_not_told_as_late_launches(tmp_path):
+    export = sampled(launching(0, *range(400, 500, 10)), 1, 399, COMPILE)
+
+    late = [f for f in ask(GPU_IDLE, export, tmp_path).findings if f.severity != "info"]
+
+    # Only the pauses of 9 ms between the later launches are.
+    assert sum(finding.time_at_stake_ns for finding in late) <= 90 * MS
+
+
+def test_a_short_compilation_before_a_long_run_is_information(tmp_path):
+    export = sampled(launching(0, *range(100, 2100, 2)), 1, 90, COMPILE)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.severity == "info"
+
+
+def recompiling(steps):
+    """Steps of 100 ms, of which 40 are compilation."""
+    export = Export()
+    for number in range(steps):
+        at = 100 * number
+        export.range(f"step_{number}", at * MS, (at + 100) * MS)
+        sampled(export, at + 5, at + 45, COMPILE)
+        for time in range(at + 50, at + 95, 5):
+            export.launch((time * MS, time * MS + 5_000), (time * MS + 9_000, (time + 4) * MS))
+    return export
+
+
+def test_compilation_in_each_step_is_recompilation(tmp_path):
+    finding = ask(ANALYSIS, recompiling(8), tmp_path).findings[0]
+
+    assert finding.severity == "high"
+    assert finding.message.startswith("Code was compiled again inside the loop by torch.compile: 7")
+    assert "mark_dynamic" in finding.action
+    assert 35 <= finding.share_of_step_pct <= 45
+
+
+def test_an_ordinary_loop_has_no_finding(tmp_path):
+    export = launching(*range(0, 500, 10))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert not result.findings
+    assert rows(result, "totals", "phase") == [("compute",)]

@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+
+from tests.build import Export
+from traceview.facts.phases import compilers
+from traceview.facts.phases.algorithm_trials import trial_runs
+from traceview.facts.phases.compilation import compilation, compiling
+
+MS = 1_000_000
+MAIN = ("/home/me/train.py", 7, "<module>")
+STEP = ("/lib/torch/_dynamo/eval_frame.py", 1263, "_fn")
+COMPILE = ("/lib/torch/_dynamo/convert_frame.py", 1040, "compile_inner")
+LOWER = ("/lib/torch/_inductor/graph.py", 500, "run_node")
+PTXAS = ("/lib/triton/backends/nvidia/compiler.py", 300, "make_cubin")
+IMPORT = ("<frozen importlib._bootstrap>", 1360, "_find_and_load")
+
+
+def windows(trace):
+    found = compilation(trace)
+    return [
+        (start // MS, end // MS, compilers.TOOLS[tool])
+        for start, end, tool in zip(
+            found.start_ns.tolist(), found.end_ns.tolist(), found.tool.tolist(), strict=True
+        )
+    ]
+
+
+def launching(*times):
+    """A launch at each of these times, in ms, of a kernel of 1 ms."""
+    export = Export()
+    for time in times:
+        at = time * MS
+        export.launch((at, at + 5_000), (at + 10_000, at + MS))
+    return export
+
+
+def sampled(export, start, end, *frames):
+    """A sample each millisecond."""
+    for time in range(start, end):
+        export.python_sample(time * MS, *frames, MAIN)
+    return export
+
+
+def test_samples_in_a_compiler_are_compilation(tmp_path):
+    export = launching(0, 200, 210)
+    sampled(export, 10, 20, STEP)
+    sampled(export, 20, 180, LOWER, COMPILE, STEP)
+    sampled(export, 180, 210, STEP)
+
+    assert windows(export.load(tmp_path)) == [(20, 180, "torch.compile")]
+
+
+def test_a_stack_names_the_outermost_compiler(tmp_path):
+    export = sampled(launching(0, 200), 20, 180, PTXAS, COMPILE)
+
+    assert [tool for *_, tool in windows(export.load(tmp_path))] == ["torch.compile"]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        # An import of the compiler, a compiled function at work, the end of the program.
+        (("/lib/torch/_inductor/lowering.py", 1, "register_lowering"), IMPORT),
+        (("/lib/torch/_inductor/lowering.py", 1, "<module>"),),
+        (("/lib/torch/_inductor/compile_fx.py", 1875, "run"), STEP),
+        (("/lib/torch/_inductor/async_compile.py", 9, "shutdown_compile_workers"),),
+    ],
+)
+def test_what_runs_or_imports_a_compiler_is_no_compilation(tmp_path, frames):
+    export = sampled(launching(0, 200), 20, 180, *frames)
+
+    assert windows(export.load(tmp_path)) == []
+
+
+def test_a_compiler_that_holds_the_interpreter_takes_no_samples(tmp_path):
+    """The sampler needs the lock that XLA holds: no sample falls between the first and the last."""
+    backend = ("/lib/jax/_src/compiler.py", 395, "backend_compile_and_load")
+    export = launching(0, 4000)
+    for time in (20, 21, 3500, 3501):
+        export.python_sample(time * MS, backend, MAIN)
+
+    [(start, end, tool)] = windows(export.load(tmp_path))
+
+    assert (start, end, tool) == (20, 3502, "XLA")
+
+
+def test_a_thread_that_calls_no_cuda_compiles_beside_the_program(tmp_path):
+    export = launching(0, 200)
+    for time in range(20, 180):
+        export.python_sample(time * MS, COMPILE, MAIN, thread=5)
+
+    assert windows(export.load(tmp_path)) == []
+
+
+def test_a_compiler_process_explains_a_stretch_without_launches(tmp_path):
+    export = launching(0, 500, 510)
+    export.overhead(100 * MS, 101 * MS, process=7, thread=0).named_thread(0, "ptxas", process=7)
+    export.overhead(505 * MS, 506 * MS, process=8, thread=0).named_thread(0, "ptxas", process=8)
+
+    assert windows(export.load(tmp_path)) == [(0, 500, "a compiler")]
+
+
+def test_another_helper_process_explains_nothing(tmp_path):
+    export = launching(0, 500, 510)
+    export.overhead(100 * MS, 101 * MS, process=7, thread=0).named_thread(0, "python3", process=7)
+
+    assert windows(export.load(tmp_path)) == []
+
+
+def test_xla_says_itself_when_it_compiles(tmp_path):
+    export = launching(0, 500)
+    export.range("XlaCompile:#module=jit_step#", 50 * MS, 300 * MS, domain="TSL")
+    export.range("XlaCompile:#module=mine#", 350 * MS, 450 * MS)
+
+    assert windows(export.load(tmp_path)) == [(50, 300, "XLA")]
+
+
+def test_loading_code_is_no_compilation(tmp_path):
+    export = launching(0, 500).call("cuModuleLoadData", 10 * MS, 490 * MS)
+
+    assert windows(export.load(tmp_path)) == []
+
+
+def test_work_between_two_compilations_keeps_them_apart(tmp_path):
+    export = launching(0, 105, 130, 155, 400)
+    for start, end in ((20, 100), (160, 220)):
+        sampled(export, start, end, COMPILE)
+
+    assert [row[:2] for row in windows(export.load(tmp_path))] == [(20, 103), (160, 220)]
+
+
+def test_time_counts_as_compilation_if_most_of_it_is(tmp_path):
+    trace = sampled(launching(0, 200), 20, 180, COMPILE).load(tmp_path)
+
+    start, end = np.array([0, 150 * MS]), np.array([100 * MS, 250 * MS])
+    assert compiling(trace, start, end).tolist() == [True, False]
+
+
+def runs(text, convolutions="abcdef", layout="-"):
+    name = np.array([ord(letter) for letter in text])
+    is_convolution = np.array([letter in convolutions for letter in text])
+    is_layout = np.array([letter in layout for letter in text])
+    first, last = trial_runs(name, is_convolution, is_layout)
+    return [text[begin : end + 1] for begin, end in zip(first, last, strict=True)]
+
+
+def test_each_algorithm_runs_twice_in_a_trial():
+    assert runs("xa-a-b-b-c-cxax") == ["a-a-b-b-c-c"]
+
+
+def test_convolutions_of_a_network_are_no_trial():
+    # Apart by other kernels, all of one name, none twice, or the same in each pass.
+    assert runs("axbxcxaxbxcx") == []
+    assert runs("xaaaaaaaax") == []
+    assert runs("xabcdefabcdefx") == []
+    assert runs("xaabbccx" * 4) == []

@@ -1,0 +1,149 @@
+"""What each process did from its first event to its last, and what compilation cost.
+
+See `facts/phases` for how phases are told apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import Analysis, Result, TableSpec
+from traceview.analyses.phases.findings import compilation_findings
+from traceview.analyses.phases.verdicts import verdicts
+from traceview.facts.operations.operations import operations
+from traceview.facts.phases.compilation import compilation
+from traceview.facts.phases.compilers import TOOLS
+from traceview.facts.phases.phases import Phase, Phases, phases
+from traceview.facts.ranges.selection import selected_operations
+from traceview.tables import Column, Integers, Mask, Table, Texts, object_array
+from traceview.trace import Trace
+
+_PROCESS = Column("process_id", "int64", "process id of the operating system")
+_PHASE = Column(
+    "phase",
+    "text",
+    "start-up, compilation, warm-up, training, evaluation, generation, replay (of CUDA graphs), "
+    "compute (other GPU work) or shut-down",
+)
+_BUSY = Column("busy_pct", "float64", "share of that time in which the GPU ran the process's work")
+PHASES = TableSpec(
+    "phases",
+    "one row per stretch of time in one phase, in order",
+    (
+        _PROCESS,
+        _PHASE,
+        Column("start_ns", "int64", "start time"),
+        Column("end_ns", "int64", "end time"),
+        Column("duration_ns", "int64", "end − start"),
+        _BUSY,
+        Column(
+            "verdict",
+            "text",
+            "what limited it: gpu-bound, launch-bound, sync-drained, mixed, compilation or "
+            "no-gpu-work",
+        ),
+        Column("compiler", "text", "what compiled during most of a compilation", nullable=True),
+    ),
+    brief=("phase", "start_ns", "duration_ns", "busy_pct", "verdict", "compiler"),
+)
+TOTALS = TableSpec(
+    "totals",
+    "one row per process and phase",
+    (
+        _PROCESS,
+        _PHASE,
+        Column("stretches", "int64", "stretches of that phase"),
+        Column("total_ns", "int64", "their time"),
+        Column("share_pct", "float64", "share of the time of the process"),
+        _BUSY,
+    ),
+    brief=("process_id", "phase", "stretches", "total_ns", "share_pct", "busy_pct"),
+)
+
+
+def compute(trace: Trace) -> Result:
+    every = phases(trace)
+    shown = _selected(trace, every)
+    tables = {"phases": _phases(trace, every, shown), "totals": _totals(trace, every, shown)}
+    return Result(tables, compilation_findings(trace, every) if shown.any() else ())
+
+
+def _selected(trace: Trace, every: Phases) -> Mask:
+    """True for the phases of processes that launched selected work."""
+    if not trace.selection:
+        return np.ones(len(every), bool)
+    working = groups.different(operations(trace).process[selected_operations(trace)])
+    result: Mask = np.isin(every.process, working)
+    return result
+
+
+def _phases(trace: Trace, every: Phases, shown: Mask) -> Table:
+    duration = every.end_ns - every.start_ns
+    table = Table(
+        PHASES.columns,
+        {
+            "process_id": trace.processes["process_id"][every.process],
+            "phase": _labels(every.phase),
+            "start_ns": every.start_ns,
+            "end_ns": every.end_ns,
+            "duration_ns": duration,
+            "busy_pct": _pct(every.busy_ns, duration),
+            "verdict": Texts.of(verdicts(trace, every)),
+            "compiler": _compilers(trace, every),
+        },
+    )
+    return table.take(shown)
+
+
+def _labels(phase: Integers) -> Texts:
+    return Texts(phase.astype(np.int32), object_array([each.label for each in Phase]))
+
+
+def _pct(part: Integers, whole: Integers) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.minimum(100.0 * part / np.maximum(whole, 1), 100.0)
+
+
+def _compilers(trace: Trace, every: Phases) -> Texts:
+    """The tool of the longest window inside each phase of compilation."""
+    windows = compilation(trace)
+    codes = np.full(len(every), -1, np.int32)
+    for row in np.flatnonzero(every.phase == Phase.COMPILATION).tolist():
+        inside = windows.process == every.process[row]
+        inside &= (windows.start_ns < every.end_ns[row]) & (windows.end_ns > every.start_ns[row])
+        if inside.any():
+            length = np.where(inside, windows.end_ns - windows.start_ns, -1)
+            codes[row] = windows.tool[np.argmax(length)]
+    return Texts(codes, object_array(TOOLS))
+
+
+def _totals(trace: Trace, every: Phases, shown: Mask) -> Table:
+    """Totals by process and phase, the longest first within a process."""
+    process, phase = every.process[shown], every.phase[shown]
+    duration = (every.end_ns - every.start_ns)[shown]
+    kinds = groups.group(process, phase)
+    total = groups.sums(kinds, duration)
+    whole = groups.sums(groups.group(process), duration)
+    number = groups.group(process).ids[kinds.first] if len(process) else kinds.first
+    table = Table(
+        TOTALS.columns,
+        {
+            "process_id": trace.processes["process_id"][process[kinds.first]],
+            "phase": _labels(phase[kinds.first]),
+            "stretches": groups.count(kinds),
+            "total_ns": total,
+            "share_pct": _pct(total, whole[number]),
+            "busy_pct": _pct(groups.sums(kinds, every.busy_ns[shown]), total),
+        },
+    )
+    return table.take(np.lexsort((-total, number)))
+
+
+ANALYSIS = Analysis(
+    name="phases",
+    title="Phases",
+    question="What did the program do when, and how long did it compile?",
+    needs=("kernels", "api_calls"),
+    tables=(PHASES, TOTALS),
+    compute=compute,
+)

@@ -1,0 +1,189 @@
+"""Findings of `phases`: what compilation cost, once or again and again.
+
+Compilation before a loop is paid once per run, so its severity is its share of the run that was
+recorded. In a loop it is a loss of every step. Trials of convolution algorithms are paid once in
+any case: they are told, and no more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.phases import compilers
+from traceview.facts.phases.compilation import compilation, launch_times, working_processes
+from traceview.facts.phases.phases import Phase, Phases
+from traceview.facts.steps.steps import steps, warm_up_end_ns
+from traceview.findings import Evidence, Finding, Severity, Subject, severity_of, share_pct
+from traceview.tables import Cell, Integers, Mask
+from traceview.trace import Trace
+
+HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
+"""Shares of the run, without start-up and shut-down, from which compilation counts."""
+RECURS = 3
+"""So many compilations after warm-up are recompilation."""
+RECURS_WITHOUT_STEPS = 6
+
+_REMEDIES = {
+    compilers.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
+    "TORCHINDUCTOR_CACHE_DIR on a disk that stays, or ship torch.compiler.save_cache_artifacts() "
+    "with the program. Compile fewer graphs (TORCH_LOGS=graph_breaks lists why there are several).",
+    compilers.TRITON: "Use a cache that outlives the run: put TRITON_CACHE_DIR on a disk that "
+    "stays. Give autotuners fewer configurations, or cache their choice (cache_results=True).",
+    compilers.JAX: "Use JAX's persistent cache: set JAX_COMPILATION_CACHE_DIR, and "
+    "jax_persistent_cache_min_compile_time_secs=0 where many programs are small.",
+    compilers.CUPY: "Use a cache that outlives the run: put CUPY_CACHE_DIR on a disk that stays.",
+    compilers.NUMBA: "Use cache=True in numba's jit decorators, with NUMBA_CACHE_DIR on a disk "
+    "that stays.",
+    compilers.EXTENSION: "Use a build folder that outlives the run (TORCH_EXTENSIONS_DIR), or "
+    "build the extension when it is installed.",
+    compilers.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run.",
+    compilers.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
+    "per size. A longer run pays this once.",
+    compilers.UNKNOWN: "Use the compiler's cache, so that its result outlives the run; record with "
+    "traceview record --python-samples to see which compiler this is.",
+}
+_RECOMPILATION = {
+    compilers.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "
+    "vary, use torch.compile(dynamic=True) or torch._dynamo.mark_dynamic, or pad them to a few "
+    "sizes; keep Python numbers that change out of the compiled function.",
+    compilers.JAX: "Look at why it recompiles with JAX_LOG_COMPILES=1. Pad sizes that vary to a "
+    "few sizes, and pass Python numbers that change as arrays, not as static arguments.",
+    compilers.TRITON: "Use do_not_specialize for integer arguments that change, and fewer "
+    "tl.constexpr arguments whose value varies.",
+}
+_RECOMPILATION_OF_ALL = (
+    "Look at what changes from pass to pass (sizes, types, constants): each new combination is "
+    "compiled again. Pad sizes to a few, or compile them all before the loop."
+)
+
+
+def compilation_findings(trace: Trace, every: Phases) -> tuple[Finding, ...]:
+    """The findings for the process that compiled longest; others usually compile the same."""
+    windows = compilation(trace)
+    if not len(windows):
+        return ()
+    duration = windows.end_ns - windows.start_ns
+    by_process = np.bincount(windows.process, duration, minlength=max(working_processes(trace)) + 1)
+    process = int(np.argmax(by_process))
+    own = windows.process == process
+    again = own & _recurring(trace, process, windows.start_ns, windows.tool)
+    found = (
+        _recompilation(trace, every, process, again),
+        _once(trace, every, process, own & ~again),
+    )
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _recurring(trace: Trace, process: int, start: Integers, tool: Integers) -> Mask:
+    """True for the windows that lie in the loop, if that many do.
+
+    Trials of algorithms do not count, nor windows before which nothing was launched.
+    """
+    own = (compilation(trace).process == process) & (tool != compilers.CUDNN)
+    launched = np.searchsorted(launch_times(trace, process), start[own])
+    own[own] = launched > np.append(0, launched[:-1])
+    known, warm_up_end = steps(trace), warm_up_end_ns(trace)
+    stepped = warm_up_end > np.iinfo(np.int64).min and bool((known.process == process).any())
+    warm = own & (start >= warm_up_end) if stepped else own
+    many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
+    return warm if many else np.zeros(len(own), bool)
+
+
+def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:
+    if not chosen.any():
+        return None
+    whole_ns = _working_ns(every, process)
+    compile_ns, tool = _total(trace, chosen)
+    fraction = compile_ns / max(whole_ns, 1)
+    if fraction < LEAST:
+        return None
+    bounds: tuple[tuple[float, Severity], ...] = ((HIGH, "high"), (MEDIUM, "medium"), (LOW, "low"))
+    severity: Severity = next((name for least, name in bounds if fraction >= least), "info")
+    severity = "info" if tool == compilers.CUDNN else severity
+    template = (
+        "{compiler} took {compile_ns}, {compile_pct} of the run after start-up"
+        if tool == compilers.CUDNN
+        else "Compilation by {compiler} took {compile_ns}, {compile_pct} of the run after start-up"
+    )
+    template += " ({stretches:stretch|stretches}). The GPU was mostly idle then."
+    values: dict[str, Cell] = {"compile_pct": min(100.0 * fraction, 100.0)}
+    return _finding(trace, process, chosen, severity, template, _REMEDIES[tool], values, None)
+
+
+def _recompilation(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:
+    if not chosen.any():
+        return None
+    compile_ns, tool = _total(trace, chosen)
+    windows = compilation(trace)
+    begin = int(windows.start_ns[chosen].min())
+    own = (every.process == process) & (every.phase != Phase.SHUT_DOWN) & (every.end_ns > begin)
+    span_ns = int((every.end_ns - np.maximum(every.start_ns, begin))[own].sum())
+    severity = severity_of(compile_ns, span_ns)
+    if severity is None:
+        return None
+    template = (
+        "Code was compiled again inside the loop by {compiler}: {stretches:time}, {compile_ns} in "
+        "all, {compile_pct} of the loop."
+    )
+    values: dict[str, Cell] = {"compile_pct": share_pct(compile_ns, span_ns)}
+    remedy = _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL)
+    share = share_pct(compile_ns, span_ns)
+    return _finding(trace, process, chosen, severity, template, remedy, values, share)
+
+
+def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
+    """Time of some windows, and the tool with most of it."""
+    windows = compilation(trace)
+    duration = (windows.end_ns - windows.start_ns)[chosen]
+    tool = np.bincount(windows.tool[chosen], duration, minlength=len(compilers.TOOLS))
+    return int(duration.sum()), int(np.argmax(tool))
+
+
+def _working_ns(every: Phases, process: int) -> int:
+    """Time of a process from the end of its start-up to its shut-down."""
+    own = every.process == process
+    begun = every.start_ns[own & (every.phase != Phase.START_UP)]
+    ended = every.end_ns[own & (every.phase != Phase.SHUT_DOWN)]
+    return int(ended.max() - begun.min()) if len(begun) and len(ended) else 0
+
+
+def _finding(
+    trace: Trace,
+    process: int,
+    chosen: Mask,
+    severity: Severity,
+    template: str,
+    remedy: str,
+    values: dict[str, Cell],
+    share: float | None,
+) -> Finding:
+    """A finding about some windows of one process; its window is the longest of them."""
+    windows = compilation(trace)
+    compile_ns, tool = _total(trace, chosen)
+    duration = np.where(chosen, windows.end_ns - windows.start_ns, -1)
+    longest = int(np.argmax(duration))
+    number = int(trace.processes["process_id"][process])
+    if len(groups.different(windows.process)) > 1:
+        template = template.replace("{compiler}", "{compiler} in process {process}")
+    return Finding(
+        severity,
+        template,
+        remedy,
+        compile_ns,
+        Subject("process", str(trace.processes.texts("name")[process] or number)),
+        Evidence(
+            {
+                "compiler": compilers.TOOLS[tool],
+                "compile_ns": compile_ns,
+                "stretches": int(chosen.sum()),
+                "process": str(number),
+                **values,
+            },
+            "totals",
+            {"process_id": number, "phase": Phase.COMPILATION.label},
+            int(windows.start_ns[longest]),
+            int(windows.end_ns[longest]),
+        ),
+        share,
+    )

@@ -1,0 +1,290 @@
+"""When each process compiled GPU code: torch.compile, Triton, XLA, NVRTC, autotuners.
+
+What shows it, each by itself:
+
+1. Samples of Python stacks of a thread that calls CUDA, with a frame in a compiler.
+2. XLA's own ranges around compilation, kernels that only autotuners launch, and trials of
+   convolution algorithms (see `algorithm_trials`).
+3. Compiler processes (ptxas, gcc) that start while the process launches nothing. nsys lists every
+   process it follows among its overheads. Samples are more exact, so that where there are some, a
+   compiler process shows only the time between the first and the last.
+
+Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is no compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.operations import operations
+from traceview.facts.phases import compilers
+from traceview.facts.phases.algorithm_trials import algorithm_trials
+from traceview.intervals import Intervals
+from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
+from traceview.trace import Trace, fact
+
+LEAST_NS = 10_000_000
+"""Shorter compilation is not told apart from the lookup of a compiled function."""
+PAUSE_NS = 20_000_000
+"""Compilation goes on after a pause of this length, whatever happens in it."""
+IDLE_PAUSE_NS = 1_000_000_000
+"""Compilation goes on after a pause of this length in which nothing was launched."""
+STRETCH_NS = 100_000_000
+"""A process that launches nothing for so long may be waiting for a compiler."""
+_PERIODS = 4
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Windows of compilation, by process and start; one row per window.
+
+    `tool` is an index into `compilers.TOOLS`: the one with most of the time.
+    """
+
+    process: RowNumbers
+    start_ns: Integers
+    end_ns: Integers
+    tool: Array
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+    def of(self, process: int) -> Intervals:
+        """The windows of one process, disjoint and in order."""
+        own = self.process == process
+        return Intervals(self.start_ns[own], self.end_ns[own])
+
+
+@fact
+def compilation(trace: Trace) -> Compilation:
+    """The compilation of the processes that use a GPU, until their last work there."""
+    rows = []
+    for process in working_processes(trace):
+        by_tool = dict(_evidence(trace, process))
+        last = last_work_ns(trace, process)
+        for start, end in _merged(by_tool.values(), launch_times(trace, process)):
+            if start > last:
+                continue
+            window = Intervals(np.array([start]), np.array([end]))
+            most = max(by_tool, key=lambda tool: _covered(by_tool[tool], window))
+            rows.append((process, start, end, most))
+    every = np.array(rows, np.int64).reshape(-1, 4)
+    return Compilation(
+        every[:, 0].astype(np.int32), every[:, 1], every[:, 2], every[:, 3].astype(np.uint8)
+    )
+
+
+@fact
+def working_processes(trace: Trace) -> tuple[int, ...]:
+    """The processes that launched something, or whose work on a GPU was recorded, ascending.
+
+    Where the recording lost all of that, those that called CUDA.
+    """
+    launching = trace.recorded("api_calls")["process"][_launching(trace)]
+    every = np.concatenate([launching, operations(trace).process])
+    if not len(every):
+        every = trace.recorded("api_calls")["process"]
+    return tuple(groups.different(every).tolist())
+
+
+def last_work_ns(trace: Trace, process: int) -> int:
+    """End of the last work of a process on a GPU, or of its last launch call."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    launched = calls["end_ns"][_launching(trace) & (calls["process"] == process)]
+    worked = ops.end_ns[ops.process == process]
+    if not len(launched) + len(worked):
+        return int(calls["end_ns"][calls["process"] == process].max(initial=0))
+    return max(int(launched.max(initial=0)), int(worked.max(initial=0)))
+
+
+def compiling(trace: Trace, start: Integers, end: Integers) -> Mask:
+    """True for the times [start, end) of which some process compiled for more than half."""
+    every = compilation(trace)
+    covered = intervals.union(every.start_ns, every.end_ns)
+    result: Mask = 2 * intervals.overlap(covered, start, end) > end - start
+    return result
+
+
+@fact
+def _launching(trace: Trace) -> Mask:
+    result: Mask = what_calls_do(trace) == Does.LAUNCH
+    return result
+
+
+def launch_times(trace: Trace, process: int) -> Integers:
+    """When a process called launches, ascending; shape (launches,)."""
+    calls = trace.recorded("api_calls")
+    return np.sort(calls["start_ns"][_launching(trace) & (calls["process"] == process)])
+
+
+def _covered(evidence: Intervals, window: Intervals) -> int:
+    return int(intervals.overlap(evidence, window.start, window.end)[0])
+
+
+def _merged(evidence: Iterable[Intervals], launches: Integers) -> Iterator[tuple[int, int]]:
+    """The evidence as windows, over pauses in which compilation went on."""
+    parts = [each for each in evidence if len(each.start)]
+    if not parts:
+        return
+    every = intervals.union(
+        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
+    )
+    pause = every.start[1:] - every.end[:-1]
+    first, last = (np.searchsorted(launches, edge) for edge in (every.end[:-1], every.start[1:]))
+    apart = (pause > PAUSE_NS) & ((last > first) | (pause > IDLE_PAUSE_NS))
+    start = every.start[np.append(True, apart)]
+    end = every.end[np.append(apart, True)]
+    long = end - start >= LEAST_NS
+    yield from zip(start[long].tolist(), end[long].tolist(), strict=True)
+
+
+def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
+    """Windows by tool, each a union."""
+    by_stack = dict(_sampled(trace, process))
+    sampled = bool(by_stack)
+    xla = _xla_ranges(trace, process)
+    if len(xla.start):
+        jax = by_stack.get(compilers.JAX, intervals.EMPTY)
+        by_stack[compilers.JAX] = intervals.union(
+            np.concatenate([jax.start, xla.start]), np.concatenate([jax.end, xla.end])
+        )
+    yield from by_stack.items()
+    kernels = _autotuner_kernels(trace, process)
+    if len(kernels.start):
+        yield compilers.AUTOTUNER, kernels
+    trials = algorithm_trials(trace).get(process, intervals.EMPTY)
+    if len(trials.start):
+        yield compilers.CUDNN, trials
+    rest = _beside_processes(trace, process, sampled)
+    if len(rest.start):
+        yield compilers.UNKNOWN, rest
+
+
+def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
+    """Compilation that samples of Python stacks show, by tool."""
+    if "python_samples" not in trace.tables or "python_frames" not in trace.tables:
+        return
+    samples, calls = trace.tables["python_samples"], trace.recorded("api_calls")
+    own = np.flatnonzero(samples["process"] == process)
+    own = own[np.isin(samples["thread"][own], groups.different(calls["thread"]))]
+    tool = np.append(_tool_of_stacks(trace), -1)[samples["stack"][own]]
+    launches = launch_times(trace, process)
+    starts: list[Integers] = []
+    ends: list[Integers] = []
+    tools: list[Integers] = []
+    for thread in groups.different(samples["thread"][own]):
+        rows = samples["thread"][own] == thread
+        time, at = samples["time_ns"][own][rows], tool[rows]
+        usual = int(np.median(np.diff(time))) if len(time) > 1 else 0
+        after = np.append(time[1:], time[-1:] + usual)
+        # A compiler that holds the interpreter lock takes no samples, and launches nothing.
+        launched = np.searchsorted(launches, after) > np.searchsorted(launches, time)
+        goes_on = np.append(at[1:] >= 0, False) & ~launched
+        end = np.where(goes_on, after, np.minimum(after, time + _PERIODS * usual))
+        starts, ends, tools = [*starts, time], [*ends, end], [*tools, at]
+    if not tools:
+        return
+    start, end, at = np.concatenate(starts), np.concatenate(ends), np.concatenate(tools)
+    for each in groups.different(at[at >= 0]).tolist():
+        yield each, intervals.union(start[at == each], end[at == each])
+
+
+@fact
+def _tool_of_stacks(trace: Trace) -> Integers:
+    """For each stack the tool that its outermost frame in a compiler names; −1 without any.
+
+    Nothing is compiled where that frame is imported or shut down.
+    """
+    frames = trace.tables["python_frames"]
+    files, stack = frames.texts("file"), frames["stack"]
+    known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
+    tool = known[files.codes]
+    result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
+    # By stack, innermost frame first: the last one written is the outermost.
+    rows = np.flatnonzero(tool >= 0)
+    result[stack[rows]] = tool[rows]
+    outermost = np.full(len(result), -1, np.int64)
+    outermost[stack[rows]] = rows
+    functions = frames.texts("function")
+    idle = functions.isin([name for name in functions.values if compilers.IDLE.match(str(name))])
+    result[(outermost >= 0) & idle[outermost]] = -1
+    importing = [str(name) for name in files.values if compilers.IMPORTS in str(name)]
+    imports = np.flatnonzero(files.isin(importing))
+    result[stack[imports[imports > outermost[stack[imports]]]]] = -1
+    return result
+
+
+def _xla_ranges(trace: Trace, process: int) -> Intervals:
+    ranges = trace.recorded("ranges")
+    if not len(ranges):
+        return intervals.EMPTY
+    names = ranges.texts("name")
+    wanted = [str(name) for name in names.values if compilers.RANGES.match(str(name))]
+    rows = ranges.texts("domain").isin([compilers.RANGE_DOMAIN])
+    if not wanted or not rows.any():
+        return intervals.EMPTY
+    rows &= names.isin(wanted) & (ranges["process"] == process) & (ranges["end_ns"] != NULL)
+    return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
+
+
+def _autotuner_kernels(trace: Trace, process: int) -> Intervals:
+    """Time from one autotuner kernel to the next, where they follow each other closely."""
+    kernels = trace.recorded("kernels")
+    rows = (kernel_classes(trace) == KernelClass.AUTOTUNER) & (kernels["process"] == process)
+    covered = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
+    if not len(covered.start):
+        return covered
+    apart = covered.start[1:] - covered.end[:-1] > PAUSE_NS
+    return Intervals(covered.start[np.append(True, apart)], covered.end[np.append(apart, True)])
+
+
+def _beside_processes(trace: Trace, process: int, sampled: bool) -> Intervals:
+    """Stretches without launches in which compiler processes started."""
+    time, launches = compiler_starts(trace), launch_times(trace, process)
+    if not len(time) or not len(launches):
+        return intervals.EMPTY
+    bound = np.concatenate([[np.iinfo(np.int64).min // 2], launches])
+    number = np.searchsorted(bound, time, side="right") - 1
+    number, first = np.unique(number, return_index=True)
+    last = np.append(first[1:], len(time)) - 1
+    inner = number + 1 < len(bound)
+    number, first, last = number[inner], first[inner], last[inner]
+    begin, end = bound[number], bound[number + 1]
+    long = end - begin >= STRETCH_NS
+    # Before the first launch there is no stretch: the program may have done anything.
+    exact = np.full(len(number), sampled) | (number == 0)
+    start = np.where(exact, time[first], begin)
+    stop = np.where(exact, time[last], end)
+    return intervals.union(start[long], stop[long])
+
+
+@fact
+def compiler_starts(trace: Trace) -> Integers:
+    """When the recorder first saw each process of a compiler, ascending."""
+    overheads, threads = trace.recorded("overheads"), trace.recorded("threads")
+    processes = trace.recorded("processes")
+    if not len(overheads):
+        return np.zeros(0, np.int64)
+    is_compiler = _compilers(processes.texts("name").decode())
+    by_thread = _compilers(threads.texts("name").decode())
+    is_compiler[threads["process"][by_thread]] = True
+    # Whatever calls CUDA or launches work is the program itself.
+    is_compiler[groups.different(trace.recorded("api_calls")["process"])] = False
+    is_compiler[groups.different(operations(trace).process)] = False
+    own = ~overheads.is_null("process")
+    own[own] = is_compiler[overheads["process"][own]]
+    first = np.full(len(processes), np.iinfo(np.int64).max)
+    np.minimum.at(first, overheads["process"][own], overheads["start_ns"][own])
+    return np.sort(first[first < np.iinfo(np.int64).max])
+
+
+def _compilers(names: Array) -> Mask:
+    """True for the names of compilers; processes are called by their path."""
+    found = [bool(compilers.PROCESSES.match(str(name or "").rpartition("/")[2])) for name in names]
+    return np.array(found, bool)

@@ -1,1 +1,0 @@
-"""What the CPU did, from an nsys export: stacks, call chains, threads, marked calls."""
