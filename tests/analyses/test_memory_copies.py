@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from tests.analyses.single_answer import ask, rows
@@ -129,13 +130,15 @@ def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
         ("UVM D2H", "managed", "page fault", 1, 320, 10),
     ]
     assert rows(result, "copies", "link_pct")[0] == (pytest.approx(100 / 3),)
-    assert [finding.time_at_stake_ns for finding in result.findings] == [300, 10]
-    assert result.findings[0].message.startswith(
+    copied, *migrated = result.findings
+    assert copied.time_at_stake_ns == 100
+    assert [finding.time_at_stake_ns for finding in migrated] == [300, 10]
+    assert migrated[0].message.startswith(
         "2 migrations of unified memory by page faults (UVM H2D) take 300 ns for 6.40 kB, half of "
         "them 3.20 kB or less each."
     )
     # The longest of these two.
-    evidence = result.findings[0].evidence
+    evidence = migrated[0].evidence
     assert (evidence.start_ns, evidence.end_ns) == (300, 500)
 
 
@@ -151,7 +154,8 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     (finding,) = ask(ANALYSIS, one, tmp_path).findings
 
     assert finding.message == (
-        "1 copy of pageable memory (H2D) takes 100 ns at 10.0 GB/s and blocks the CPU meanwhile."
+        "The GPU only copies for 100 ns. 1 copy of pageable memory (H2D, 1.00 kB) takes 100 ns at "
+        "10.0 GB/s and blocks the CPU meanwhile."
     )
     assert finding.share_of_step_pct == 100.0
     assert finding.evidence.row == {
@@ -160,6 +164,90 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
         "migration_cause": None,
     }
     assert (finding.evidence.start_ns, finding.evidence.end_ns) == (10, 110)
+
+
+def test_copies_under_kernels_are_no_loss(tmp_path):
+    # kernel 0────1000     1500────2500, on another stream; copies 100─400 and 1200─1700.
+    export = (
+        Export()
+        .kernel_without_launch((0, 1000), stream=8)
+        .kernel_without_launch((1500, 2500), stream=8)
+        .copy((0, 1), (100, 400), bytes=10**6, source="pinned")
+        .copy((2, 3), (1200, 1700), bytes=10**6, source="pinned")
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "copies", "total_ns", "exposed_ns") == [(800, 300)]
+    (finding,) = result.findings
+    assert finding.time_at_stake_ns == 300
+    assert finding.message == (
+        "2 copies of pinned memory (H2D, 2.00 MB) take 800 ns at 2,500 GB/s. No kernel runs for "
+        "300 ns of it."
+    )
+    assert finding.share_of_step_pct == 12.0
+    assert finding.action.startswith("Start the copies earlier on a stream of their own")
+
+
+def test_uploads_before_the_program_computes_are_start_up(tmp_path):
+    export = Export().copy((0, 1), (10, 5000), bytes=10**6)
+    for step in range(30):
+        start = 6000 + 100 * step
+        export.kernel_without_launch((start, start + 90))
+
+    (finding,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.severity == "info"
+    assert "of warm-up or start-up" in finding.message
+
+
+def test_the_gpu_with_most_exposed_copies_counts_and_not_their_sum(tmp_path):
+    export = Export()
+    for device, took in enumerate((500, 800)):
+        where = {"device": device, "process": device + 1}
+        export.kernel_without_launch((0, 1000), **where)
+        span = (1000, 1000 + took)
+        export.copy((900, 901), span, bytes=10**6, source="pinned", **where)
+
+    (finding,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.time_at_stake_ns == 800
+    assert finding.subject.name == "GPU 1"
+    assert "GPU 1 runs no kernel for 800 ns of it." in finding.message
+
+
+def test_many_reads_of_single_values_are_not_answered_by_pinning(tmp_path):
+    export = Export()
+    for step in range(30):
+        start = 100 * step
+        export.kernel_without_launch((start, start + 50))
+        span = (start + 50, start + 60)
+        export.copy(None, span, bytes=8, kind="D2H", source="device", destination="pageable")
+
+    (finding, *_) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.action.startswith("Read values on the CPU less often")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_exposed_time_against_counting_every_nanosecond(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    export, computes, copies = Export(), set(), {"pageable": set(), "pinned": set()}
+    for _ in range(40):
+        start = int(random.integers(3000))
+        span = (start, start + int(random.integers(1, 90)))
+        if random.integers(2):
+            export.kernel_without_launch(span, stream=int(random.integers(7, 9)))
+            computes.update(range(*span))
+        else:
+            source = ("pageable", "pinned")[int(random.integers(2))]
+            export.copy(None, span, source=source)
+            copies[source].update(range(*span))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    expected = {source: len(times - computes) for source, times in copies.items() if times}
+    assert dict(rows(result, "copies", "host_memory", "exposed_ns")) == expected
 
 
 def shared_memory() -> Export:

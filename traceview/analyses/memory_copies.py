@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.facts.idle.gaps import steady_span_ns
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
+from traceview.facts.operations.exposure import compute_time, exposure
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import Kind, migrations, operations
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
@@ -22,6 +26,10 @@ from traceview.trace.schema import UNIFIED
 _OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
 _MOST_RATE = float(1 << 62)
 _ON_DEMAND = ("page fault", "speculative prefetch")
+_START_UP_FRACTION = 0.05
+_ONLY_COPIES_FRACTION = 0.5
+# A copy of fewer bytes takes no longer than its latency, pinned or not.
+_FEW_BYTES = 4096
 COPIES = TableSpec(
     "copies",
     "one row per direction, kind of host memory and cause of migration, longest time first",
@@ -46,6 +54,11 @@ COPIES = TableSpec(
         Column("calls", "int64", "copies"),
         Column("bytes", "int64", "bytes copied, all calls"),
         Column("total_ns", "int64", "time of all calls"),
+        Column(
+            "exposed_ns",
+            "int64",
+            "time in which they run and no kernel does on the same GPU, all GPUs",
+        ),
         Column("bytes_per_s", "int64", "bytes ÷ time"),
         Column(
             "link_pct",
@@ -58,7 +71,7 @@ COPIES = TableSpec(
     ),
     brief=(
         *("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns"),
-        *("bytes_per_s", "link_pct", "median_bytes"),
+        *("exposed_ns", "bytes_per_s", "link_pct", "median_bytes"),
     ),
 )
 SETS = TableSpec(
@@ -111,6 +124,7 @@ def _copies(trace: Trace, copies: Table) -> Table:
             "calls": size.calls,
             "bytes": size.total,
             "total_ns": total,
+            "exposed_ns": _exposure_of(trace, copies, found),
             "bytes_per_s": _rate(size.total, total),
             "link_pct": _link_pct(at_best, total),
             "median_bytes": size.median,
@@ -200,35 +214,144 @@ def _sets(trace: Trace) -> Table:
 
 
 def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
-    """True for the copies of warm-up; `moved` are the rows of page migrations."""
+    """True for the copies of warm-up and start-up; `moved` are the rows of page migrations."""
     early: Mask = copies["start_ns"] < warm_up_end_ns(trace)
     warm, ops = operations_in_warm_up_ranges(trace), operations(trace)
+    copied = ops.kind == Kind.COPY
     if warm is not None:
-        copied = ops.kind == Kind.COPY
         early[ops.row[copied]] |= warm[copied]
         early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
+    rows = ops.row[copied]
+    early[rows] |= copies["start_ns"][rows] < _compute_begins_ns(trace)[copies["device"][rows]]
     return early
 
 
+def _compute_begins_ns(trace: Trace) -> Integers:
+    """When each device has done a twentieth of its kernel time; its start-up is over by then.
+
+    A program uploads its weights and data before it computes. Without steps nothing else tells
+    these copies from those of a loop. The least time for a device without kernels.
+    """
+    begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
+    for device, compute in compute_time(trace).items():
+        done = np.cumsum(compute.length)
+        if len(done):
+            begins[device] = compute.start[np.searchsorted(done, _START_UP_FRACTION * done[-1])]
+    return begins
+
+
 def _findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
-    """Copies of pageable memory and pages migrated on demand; those of warm-up as information."""
-    findings, span_ns = [], steady_span_ns(trace)
+    """Copies that no kernel hides, and pages migrated on demand; of warm-up, for information."""
+    findings = [*_exposed(trace, copies.take(~early))]
     for part, in_warm_up in ((copies.take(~early), False), (copies.take(early), True)):
+        span_ns = steady_span_ns(trace)
         for row in _copies(trace, part).rows():
-            severity = severity_of(int(row["total_ns"] or 0), span_ns)
+            total_ns = int(row["total_ns"] or 0)
+            severity = severity_of(total_ns, span_ns)
             if severity is None:
                 continue
             longest = _longest(part, row)
-            severity = "info" if in_warm_up else severity
-            if row["host_memory"] == "pageable":
-                findings.append(_pageable(row, longest, severity, span_ns, in_warm_up))
+            if row["host_memory"] == "pageable" and in_warm_up:
+                findings.append(_early_pageable(row, longest))
             if row["migration_cause"] in _ON_DEMAND:
+                severity = "info" if in_warm_up else severity
                 findings.append(_migrated(row, longest, severity, span_ns, in_warm_up))
     return tuple(findings)
 
 
-def _longest(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
-    """Start and end of the longest of the copies that a row of the table adds up."""
+def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
+    """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
+    spans = steady_spans_ns(trace)
+    for row in _copies(trace, copies).rows():
+        if row["direction"] not in ("H2D", "D2H"):
+            continue
+        own = copies.take(_rows_of(copies, row))
+        by_device = groups.group(own["device"])
+        parts = _exposure_of(trace, own, by_device)
+        worst = int(np.argmax(parts))
+        device = int(own["device"][by_device.first[worst]])
+        span_ns = spans.get(device, 0)
+        exposed_ns = min(int(parts[worst]), span_ns)
+        severity = severity_of(exposed_ns, span_ns)
+        if severity:
+            yield _exposed_finding(trace, row, _longest(copies, row), severity, exposed_ns, device)
+
+
+def _exposed_finding(
+    trace: Trace,
+    row: Mapping[str, Cell],
+    longest: tuple[int, int],
+    severity: Severity,
+    exposed_ns: int,
+    device: int,
+) -> Finding:
+    span_ns, one = steady_spans_ns(trace)[device], row["calls"] == 1
+    several = len(steady_spans_ns(trace)) > 1
+    template = (
+        f"{{calls:copy|copies}} of {{host_memory}} memory ({{direction}}, {{bytes}}) "
+        f"{'takes' if one else 'take'} {{total_ns}} at {{bytes_per_s}}"
+    )
+    if row["host_memory"] == "pageable":
+        template += f" and {'blocks' if one else 'block'} the CPU meanwhile"
+    if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
+        template = (
+            f"{'{gpu}' if several else 'The GPU'} only copies for {{exposed_ns}}. {template}."
+        )
+    else:
+        template += f". {'{gpu} runs no kernel' if several else 'No kernel runs'}"
+        template += " for {exposed_ns} of it."
+    evidence = _evidence(row, longest)
+    values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    return Finding(
+        severity,
+        template,
+        _overlap_remedy(trace, row),
+        exposed_ns,
+        gpu_subject(trace, device) if several else RECORDING,
+        replace(evidence, values=values),
+        share_pct(exposed_ns, span_ns),
+    )
+
+
+_PIN = {
+    "torch": "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with "
+    "non_blocking=True",
+    "cupy": "Pin the host memory (cupyx.empty_pinned) and copy on a stream of its own",
+    "jax": "Pin the host memory (a sharding of memory_kind pinned_host)",
+    "": "Pin the host memory (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync",
+}
+
+
+def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
+    """What hides the copies, or avoids them."""
+    if int(row["median_bytes"] or 0) <= _FEW_BYTES:
+        return (
+            "Make the values on the GPU, or copy many at once: each copy takes microseconds, "
+            "whatever its size."
+            if row["direction"] == "H2D"
+            else "Read values on the CPU less often: each copy takes microseconds, whatever its "
+            "size."
+        )
+    ahead = "so that the next data arrives while kernels run"
+    if row["host_memory"] == "pageable":
+        return (
+            f"{_PIN[framework(trace)]}, {ahead}."
+            if row["direction"] == "H2D"
+            else (f"{_PIN[framework(trace)]}, or copy less often: results can stay on the GPU.")
+        )
+    if row["direction"] == "H2D":
+        return (
+            f"Start the copies earlier on a stream of their own, {ahead}. Keep on the GPU what is "
+            "copied more than once, or copy fewer bytes."
+        )
+    return (
+        "Start the copies on a stream of their own while kernels run, or copy less often: results "
+        "can stay on the GPU."
+    )
+
+
+def _rows_of(copies: Table, row: Mapping[str, Cell]) -> Mask:
+    """True for the copies that a row of the table adds up."""
     texts = {
         "direction": copies.texts("direction"),
         "host_memory": _host_memory(copies),
@@ -237,27 +360,31 @@ def _longest(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
     matches = np.ones(len(copies), bool)
     for name, values in texts.items():
         matches &= values.codes < 0 if row[name] is None else values.isin([str(row[name])])
-    longest = int(np.argmax(np.where(matches, copies.duration_ns, -1)))
+    return matches
+
+
+def _exposure_of(trace: Trace, copies: Table, by: groups.Groups) -> Integers:
+    """Time of each group of copies in which no kernel runs on their device."""
+    start, end = copies["start_ns"], copies["end_ns"]
+    return exposure(trace, copies["device"], start, end, by).exposed_ns
+
+
+def _longest(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
+    """Start and end of the longest of the copies that a row of the table adds up."""
+    longest = int(np.argmax(np.where(_rows_of(copies, row), copies.duration_ns, -1)))
     return int(copies["start_ns"][longest]), int(copies["end_ns"][longest])
 
 
-def _pageable(
-    row: Mapping[str, Cell],
-    longest: tuple[int, int],
-    severity: Severity,
-    span_ns: int,
-    in_warm_up: bool,
-) -> Finding:
+def _early_pageable(row: Mapping[str, Cell], longest: tuple[int, int]) -> Finding:
     take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
     return Finding(
-        severity,
-        f"{{calls:copy|copies}} of pageable memory ({{direction}}) {take} {{total_ns}}"
-        f"{' of warm-up' if in_warm_up else ''} at {{bytes_per_s}} and {block} the CPU meanwhile.",
-        "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with non_blocking=True.",
+        "info",
+        f"{{calls:copy|copies}} of pageable memory ({{direction}}) {take} {{total_ns}} of warm-up "
+        f"or start-up at {{bytes_per_s}} and {block} the CPU meanwhile.",
+        "Pin the host memory if the program is often started: a longer run pays this once.",
         int(row["total_ns"] or 0),
         RECORDING,
         _evidence(row, longest),
-        None if in_warm_up else share_pct(int(row["total_ns"] or 0), span_ns),
     )
 
 
