@@ -149,13 +149,13 @@ def test_table_summary_and_findings_agree(unpack, name):
             assert (row["tail_loss_ns"] or 0) <= row["total_ns"] * empty + 1
 
 
-def test_a_persistent_kernel_is_no_finding(tmp_path):
-    """One block on each SM where two would fit: it loops over its tiles."""
+def test_one_block_on_each_sm_is_no_finding(tmp_path):
+    """Two would fit. Whether each loops over several tiles, the trace does not show."""
     result = ask(ANALYSIS, kernel(Export(), 100_000, 132, **BIG), tmp_path)
 
     row = only(result)
     assert (row["tail_idle_pct"], row["tail_loss_ns"]) == (50.0, None)
-    assert row["note"] == "persistent: 1 block per SM, in one wave"
+    assert row["note"] == "one wave, 1 block on each SM"
     assert not result.findings
 
 
@@ -214,7 +214,7 @@ def test_times_that_rise_in_steps(tmp_path):
     assert {n.rpartition("; ")[2] for (n,) in rows(result, "kernels", "note") if n} == {
         "measured: step"
     }
-    assert "Measured times rise in such steps." in result.findings[0].message
+    assert result.findings[0].message.endswith(" 133 blocks take 2.0× the time of 132.")
 
 
 def test_kernels_whose_times_rise_steadily_lose_nothing(tmp_path):
@@ -446,6 +446,49 @@ def test_grids_of_another_shape_and_as_many_blocks_are_one_size(tmp_path):
 
     assert len(result.tables["kernels"]) == 3
     assert [blocks for (blocks,) in rows(result, "grids", "blocks")] == [132, 133]
+
+
+def test_the_measured_step_into_a_wave_wins_over_the_other_grids(tmp_path):
+    """133 blocks take 1.89× the time of 132, though larger grids of the kernel show no step."""
+    times = {132: 20_000, 133: 37_800, 264: 40_000, 265: 40_300, 396: 60_000, 397: 60_300}
+
+    result = ask(ANALYSIS, sweep(times, **ALONE), tmp_path)
+
+    claimed = {r["blocks"]: r["tail_loss_ns"] for r in result.tables["kernels"].rows()}
+    # At the time per block of the grid of 132: 37,800 − 133 × 20,000 ÷ 132.
+    assert claimed[133] == 37_800 - round(133 * 20_000 / 132)
+    assert (claimed[265], claimed[397]) == (None, None)
+    [finding] = result.findings
+    assert finding.message.endswith("133 blocks take 1.9× the time of 132.")
+    assert finding.evidence.values["measured_factor"] == pytest.approx(1.89)
+
+
+def test_a_predicted_loss_that_a_neighbour_does_not_measure_is_not_claimed(tmp_path):
+    """Slots worth 641 µs stay unused, and a grid of a wave less takes 46 µs less time."""
+    times = {660: 4_930_000, 683: 4_976_000}
+
+    result = ask(ANALYSIS, sweep(times, **ALONE), tmp_path)
+
+    row = next(r for r in result.tables["kernels"].rows() if r["blocks"] == 683)
+    assert row["tail_idle_pct"] * row["total_ns"] / 100 == pytest.approx(690_000, rel=0.01)
+    assert row["tail_loss_ns"] is None
+    assert not result.findings
+
+
+@pytest.mark.parametrize("after", [20_300, 39_800])
+def test_grids_outside_the_selection_count_as_measurements(tmp_path, after):
+    export = Export().range("a", 0, 50_000).range("b", 60_000, 100_000)
+    export.launch((10, 12), (20, 20_020), gridX=132, **ALONE)
+    export.launch((60_010, 60_012), (60_020, 60_020 + after), gridX=133, **ALONE)
+
+    result = ask(ANALYSIS, export, tmp_path, include=("b",))
+
+    [row] = result.tables["kernels"].rows()
+    assert row["blocks"] == 133
+    assert rows(result, "grids", "blocks") == [(132,), (133,)]
+    expected = "measured: step" if after > 30_000 else "measured: no step"
+    assert row["note"].endswith(expected)
+    assert bool(result.findings) == (after > 30_000)
 
 
 SWEEPS = {

@@ -5,9 +5,9 @@ time, 1 − waves ÷ ceil(waves) of all block slots stay unused, and `tail_loss_
 the kernel's time. It is an upper bound: blocks of unequal length, or that compete within their SM,
 end at different times and lose less. In less than a wave, unused slots cost no time, as the blocks
 that are there have more of their SM. Only idle SMs count then, and only of the time beyond the
-shortest kernel of the trace. Where the trace has several grids of a kernel, their times decide:
-without a step in them nothing is claimed. Nor is it for kernels that others run beside, and for
-persistent ones.
+shortest kernel of the trace. Where the trace has several grids of a kernel, selected or not, their
+times decide: without a step in them nothing is claimed, and no more than what a neighbour measures.
+Nor is it for kernels that others run beside, and for persistent GEMMs.
 
 The kernel names of cuBLAS have the tile size of its persistent GEMMs. Where the trace has the
 shapes of tensors, table `tiles` counts tiles instead of blocks.
@@ -204,7 +204,7 @@ def _remarks(each: LaunchedGrid) -> Iterator[str]:
     if each.persistent_gemm:
         yield "persistent: each block computes several tiles (see tiles)"
     elif waves.evenly_resident and waves.idle_fraction:
-        yield f"persistent: {units.counted(round(per_sm), 'block')} per SM, in one wave"
+        yield f"one wave, {units.counted(round(per_sm), 'block')} on each SM"
     elif waves.idle_sms:
         yield f"smaller than the GPU: {waves.idle_sms} of {waves.sm_count} SMs idle"
     elif waves.idle_fraction and waves.whole == 1:

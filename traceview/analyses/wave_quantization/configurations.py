@@ -17,7 +17,7 @@ from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
-from traceview.tables import Array, Integers, constant, null_of, picked
+from traceview.tables import Array, Integers, Mask, constant, null_of, picked
 from traceview.trace import Trace, fact
 
 Sides = tuple[int, int, int]
@@ -90,8 +90,21 @@ class Configuration:
 
 @fact
 def configurations(trace: Trace) -> tuple[Configuration, ...]:
-    """One of each, longest total time first. Communication takes few SMs on purpose: left out."""
-    chosen = selected_operations(trace)[kernel_operations(trace)] & ~communication_kernels(trace)
+    """Configurations of the selected kernels, longest total time first."""
+    return _configurations_of(trace, selected_operations(trace)[kernel_operations(trace)])
+
+
+@fact
+def every_configuration(trace: Trace) -> tuple[Configuration, ...]:
+    """Configurations of all kernels, whatever is selected, longest total time first."""
+    if not trace.selection:
+        return configurations(trace)
+    return _configurations_of(trace, constant(True, len(kernel_operations(trace)), bool))
+
+
+def _configurations_of(trace: Trace, chosen: Mask) -> tuple[Configuration, ...]:
+    """One of each. Communication takes few SMs on purpose: left out."""
+    chosen = chosen & ~communication_kernels(trace)
     kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
     barriers = picked(_barriers(trace), chosen)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))

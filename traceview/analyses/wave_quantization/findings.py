@@ -43,7 +43,13 @@ def _grid_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
         template += " ({other_grids:other grid size} too)"
     template += ". Up to {lost_ns} of {total_ns} "
     template += "is lost." if waves.whole > 1 else "can be saved."
-    if waves.whole > 1 and worst.verdict:
+    if waves.whole > 1 and worst.measured and worst.measured.factor:
+        template += " {blocks} blocks take {measured_factor} the time of {neighbour_blocks}."
+        values |= {
+            "measured_factor": worst.measured.factor,
+            "neighbour_blocks": worst.measured.blocks,
+        }
+    elif waves.whole > 1 and worst.verdict:
         template += " Measured times rise in such steps."
     values |= {
         "kernel": of.label,

@@ -21,6 +21,8 @@ Verdict = Literal["step", "no step"]
 _BESIDE = 0.5
 # Some tail is left whatever the grid: with a smaller fraction unused, it counts as full.
 LEAST_IDLE = 0.05
+# With less of its predicted loss measured, a grid loses nothing.
+_LEAST_SHOWN = 0.1
 _MOST_KEPT = 4096
 CONFIGURED = "shared memory config"
 
@@ -40,12 +42,27 @@ class GridOccupancy:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """What a call loses at most, as measured on grids of the kernel that do equal work per block.
+
+    `lost_ns` is the least that any of them allows. `blocks` is the size of the nearest smaller one
+    that needs fewer waves, and `factor` the time of a call ÷ that of one of its calls; None
+    without such a grid.
+    """
+
+    lost_ns: int
+    blocks: int | None
+    factor: float | None
+
+
+@dataclass(frozen=True)
 class LaunchedGrid:
     """A configuration that ran, its occupancy (None: unknown) and its measured verdict.
 
-    `verdict` is that of all grids of the kernel; None where their times do not tell. `shortest_ns`
-    is the shortest kernel of the GPU in the trace, which no grid can undercut. A `persistent_gemm`
-    computes several tiles per block: see gemm_waves.py.
+    `verdict` is that of the step into its last wave, else that of all grids of the kernel; None
+    where their times do not tell. `measured` is what its neighbours show, where it has any.
+    `shortest_ns` is the shortest kernel of the GPU in the trace, which no grid can undercut. A
+    `persistent_gemm` computes several tiles per block: see gemm_waves.py.
     """
 
     configuration: Configuration
@@ -53,6 +70,7 @@ class LaunchedGrid:
     shortest_ns: int
     persistent_gemm: bool
     verdict: Verdict | None = None
+    measured: Neighbours | None = None
 
     @property
     def waves(self) -> Waves | None:
@@ -82,6 +100,14 @@ class LaunchedGrid:
         waves = self.waves
         if waves is None or self.concurrent or self.persistent_gemm or self.verdict == "no step":
             return None
+        predicted = self._predicted(waves, time_ns, calls)
+        if predicted is None or self.measured is None:
+            return predicted
+        # The measurement wins: what a model predicts and no neighbour shows is not lost.
+        measured = self.measured.lost_ns * calls
+        return None if measured < _LEAST_SHOWN * predicted else min(predicted, measured)
+
+    def _predicted(self, waves: Waves, time_ns: int, calls: int) -> int | None:
         if waves.whole > 1 or not waves.idle_fraction:
             return round(time_ns * waves.idle_fraction)
         if not waves.idle_sms:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import configurations
+from traceview.analyses.wave_quantization.configurations import (
+    Configuration,
+    configurations,
+    every_configuration,
+)
 from traceview.analyses.wave_quantization.gemm_tiles import persistent_gemms
 from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, occupancy_of
@@ -15,20 +20,37 @@ from traceview.trace import Trace, fact
 
 @fact
 def launched_grids(trace: Trace) -> tuple[LaunchedGrid, ...]:
-    """Every configuration of the selected kernels, longest total time first."""
+    """Every configuration of the selected kernels, longest total time first.
+
+    Grids that ran outside the selection count as measurements of those inside.
+    """
+    by_family = {sweep.grids[0].configuration.family: sweep for sweep in _every_sweep(trace)}
+    return tuple(
+        _measured(each, by_family.get(each.configuration.family))
+        for each in _grids(trace, configurations(trace))
+    )
+
+
+def _grids(trace: Trace, found: Iterable[Configuration]) -> Iterator[LaunchedGrid]:
     limits, shortest_ns = gpu_limits(trace), _shortest_ns(trace)
     persistent = {gemm.key for gemm in persistent_gemms(trace)}
-    grids = [
-        LaunchedGrid(
-            each,
-            occupancy_of(each, limits[each.device]),
-            shortest_ns[each.device],
-            each.key in persistent,
-        )
-        for each in configurations(trace)
-    ]
-    verdicts = {sweep.grids[0].configuration.family: sweep.verdict for sweep in sweeps_of(grids)}
-    return tuple(replace(each, verdict=verdicts.get(each.configuration.family)) for each in grids)
+    for each in found:
+        occupancy = occupancy_of(each, limits[each.device])
+        yield LaunchedGrid(each, occupancy, shortest_ns[each.device], each.key in persistent)
+
+
+@fact
+def _every_sweep(trace: Trace) -> tuple[Sweep, ...]:
+    """The sweeps of all kernels, whatever is selected."""
+    return tuple(sweeps_of(_grids(trace, every_configuration(trace))))
+
+
+def _measured(grid: LaunchedGrid, sweep: Sweep | None) -> LaunchedGrid:
+    """The grid with what its sweep shows of it."""
+    if sweep is None or grid.waves is None or grid.waves.at_once != sweep.at_once:
+        return grid if sweep is None else replace(grid, verdict=sweep.verdict)
+    verdict = sweep.verdict_of(grid.configuration.blocks)
+    return replace(grid, verdict=verdict, measured=sweep.neighbours_of(grid))
 
 
 def _shortest_ns(trace: Trace) -> dict[int, int]:
@@ -42,8 +64,9 @@ def _shortest_ns(trace: Trace) -> dict[int, int]:
 
 @fact
 def sweeps(trace: Trace) -> tuple[Sweep, ...]:
-    """The sweeps of the selected kernels, longest total time first."""
-    found = sweeps_of(launched_grids(trace))
+    """The sweeps of which some grid is selected, longest total time first."""
+    chosen = {each.family for each in configurations(trace)}
+    found = [s for s in _every_sweep(trace) if s.grids[0].configuration.family in chosen]
     return tuple(
         sorted(found, key=lambda sweep: -sum(each.configuration.total_ns for each in sweep.grids))
     )

@@ -6,20 +6,30 @@ a step. Otherwise it rises with the number of blocks.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
 from typing import Literal
 
-from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid, Verdict
+from traceview.analyses.wave_quantization.grid_waves import (
+    LEAST_IDLE,
+    LaunchedGrid,
+    Neighbours,
+    Verdict,
+)
 
 Measured = Literal["step", "no step", "level", "rises"]
 """The verdict of two grids; within one wave, whether the time stays level or rises."""
 TOLERANCE = 0.10
 # Two grids tell steps from a steady rise where the two predict times that differ by so much.
 _TELLING = 0.20
+# Grids differ in size by no more than this factor where one measures the loss of the other.
+_NEAR = 2.0
+_MOST_NEAR = 8
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,63 @@ class Sweep:
         if verdicts["step"] or verdicts["no step"]:
             return "step" if verdicts["step"] > verdicts["no step"] else "no step"
         return "no step" if verdicts["rises"] > verdicts["level"] else None
+
+    @cached_property
+    def _blocks(self) -> list[int]:
+        return [each.configuration.blocks for each in self.grids]
+
+    def verdict_of(self, blocks: int) -> Verdict | None:
+        """That of the step into the last wave of a grid, else that of the whole sweep."""
+        place = bisect_left(self._blocks, blocks)
+        if 0 < place < len(self.grids) and self._blocks[place] == blocks:
+            verdict = self.steps[place - 1].verdict
+            if verdict == "step" or verdict == "no step":
+                return verdict
+        return self.verdict
+
+    def neighbours_of(self, grid: LaunchedGrid) -> Neighbours | None:
+        """What the other grids of the sweep show of the loss of one; None if they show nothing.
+
+        At the time per block of grids that fill their waves, the grid would take as much less as
+        it loses. And a grid of fewer waves takes less time by at least the whole loss, as that is
+        what the last wave costs.
+        """
+        own, waves = grid.configuration, grid.waves
+        place = bisect_left(self._blocks, own.blocks)
+        near = self.grids[max(place - _MOST_NEAR, 0) : place + _MOST_NEAR + 1]
+        equal = [(each.configuration, each.waves) for each in near if _equal_work(each, grid)]
+        if waves is None:
+            return None
+        fewer = [of for of, its in equal if its and its.whole < waves.whole]
+        full = [of for of, its in equal if its and its.idle_fraction < LEAST_IDLE]
+        lost = [own.median_ns - own.blocks * of.median_ns / of.blocks for of in full]
+        lost += [own.median_ns - of.median_ns for of in fewer]
+        if not lost:
+            return None
+        below = max(fewer, key=lambda of: of.blocks, default=None)
+        least = max(round(min(lost)), 0)
+        if below is None:
+            return Neighbours(least, None, None)
+        return Neighbours(least, below.blocks, own.median_ns / below.median_ns)
+
+
+def _equal_work(one: LaunchedGrid, other: LaunchedGrid) -> bool:
+    """Whether two grids of about one size took times that equal work per block explains."""
+    if not one.waves or not other.waves or one.waves.blocks == other.waves.blocks:
+        return False
+    below, above = sorted((one, other), key=lambda each: each.configuration.blocks)
+    steady = above.configuration.blocks / below.configuration.blocks
+    if steady > _NEAR or not below.waves or not above.waves:
+        return False
+    predicted = above.waves.whole / below.waves.whole
+    measured = above.configuration.median_ns / below.configuration.median_ns
+    return explained(predicted, steady, measured)
+
+
+def explained(predicted: float, steady: float, measured: float) -> bool:
+    """Whether a ratio of times lies between what waves predict and a steady rise with blocks."""
+    low, high = sorted((predicted, steady))
+    return low * (1 - TOLERANCE) <= measured <= high * (1 + TOLERANCE)
 
 
 def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[Sweep]:
@@ -115,8 +182,7 @@ def step_verdict(predicted: float, steady: float, measured: float) -> Measured |
     """
     if abs(predicted - steady) <= _TELLING * predicted:
         return None
-    low, high = sorted((predicted, steady))
-    if not low * (1 - TOLERANCE) <= measured <= high * (1 + TOLERANCE):
+    if not explained(predicted, steady, measured):
         return None
     agrees = abs(measured - predicted) <= TOLERANCE * predicted
     if predicted > 1:
