@@ -51,6 +51,7 @@ def nsys(
 "profile "*)
     for word in "$@"; do case "$word" in --output=*) out="${{word#--output=}}" ;; esac; done
     {profile} ;;
+"export --help") ;;
 "export "*)
     for word in "$@"; do case "$word" in --output=*) out="${{word#--output=}}" ;; esac; done
     {export} ;;

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
         "What to record": (
             *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
-            *("--no-kernels", "--no-sync-sites", "--nsys-option"),
+            *("--no-kernels", "--no-sync-sites", "--python-samples", "--nsys-option"),
         ),
     },
     examples=(
@@ -96,6 +96,12 @@ if TYPE_CHECKING:
     flag_value=False,
     default=True,
     help="Do not record which Python lines wait for the GPU.",
+)
+@click.option(
+    "--python-samples/--no-python-samples",
+    default=False,
+    show_default=True,
+    help="Sample the Python stacks, which show at which line the GPU waits for the CPU.",
 )
 @click.option("--keep-env", is_flag=True, help="Keep environment and home paths in the trace.")
 @click.option(

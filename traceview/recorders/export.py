@@ -13,12 +13,17 @@ from traceview.toolchain.processes import run_process
 
 CACHE_BYTES = 2 * 10**9
 _HOUR_S = 3600.0
+INCLUDE_JSON = "--include-json=true"
 _ELSEWHERE = "or export it on a machine with nsys: nsys export --type sqlite FILE.nsys-rep"
 
 
-def export(nsys: Nsys, report: Path, out: Path) -> None:
-    """Export a report to SQLite. Raises TraceFormatError if nsys cannot."""
-    options = ("--type=sqlite", "--quiet=true", f"--output={out}")
+def export(nsys: Nsys, report: Path, out: Path, *, include_json: bool = False) -> None:
+    """Export a report to SQLite, with the JSON of NVTX events if this nsys can.
+
+    Raises TraceFormatError if nsys cannot.
+    """
+    json = (INCLUDE_JSON,) if include_json else ()
+    options = ("--type=sqlite", "--quiet=true", *json, f"--output={out}")
     ran = run_process([nsys.path, "export", *options, report], timeout_s=_HOUR_S)
     # Some versions exit with 0 after a failure.
     if not ran.ok or not out.is_file():
@@ -26,6 +31,11 @@ def export(nsys: Nsys, report: Path, out: Path) -> None:
             f"nsys {nsys.version_text} cannot export {report} ({ran.evidence})",
             "export it with the nsys that recorded it, or copy the file again",
         )
+
+
+def can_include_json(nsys: Nsys) -> bool:
+    """Whether this nsys can export the JSON of NVTX events, which holds Python stacks."""
+    return INCLUDE_JSON.partition("=")[0] in run_process([nsys.path, "export", "--help"]).out
 
 
 def export_report(path: Path) -> Path:
@@ -79,7 +89,7 @@ def _fill(nsys: Nsys, report: Path, cached: Path) -> None:
     # Exported elsewhere and renamed: other processes see the whole file or none.
     with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
         fresh = Path(folder, "export.sqlite")
-        export(nsys, report, fresh)
+        export(nsys, report, fresh, include_json=can_include_json(nsys))
         fresh.replace(cached)
     _remove_oldest(cached)
 

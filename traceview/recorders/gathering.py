@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from traceview.recorders.injected.traceview_injected.notes import NOTES, STARTED
-from traceview.recorders.injected.traceview_injected.start import GATHER, SYNC_SITES
+from traceview.recorders.injected.traceview_injected.start import (
+    GATHER,
+    PYTHON_SAMPLES,
+    SYNC_SITES,
+)
 from traceview.recorders.options import RecordOptions
 from traceview.recorders.program import python_of
 
@@ -24,12 +28,20 @@ _NO_HOOKS = (
 )
 
 
-def environment(options: RecordOptions, folder: Path) -> Mapping[str, str]:
-    """Environment variables to add to the program's; creates `folder` for the kernels."""
+def environment(
+    options: RecordOptions, folder: Path, *, sample_python: bool = False
+) -> Mapping[str, str]:
+    """Environment variables to add to the program's; creates `folder` for what it writes.
+
+    With `sample_python` the program samples its own Python stacks.
+    """
     wanted: dict[str, str] = {}
-    if options.kernels:
+    if options.kernels or sample_python:
         folder.mkdir(exist_ok=True)
+    if options.kernels:
         wanted[GATHER] = str(folder)
+    if sample_python:
+        wanted[PYTHON_SAMPLES] = str(folder)
     if options.sync_sites:
         wanted[SYNC_SITES] = "1"
     if not wanted:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 from traceview.errors import RecordingError
+from traceview.recorders.export import can_include_json
 from traceview.recorders.nsys import Nsys
 from traceview.toolchain.processes import run_process
 
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
 _PERIODS = re.compile(r"--sampling-period=\s+Possible values are integers between (\d+) and (\d+)")
 _SHAPES = "--pytorch=autograd-shapes-nvtx"
+_PYTHON = "--python-sampling"
 _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 
@@ -27,7 +29,8 @@ class RecordOptions:
     (`node`) or each graph launch as a whole (`graph`). `backtrace` selects the CUDA calls whose C++
     call chain is recorded. `gpu_metrics` samples hardware counters. `shapes` records the tensor
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
-    that wait for the GPU. `nsys_options` are passed to nsys profile and override traceview's own.
+    that wait for the GPU, `python_samples` the Python stacks. `nsys_options` are passed to nsys
+    profile and override traceview's own.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -38,6 +41,7 @@ class RecordOptions:
     kernels: bool = True
     sync_sites: bool = True
     shapes: bool = False
+    python_samples: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.nsys_options, str):
@@ -47,12 +51,21 @@ class RecordOptions:
 
 @dataclass(frozen=True)
 class Abilities:
-    """What one nsys can do on this machine. `short` maps short option names to long ones."""
+    """What one nsys can do on this machine. `short` maps short option names to long ones.
+
+    `exports_json` is True if its export can contain Python stacks.
+    """
 
     options: frozenset[str]
     sampling_period: int | None
     can_sample: bool
     short: Mapping[str, str] = field(default_factory=dict)
+    exports_json: bool = False
+
+    @property
+    def samples_python(self) -> bool:
+        """Whether nsys can record Python stacks and export them."""
+        return _PYTHON in self.options and self.exports_json
 
 
 def abilities(nsys: Nsys) -> Abilities:
@@ -74,6 +87,7 @@ def abilities(nsys: Nsys) -> Abilities:
         max(int(periods[1]), int(periods[2])) if periods else None,
         not _NO_SAMPLING.search(environment.text),
         {short: long for short, long in listed if short},
+        can_include_json(nsys),
     )
 
 
@@ -89,6 +103,7 @@ def profile_command(
         "--cpuctxsw=none",
         *_metrics(options, able),
         *([_SHAPES] if options.shapes else []),
+        *([f"{_PYTHON}=true"] if options.python_samples and able.samples_python else []),
     ]
     # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}

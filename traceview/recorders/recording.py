@@ -23,6 +23,7 @@ from traceview.recorders.nsys import ATTEMPTS, Nsys, find
 from traceview.recorders.nvtx_compatibility import clash
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
+from traceview.recorders.python_sample_tables import write_python_samples, write_source_lines
 from traceview.recorders.run_table import write_run
 from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
@@ -110,7 +111,8 @@ def _recorded(job: _Job, options: RecordOptions) -> Recording:
             report = folder / "recording.nsys-rep"
             command = profile_command(job.nsys, able, options, report, job.command)
             started = datetime.now(UTC)
-            added = gathering.environment(options, folder / _GATHERED)
+            in_process = options.python_samples and not able.samples_python
+            added = gathering.environment(options, folder / _GATHERED, sample_python=in_process)
             added = {**added, "TMPDIR": str(folder)}
             status = _run(command, requests, job, added)
             for _ in range(ATTEMPTS - 1):
@@ -127,7 +129,8 @@ def _recorded(job: _Job, options: RecordOptions) -> Recording:
             if options.sync_sites and python_of(job.command):
                 # So that a recording without marks means that nothing waited.
                 facts[NOTED] = "marked"
-            _finish(job, report, facts)
+            include_json = options.python_samples and able.samples_python
+            _finish(job, report, facts, include_json=include_json)
             return Recording(job.out, ended, requests.status is not None, job.report)
     except interrupts.Aborted as aborted:
         return Recording(None, aborted.status, interrupted=True)
@@ -200,15 +203,17 @@ def _run_facts(
     }
 
 
-def _finish(job: _Job, report: Path, facts: Mapping[str, str]) -> None:
+def _finish(job: _Job, report: Path, facts: Mapping[str, str], *, include_json: bool) -> None:
     raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
-    export(job.nsys, report, raw)
+    export(job.nsys, report, raw, include_json=include_json)
     # Before scrubbing: the command line may contain values of the environment.
     write_run(raw, facts)
     gathered = report.with_name(_GATHERED)
     # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
     if gathering.has_started(gathered):
         write_kernels(raw, gathered)
+    write_python_samples(raw, gathered)
+    write_source_lines(raw)
     if not job.keep_env:
         scrub(raw, clean)
     if job.report:

@@ -10,17 +10,12 @@ import numpy as np
 from traceview import groups
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
+from traceview.trace.program_files import is_library
 
 DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file", "import",
           "compilation")  # fmt: skip
 CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION = range(len(DOINGS))
 
-_LIBRARY = re.compile(
-    r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
-    r"|^<(frozen|eval_with_key|torch|__array|attrs|decorator)|/torchinductor_"
-    # Source builds, and templates that PyTorch Geometric writes to the temporary folder.
-    r"|(^|/)torch/(nn|optim|autograd|utils|cuda|_\w+)/|/torch_geometric\.[\w.]+\.py$"
-)
 _OWN = re.compile(r"(^|/)traceview_injected/")
 _INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
 # Of a frame, as `torch/nn/functional.py::linear`.
@@ -133,7 +128,7 @@ def _of_library(frames: Table) -> Mask:
     Code in <string> is generated, except for that of `python -c`, which is outermost.
     """
     file, stack = frames.texts("file"), frames["stack"]
-    of_file = np.array([bool(_LIBRARY.search(str(name))) for name in file.values] or [False], bool)
+    of_file = np.array([is_library(str(name)) for name in file.values] or [False], bool)
     text = file.isin(["<string>"])
     outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
     program = np.isin(stack, stack[text & outermost])

@@ -17,6 +17,7 @@ from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warn
 from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.os_calls import os_calls
+from traceview.trace.nsys.own_samples import own_samples, with_sources
 from traceview.trace.nsys.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.ranges import nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
@@ -93,17 +94,17 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
 
 
 def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
-    """Ranges, and the Python stacks that nsys stores as marks."""
+    """Ranges, and the Python stacks, which nsys stores as marks and `record` in own tables."""
     events = nvtx_events(reader)
-    if events is None:
-        return {"ranges": None}
-    periodic = events.of_domains(reader, {PERIODIC})
-    found: dict[str, Staged | None] = {
-        "ranges": ranges(reader, events, events.of_domains(reader, DOMAINS))
-    }
-    sampled = python_samples(reader, periodic)
+    found: dict[str, Staged | None] = {"ranges": None}
+    sampled = None
+    if events is not None:
+        found["ranges"] = ranges(reader, events, events.of_domains(reader, DOMAINS))
+        sampled = python_samples(reader, events.of_domains(reader, {PERIODIC}))
+    sampled = sampled or own_samples(reader)
     if sampled is not None:
-        found["python_samples"], found["python_frames"] = sampled
+        found["python_samples"] = sampled[0]
+        found["python_frames"] = with_sources(reader.export.database, sampled[1])
     return found
 
 

@@ -17,6 +17,8 @@ from traceview.trace.nsys.rows import Staged
 
 DOMAIN = "traceview"
 PREFIX = "traceview:sync:"
+CLOCK = "traceview:clock:"
+"""Prefix of the marks that hold the time of the day, for samples taken in the program."""
 NOTED = "sync_sites"
 """Name in TRACEVIEW_RUN, present if the recorder requested marks."""
 
@@ -54,11 +56,15 @@ def split_marks(
     marked = _is_mark(_texts(ranges, "name"), _texts(ranges, "domain"))
     if not marked.any():
         return ranges, _sites(ranges, marked) if NOTED in run else None
-    return _taken(ranges, ~marked), _sites(ranges, marked)
+    names = _texts(ranges, "name")
+    clock = names.isin([str(text) for text in names.values if str(text).startswith(CLOCK)])
+    sites = marked & ~clock
+    known = sites.any() or NOTED in run
+    return _taken(ranges, ~marked), _sites(ranges, sites) if known else None
 
 
 def _is_mark(name: Texts, domain: Texts) -> Mask:
-    prefixed = np.array([text.startswith(PREFIX) for text in name.values] or [False], bool)
+    prefixed = np.array([text.startswith((PREFIX, CLOCK)) for text in name.values] or [False], bool)
     in_default = (domain.codes < 0) & (name.codes >= 0)
     marks: Mask = domain.isin([DOMAIN]) | (in_default & prefixed[np.maximum(name.codes, 0)])
     return marks

@@ -8,6 +8,7 @@ from . import notes
 
 GATHER = "TRACEVIEW_GATHER"
 SYNC_SITES = "TRACEVIEW_SYNC_SITES"
+PYTHON_SAMPLES = "TRACEVIEW_PYTHON_SAMPLES"
 
 
 def begin() -> None:
@@ -22,6 +23,12 @@ def begin() -> None:
     if os.environ.get(SYNC_SITES) == "1":
         with notes.noting_errors(folder, "marking sync sites failed"):
             _install_sync_sites()
+    samples = os.environ.get(PYTHON_SAMPLES)
+    if samples:
+        with notes.noting_errors(samples, "sampling Python stacks failed"):
+            from . import python_sampler
+
+            python_sampler.install(samples)
 
 
 def _install_sync_sites() -> None:

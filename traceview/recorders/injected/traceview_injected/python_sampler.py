@@ -1,0 +1,159 @@
+"""Sample the Python stacks of all threads from a thread of our own, where nsys cannot.
+
+Samples are kept in memory and appended to a file once per second, so that a killed program leaves
+what it had. Its lines, with fields split by tabs:
+
+    F <stack> <line> <file> <function>      a frame, innermost first
+    S <time> <thread> <stack>               a sample; time in ns since the epoch, id of the OS
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident, get_native_id, start_new_thread
+from time import perf_counter, sleep, time_ns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+PERIOD_S = 0.005
+SWITCH_S = 0.0005
+"""So long the sampler waits for a thread that computes in Python. With the 5 ms of the default most
+samples would be taken where the program gives up the interpreter lock by itself, as in a sleep."""
+MOST_COST = 0.01
+"""So much of the time may be spent on sampling, 0 to 1."""
+FLUSH_S = 1.0
+MOST_FRAMES = 200
+MOST_STACKS = 200_000
+SUFFIX = ".stacks"
+CLOCK = "traceview:clock:"
+"""Prefix of NVTX ranges that hold the time of the day, by which samples are put on the timeline."""
+
+
+class Sampler:
+    """Stacks seen so far, and the samples not yet written."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, f"{os.getpid()}-{time_ns()}{SUFFIX}")
+        self._stacks: dict[tuple[int, ...], int] = {}
+        # Kept alive: the ids of their frames' code are keys.
+        self._code: dict[int, CodeType] = {}
+        self._lines: list[str] = []
+        self._native: dict[int, int] = {get_ident(): get_native_id()}
+        self._start_folder = os.getcwd()
+        self._stopped = False
+
+    def run(self) -> None:
+        """Sample until stopped, by the thread of the sampler."""
+        own, written, pause = get_ident(), perf_counter(), PERIOD_S
+        while not self._stopped:
+            sleep(pause)
+            began = perf_counter()
+            try:
+                self.sample(own)
+                if began - written > FLUSH_S:
+                    self.flush()
+                    mark_clock()
+                    written = began
+            except Exception:  # The program must not notice.
+                return
+            pause = max(PERIOD_S, (perf_counter() - began) / MOST_COST)
+
+    def sample(self, own: int) -> None:
+        """Take one sample of every thread but our own."""
+        now = time_ns()
+        for ident, frame in sys._current_frames().items():
+            thread = None if ident == own else self._native_id(ident)
+            if thread is not None:
+                stack = self._number(frame)
+                if stack is not None:
+                    self._lines.append(f"S\t{now}\t{thread}\t{stack}\n")
+
+    def _native_id(self, ident: int) -> int | None:
+        known = self._native.get(ident)
+        if known is None:
+            # A program without threads need not have imported it.
+            active = getattr(sys.modules.get("threading"), "_active", {})
+            known = getattr(active.get(ident), "native_id", None)
+            if known is not None:
+                self._native[ident] = known
+        return known
+
+    def _number(self, innermost: FrameType) -> int | None:
+        """The number of a stack; None for new ones if there are too many."""
+        key: list[int] = []
+        frame: FrameType | None = innermost
+        while frame is not None and len(key) < 2 * MOST_FRAMES:
+            # Positions in the code: finding a line number takes longer.
+            key += (id(frame.f_code), frame.f_lasti)
+            frame = frame.f_back
+        number = self._stacks.get(tuple(key))
+        if number is None and len(self._stacks) < MOST_STACKS:
+            number = self._stacks[tuple(key)] = len(self._stacks)
+            self._describe(number, innermost)
+        return number
+
+    def _describe(self, number: int, innermost: FrameType) -> None:
+        frame: FrameType | None = innermost
+        for _ in range(MOST_FRAMES):
+            if frame is None:
+                return
+            code = frame.f_code
+            self._code[id(code)] = code
+            where = f"{_plain(self._absolute(code.co_filename))}\t{_plain(code.co_name)}"
+            self._lines.append(f"F\t{number}\t{frame.f_lineno or 0}\t{where}\n")
+            frame = frame.f_back
+
+    def _absolute(self, file: str) -> str:
+        return file if file.startswith("<") else os.path.join(self._start_folder, file)
+
+    def flush(self) -> None:
+        """Append what was gathered to the file."""
+        lines, self._lines = self._lines, []
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            file = os.open(self._path, flags, 0o600)
+            try:
+                rest = "".join(lines).encode("utf-8", "replace")
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+            finally:
+                os.close(file)
+        except OSError:
+            # This process has outlived the recording, whose folder is gone.
+            self._stopped = True
+
+    def stop(self) -> None:
+        """Write what is left when the program ends."""
+        if not self._stopped:
+            self._stopped = True
+            self.flush()
+
+    def forget(self) -> None:
+        """Drop everything: in a forked process, which has no thread of the sampler."""
+        self._stopped, self._lines = True, []
+
+
+def install(folder: str) -> None:
+    """Start to sample this process."""
+    import atexit
+
+    sampler = Sampler(folder)
+    atexit.register(sampler.stop)
+    os.register_at_fork(after_in_child=sampler.forget)
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
+    start_new_thread(sampler.run, ())
+
+
+def mark_clock() -> None:
+    """Put the time of the day on the profiler's timeline, if the program has loaded NVTX."""
+    nvtx = getattr(getattr(sys.modules.get("torch"), "_C", None), "_nvtx", None)
+    if nvtx is not None:
+        nvtx.rangePushA(f"{CLOCK}{time_ns()}")
+        nvtx.rangePop()
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
