@@ -111,7 +111,6 @@ def test_a_sleep_has_a_finding_of_its_own(tmp_path):
         ((LOAD, FETCH, LOADER, MAIN), "data-loading", "Load in worker processes"),
         ((QUEUE_WAIT, MAIN), "lock", "Look at what the other thread"),
         (("/usr/lib/python3.12/selectors.py", 5, "select"), "process", "Look at what the other p"),
-        ((f"{SITE}/triton/compiler/compiler.py", 9, "compile"), "compilation", "Warm up"),
         (("<frozen importlib._bootstrap>", 9, "_call_with_frames_removed"), "import", "Import"),
     ],
 )
@@ -123,6 +122,14 @@ def test_time_off_the_cpu_is_told_apart_by_the_library_functions(tmp_path, stack
     assert result.findings[0].action.startswith(remedy)
     assert result.findings[0].time_at_stake_ns == 19 * 4 * MS
     assert result.findings[0].subject.kind == "line"
+
+
+def test_compilation_is_left_to_phases(tmp_path):
+    compiler = (f"{SITE}/triton/compiler/compiler.py", 9, "compile")
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), compiler, MAIN, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", "activity", "steady_idle_ns") == [("compilation", 0)]
+    assert [finding.severity for finding in result.findings] == ["info"]
 
 
 def test_short_waits_for_the_interpreter_lock_are_no_waits(tmp_path):

@@ -16,7 +16,6 @@ from traceview.analyses.gpu_idle.lines import (
     sum_lines,
 )
 from traceview.analyses.gpu_idle.stack_lines import (
-    COMPILATION,
     DATA_LOADING,
     DATA_WAIT,
     DOINGS,
@@ -45,9 +44,10 @@ OFF_CPU_LOST = {
     PROCESS: "while the launching thread waited for another process or a socket",
     FILE: "while the CPU read or wrote files",
     IMPORT: "while the CPU imported modules",
-    COMPILATION: "while the CPU compiled code",
 }
-"""How the GPU lost time where the CPU neither computed nor launched, by activity."""
+"""How the GPU lost time where the CPU neither computed nor launched, by activity.
+
+Compilation is not among them: `phases` reports it."""
 OFF_CPU_ACTIONS = {
     SLEEP: "Remove the sleep, or wait on a thread that launches nothing.",
     DATA_WAIT: "Raise num_workers of that DataLoader or make its transforms cheaper (smaller "
@@ -57,8 +57,6 @@ OFF_CPU_ACTIONS = {
     PROCESS: "Look at what the other process does meanwhile, and start it earlier.",
     FILE: "Read ahead on another thread or from memory, and write outside of the loop.",
     IMPORT: "Import before the loop.",
-    COMPILATION: "Warm up before the loop, keep shapes constant so that nothing is compiled again, "
-    "and keep the compiler's cache between runs.",
 }
 NOT_COUNTED = {
     SLEEP: "sleeping",
@@ -68,7 +66,6 @@ NOT_COUNTED = {
     PROCESS: "waiting for other processes",
     FILE: "reading or writing files",
     IMPORT: "importing",
-    COMPILATION: "compiling",
 }
 
 
