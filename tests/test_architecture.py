@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def imported_modules(source: str, package: Sequence[str]) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     package = ["traceview", *path.relative_to(ROOT).parts[:-1]]
     return set(imported_modules(path.read_text(), package))
@@ -94,6 +96,115 @@ def test_display_imports_upwards_only_when_called():
     assert set(ran.stdout.split()) - FRONT <= LEVELS[0], ran.stderr
 
 
+MOST_FILES = 15
+# Facts that no two answers share, and why they live in facts all the same.
+EXCUSED_FACTS = {
+    "traceview.facts.code.user_binaries": "traceview.analyze adds it before any answer",
+    "traceview.facts.operations.exposure": "communication has it first, memory-copies next",
+    "traceview.facts.steps.inferred": "traceview.analyze adds steps before any answer",
+    "traceview.facts.steps.repetition": "it is what `inferred` finds steps by",
+}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in FILES if "injected" not in path.parts}
+
+
+def part_of(path: Path) -> str:
+    """What a module counts as among those of its room.
+
+    A folder is one part, unless it has folders itself: then each of its files is a part.
+    """
+    folder = path.parent
+    whole = path.name == "__init__.py" or not any(folder.glob("*/__init__.py"))
+    return str((folder if whole else path.with_suffix("")).relative_to(ROOT.parent))
+
+
+@cache
+def loaded_by(path: Path) -> set[str]:
+    """The modules of traceview that a file imports: the submodule where that is what is named."""
+    named = imports_of(path) & set(MODULES)
+    return {name for name in named if not any(n.startswith(f"{name}.") for n in named)} or named
+
+
+def graph_of_parts() -> dict[str, set[str]]:
+    graph: dict[str, set[str]] = {}
+    for path in MODULES.values():
+        # The front door and a list of contents name what lies below them.
+        if path.name == "__init__.py" or room_of(path) in FRONT:
+            continue
+        here = part_of(path)
+        there = {part_of(MODULES[module]) for module in loaded_by(path)}
+        graph.setdefault(here, set()).update(there - {here})
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Parts that import each other in a circle: what is left when all free parts are taken away."""
+    left = {part: set(others) for part, others in graph.items()}
+    while free := {part for part, others in left.items() if not others & set(left)}:
+        left = {part: others for part, others in left.items() if part not in free}
+    entered = {part for others in left.values() for part in others}
+    return [sorted(entered & set(left))] if left else []
+
+
+def test_parts_of_a_room_import_in_one_direction():
+    assert circles(graph_of_parts()) == []
+
+
+def test_a_circle_is_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["b", "c"]]
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent for path in FILES}),
+    ids=lambda folder: str(folder.relative_to(ROOT.parent)),
+)
+def test_a_folder_holds_few_files(folder):
+    files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= MOST_FILES, f"{folder}: make a folder for each topic"
+
+
+def test_a_class_name_is_unique():
+    owners: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                owners.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in owners.items() if len(modules) > 1} == {}
+
+
+def users_of(module: str) -> set[str]:
+    """The answers, and the rooms, that depend on a fact, through other facts or at once."""
+    users, seen, ahead = set(), {module}, [module]
+    while ahead:
+        wanted = ahead.pop()
+        for other, path in MODULES.items():
+            if path.name == "__init__.py" or wanted not in loaded_by(path):
+                continue
+            parts = other.split(".")
+            if parts[1] != "facts":
+                users.add("/".join(parts[1:3]))
+            elif other not in seen:
+                seen.add(other)
+                ahead.append(other)
+    return users
+
+
+@pytest.mark.parametrize(
+    "module", sorted(name for name, path in MODULES.items() if name.startswith("traceview.facts."))
+)
+def test_a_fact_serves_two_answers(module):
+    if MODULES[module].name == "__init__.py" or module in EXCUSED_FACTS:
+        return
+    assert len(users_of(module)) > 1, f"{module} belongs to the folder of its one user"
+
+
 @each_file
 def test_three_rooms_start_processes(path):
     starts = {"subprocess", "os.system", "os.popen", "multiprocessing", "pty"}
@@ -102,9 +213,13 @@ def test_three_rooms_start_processes(path):
 
 
 @each_file
-def test_only_trace_knows_the_names_of_nsight(path):
-    names = ("CUPTI_ACTIVITY", "NVTX_EVENTS", "StringIds")
-    assert room_of(path) == "trace" or not [n for n in names if n in path.read_text()]
+def test_only_the_readers_know_the_names_of_a_recorder(path):
+    names = ("CUPTI_ACTIVITY", "NVTX_EVENTS", "StringIds", "TARGET_INFO_", "DIAGNOSTIC_EVENT")
+    # What reads nsys exports, copies them scrubbed, and reckons the memory that they take.
+    readers = ("trace/nsys/", "trace/scrub/", "trace/memory/")
+    if str(path.relative_to(ROOT)).startswith(readers):
+        return
+    assert not [name for name in names if name in path.read_text()]
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ def analyze(
     """
     from traceview import report
     from traceview.facts.ranges import selection
+    from traceview.facts.steps.inferred import with_steps
     from traceview.hardware import given
     from traceview.trace import Selection
 
@@ -233,6 +234,7 @@ def analyze(
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, given_kernels(files))
+    trace = with_steps(trace)
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)

@@ -16,6 +16,7 @@ from traceview import display
 from traceview.analyses import trace_health
 from traceview.analyses.base import Analysis, Result, Skipped
 from traceview.errors import InputError
+from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.steps import steps
 from traceview.findings import SEVERITIES, Finding
 from traceview.tables import Array, Column, Table
@@ -246,13 +247,22 @@ def facts_of(trace: Trace) -> TraceFacts:
         duration_ns=duration_ns(trace),
         gpus=_gpus(trace.devices),
         processes=_processes(trace.processes),
-        row_counts={name: len(table) for name, table in trace.tables.items()},
+        row_counts=_row_counts(trace),
         run=trace.run,
         selection=trace.selection,
         strict=trace.strict,
         warnings=trace.warnings,
         peaks=trace.peaks,
     )
+
+
+def _row_counts(trace: Trace) -> dict[str, int]:
+    """Rows of each recorded table; ranges that stand for repeated launches were not recorded."""
+    counts = {name: len(table) for name, table in trace.tables.items() if name not in trace.absent}
+    inferred = int(trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN]).sum())
+    if inferred and "ranges" in counts:
+        counts["ranges"] -= inferred
+    return counts
 
 
 def duration_ns(trace: Trace) -> int:

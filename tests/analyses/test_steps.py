@@ -363,7 +363,7 @@ def test_without_repetition_there_are_no_steps_and_a_note(tmp_path):
     result = ask(ANALYSIS, Export().range("all", 0, 10), tmp_path)
 
     assert not len(result.tables["series"])
-    assert "No range repeats" in result.notes[0]
+    assert "Neither ranges nor launches repeat" in result.notes[0]
 
 
 def more(**parts):

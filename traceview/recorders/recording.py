@@ -25,7 +25,7 @@ from traceview.recorders.options import RecordOptions, abilities, blind_spots, p
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.python_sample_tables import write_python_samples, write_source_lines
 from traceview.recorders.run_table import write_run
-from traceview.trace.nsys.sync_sites import NOTED
+from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.version import __version__
 

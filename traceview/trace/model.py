@@ -59,6 +59,7 @@ class Trace:
     options of the recorder by their own names; either is empty where the trace has none.
     Answers to a `strict` trace infer nothing: work launched by a thread without ranges is in none.
     `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name.
+    `absent` names tables that were not recorded, though inference has filled them since.
     """
 
     path: str
@@ -72,6 +73,7 @@ class Trace:
     selection: Selection = Selection()
     strict: bool = False
     peaks: Mapping[str, float] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
     _facts: Facts = field(default_factory=Facts, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -104,6 +106,15 @@ class Trace:
     def strictly(self) -> Trace:
         """The same trace, whose answers infer no range for work of threads without ranges."""
         return replace(self, strict=True, _facts=Facts())
+
+    def with_ranges(self, ranges: Table, kept: Callable[[Trace], Any]) -> Trace:
+        """The same trace with other ranges; `kept` is a fact that does not depend on ranges."""
+        absent = self.absent if "ranges" in self.tables else self.absent | {"ranges"}
+        made = replace(
+            self, tables={**self.tables, "ranges": ranges}, absent=absent, _facts=Facts()
+        )
+        made._facts.get(fact_name(kept), lambda: kept(self))
+        return made
 
     def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
         """The same trace with what Nsight Compute counted in another run of the program."""
@@ -179,9 +190,14 @@ class Trace:
         return self.table("threads")
 
 
+def fact_name(function: Callable[[Trace], Any]) -> str:
+    """The name under which a trace keeps a fact."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
     """Cache the result of a function of a trace with the trace."""
-    key = f"{function.__module__}.{function.__qualname__}"
+    key = fact_name(function)
 
     @wraps(function)
     def once(trace: Trace) -> Value:

@@ -10,11 +10,11 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.analyses.phases.findings import compilation_findings
+from traceview.analyses.phases.phases import Phase, Phases, phases
 from traceview.analyses.phases.verdicts import verdicts
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation
 from traceview.facts.phases.compilers import TOOLS
-from traceview.facts.phases.phases import Phase, Phases, phases
 from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Column, Integers, Mask, Table, Texts, object_array
 from traceview.trace import Trace

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.phases.phases import Phase, Phases
 from traceview.facts.phases import compilers
 from traceview.facts.phases.compilation import compilation, launch_times, working_processes
-from traceview.facts.phases.phases import Phase, Phases
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.findings import Evidence, Finding, Severity, Subject, severity_of, share_pct
 from traceview.tables import Cell, Integers, Mask

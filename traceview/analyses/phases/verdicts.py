@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview.analyses.phases.phases import Phase, Phases
 from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.operations import operations
-from traceview.facts.phases.phases import Phase, Phases
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
 

@@ -17,6 +17,7 @@ from traceview.analyses.steps.parts import PARTS, step_parts
 from traceview.analyses.steps.wording import reason_texts
 from traceview.facts.operations.hosts import HOST, process_hosts
 from traceview.facts.ranges.selection import selected
+from traceview.facts.steps.inferred import steps_source
 from traceview.facts.steps.names import loop_names, step_names
 from traceview.facts.steps.steps import pace, steps
 from traceview.groups import Groups
@@ -158,23 +159,30 @@ def compute(trace: Trace) -> Result:
             "parts": _parts(whole, chosen, labels),
         },
         tuple(step_findings(whole, chosen, labels)),
+        summary={"steps_from": steps_source(whole)},
         notes=_notes(whole, chosen) if len(found) else (_NO_STEPS,),
     )
 
 
 _NO_STEPS = (
-    "No range repeats, so there are no steps to compare. Put a range around each step of the "
-    "program: with torch.cuda.nvtx.range(f'step_{i}')."
+    "Neither ranges nor launches repeat, so there are no steps to compare. Put a range around each "
+    "step of the program: with torch.cuda.nvtx.range(f'step_{i}')."
+)
+_REPEATED = (
+    "The recording has no range around a step. Each step here is one pass of the launch sequence, "
+    "which repeats. It begins after the last launch of the pass before."
 )
 
 
 def _notes(trace: Trace, chosen: Mask) -> tuple[str, ...]:
-    """A note on steps whose GPU work ended no later than that of a step before."""
+    """Where the steps come from if not from ranges, and which of them add no time."""
+    repeated = (_REPEATED,) if steps_source(trace) == "repetition" else ()
     under = chosen & (steps(trace).operations > 0) & (pace(trace).duration_ns == 0)
     count = int(under.sum())
     if not count:
-        return ()
+        return repeated
     return (
+        *repeated,
         f"{count} of {units.counted(int(chosen.sum()), 'step')} add no time: their GPU work ended "
         "no later than that of a step before them.",
     )

@@ -209,7 +209,7 @@ _FLUSH = (
 
 
 def _ranges(trace: Trace) -> list[Check]:
-    if "ranges" not in trace.tables:
+    if "ranges" not in trace.tables or "ranges" in trace.absent:
         return [Check("NVTX ranges", "note", "NVTX was not traced.", _record("cuda,nvtx"))]
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)

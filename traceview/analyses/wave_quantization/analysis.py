@@ -37,7 +37,7 @@ from traceview.analyses.wave_quantization.grid_waves import (
 )
 from traceview.analyses.wave_quantization.launched_grids import launched_grids, sweeps
 from traceview.analyses.wave_quantization.losses import grid_losses, tile_losses
-from traceview.analyses.wave_quantization.sweeps import Sweep
+from traceview.analyses.wave_quantization.sweeps import GridSweep
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import HOST, gpu_cells
@@ -215,13 +215,13 @@ def _remarks(each: LaunchedGrid) -> Iterator[str]:
         yield f"measured: {each.verdict}"
 
 
-def _grids(found: Sequence[Sweep]) -> Table:
+def _grids(found: Sequence[GridSweep]) -> Table:
     labelled = zip(found, _labels(found), strict=True)
     rows = (row for sweep, label in labelled for row in _sweep_rows(sweep, label))
     return Table.from_rows(GRIDS.columns, rows)
 
 
-def _labels(found: Sequence[Sweep]) -> list[str]:
+def _labels(found: Sequence[GridSweep]) -> list[str]:
     """A name for each sweep that no other has."""
     seen: Counter[str] = Counter()
     labels = []
@@ -232,7 +232,7 @@ def _labels(found: Sequence[Sweep]) -> list[str]:
     return labels
 
 
-def _sweep_rows(sweep: Sweep, label: str) -> Iterator[dict[str, Cell]]:
+def _sweep_rows(sweep: GridSweep, label: str) -> Iterator[dict[str, Cell]]:
     """One row per grid; the first has none before it to be compared with."""
     for each, step in zip(sweep.grids, (None, *sweep.steps), strict=True):
         waves = each.waves

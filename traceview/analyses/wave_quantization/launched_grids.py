@@ -14,7 +14,7 @@ from traceview.analyses.wave_quantization.configurations import (
 from traceview.analyses.wave_quantization.gemm_tiles import persistent_gemms
 from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, occupancy_of
-from traceview.analyses.wave_quantization.sweeps import Sweep, sweeps_of
+from traceview.analyses.wave_quantization.sweeps import GridSweep, sweeps_of
 from traceview.trace import Trace, fact
 
 
@@ -40,12 +40,12 @@ def _grids(trace: Trace, found: Iterable[Configuration]) -> Iterator[LaunchedGri
 
 
 @fact
-def _every_sweep(trace: Trace) -> tuple[Sweep, ...]:
+def _every_sweep(trace: Trace) -> tuple[GridSweep, ...]:
     """The sweeps of all kernels, whatever is selected."""
     return tuple(sweeps_of(_grids(trace, every_configuration(trace))))
 
 
-def _measured(grid: LaunchedGrid, sweep: Sweep | None) -> LaunchedGrid:
+def _measured(grid: LaunchedGrid, sweep: GridSweep | None) -> LaunchedGrid:
     """The grid with what its sweep shows of it."""
     if sweep is None or grid.waves is None or grid.waves.at_once != sweep.at_once:
         return grid if sweep is None else replace(grid, verdict=sweep.verdict)
@@ -63,7 +63,7 @@ def _shortest_ns(trace: Trace) -> dict[int, int]:
 
 
 @fact
-def sweeps(trace: Trace) -> tuple[Sweep, ...]:
+def sweeps(trace: Trace) -> tuple[GridSweep, ...]:
     """The sweeps of which some grid is selected, longest total time first."""
     chosen = {each.family for each in configurations(trace)}
     found = [s for s in _every_sweep(trace) if s.grids[0].configuration.family in chosen]

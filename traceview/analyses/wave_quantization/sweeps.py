@@ -46,7 +46,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class GridSweep:
     """A kernel that ran with several numbers of blocks, in ascending order.
 
     `steps` has one entry less than `grids`. `wave_ns` is the measured time of one wave.
@@ -123,7 +123,7 @@ def explained(predicted: float, steady: float, measured: float) -> bool:
     return low * (1 - TOLERANCE) <= measured <= high * (1 + TOLERANCE)
 
 
-def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[Sweep]:
+def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[GridSweep]:
     """The sweeps among these grids; kernels that overlap others and persistent GEMMs are left out.
 
     Grids of one sweep differ in their number of blocks alone.
@@ -139,7 +139,7 @@ def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[Sweep]:
             first = grids[0].waves
             assert first
             steps = tuple(_step(below, above) for below, above in pairwise(grids))
-            yield Sweep(grids, steps, first.at_once, _wave_ns(grids))
+            yield GridSweep(grids, steps, first.at_once, _wave_ns(grids))
 
 
 def _one_of_each_size(members: Iterable[LaunchedGrid]) -> list[LaunchedGrid]:

@@ -10,6 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.nesting import Nesting, depths, nest
+from traceview.facts.ranges.origins import library_domains
 from traceview.facts.ranges.paths import (
     PATH_CHARACTERS,
     UNATTRIBUTED,
@@ -34,9 +35,9 @@ __all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
 
 # aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [(3,0), …]
 _ARGUMENTS = re.compile(r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[[\[\](),\d -]*\])+")
-_NUMBER = re.compile(r"\d+")
+# Digits between letters belong to a word: h2d, all2all.
+_NUMBER = re.compile(r"(?<![A-Za-z\d])\d+|\d+(?![A-Za-z\d])")
 _AUTOGRAD = "pt_autograd"
-_LIBRARY = re.compile(r"(?i)(cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)|nccl|nvshmem|cccl)")
 NEVER_NS = np.iinfo(np.int64).max // 4
 
 
@@ -163,7 +164,7 @@ def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers) -> Mask:
     """True for ranges of NVIDIA's libraries, and for ranges on threads of torch's autograd."""
     domains = trace.recorded("ranges").texts("domain").take(rows)
     threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
-    libraries = domains.isin([name for name in domains.values if _LIBRARY.match(str(name or ""))])
+    libraries = domains.isin(library_domains(domains.values))
     result: Mask = libraries | np.array(threads, bool)[nesting.track]
     return result
 

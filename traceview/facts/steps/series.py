@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -56,7 +57,8 @@ def step_ranges(trace: Trace) -> Integers:
     found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
     repeats = np.bincount(found.ids, minlength=found.size) > 1
     # A range lent to another thread is a part of the original.
-    own = repeats[found.ids] & ~tree.lent
+    own = repeats[found.ids] & ~tree.lent & program_ranges(trace)[tree.row]
+    own &= ~_sweeps(trace, tree, found.ids, found.size)[found.ids]
     working = np.zeros(found.size, bool)
     working[found.ids[_has_work(trace, tree) & own]] = True
     if working.any():
@@ -133,3 +135,45 @@ def _beside(tree: RangeTree, kinds: _Kinds, chosen: Mask) -> Mask:
     hit[place.ids[chosen]] = True
     result: Mask = hit[place.ids]
     return result
+
+
+_LAST_NUMBER = re.compile(r"(\d+)\D*$")
+_SWEPT = 3
+# A batch may be one of a loop, or a size.
+_COUNTS = re.compile(r"(?i).*(step|iteration|iter)[\W_]*#")
+
+
+def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
+    """True for the kinds whose numbers are sizes: `n=512`, `n=1024`, `n=4096` are no steps.
+
+    Numbers of steps repeat, or grow by the same amount; sizes do neither. A kind that is named
+    like a step counts as one whatever its numbers.
+    """
+    result = np.zeros(kinds, bool)
+    if not kinds:
+        return result
+    names = trace.recorded("ranges").texts("name").take(tree.row)
+    number = np.array([_number_in(str(name)) for name in names.values], np.int64)[names.codes]
+    patterns = tree.patterns.names[tree.patterns.name[tree.path_pattern[tree.path]]]
+    order = np.lexsort((tree.nesting.start, kind))
+    same = kind[order][1:] == kind[order][:-1]
+    step = np.diff(number[order])
+    counted = np.bincount(kind, minlength=kinds)
+    first = np.zeros(kinds, np.int64)
+    opens = np.flatnonzero(np.append(True, ~same)[: len(order)])
+    usable = opens[opens < len(step)]
+    first[kind[order[usable]]] = step[usable]
+    uneven = same & (step != first[kind[order][1:]]) & (step > 0)
+    grows = np.bincount(kind[order][1:][same & (step > 0)], minlength=kinds)
+    odd = np.bincount(kind[order][1:][uneven], minlength=kinds)
+    result = (counted >= _SWEPT) & (grows == counted - 1) & (odd > 0)
+    named = np.zeros(kinds, bool)
+    named[kind] = [bool(_COUNTS.match(str(text))) for text in patterns] if result.any() else False
+    sweeps: Mask = result & ~named
+    return sweeps
+
+
+def _number_in(name: str) -> int:
+    """The last number of a name; −1 without one, and for one too large to be a step's."""
+    found = _LAST_NUMBER.search(name)
+    return int(found[1]) if found and len(found[1]) < 16 else -1

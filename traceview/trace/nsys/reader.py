@@ -12,18 +12,18 @@ from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
 from traceview.trace.model import Trace
 from traceview.trace.nsys import kernel_code, tables
 from traceview.trace.nsys.absent_tables import empty_tables
-from traceview.trace.nsys.callchains import callchains
+from traceview.trace.nsys.cpu.callchains import callchains
+from traceview.trace.nsys.cpu.python_samples import DOMAINS, PERIODIC, python_samples
+from traceview.trace.nsys.cpu.sync_sites import split_marks
+from traceview.trace.nsys.cpu.thread_runs import thread_runs
 from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings
 from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.os_calls import os_calls
 from traceview.trace.nsys.own_samples import own_samples, with_sources
-from traceview.trace.nsys.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.ranges import nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
-from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.nsys.syncs import synchronizations
-from traceview.trace.nsys.thread_runs import thread_runs
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
 

@@ -11,7 +11,7 @@ from traceview.inspect.rules.vector_width.causes import (
     not_known_divisible,
     undeclared,
 )
-from traceview.inspect.rules.vector_width.reason import Narrow, Reason
+from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.ptx.model import Compiled
 
 # Operand types that wgmma takes with K contiguous only.
@@ -19,12 +19,12 @@ _K_MAJOR = re.compile(r"wgmma\.mma_async\S*\.(tf32\.tf32|[es]\d\w*\.[es]\d\w*|[s
 _MOST_PARTS = 16
 
 
-def inferred(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Reason:
+def inferred(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     """The likely reason. `tried` says that no recompilation that could show one is left."""
     return _seen(narrow, compiled) or _likely(narrow, compiled, tried=tried)
 
 
-def _seen(narrow: Narrow, compiled: Compiled) -> Reason | None:
+def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     """What the addresses alone show: elements that are not adjacent fit into no vector."""
     if _is_transposed(narrow, compiled):
         return _transposed(narrow)
@@ -33,13 +33,13 @@ def _seen(narrow: Narrow, compiled: Compiled) -> Reason | None:
     return None
 
 
-def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Reason:
+def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     cuda, layout = narrow.is_cuda(compiled), narrow.layout
     if narrow.address.gathered and not layout.consecutive:
         return replace(_GATHER, remedy=_SORT) if cuda else _GATHER
     names = [argument.name for argument in undeclared(narrow.suspects)]
     if names and not tried:
-        return Reason(
+        return NarrowReason(
             not_known_divisible(names),
             f"Pad or align {in_words(names)} to a multiple of 16",
             "the address or the mask depends on it, and the compiler was not told",
@@ -51,7 +51,7 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Reason:
     return _UNKNOWN
 
 
-def _of_adjacent(narrow: Narrow) -> Reason | None:
+def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     """Why adjacent elements are moved one by one although all sizes are multiples of 16."""
     layout = narrow.layout
     if not layout.starts_wide and narrow.address.loaded:
@@ -65,7 +65,7 @@ def _of_adjacent(narrow: Narrow) -> Reason | None:
     return None
 
 
-def _strided(narrow: Narrow, *, cuda: bool) -> Reason:
+def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
     step, stride = narrow.layout.step, narrow.layout.apart
     if step is None or step.of == 0:
         return _SAME
@@ -75,14 +75,14 @@ def _strided(narrow: Narrow, *, cuda: bool) -> Reason:
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
-        return Reason(f"a thread's elements are {far} apart", _CONTIGUOUS, basis, proven=True)
+        return NarrowReason(f"a thread's elements are {far} apart", _CONTIGUOUS, basis, proven=True)
     way = "before" if step.of < 0 else "after"
     basis = f"in PTX, each {size} element is {abs(step.of)} bytes {way} the previous one"
     if stride == -1:
         cause = "a thread's elements are moved in reverse order"
-        return Reason(cause, _reversed(narrow, cuda), basis, proven=True)
+        return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
     cause = f"a thread's elements are {stride} apart"
-    return Reason(cause, _interleaved(narrow, cuda), basis, proven=True)
+    return NarrowReason(cause, _interleaved(narrow, cuda), basis, proven=True)
 
 
 def _interleaved(narrow: Narrow, cuda: bool) -> str:
@@ -113,7 +113,7 @@ _CONTIGUOUS = (
     "tile, or transpose the data first"
 )
 
-_SAME = Reason(
+_SAME = NarrowReason(
     "a thread accesses the same element repeatedly",
     "Load each value once and broadcast it: a smaller tensor along the repeated axis, or one "
     "scalar per block",
@@ -121,7 +121,7 @@ _SAME = Reason(
     proven=True,
 )
 
-_GATHER = Reason(
+_GATHER = NarrowReason(
     "this is a gather: the compiler cannot know whether loaded addresses are contiguous",
     "Declare it where they are: tl.max_contiguous(tl.multiple_of(index, 4), 4); else sort or "
     "group the indices",
@@ -130,7 +130,7 @@ _GATHER = Reason(
 _SORT = "Sort or group the indices, or gather runs of elements and move each as a float4"
 
 
-def _masked(*, stores: bool) -> Reason:
+def _masked(*, stores: bool) -> NarrowReason:
     remedy = (
         "If the rest may be overwritten, store under a mask whose bound is a multiple of 16, and "
         "select the values with tl.where"
@@ -138,23 +138,23 @@ def _masked(*, stores: bool) -> Reason:
         else "Load under a mask with the array's own bound, a multiple of 16, and apply the rest "
         "of the condition with tl.where"
     )
-    return Reason(
+    return NarrowReason(
         "the mask differs from element to element",
         remedy,
         "addresses in PTX are consecutive, masks within 16 bytes are not the same",
     )
 
 
-def _loaded_start(*, masked: bool) -> Reason:
+def _loaded_start(*, masked: bool) -> NarrowReason:
     other = "; and load under a mask whose bound is such a multiple" if masked else ""
-    return Reason(
+    return NarrowReason(
         "the access starts at a loaded offset of unknown alignment",
         f"Declare it if it is a multiple of 16: tl.multiple_of(start, 16){other}",
         "addresses in PTX are consecutive, their start comes from a load",
     )
 
 
-_UNALIGNED = Reason(
+_UNALIGNED = NarrowReason(
     "the access does not start at a multiple of 16 bytes",
     "Align the start of the tile to 16 bytes: use another offset, or pad the data in front",
     "addresses in PTX are consecutive, but start off such a multiple whatever the arguments are",
@@ -163,8 +163,8 @@ _UNALIGNED = Reason(
 _MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 
 
-def _too_few(moved: int, cuda: bool) -> Reason:
-    return Reason(
+def _too_few(moved: int, cuda: bool) -> NarrowReason:
+    return NarrowReason(
         f"each thread moves only {moved} bits there",
         "Give each thread adjacent elements, and move them as float4 (16 bytes)"
         if cuda
@@ -178,16 +178,16 @@ def _is_transposed(narrow: Narrow, compiled: Compiled) -> bool:
     return is_copy and bool(_K_MAJOR.search(compiled.ptx or ""))
 
 
-def _transposed(narrow: Narrow) -> Reason:
+def _transposed(narrow: Narrow) -> NarrowReason:
     name = " or ".join(sorted(narrow.array)) or "the operand"
-    return Reason(
+    return NarrowReason(
         "the operand is transposed element by element on the way to shared memory",
         f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
         "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
     )
 
 
-_UNKNOWN = Reason(
+_UNKNOWN = NarrowReason(
     "",
     "Check that adjacent elements go to one thread: stride 1 along the axis that varies fastest, "
     "and sizes and pointers that are multiples of 16",

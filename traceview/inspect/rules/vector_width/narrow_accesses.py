@@ -14,7 +14,7 @@ from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.inspect.rules.source_lines import lines_in_message
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
 from traceview.inspect.rules.vector_width.proven import reason_of
-from traceview.inspect.rules.vector_width.reason import Narrow, Reason
+from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import KINDS
 from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.ptx.addresses.slicing import together
@@ -43,7 +43,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Finding]:
     moves = (a for (place, _), listed in streams.items() if place[1] in _MOVES for a in listed)
     deepest = max((access.loop_depth for access in moves), default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
-    alike: dict[tuple[int, Reason], list[tuple[Narrow, Severity]]] = defaultdict(list)
+    alike: dict[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]] = defaultdict(list)
     for stream, listed in streams.items():
         narrow = _narrow(kernel, kernel.global_accesses[stream], samples)
         if narrow:
@@ -96,7 +96,11 @@ def _severity(narrow: Narrow, *, minor: bool) -> Severity:
 
 
 def _finding(
-    group: Sequence[Narrow], reason: Reason, severity: Severity, compiled: Compiled, total_bits: int
+    group: Sequence[Narrow],
+    reason: NarrowReason,
+    severity: Severity,
+    compiled: Compiled,
+    total_bits: int,
 ) -> Finding:
     """One cause at all the lines that have it; `total_bits` are the kernel's in one pass."""
     # A line that touches several arrays is named once.
@@ -127,13 +131,13 @@ def _finding(
     )
 
 
-def _because(reason: Reason) -> str:
+def _because(reason: NarrowReason) -> str:
     if not reason.cause:
         return ". The cause is not known"
     return f", {'' if reason.proven else 'likely '}because {reason.cause}"
 
 
-def _reason(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> Reason:
+def _reason(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> NarrowReason:
     reason = reason_of(narrow, compiled, trials)
     if narrow.place[1] == "atomic":
         return replace(reason, basis=f"{reason.basis}; {VECTORS_SINCE}")

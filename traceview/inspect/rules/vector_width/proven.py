@@ -22,12 +22,12 @@ from traceview.inspect.rules.vector_width.causes import (
     undeclared,
 )
 from traceview.inspect.rules.vector_width.inferred import inferred
-from traceview.inspect.rules.vector_width.reason import Narrow, Reason
+from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import harm
 from traceview.ptx.model import Compiled
 
 
-def reason_of(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> Reason:
+def reason_of(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> NarrowReason:
     """The reason that recompilations prove; where none widened the access, the likely one."""
     if trials is None:
         return inferred(narrow, compiled, tried=False)
@@ -52,7 +52,7 @@ class _Case:
     compiled: Compiled
     trials: Recompilations
 
-    def proven(self) -> Reason | None:
+    def proven(self) -> NarrowReason | None:
         """The first causes whose removal widens the access; None if none does."""
         harmful: list[_Widened] = []
         for causes in self._tiers():
@@ -63,7 +63,7 @@ class _Case:
             harmful += widened
         return self._at_a_price(harmful) if harmful else None
 
-    def likely(self) -> Reason:
+    def likely(self) -> NarrowReason:
         """The reason that is left once no recompilation widened it, if all were tried."""
         changes = [cause.change for causes in self._tiers() for cause in causes]
         made = any(self.trials.outcome(change) for change in changes)
@@ -132,7 +132,7 @@ class _Case:
         narrow = self.narrow
         return self.trials.width(cause.change, narrow.place, narrow.array, narrow.fraction) or 0
 
-    def _best(self, widened: Sequence[_Widened]) -> Reason:
+    def _best(self, widened: Sequence[_Widened]) -> NarrowReason:
         width = max(each.width for each in widened)
         best = [each.cause for each in widened if each.width == width]
         best = [cause for cause in best if cause.clause == best[0].clause]
@@ -149,7 +149,9 @@ class _Case:
             other = self._another_size(width)
             remedy += f". {other.cause.remedy}" if other else ""
             price += f"; with {other.cause.change.description}: {other.width} bits" if other else ""
-        return Reason(best[0].clause, remedy, self._shown(changes, width) + price, True, width)
+        return NarrowReason(
+            best[0].clause, remedy, self._shown(changes, width) + price, True, width
+        )
 
     def _shown(self, changes: str, width: int) -> str:
         return f"recompiled with {changes}: {width} bits instead of {self.narrow.width}"
@@ -184,13 +186,13 @@ class _Case:
                 return widened
         return None
 
-    def _at_a_price(self, widened: Sequence[_Widened]) -> Reason:
+    def _at_a_price(self, widened: Sequence[_Widened]) -> NarrowReason:
         best = max(widened, key=lambda each: each.width)
         change, names = best.cause.change.description, best.cause.change.divisible
         more = f"ive each block more work, such as several rows: {change} alone costs elsewhere"
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
-        return Reason(best.cause.clause, padded + more, basis, True, best.width)
+        return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
 
 
 def _occupancy_pct(outcome: Outcome) -> float:

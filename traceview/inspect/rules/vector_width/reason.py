@@ -51,7 +51,7 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class Reason:
+class NarrowReason:
     """Why an access is narrow, and what to do.
 
     `cause` is a clause without a subordinating word (`n is not known to be divisible by 16`),

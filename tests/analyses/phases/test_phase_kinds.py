@@ -2,7 +2,7 @@ import numpy as np
 
 from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, MS, sampled
-from traceview.facts.phases.phases import Phase, around, phases
+from traceview.analyses.phases.phases import Phase, around, phases
 
 AUTOGRAD = 9
 

@@ -1,0 +1,94 @@
+"""Steps of recordings without ranges: passes of the launch sequence, held to the recorded steps."""
+
+import numpy as np
+import pytest
+
+import traceview
+from tests.build import Export
+from traceview.facts.ranges.ranges import pattern_of
+from traceview.facts.steps.inferred import steps_source, with_steps
+from traceview.facts.steps.steps import steps
+
+
+@pytest.mark.parametrize("name", ["mlp_nosync", "mlp_sync", "mlp_print_loss", "training"])
+def test_steps_are_found_again_without_their_ranges(unpack, name):
+    trace = traceview.load(unpack(name))
+    recorded = steps(trace)
+    found = with_steps(trace.without("ranges"))
+    assert steps_source(trace) == "user-ranges"
+    assert steps_source(found) == "repetition"
+    inferred = steps(found)
+    assert len(inferred) == len(recorded)
+    # A step begins after the last launch of the one before, wherever the program's range begins.
+    begins = np.sort(recorded.cpu_start_ns)[1:]
+    assert np.all(
+        np.sort(inferred.cpu_start_ns)[1:] <= np.append(begins[1:], inferred.cpu_end_ns[-1])
+    )
+    assert np.median(inferred.operations) == pytest.approx(np.median(recorded.operations), rel=0.1)
+
+
+def test_ranges_of_the_program_come_first(unpack):
+    trace = traceview.load(unpack("training"))
+    assert with_steps(trace) is trace
+
+
+def test_the_report_counts_recorded_ranges_alone(unpack):
+    trace = traceview.load(unpack("mlp_nosync")).without("ranges")
+    report = traceview.analyze(trace)
+    assert "ranges" not in report.trace.row_counts
+    assert report.step_count == 8
+
+
+def launches(export, names, calls, gap=10):
+    """One launch after the other, of kernels with these names, `calls` times over."""
+    at = 0
+    for _ in range(calls):
+        for name in names:
+            export = export.launch(call=(at, at + 2), kernel=(at + 3, at + 9), name=name)
+            at += gap
+    return export
+
+
+def test_ranges_of_libraries_and_operators_are_no_steps(tmp_path):
+    export = launches(Export(), [f"k{number}" for number in range(10)], 6)
+    for at in range(0, 600, 100):
+        export = export.range("cub::DeviceScan", at, at + 40, domain="CCCL")
+        export = export.range(f"aten::mul, op_id = {at}", at + 41, at + 90)
+    trace = export.load(tmp_path)
+    assert len(steps(trace)) == 0
+    found = with_steps(trace)
+    assert steps_source(found) == "repetition"
+    assert steps(found).names.decode().tolist() == [f"step_{number}" for number in range(6)]
+
+
+def test_a_sweep_over_sizes_is_no_loop(tmp_path):
+    export = Export()
+    for at, size in enumerate((16, 64, 2048, 4096)):
+        export = export.range(f"batch_{size}", 100 * at, 100 * at + 90)
+        export = export.launch(call=(100 * at, 100 * at + 2), kernel=(100 * at + 5, 100 * at + 50))
+    assert len(steps(export.load(tmp_path))) == 0
+
+
+@pytest.mark.parametrize("first", [0, 100])
+def test_steps_that_are_logged_every_so_often_are_a_loop(tmp_path, first):
+    export = Export()
+    for at in range(5):
+        export = export.range(f"step_{first + 10 * at}", 100 * at, 100 * at + 90)
+        export = export.launch(call=(100 * at, 100 * at + 2), kernel=(100 * at + 5, 100 * at + 50))
+    assert len(steps(export.load(tmp_path))) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("step_7", "step_#"),
+        ("h2d", "h2d"),
+        ("epoch_3/h2d_12", "epoch_#/h2d_#"),
+        ("all2all", "all2all"),
+        ("1024x512", "#x#"),
+        ("ProfilerStep#12", "ProfilerStep##"),
+        ("aten::mul, op_id = 421", "aten::mul"),
+    ],
+)
+def test_numbers_in_a_pattern(name, pattern):
+    assert pattern_of(name) == pattern

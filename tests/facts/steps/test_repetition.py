@@ -1,0 +1,108 @@
+"""Loops of programs without ranges: found in launch sequences of known period."""
+
+import numpy as np
+import pytest
+
+from traceview.facts.steps.repetition import LEAST_STEPS, find_repetition
+
+RANDOM = [np.random.default_rng(seed) for seed in range(12)]
+
+
+def pauses(launches, seams=(), long_ns=500_000):
+    """Short pauses before all launches, long ones before the seams."""
+    result = np.full(launches, 4_000)
+    result[list(seams)] = long_ns
+    return result
+
+
+def a_pass(random, length):
+    """A pass of some length: a few kernels that run often, and some that run once."""
+    common = random.integers(0, 6, length)
+    once = random.choice(length, max(length // 8, 2), replace=False)
+    common[once] = 10 + np.arange(len(once))
+    return common
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_a_period_behind_a_prologue(random):
+    length, passes = int(random.integers(12, 400)), int(random.integers(6, 60))
+    prologue = random.integers(100, 140, int(random.integers(0, 2 * length)))
+    kind = np.concatenate([prologue, np.tile(a_pass(random, length), passes)])
+    seams = len(prologue) + length * np.arange(passes)
+    found = find_repetition(kind, pauses(len(kind), seams))
+    assert found is not None
+    assert found.lag == length
+    # At the edge of the prologue a pass may be missed.
+    assert passes - 1 <= len(found.first) <= passes
+    assert set(found.first) <= set(seams)
+    assert found.end == len(kind)
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_logging_every_few_steps_does_not_break_the_loop(random):
+    length, passes, every = int(random.integers(90, 300)), 40, int(random.integers(3, 11))
+    once, logging = a_pass(random, length), np.array([200, 201])
+    parts, seams = [], []
+    for number in range(passes):
+        seams.append(sum(map(len, parts)))
+        parts.append(once)
+        if number % every == every - 1:
+            parts.append(logging)
+    kind = np.concatenate(parts)
+    found = find_repetition(kind, pauses(len(kind), seams))
+    assert found is not None
+    assert passes - 2 <= len(found.first) <= passes
+    assert set(found.first) <= set(seams)
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_steps_that_differ_a_little(random):
+    length, passes = 120, 30
+    kind = np.tile(a_pass(random, length), passes)
+    changed = random.choice(len(kind), len(kind) // 50, replace=False)
+    kind[changed] = random.integers(0, 6, len(changed))
+    found = find_repetition(kind, pauses(len(kind), length * np.arange(passes)))
+    assert found is not None
+    assert abs(len(found.first) - passes) <= 2
+    assert np.median(np.diff(found.first)) == length
+
+
+def test_layers_inside_a_step_are_no_steps():
+    layer = np.array([1, 2, 3, 4, 5, 2])
+    step = np.concatenate([[10, 11], np.tile(layer, 12), [12, 13, 14]])
+    found = find_repetition(np.tile(step, 20), pauses(20 * len(step)))
+    assert found is not None
+    assert found.lag == len(step)
+
+
+def test_a_step_ends_with_its_optimizer():
+    step = np.array([0, 1, 2, 1, 3, 2, 1, 4, 5, 9, 9, 9])
+    kind = np.tile(step, 10)
+    found = find_repetition(kind, pauses(len(kind)), kind == 9)
+    assert found is not None
+    assert found.first.tolist() == list(range(0, 120, 12))
+    assert found.end == 120
+
+
+def test_two_optimizers_in_turn_are_one_step():
+    one, two = np.arange(40), np.arange(90)
+    step = np.concatenate([one, [100], two, [100]])
+    kind = np.tile(step, 8)
+    found = find_repetition(kind, pauses(len(kind)), kind == 100)
+    assert found is not None
+    assert np.unique(np.diff(found.first)).tolist() == [len(step)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        np.zeros(0, np.int64),
+        np.zeros(1, np.int64),
+        np.arange(5_000),
+        np.tile(np.arange(50), LEAST_STEPS - 2),
+        np.random.default_rng(1).integers(0, 400, 5_000),
+    ],
+    ids=["nothing", "one launch", "all different", "too few passes", "noise"],
+)
+def test_no_loop(kind):
+    assert find_repetition(kind, pauses(len(kind))) is None

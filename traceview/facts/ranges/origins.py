@@ -1,0 +1,69 @@
+"""Who opened a range: the program, a library, the framework's operators, or a profiler.
+
+Only ranges of the program, of profilers that mark steps, and those that traceview adds can be
+steps. Ranges of libraries and operators repeat as well, but nobody counts time in them: they label
+work.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import numpy as np
+
+from traceview.tables import Array, Mask
+from traceview.trace import Trace, fact
+
+StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]
+
+ADDED_DOMAIN = "traceview"
+"""Domain of the ranges that `traceview record` adds to the program."""
+INFERRED_DOMAIN = "traceview: repetition"
+"""Domain of steps that were not recorded: passes of the launch sequence."""
+
+# Domains that NVIDIA's and Google's libraries register (FACTS: CCCL, NCCL, cuBLAS, TSL).
+_LIBRARY_DOMAIN = re.compile(
+    r"(?i)(cccl|cub|thrust|nccl|nvshmem|tsl|xla|tensorrt|libcudf|rmm|warp|"
+    r"cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)(lt|xt|mp|mg)?)\b.*"
+)
+_LIBRARY_NAME = re.compile(
+    r"(cub|thrust|cuda)::|Xla(Module|Pass|Launch)|TSL:|nccl[A-Z:]|cublas[A-Z]"
+)
+# Operators of torch: emit_nvtx, record_function and nsys's --pytorch options write these.
+_OPERATOR_NAME = re.compile(
+    r"(aten|prim|prims|c10d|c10|torchvision|torch_\w+|autograd|torch::autograd|FSDP|DDP|inductor)::"
+    r"|torch\.(?!compile\b)\w+\.|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)"
+    r"|record_param_comms|\w+Backward\d*$|AccumulateGrad|DistributedDataParallel\.|TorchDynamo"
+)
+_ARGUMENTS = re.compile(r", (op_id|seq) = \d+")
+_PROFILER_STEP = re.compile(r"ProfilerStep[#*]|\[pl\]\[profile\]run_training_batch|train_step_jax")
+
+
+@fact
+def program_ranges(trace: Trace) -> Mask:
+    """True for the rows of `ranges` that are neither a library's nor an operator's."""
+    ranges = trace.recorded("ranges")
+    domains, names = ranges.texts("domain"), ranges.texts("name")
+    library = domains.isin(d for d in domains.values if _LIBRARY_DOMAIN.fullmatch(str(d)))
+    foreign = np.array([_is_foreign(str(name)) for name in names.values], bool)
+    result: Mask = ~library & ~np.append(foreign, False)[names.codes]
+    return result
+
+
+def _is_foreign(name: str) -> bool:
+    return bool(_LIBRARY_NAME.match(name) or _OPERATOR_NAME.match(name) or _ARGUMENTS.search(name))
+
+
+def source_of(domain: str | None, name: str) -> StepsSource:
+    """Where steps come from that are ranges of this domain and name."""
+    if domain == INFERRED_DOMAIN:
+        return "repetition"
+    if domain == ADDED_DOMAIN:
+        return "added-ranges"
+    return "profiler-steps" if _PROFILER_STEP.match(name) else "user-ranges"
+
+
+def library_domains(domains: Array) -> list[str]:
+    """Those of the domains that belong to libraries."""
+    return [str(name) for name in domains if name and _LIBRARY_DOMAIN.fullmatch(str(name))]

@@ -1,0 +1,171 @@
+"""A trace whose steps show only in its launches, given ranges for them.
+
+Where no range of the program repeats, the passes of its launch sequence become ranges named
+`step_0`, `step_1` …, in a domain of their own, on the thread that launches. Everything that speaks
+of steps then works as if the program had marked them.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.operations import Kind, Operations, operations
+from traceview.facts.ranges.origins import INFERRED_DOMAIN, StepsSource, source_of
+from traceview.facts.steps.repetition import find_repetition
+from traceview.facts.steps.steps import steps
+from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
+from traceview.trace import Trace, fact
+from traceview.trace.schema import TABLES
+
+# Fused and multi-tensor optimizers of torch, apex and JAX, and Triton kernels named after one.
+_OPTIMIZER = re.compile(
+    r"multi_tensor_apply|FusedOptimizer|(?i:(?<![a-z])(adamw?|sgd|lamb|lion|adagrad|rmsprop)(?![a-z]))"
+)
+
+
+_SHORT = 8
+"""A pass of fewer launches must repeat in its grids as well as in its kernels."""
+
+
+def with_steps(trace: Trace) -> Trace:
+    """The trace itself if its ranges hold steps, else with a range for each repeated pass."""
+    if steps_source(trace) != "none":
+        return trace
+    found = [_passes(trace, process) for process in groups.different(operations(trace).process)]
+    passes = [each for each in found if each is not None]
+    if not passes:
+        return trace
+    ranges = _joined(trace.recorded("ranges"), _as_ranges(passes))
+    return trace.with_ranges(ranges, kept=operations)
+
+
+@fact
+def steps_source(trace: Trace) -> StepsSource:
+    """What the steps of a trace are taken from."""
+    found = steps(trace)
+    working = np.flatnonzero(found.operations > 0)
+    if not len(working):
+        return "none"
+    from_ranges = trace.recorded("ranges")
+    row = int(_range_rows(trace)[found.range[working[0]]])
+    return source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
+
+
+def _range_rows(trace: Trace) -> Array:
+    from traceview.facts.ranges.ranges import range_tree
+
+    return range_tree(trace).row
+
+
+_Passes = tuple[int, int, Integers, Integers]
+"""Process, thread, and start and end of each pass."""
+
+
+def _passes(trace: Trace, process: int) -> _Passes | None:
+    """The passes of the loop that a process launches."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    rows = np.flatnonzero((ops.process == process) & ops.launched)
+    rows = rows[np.argsort(calls["start_ns"][ops.call[rows]], kind="stable")]
+    call = ops.call[rows]
+    start, end = calls["start_ns"][call], calls["end_ns"][call]
+    pause = np.maximum(np.diff(start, prepend=start[:1]) - (end - start), 0)
+    pause[1:] = np.maximum(start[1:] - end[:-1], 0)
+    kind = _kinds(trace, ops, rows)
+    found = find_repetition(kind, pause, _optimizer(trace, ops, rows))
+    if found is not None and found.lag < _SHORT:
+        # A few kernels launched again at other sizes are a sweep and no loop.
+        found = find_repetition(_with_grids(trace, ops, rows, kind), pause)
+    if found is None:
+        return None
+    last = np.append(found.first[1:], found.end) - 1
+    until = np.maximum.accumulate(end[last])
+    begin = np.append(start[found.first[0]], until[:-1])
+    return int(process), _thread(trace, process, calls["thread"][call]), begin, until
+
+
+def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
+    """A number for what each operation is: its kernel's name, a copy's direction, a memset, …"""
+    text = np.zeros(len(rows), np.int64)
+    kind = ops.kind[rows]
+    for number, table, column in (
+        (Kind.KERNEL, "kernels", "name"),
+        (Kind.COPY, "copies", "direction"),
+    ):
+        mine = kind == number
+        text[mine] = trace.recorded(table).texts(column).codes[ops.row[rows[mine]]]
+    return groups.group(kind, text).ids
+
+
+def _with_grids(trace: Trace, ops: Operations, rows: Array, kind: Integers) -> Integers:
+    """The same, where kernels of different grids differ."""
+    kernels = trace.recorded("kernels")
+    grids = np.zeros((3, len(rows)), np.int64)
+    mine = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
+    for axis, grid in zip("xyz", grids, strict=True):
+        grid[mine] = kernels[f"grid_{axis}"][ops.row[rows[mine]]]
+    return groups.group(kind, *grids).ids
+
+
+def _optimizer(trace: Trace, ops: Operations, rows: Array) -> Mask:
+    """True for the kernels of an optimizer."""
+    names = trace.recorded("kernels").texts("name")
+    fits = np.array([bool(_OPTIMIZER.search(str(name))) for name in names.values], bool)
+    result = np.zeros(len(rows), bool)
+    kernels = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
+    result[kernels] = np.append(fits, False)[names.codes[ops.row[rows[kernels]]]]
+    return result
+
+
+def _thread(trace: Trace, process: int, launching: Array) -> int:
+    """The main thread of the process if it launches, else the thread that launches most."""
+    threads = trace.threads
+    main = np.flatnonzero(
+        (threads["process"] == process)
+        & (threads["thread_id"] == trace.processes["process_id"][process])
+    )
+    if len(main) and (launching == main[0]).any():
+        return int(main[0])
+    return int(np.argmax(np.bincount(launching)))
+
+
+def _as_ranges(passes: list[_Passes]) -> Table:
+    columns = TABLES["ranges"].columns
+    counts = [len(start) for _, _, start, _ in passes]
+    total = sum(counts)
+    thread = np.repeat([thread for _, thread, _, _ in passes], counts).astype(np.int32)
+    numbers = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
+    names = object_array([f"step_{number}" for number in range(max(counts))])
+    once = np.zeros(total, np.int32)
+    data: dict[str, Array | Texts] = {
+        "start_ns": np.concatenate([start for _, _, start, _ in passes]),
+        "end_ns": np.concatenate([end for _, _, _, end in passes]),
+        "thread": thread,
+        "process": np.repeat([process for process, *_ in passes], counts).astype(np.int32),
+        "end_thread": thread,
+        "name": Texts(numbers, names),
+        "domain": Texts(once, object_array([INFERRED_DOMAIN])),
+        "kind": Texts(once, object_array(["push-pop"])),
+        "payload": np.full(total, np.iinfo(np.int64).min),
+    }
+    return Table(columns, data)
+
+
+def _joined(first: Table, second: Table) -> Table:
+    """The rows of both tables."""
+    data: dict[str, Array | Texts] = {}
+    for column in first.columns:
+        if column.dtype == "text":
+            data[column.name] = _joined_texts(first.texts(column.name), second.texts(column.name))
+        else:
+            data[column.name] = joined([first[column.name], second[column.name]])
+    return Table(first.columns, data)
+
+
+def _joined_texts(first: Texts, second: Texts) -> Texts:
+    """Both columns, with the values of the second behind those of the first."""
+    codes = np.where(second.codes < 0, -1, second.codes + len(first.values)).astype(np.int32)
+    values = np.concatenate([first.values, second.values])
+    return Texts(np.concatenate([first.codes, codes]), values)

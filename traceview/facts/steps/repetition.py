@@ -1,0 +1,231 @@
+"""Steps of a program without ranges: the repetition of its launch sequence.
+
+A loop launches the same kernels in the same order in every pass; a pass is a step.
+
+1. An *anchor* is a kind of launch that recurs at a regular distance. Each anchor cuts the sequence
+   into passes, and each pass is compared with the next, launch by launch from the anchor on.
+2. The coverage of an anchor is the share of all launches that agree so. Extra launches at the end
+   of some passes (logging every nth step) agree with nothing, and shift nothing.
+3. Anchors of higher coverage win; of equally good ones that of the shortest passes, so that two
+   steps are not taken for one. Layers inside a step cover less than steps do: embeddings, heads
+   and sampling stand between.
+4. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
+   its anchor as the CPU pauses longest, or at the anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.tables import Integers, Mask
+
+LEAST_STEPS = 4
+"""Fewer passes are no loop that a reader counts time in."""
+_LEAST_COVERAGE = 0.2
+_AS_GOOD = 0.01
+_AGREEING = 0.7
+_MOST_ANCHORS = 48
+_MOST_KINDS = 4096
+_SHORTEST = 2
+_MOST_COMPARED = 1 << 18
+_IRREGULAR = 0.25
+# A pause counts as the seam of a step if it is that much longer than the median pause.
+_SEAM = 3.0
+_MOST_PASSES = 256
+_BRIDGED = 2
+_OPTIMIZERS_PER_PASS = (2, 3, 4)
+_UNLIKE, _LIKE = 0.2, 0.05
+# Launches of one optimizer step stand at most so far apart.
+_BURST = 8
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """The passes of a loop: `first` is the launch that begins each, `end` follows the last one.
+
+    `lag` is the number of launches per pass, the median. Launches before `first[0]` and from `end`
+    on are outside the loop.
+    """
+
+    first: Integers
+    end: int
+    lag: int
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """A kind of launch that may stand once in each pass: where it stands, and how far apart."""
+
+    at: Integers
+    lag: int
+    coverage: float = 0.0
+
+
+def find_repetition(
+    kind: Integers, pause_ns: Integers, optimizer: Mask | None = None
+) -> Repetition | None:
+    """The loop in a sequence of launches; None where nothing repeats often enough.
+
+    `kind` numbers what each launch launches, `pause_ns` is the CPU time before it since the last
+    launch, `optimizer` is True for the kernels of an optimizer. All have shape (launches,).
+    """
+    if len(kind) < LEAST_STEPS * _SHORTEST:
+        return None
+    anchor = _best_anchor(kind)
+    lag = anchor.lag if anchor else 0
+    if optimizer is not None and (found := _between_optimizers(optimizer, lag)):
+        return found
+    if anchor is None:
+        return None
+    at, end = _longest_run(kind, anchor)
+    if len(at) < LEAST_STEPS:
+        return None
+    return _whole_passes(_seams(at, pause_ns, anchor.lag), end, anchor.lag)
+
+
+def _best_anchor(kind: Integers) -> _Anchor | None:
+    """Of the anchors that cover the most, that of the shortest passes; None if none covers much."""
+    some = kind[:_MOST_COMPARED]
+    known = [
+        _Anchor(each.at, each.lag, _coverage(some, each.at[each.at < len(some)]))
+        for each in _anchors(kind)
+    ]
+    best = max((each.coverage for each in known), default=0.0)
+    if best < _LEAST_COVERAGE:
+        return None
+    return min((e for e in known if e.coverage >= best - _AS_GOOD), key=lambda e: e.lag)
+
+
+def _anchors(kind: Integers) -> Iterator[_Anchor]:
+    """For each distance at which kinds of launches recur regularly, the most regular kind."""
+    order = np.argsort(kind, kind="stable")
+    opens = np.flatnonzero(np.append(True, np.diff(kind[order]) != 0))
+    ends = np.append(opens[1:], len(order))
+    recurring = np.flatnonzero(ends - opens >= LEAST_STEPS)
+    best: dict[int, tuple[float, _Anchor]] = {}
+    weight: dict[int, int] = {}
+    # One median for each kind that recurs: a program has some hundreds.
+    for each in recurring[:_MOST_KINDS]:
+        at = order[opens[each] : ends[each]]
+        distance = np.diff(at)
+        lag = int(np.median(distance))
+        odd = float(np.mean(np.abs(distance - lag) > max(2.0, 0.05 * lag)))
+        if lag < _SHORTEST or odd > _IRREGULAR:
+            continue
+        weight[lag] = weight.get(lag, 0) + 1
+        if lag not in best or odd < best[lag][0]:
+            best[lag] = odd, _Anchor(at, lag)
+    for lag in sorted(weight, key=lambda each: -weight[each])[:_MOST_ANCHORS]:
+        yield best[lag][1]
+
+
+def _agreement(kind: Integers, at: Integers) -> tuple[Integers, Integers]:
+    """For each pass but the last: launches that equal those of the next pass, and all of its own.
+
+    A launch is compared with those as far behind it as the anchors of its pass and of the next one
+    are apart: what precedes an extra launch fits the one distance, what follows it the other.
+    """
+    length = np.diff(at)
+    following = np.append(length[1:], length[-1:])
+    launch = np.arange(int(at[0]), int(at[-1]))
+    own = kind[launch]
+    equal = np.zeros(len(launch), bool)
+    for distance in (length, following):
+        there = launch + np.repeat(distance, length)
+        # The last pass may be cut off: what nothing follows is not held against it.
+        equal |= (kind[np.minimum(there, len(kind) - 1)] == own) | (there >= len(kind))
+    return np.add.reduceat(equal.astype(np.int64), at[:-1] - at[0]), length
+
+
+def _coverage(kind: Integers, at: Integers) -> float:
+    """The share of all launches that agree with the next pass, in passes where most do."""
+    if len(at) < LEAST_STEPS:
+        return 0.0
+    equal, compared = _agreement(kind, at)
+    return float(equal[equal >= _AGREEING * compared].sum()) / len(kind)
+
+
+def _longest_run(kind: Integers, anchor: _Anchor) -> tuple[Integers, int]:
+    """The anchors of the longest stretch of passes that agree, and the launch that ends it.
+
+    Two passes that differ (logging, an evaluation, the next prompt) do not end a stretch.
+    """
+    equal, compared = _agreement(kind, anchor.at)
+    good = (equal >= _AGREEING * compared) & (np.diff(anchor.at) <= 2 * anchor.lag)
+    at_good = np.flatnonzero(good)
+    near = np.diff(at_good) <= _BRIDGED + 1
+    for first, last in zip(at_good[:-1][near], at_good[1:][near], strict=True):
+        good[first:last] = True
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(np.int8), [0]])))
+    if not len(edges):
+        return anchor.at[:0], 0
+    begins, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - begins))
+    at = anchor.at[begins[longest] : ends[longest] + 1]
+    following = anchor.at[ends[longest] + 1 :][:1]
+    end = min(int(at[-1]) + anchor.lag, *map(int, following), len(kind))
+    return at, end
+
+
+def _between_optimizers(optimizer: Mask, lag: int) -> Repetition | None:
+    """Passes that end with the last optimizer kernel of each.
+
+    `lag` is the distance at which launches repeat, 0 if unknown: it tells a pass from a pause
+    within one optimizer step.
+    """
+    at = np.flatnonzero(optimizer)
+    apart = np.diff(at)
+    far = apart[apart > _BURST]
+    if len(far) < LEAST_STEPS - 1:
+        return None
+    after = at[np.append(apart > 0.3 * max(float(np.median(far)), lag), True)] + 1
+    after = _grouped(after)
+    if len(after) < LEAST_STEPS:
+        return None
+    length = int(np.median(np.diff(after)))
+    # The first pass began before its optimizer ran: where is not known, so it takes the median.
+    first = np.append(max(int(after[0]) - length, 0), after[:-1])
+    return Repetition(first.astype(np.int64), int(after[-1]), length)
+
+
+def _grouped(after: Integers) -> Integers:
+    """The ends of whole passes, where a pass runs several optimizers in turn (two, of a GAN).
+
+    Then the distances between their bursts repeat after that many, and differ before.
+    """
+    distance = np.diff(after).astype(float)
+    for several in _OPTIMIZERS_PER_PASS:
+        if len(distance) < LEAST_STEPS * several:
+            break
+        usual = max(float(np.median(distance)), 1.0)
+        apart = [float(np.median(np.abs(distance[n:] - distance[:-n]))) for n in (1, several)]
+        if apart[0] > _UNLIKE * usual and apart[1] < _LIKE * usual:
+            # The last burst of the program ends a pass.
+            return after[(len(after) - 1) % several :: several]
+    return after
+
+
+def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
+    """As far before each anchor as the CPU pauses longest; the anchors if no pause stands out."""
+    some = at[at >= lag][:_MOST_PASSES]
+    if not len(some):
+        return at
+    pauses = np.median(pause_ns[some[:, None] - np.arange(lag)], axis=0)
+    longest = int(np.argmax(pauses))
+    if pauses[longest] < _SEAM * max(float(np.median(pauses)), 1.0):
+        return at
+    result: Integers = (at - longest)[at >= longest]
+    return result
+
+
+def _whole_passes(seams: Integers, end: int, lag: int) -> Repetition | None:
+    """The passes between seams, and what follows the last one where that is long enough."""
+    last = int(seams[-1])
+    if end - last < 0.5 * lag:
+        seams, end = seams[:-1], last
+    if len(seams) < LEAST_STEPS:
+        return None
+    return Repetition(seams.astype(np.int64), end, int(np.median(np.diff(np.append(seams, end)))))
