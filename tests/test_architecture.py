@@ -101,6 +101,7 @@ MOST_FILES = 15
 EXCUSED_FACTS = {
     "traceview.facts.code.user_binaries": "traceview.analyze adds it before any answer",
     "traceview.facts.operations.exposure": "communication has it first, memory-copies next",
+    "traceview.facts.operations.frameworks": "memory-copies has it first; remedies of others next",
     "traceview.facts.steps.inferred": "traceview.analyze adds steps before any answer",
     "traceview.facts.steps.repetition": "it is what `inferred` finds steps by",
 }
