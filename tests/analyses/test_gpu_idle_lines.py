@@ -87,7 +87,7 @@ def test_a_sleep_has_a_finding_of_its_own(tmp_path):
     for step in range(20):
         export.os_call("clock_nanosleep", step * 10 * MS + 1_000_000, step * 10 * MS + 8_000_000)
 
-    slept, late = ask(ANALYSIS, export, tmp_path).findings[:2]
+    slept, worked = ask(ANALYSIS, export, tmp_path).findings[:2]
 
     assert slept.message == (
         "The GPU sat idle for 133 ms (19 gaps) while the CPU slept. "
@@ -96,12 +96,40 @@ def test_a_sleep_has_a_finding_of_its_own(tmp_path):
     assert slept.action.startswith("Remove the sleep")
     assert slept.time_at_stake_ns == 133 * MS
     assert (slept.subject.kind, slept.subject.file, slept.subject.line) == ("line", *LOAD[:2])
+    assert worked.message == (
+        "The GPU sat idle for 38.0 ms (19 gaps) while the CPU did other work than launching. "
+        "All of it was at train.py:12 in get_batch."
+    )
+    assert worked.action.startswith("Take this CPU work out of the loop")
+    assert worked.time_at_stake_ns == 38 * MS
+
+
+def test_time_that_other_findings_count_is_not_counted_again(tmp_path):
+    export = loop(gap_ms=4)
+    for number in range(100):
+        stack = (LINEAR, MAIN) if number % 5 in (1, 2) else (LOAD, MAIN)
+        export.python_sample(number * MS + MS // 2, *stack)
+
+    work, late = ask(ANALYSIS, export, tmp_path).findings[:2]
+
+    assert work.time_at_stake_ns == late.time_at_stake_ns == 38 * MS
     assert late.message == (
         "The GPU sat idle for 38.0 ms (19 gaps) waiting for the CPU to launch work, not counting "
-        "133 ms of sleeping. All of it was at train.py:12 in get_batch."
+        "38.0 ms of other CPU work. All of it was at train.py:40, calling "
+        "torch.nn.modules.linear.forward."
     )
-    assert late.action.startswith("Take this CPU work out of the loop")
-    assert late.time_at_stake_ns == 38 * MS
+    assert late.action.startswith("Give the GPU more work per launch")
+
+
+def test_idle_time_without_samples_is_noted(tmp_path):
+    export = loop(gap_ms=4, steps=3)
+    for number in (1, 2, 3, 4):
+        export.python_sample(number * MS + 500_000, LOAD, MAIN)
+
+    assert ask(ANALYSIS, export, tmp_path).notes[-1] == (
+        "Python samples show the line for 4.00 ms of the 8.00 ms that the GPU sat idle waiting for "
+        "the CPU."
+    )
 
 
 @pytest.mark.parametrize(

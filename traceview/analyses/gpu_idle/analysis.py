@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
@@ -165,6 +165,7 @@ LINES = TableSpec(
     rare=True,
 )
 LONGEST = 100
+NEARLY_ALL = 0.99
 
 
 def compute(trace: Trace) -> Result:
@@ -178,7 +179,7 @@ def compute(trace: Trace) -> Result:
             "gaps": _longest(trace, every),
         },
         idle_findings(trace),
-        notes=warm_up_notes(trace),
+        notes=(*warm_up_notes(trace), *_line_notes(trace, every)),
     )
 
 
@@ -238,6 +239,19 @@ def _late(trace: Trace) -> Table:
         "steady_idle_ns": late.steady_ns,
     }
     return Table(LATE.columns, data).take(np.lexsort((-late.time_ns, -late.steady_ns)))
+
+
+def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
+    """How much idle time the Python samples explain, if not all of it."""
+    shown_ns = int(idle_samples(trace).time_ns.sum())
+    waiting_ns = int(gaps.idle_ns[np.isin(gaps.cause, CPU_CAUSES)].sum())
+    if not len(trace.recorded("python_samples")) or shown_ns >= NEARLY_ALL * waiting_ns:
+        return ()
+    shown, waiting = units.duration(shown_ns), units.duration(waiting_ns)
+    return (
+        f"Python samples show the line for {shown} of the {waiting} that the GPU sat idle waiting "
+        "for the CPU.",
+    )
 
 
 def _lines(trace: Trace, gaps: Gaps) -> Table:

@@ -23,12 +23,15 @@ from traceview.analyses.gpu_idle.line_sites import (
     NOT_COUNTED,
     OFF_CPU_ACTIONS,
     OFF_CPU_LOST,
+    TAKE_OUT,
     LineSite,
     longest_line,
     off_cpu_times,
     samples_of,
+    works_on_cpu,
 )
-from traceview.analyses.gpu_idle.lines import IdleSamples
+from traceview.analyses.gpu_idle.lines import IdleSamples, lines_of
+from traceview.analyses.gpu_idle.stack_lines import CPU
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.facts.idle.causes import (
@@ -85,11 +88,6 @@ ACTIONS = {
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
-TAKE_OUT = (
-    "Take this CPU work out of the loop: do it earlier, or on another thread or process "
-    "(DataLoader workers), so that launches reach the GPU before it runs dry."
-)
-"""For launch-late idle time in which the CPU did other work than launching."""
 NEARLY_ALL = 0.75
 IF_REPEATED = "Check whether every step does this. If so, "
 MAY_BE_ONCE = {
@@ -149,6 +147,11 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
         for doing, time_ns in apart.items():
             yield _off_cpu(trace, device, samples.take(samples.doing == doing), time_ns)
         samples = samples.take(~np.isin(samples.doing, [*apart]))
+        work = longest_line(trace, samples.take(works_on_cpu(trace, samples)), idle_ns)
+        if work and severity_of(work.time_ns, span_ns) in ("high", "medium"):
+            at_work = works_on_cpu(trace, samples) & (lines_of(trace, samples) == work.number)
+            yield _off_cpu(trace, device, samples.take(at_work), work.time_ns)
+            samples, apart = samples.take(~at_work), {**apart, CPU: work.time_ns}
     rest_ns = idle_ns - sum(apart.values())
     severity = severity_of(rest_ns, span_ns)
     if severity is None:
@@ -161,7 +164,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
         _add_late_site(wording, trace, site)
     if line:
         _add_line(wording, line, cause)
-    severity = _add_details(wording, trace, cause, own, severity)
+    severity = _add_details(wording, trace, cause, own, severity, by_line=line is not None)
     _add_other_gpus(wording, trace, steady & ~own)
     row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
     shown_in = ("lines", line.row) if line else ("causes", row)
@@ -170,7 +173,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
 
 
 def _off_cpu(trace: Trace, device: int, samples: IdleSamples, idle_ns: int) -> Finding:
-    """The finding for launch-late idle time in which the CPU neither computed nor launched."""
+    """The finding for launch-late idle time in which the CPU did not launch."""
     doing = int(samples.doing[0])
     lost, action = OFF_CPU_LOST[doing], OFF_CPU_ACTIONS[doing]
     within = np.zeros(len(gaps(trace)), bool)
@@ -280,7 +283,7 @@ def _add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
 
 
 def _add_details(
-    wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity
+    wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity, *, by_line: bool
 ) -> Severity:
     """What stands out in the gaps of one cause. Returns the severity, which that may lower."""
     lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
@@ -294,7 +297,7 @@ def _add_details(
             same_stream_gaps=steps.gaps,
             same_stream_median_ns=steps.median_ns,
         )
-    elif cause != LAUNCH_LATE:
+    elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from traceview.analyses.gpu_idle.lines import (
     sum_lines,
 )
 from traceview.analyses.gpu_idle.stack_lines import (
+    CPU,
     DATA_LOADING,
     DATA_WAIT,
     DOINGS,
@@ -24,6 +26,7 @@ from traceview.analyses.gpu_idle.stack_lines import (
     LOCK,
     PROCESS,
     SLEEP,
+    stack_lines,
 )
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import ELSEWHERE_NS
@@ -36,7 +39,13 @@ LEAST_FRACTION = 0.05
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
 """The cells that identify a row of the table `lines`."""
 
+TAKE_OUT = (
+    "Take this CPU work out of the loop: do it earlier, or on another thread or process "
+    "(DataLoader workers), so that launches reach the GPU before it runs dry."
+)
+"""For launch-late idle time in which the CPU did other work than launching."""
 OFF_CPU_LOST = {
+    CPU: "while the CPU did other work than launching",
     SLEEP: "while the CPU slept",
     DATA_WAIT: "while the program waited for the DataLoader's workers",
     DATA_LOADING: "while the launching process loaded data itself",
@@ -45,10 +54,11 @@ OFF_CPU_LOST = {
     FILE: "while the CPU read or wrote files",
     IMPORT: "while the CPU imported modules",
 }
-"""How the GPU lost time where the CPU neither computed nor launched, by activity.
+"""How the GPU lost time where the CPU did not launch, by activity.
 
 Compilation is not among them: `phases` reports it."""
 OFF_CPU_ACTIONS = {
+    CPU: TAKE_OUT,
     SLEEP: "Remove the sleep, or wait on a thread that launches nothing.",
     DATA_WAIT: "Raise num_workers of that DataLoader or make its transforms cheaper (smaller "
     "images, work on the GPU); persistent_workers=True keeps the workers between epochs.",
@@ -59,6 +69,7 @@ OFF_CPU_ACTIONS = {
     IMPORT: "Import before the loop.",
 }
 NOT_COUNTED = {
+    CPU: "other CPU work",
     SLEEP: "sleeping",
     DATA_WAIT: "waiting for the DataLoader",
     DATA_LOADING: "loading data",
@@ -72,13 +83,19 @@ NOT_COUNTED = {
 _OBVIOUS = tuple(DOINGS[doing] for doing in (DATA_WAIT, DATA_LOADING, IMPORT))
 """Activities that say more than the library function in which the time passed."""
 _BACKWARD = "._engine_run_backward"
+_LAUNCHING = re.compile(
+    r"(torch|torchvision|torchaudio|torch_geometric|transformers|diffusers|lightning|accelerate|timm"
+    r"|peft|xformers|deepspeed|vllm|jax|jaxlib|flax|optax|equinox|cupy|cupyx|numba|triton|tensorflow"
+    r"|keras)\b"
+)
+"""Libraries that launch GPU work: what their Python costs is part of the cost of launches."""
 
 
 class LineSite(NamedTuple):
-    """A line, its part of some idle time, and whether the gaps there are too long for launches.
+    """A line, its part of some idle time, and whether that is mostly other work than launching.
 
     `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
-    is most of the line.
+    is most of the line, `number` that of the line in lines_of.
     """
 
     file: str
@@ -89,6 +106,7 @@ class LineSite(NamedTuple):
     time_ns: int
     other_work: bool
     row: dict[str, Cell]
+    number: int
 
     @property
     def name(self) -> str:
@@ -119,9 +137,23 @@ def samples_of(trace: Trace, chosen: Mask) -> IdleSamples:
     return samples.take(chosen[samples.gap])
 
 
+def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
+    """True for the samples at work that is no launching.
+
+    The innermost library, if any, is none of those that launch, and the gap is too long to be about
+    how costly launches are.
+    """
+    names, stack = stack_lines(trace).inner, trace.recorded("python_samples")["stack"]
+    launching = names.isin([str(name) for name in names.values if _LAUNCHING.match(str(name))])
+    result: Mask = ~launching[stack[samples.sample]] & (samples.doing == CPU)
+    result &= gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS
+    return result
+
+
 def off_cpu_times(samples: IdleSamples) -> dict[int, int]:
-    """Idle time in ns by activity, of those in OFF_CPU_LOST."""
-    return {doing: int(samples.time_ns[samples.doing == doing].sum()) for doing in OFF_CPU_LOST}
+    """Idle time in ns by activity off the CPU, of those in OFF_CPU_LOST."""
+    waits = [doing for doing in OFF_CPU_LOST if doing != CPU]
+    return {doing: int(samples.time_ns[samples.doing == doing].sum()) for doing in waits}
 
 
 def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite | None:
@@ -153,16 +185,16 @@ def _site(
         inner=None if inner is None else str(inner),
         source=None if cells["source"] is None else str(cells["source"]),
         time_ns=time_ns,
-        other_work=2 * _in_long_gaps(trace, samples, int(lines.line[top])) > time_ns,
+        other_work=2 * _work_ns(trace, samples, int(lines.line[top])) > time_ns,
         row={name: cells[name] for name in ROW},
+        number=int(lines.line[top]),
     )
 
 
-def _in_long_gaps(trace: Trace, samples: IdleSamples, line: int) -> int:
-    """Time of a line in gaps too long to be about how costly launches are."""
+def _work_ns(trace: Trace, samples: IdleSamples, line: int) -> int:
+    """Time of a line at other work than launching."""
     at_line = lines_of(trace, samples) == line
-    long = gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS
-    return int(samples.time_ns[at_line & long].sum())
+    return int(samples.time_ns[at_line & works_on_cpu(trace, samples)].sum())
 
 
 def _cell(values: Array | Texts, row: int) -> Cell:
