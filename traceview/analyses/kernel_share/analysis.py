@@ -7,11 +7,19 @@ import numpy as np
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
-from traceview.analyses.kernel_share.findings import gemm_findings, largest_kernel
+from traceview.analyses.kernel_share.findings import (
+    costliest_own_kernel,
+    fusion_findings,
+    gemm_findings,
+    limited_by_gpu,
+    tiny_kernels,
+    unaligned_findings,
+)
 from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernels
 from traceview.analyses.kernel_share.range_totals import entered, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
@@ -148,9 +156,15 @@ def _findings(trace: Trace, chosen: Mask, kernels: Table, labels: Texts) -> tupl
     steady_ns = int(duration_ns[steady_kernels(trace)[chosen]].sum())
     launched_steady = ~launched_in_warm_up(trace)[kernel_operations(trace)[chosen]]
     names = kernels.texts("name")
+    savings = (
+        *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
+        *unaligned_findings(trace),
+        *fusion_findings(trace),
+    )
     return (
-        *gemm_findings(fp32_gemms(trace), steady_ns, span_ns),
-        *largest_kernel(names, labels, duration_ns, launched_steady, span_ns),
+        *limited_by_gpu(trace, savings),
+        *tiny_kernels(trace),
+        *costliest_own_kernel(names, labels, duration_ns, launched_steady, span_ns),
     )
 
 

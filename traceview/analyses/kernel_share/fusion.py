@@ -1,0 +1,121 @@
+"""Runs of small library kernels that one kernel could compute: unfused chains, unfused optimizers.
+
+Elementwise kernels are bound by memory, so a fused kernel takes about as long as the longest of
+those it replaces. On an H200, nanoGPT's kernels took 3.72 ms per step, of which this rule says
+that 0.917 ms can be saved; with torch.compile they took 2.80 ms, 0.925 ms less.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.tables import Array, Integers, Mask
+from traceview.trace import Trace
+
+# Kernels of eager operators: those of compilers and of hand-written code are fused already.
+_TORCH, _CUPY = re.compile(r"\bat::native::"), re.compile(r"^cupy_")
+_FUSES = (
+    KernelClass.ELEMENTWISE,
+    KernelClass.CAST_COPY,
+    KernelClass.NORMALIZATION,
+    KernelClass.REDUCTION,
+    KernelClass.SOFTMAX,
+    KernelClass.RANDOM,
+)
+_FUSED_OPTIMIZER = re.compile(r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|LpNorm|lpnorm")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of at least two kernels, one after another on a stream of one GPU, after warm-up.
+
+    `saved_ns` is their time without the longest kernel of each run. `class_ns` is their time by
+    `KernelClass`.
+    """
+
+    device: int
+    runs: int
+    kernels: int
+    total_ns: int
+    saved_ns: int
+    class_ns: dict[KernelClass, int]
+    longest: tuple[int, int]
+    """Start and end of the run that takes longest, in ns."""
+
+
+def unfused_kernels(trace: Trace) -> tuple[Runs, ...]:
+    """The runs of eager kernels that could be one kernel each, by GPU."""
+    kinds = kernel_classes(trace)
+    eager = _named(trace, _TORCH) & np.isin(kinds, _FUSES)
+    # cupy.fuse takes no reduction but the last operation of a chain.
+    eager |= _named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
+    return _runs(trace, eager, np.arange(len(eager)))
+
+
+def unfused_optimizer(trace: Trace) -> tuple[Runs, ...]:
+    """The runs of foreach kernels of optimizers, by GPU; norms of gradients are left out.
+
+    An operation over all tensors takes several launches, so the longest operation of a run counts
+    instead of the longest kernel.
+    """
+    foreach = (kernel_classes(trace) == KernelClass.OPTIMIZER) & ~_named(trace, _FUSED_OPTIMIZER)
+    return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
+
+
+def _named(trace: Trace, rule: re.Pattern[str]) -> Mask:
+    """True for the kernels whose names match."""
+    names = trace.recorded("kernels").texts("name")
+    matches = np.zeros(len(names.values) + 1, bool)
+    for code in groups.different(names.codes[names.codes >= 0]).tolist():
+        matches[code] = bool(rule.search(str(names.values[code])))
+    result: Mask = matches[names.codes]
+    return result
+
+
+def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
+    """Runs of the wanted kernels, by GPU; kernels of equal `operation` are one operation."""
+    kernels = trace.recorded("kernels")
+    rows = np.flatnonzero(steady_kernels(trace))
+    keys = [kernels[key][rows] for key in ("process", "device", "context_id", "stream_id")]
+    rows = rows[np.lexsort((kernels["start_ns"][rows], *reversed(keys)))]
+    keys = [kernels[key][rows] for key in ("process", "device", "context_id", "stream_id")]
+    run = np.cumsum(groups.opens(wanted[rows], *keys)) - 1
+    run, rows = run[wanted[rows]], rows[wanted[rows]]
+    if not len(rows):
+        return ()
+    several = np.bincount(run)[run] > 1
+    run, rows = run[several], rows[several]
+    devices = kernels["device"][rows]
+    return tuple(
+        _of_device(trace, device, run[devices == device], rows[devices == device], operation)
+        for device in groups.different(devices).tolist()
+    )
+
+
+def _of_device(trace: Trace, device: int, run: Integers, rows: Integers, operation: Array) -> Runs:
+    kernels = trace.recorded("kernels")
+    duration_ns, kinds = kernels.duration_ns[rows], kernel_classes(trace)[rows]
+    by_run = groups.group(run)
+    by_operation = groups.group(by_run.ids, operation[rows])
+    time = groups.sums(by_operation, duration_ns)
+    longest = np.zeros(by_run.size, np.int64)
+    np.maximum.at(longest, by_run.ids[by_operation.first], time)
+    total = groups.sums(by_run, duration_ns)
+    most = by_run.ids == int(np.argmax(total))
+    by_class = np.zeros(len(KernelClass), np.int64)
+    np.add.at(by_class, kinds, duration_ns)
+    return Runs(
+        device,
+        by_run.size,
+        len(rows),
+        int(total.sum()),
+        int((total - longest).sum()),
+        {kind: int(by_class[kind]) for kind in KernelClass if by_class[kind]},
+        (int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())),
+    )
