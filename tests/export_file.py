@@ -92,7 +92,7 @@ class ExportFile:
         connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', filled)
 
     def _columns(self, table: str) -> list[tuple[str, str, bool]]:
-        kinds = {"": "INTEGER", "T": "TEXT", "R": "REAL", "B": "BLOB"}
+        kinds = {"": "INTEGER", "T": "TEXT", "R": "REAL", "B": "BLOB", "P": "INTEGER PRIMARY KEY"}
         parts = [(spec.rstrip("!"), spec.endswith("!")) for spec in self._tables[table].split()]
         split = [(spec.partition(":"), needed) for spec, needed in parts]
         return [(name, kinds[kind], needed) for (name, _, kind), needed in split]

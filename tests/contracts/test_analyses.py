@@ -80,7 +80,7 @@ NEEDS_A_SOURCE = {"load-widths", "roofline"}
 # What the recorder leaves out unless asked.
 ON_REQUEST = {
     *("thread_runs", "call_sites", "gpu_metrics", "kernel_counters"),
-    *("os_calls", "python_samples", "python_frames"),
+    *("os_calls", "python_samples", "python_frames", "host_functions", "jit_compilations"),
 }
 VERDICTS = {"gpu-bound", "launch-bound", "sync-drained", "queue-full", "mixed"}
 IMPERATIVES = re.compile(

@@ -74,6 +74,12 @@ KERNELS = TableSchema(
         ),
         Column("cluster_blocks", "int32", "blocks per cluster; 1 without clusters", nullable=True),
         Column(
+            "sm_count",
+            "int32",
+            "SMs of the green context that it ran in; absent in a context of the whole GPU",
+            nullable=True,
+        ),
+        Column(
             "max_active_clusters", "int32", "clusters resident on the GPU at once", nullable=True
         ),
         GRAPH_NODE,
@@ -225,6 +231,32 @@ OVERHEADS = TableSchema(
         Column("process", "int32", "row of the processes table; absent if unknown", nullable=True),
         Column("name", "text", "activity that caused the overhead"),
         Column("kind", "text", "profiler, cupti or queue-full"),
+    ),
+)
+HOST_FUNCTIONS = TableSchema(
+    "host_functions",
+    "functions of the CPU that a stream ran and waited for: cudaLaunchHostFunc, graph host nodes",
+    "nsys 2026.5 or newer, --trace=cuda",
+    (
+        START,
+        END,
+        PROCESS,
+        Column("device", "int32", "row of the devices table; absent if unknown", nullable=True),
+        Column("stream_id", "int64", "stream that waited; absent if unknown", nullable=True),
+        CORRELATION,
+    ),
+)
+JIT_COMPILATIONS = TableSchema(
+    "jit_compilations",
+    "JIT compilation by the driver, and its compute cache",
+    "nsys 2026.5 or newer, --trace=cuda",
+    (
+        START,
+        END,
+        THREAD,
+        PROCESS,
+        CORRELATION,
+        Column("operation", "text", "compile, cache load or cache store"),
     ),
 )
 THREAD_RUNS = TableSchema(
@@ -399,6 +431,8 @@ TABLES = {
         CALLCHAINS,
         MEMORY_EVENTS,
         OVERHEADS,
+        HOST_FUNCTIONS,
+        JIT_COMPILATIONS,
         THREAD_RUNS,
         OS_CALLS,
         PYTHON_SAMPLES,

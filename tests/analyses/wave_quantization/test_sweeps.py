@@ -25,6 +25,7 @@ ALONE = Configuration(
     dynamic_bytes=0,
     shared_config_bytes=None,
     clusters_at_once=None,
+    green_sms=None,
     barriers=0,
     calls=1,
     total_ns=1000,

@@ -77,6 +77,7 @@ def test_a_kernel_row(read: Any) -> None:
         "dynamic_shared_memory_bytes": 1 << 17,
         "shared_memory_config_bytes": 233_472,
         "cluster_blocks": None,
+        "sm_count": None,
         "max_active_clusters": None,
         "graph_node_id": 77,
     }
@@ -423,7 +424,7 @@ def test_what_the_trace_says_of_itself(read: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "warned"), [("3.0.0", 0), ("3.25.9", 0), ("3.26.0", 1), ("4.0.0", 1), ("odd", 1)]
+    ("version", "warned"), [("3.0.0", 0), ("3.30.9", 0), ("3.31.0", 1), ("4.0.0", 1), ("odd", 1)]
 )
 def test_newer_schemas_are_read_with_one_warning(read: Any, version: str, warned: int) -> None:
     trace = read({KERNEL: [kernel(1, 2)]}, meta={"EXPORT_SCHEMA_VERSION": version})

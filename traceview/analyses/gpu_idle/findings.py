@@ -19,6 +19,7 @@ from traceview.analyses.gpu_idle.details import (
     longest_launch_site,
     longest_wait_site,
 )
+from traceview.analyses.gpu_idle.host_work import in_host_functions, in_jit
 from traceview.analyses.gpu_idle.line_sites import (
     NOT_COUNTED,
     OFF_CPU_ACTIONS,
@@ -88,7 +89,15 @@ ACTIONS = {
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
-NEARLY_ALL = 0.75
+KEEP_STREAM_FREE = (
+    "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
+    "of their own: the work behind them waits until the CPU has run them."
+)
+BUILD_FOR_GPU = (
+    "Build the code for this GPU (nvcc -gencode, TORCH_CUDA_ARCH_LIST), so that the driver does "
+    "not compile PTX when the program runs, and keep its cache (CUDA_CACHE_MAXSIZE)."
+)
+NEARLY_ALL, _GOOD_PART = 0.75, 0.25
 IF_REPEATED = "Check whether every step does this. If so, "
 MAY_BE_ONCE = {
     LAUNCH_LATE: ".",
@@ -297,13 +306,42 @@ def _add_details(
             same_stream_gaps=steps.gaps,
             same_stream_median_ns=steps.median_ns,
         )
+        _add_host_functions(wording, trace, own)
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
+    if cause == MODULE_LOAD:
+        _add_jit(wording, trace, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)
         wording.remedy = AS_WHOLE
         return "info"
     return severity
+
+
+def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> None:
+    """Host functions that streams waited for, where they took a good part of the idle time."""
+    host_ns, calls = in_host_functions(trace, own)
+    if not calls or host_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
+        return
+    wording.add(
+        " For {host_ns} of it streams waited for {host_functions:host function}.",
+        host_ns=host_ns,
+        host_functions=calls,
+    )
+    wording.remedy = KEEP_STREAM_FREE
+
+
+def _add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
+    """The driver's compilation of PTX, where it took a good part of the idle time."""
+    jit_ns, number = in_jit(trace, own)
+    if not number or jit_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
+        return
+    wording.add(
+        " For {jit_ns} of it the driver compiled PTX ({jit_compilations:JIT compilation}).",
+        jit_ns=jit_ns,
+        jit_compilations=number,
+    )
+    wording.remedy = BUILD_FOR_GPU
 
 
 def _back_to_back(steps: BackToBack, all_of_it: bool) -> str:

@@ -200,6 +200,8 @@ def _remarks(each: LaunchedGrid) -> Iterator[str]:
     if each.concurrent:
         part = units.percent(100 * of.beside_ns / of.total_ns)
         yield f"concurrent: other kernels run beside it for {part} of its time"
+    if of.green_sms:
+        yield f"in a green context of {units.counted(of.green_sms, 'SM')}"
     per_sm = waves.blocks / waves.sm_count
     if each.persistent_gemm:
         yield "persistent: each block computes several tiles (see tiles)"

@@ -33,7 +33,9 @@ KEYS = (
     "dynamic_shared_memory_bytes",
 )
 """Columns of kernels that are equal within a configuration, as is the name."""
-_MAYBE_ABSENT = ("shared_memory_config_bytes", "cluster_blocks", "max_active_clusters")
+_MAYBE_ABSENT = (
+    *("shared_memory_config_bytes", "cluster_blocks", "max_active_clusters", "sm_count"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class Configuration:
 
     `device` is a row in devices, `label` as in kernel_labels. `shared_config_bytes` is the shared
     memory per SM that the driver configured, `clusters_at_once` the blocks that the GPU holds at
-    once as its clusters allow; None where unknown. `barriers` are those of a block, 0 without code.
-    `beside_ns` is the time in which another kernel ran on the GPU. `steady_calls` and `steady_ns`
-    leave out the launches of warm-up.
+    once as its clusters allow, `green_sms` the SMs of the green context; None where unknown or
+    without one. `barriers` are those of a block, 0 without code. `beside_ns` is the time in which
+    another kernel ran on the GPU. `steady_calls` and `steady_ns` leave out the launches of warm-up.
     """
 
     device: int
@@ -58,6 +60,7 @@ class Configuration:
     dynamic_bytes: int
     shared_config_bytes: int | None
     clusters_at_once: int | None
+    green_sms: int | None
     barriers: int
     calls: int
     total_ns: int
@@ -85,7 +88,7 @@ class Configuration:
     def family(self) -> tuple[object, ...]:
         """Key of the configurations that differ in the grid alone."""
         shared = (self.static_bytes, self.dynamic_bytes)
-        return (self.device, self.name, self.block, self.registers, *shared)
+        return (self.device, self.green_sms, self.name, self.block, self.registers, *shared)
 
 
 @fact
@@ -135,7 +138,7 @@ def _known(values: Array) -> list[int | None]:
 
 def _configuration(name: Any, short: Any, label: Any, *numbers: Any) -> Configuration:
     device, gx, gy, gz, bx, by, bz, registers, static, dynamic, config, *others = numbers
-    cluster, clusters, barriers, *figures = others
+    cluster, clusters, green_sms, barriers, *figures = others
     return Configuration(
         device,
         str(name),
@@ -148,6 +151,7 @@ def _configuration(name: Any, short: Any, label: Any, *numbers: Any) -> Configur
         dynamic,
         config,
         cluster * clusters if cluster and clusters and cluster > 1 else None,
+        green_sms,
         barriers,
         *figures,
     )

@@ -126,7 +126,7 @@ def occupancy_of(
         return None
     used = (of.threads, of.registers, of.static_bytes, of.dynamic_bytes, of.barriers)
     fits, limiter = _occupancy(known.limits, of.shared_config_bytes, *used)
-    waves = waves_of(of.blocks, fits, known.sm_count)
+    waves = waves_of(of.blocks, fits, min(of.green_sms or known.sm_count, known.sm_count))
     if waves is None:
         return None
     if of.clusters_at_once and of.clusters_at_once < waves.at_once:

@@ -167,7 +167,7 @@ def cpu_time(trace: Trace) -> CpuTime:
     return CpuTime(
         staging_ns=staging_time(gaps, launches, pageable_uploads(trace)[gaps.after]),
         graph_ns=np.where(by_graph, graph_ns, 0),
-        loading_ns=spent_in(_loading_calls(trace, calls)),
+        loading_ns=time_on_thread(gaps, launches, *_loading_times(trace, calls)),
         allocating_ns=spent_in(calls.does == Does.ALLOCATE),
         pinning_ns=spent_in(_first_pinning_calls(trace)),
         profiler_ns=time_on_thread(gaps, launches, *profiler),
@@ -189,6 +189,16 @@ def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:
     lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
     result: Mask = np.isin(calls.does, [Does.LOAD, Does.LOOK_UP]) | lazy
     return result
+
+
+def _loading_times(trace: Trace, calls: ApiCalls) -> tuple[Array, Integers, Integers]:
+    """Thread, start and end of the calls that load code, and of the driver's JIT compilation."""
+    rows, jit = np.flatnonzero(_loading_calls(trace, calls)), trace.recorded("jit_compilations")
+    return (
+        np.concatenate((calls.thread[rows], jit["thread"])),
+        np.concatenate((calls.start_ns[rows], jit["start_ns"])),
+        np.concatenate((calls.end_ns[rows], jit["end_ns"])),
+    )
 
 
 def _first_pinning_calls(trace: Trace) -> Mask:

@@ -11,7 +11,7 @@ from traceview.trace.sqlite.file import Database
 
 # 2022.4 writes schema 3.0 into EXPORT_META_DATA; from 2023 on the table is META_DATA_EXPORT.
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-NEWEST_SCHEMA = (3, 25)
+NEWEST_SCHEMA = (3, 30)
 DIAGNOSTICS_SINCE = (3, 11)
 REEXPORT = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)

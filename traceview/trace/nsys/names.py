@@ -23,6 +23,7 @@ _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 _DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P"
 _MIGRATIONS = (f"{UNIFIED}H2D", f"{UNIFIED}D2H", f"{UNIFIED}D2D")
 COPY_DIRECTIONS = dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS)))
+JIT_OPERATIONS = {1: "cache load", 2: "cache store", 3: "compile"}
 MIGRATION_CAUSES = {
     0: "unknown",
     1: "user prefetch",
@@ -171,6 +172,18 @@ def memory_operations(database: Database) -> dict[int, str]:
     labels = _labels(database, "ENUM_CUDA_DEV_MEM_EVENT_OPER")
     read = {key: "release" if label.startswith("de") else label for key, label in labels.items()}
     return {**MEMORY_OPERATIONS, **read}
+
+
+def jit_operations(database: Database) -> dict[int, str]:
+    """jitOperationType to compile, cache load or cache store, as CUPTI numbers them."""
+    stored = _enum(database, "ENUM_CUPTI_JIT_OPERATION_TYPE")
+    read = {
+        key: word
+        for key, (name, _) in stored.items()
+        for word in JIT_OPERATIONS.values()
+        if name.endswith(word.replace(" ", "_").upper())
+    }
+    return {**JIT_OPERATIONS, **read}
 
 
 def severities(database: Database) -> dict[int, str]:

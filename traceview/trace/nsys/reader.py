@@ -13,6 +13,7 @@ from traceview.trace.model import Trace
 from traceview.trace.nsys import kernel_code, tables
 from traceview.trace.nsys.absent_tables import empty_tables
 from traceview.trace.nsys.cpu.callchains import callchains
+from traceview.trace.nsys.cpu.host_work import host_functions, jit_compilations
 from traceview.trace.nsys.cpu.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.cpu.thread_runs import thread_runs
@@ -37,6 +38,8 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "callchains": callchains,
     "memory_events": tables.memory_events,
     "overheads": tables.overheads,
+    "host_functions": host_functions,
+    "jit_compilations": jit_compilations,
     "diagnostics": tables.diagnostics,
     "kernel_code": lambda reader: kernel_code.staged(reader.export.database),
 }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import NULL, Array, Integers, Texts
 from traceview.trace.nsys.names import (
     MIGRATION_CAUSES,
@@ -24,8 +25,9 @@ from traceview.trace.nsys.names import (
     severities,
     without_version,
 )
-from traceview.trace.nsys.processes import ABSENT, Codes, Owners
+from traceview.trace.nsys.processes import ABSENT, PROCESS_BITS, Codes, Owners
 from traceview.trace.nsys.rows import INT32, Export, ExportTable, Rows, Staged
+from traceview.trace.sqlite.file import Database
 
 _WHERE = ("globalPid", "correlationId", "graphNodeId")
 _ON_STREAM = ("start", "end", "deviceId", "contextId", "streamId")
@@ -38,7 +40,7 @@ KERNELS = ExportTable(
     (*_ON_STREAM, "demangledName"),
     (
         *(*_WHERE, "shortName", "mangledName", *_GRID, "registersPerThread", *_SHARED, *_CLUSTER),
-        "maxActiveClusters",
+        *("maxActiveClusters", "greenContextId"),
     ),
 )
 COPIES = ExportTable(
@@ -101,8 +103,35 @@ def kernels(reader: Reader) -> Staged | None:
     staged["shared_memory_config_bytes"] = _positive(rows, "sharedMemoryExecuted")
     staged["cluster_blocks"] = _cluster_blocks(rows)
     staged["max_active_clusters"] = _positive(rows, "maxActiveClusters")
+    staged["sm_count"] = _green_sms(reader, rows)
     staged["graph_node_id"] = _graph_node(rows)
     return staged
+
+
+def _green_sms(reader: Reader, rows: Rows) -> Codes:
+    """SMs of the green context of each kernel; absent outside of one, and where unknown."""
+    context = rows.integer("greenContextId", 0)
+    result = np.full(len(rows), ABSENT, np.int32)
+    if not context.any():
+        return result
+    of_green = green_contexts(reader.export.database)
+    inside = np.flatnonzero(context > 0)
+    owner = rows.integer("globalPid", 0)[inside] >> 24 & PROCESS_BITS
+    each = groups.group(owner, context[inside])
+    keys = zip(owner[each.first].tolist(), context[inside][each.first].tolist(), strict=True)
+    result[inside] = np.array([of_green.get(key, ABSENT) for key in keys], np.int32)[each.ids]
+    return result
+
+
+def green_contexts(database: Database) -> dict[tuple[int, int], int]:
+    """SMs of each green context, by process id and context id. From schema 3.30 on."""
+    names = ("processId", "contextId", "isGreenContext", "numMultiprocessors")
+    return {
+        (int(process) & PROCESS_BITS, int(context)): int(sms)
+        for process, context, green, sms in database.lines("TARGET_INFO_CUDA_CONTEXT_INFO", names)
+        if green and isinstance(process, int) and isinstance(context, int)
+        if isinstance(sms, int) and 0 < sms < INT32.max
+    }
 
 
 def _positive(rows: Rows, name: str) -> Codes:
