@@ -468,10 +468,14 @@ class Export(ExportFile):
             nameId=self.string(name),
         )
 
-    def diagnostic(self, text: str, *, severity: str = "warning", time: int = 0) -> Self:
-        """Add a remark of the recorder on its own work."""
+    def diagnostic(
+        self, text: str, *, severity: str = "warning", time: int = 0, process: int | None = None
+    ) -> Self:
+        """Add a remark of the recorder on its own work, or on a process."""
+        about = {} if process is None else {"globalPid": global_pid(process)}
         level = SEVERITIES[severity]
-        return self.raw("DIAGNOSTIC_EVENT", timestamp=time, severity=level, source=1, text=text)
+        row = {"timestamp": time, "severity": level, "source": 1, "text": text, **about}
+        return self.raw("DIAGNOSTIC_EVENT", **row)
 
     def capture(self, name: str, value: str) -> Self:
         """Add an option of the recorder."""

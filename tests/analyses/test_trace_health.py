@@ -258,3 +258,104 @@ def test_launches_that_lost_their_work_put_all_in_doubt_where_they_are_most(
     assert check["status"] == status
     (finding,) = [each for each in result.findings if each.evidence.row["check"] == "launches"]
     assert finding.severity == severity
+
+
+NOT_ALL = "Not all {} events might have been collected."
+
+
+def test_lost_events_of_a_helper_process_affect_no_answer(tmp_path):
+    export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
+    export.diagnostic(NOT_ALL.format("NVTX"), process=7)
+    export.diagnostic(NOT_ALL.format("CUDA"), process=8)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "lost events")
+    assert (state, detail[:18]) == ("note", "2 helper processes")
+    assert not result.findings
+    assert not any("every figure" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("NVTX", "note"), ("CUDA", "blind")])
+def test_lost_events_of_the_process_with_gpu_work_count_by_their_kind(tmp_path, kind, expected):
+    export = Export().launch((0, 2), (10, 20)).diagnostic(NOT_ALL.format(kind), process=1)
+
+    [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "lost events")
+
+    assert state == expected
+    assert kind in detail
+
+
+def windowed():
+    """A loop cut off at both ends, whose CPU runs three launches ahead."""
+    export = Export()
+    for number in range(3):
+        export.kernel_without_launch((100 * number, 100 * number + 90))
+    for number in range(3, 20):
+        at = 100 * (number - 3)
+        export.launch((at, at + 2), (100 * number, 100 * number + 90))
+    for number in range(17, 20):
+        export.launch_without_kernel((100 * number, 100 * number + 2))
+    return export
+
+
+def test_a_window_cut_at_both_ends_is_a_note(tmp_path):
+    result = ask(ANALYSIS, windowed().diagnostic(NOT_ALL.format("CUDA"), process=1), tmp_path)
+
+    [(state, detail)] = status(result, "window")
+    assert state == "note"
+    assert "3 operations at its beginning" in detail
+    assert "3 launch calls at its end" in detail
+    assert [row[0] for row in status(result, "launches")] == ["ok"]
+    assert not result.findings
+
+
+def test_launches_lost_in_the_middle_of_a_window_are_a_warning(tmp_path):
+    result = ask(ANALYSIS, windowed().launch_without_kernel((550, 552)), tmp_path)
+
+    [(state, detail)] = status(result, "launches")
+    assert state == "warning"
+    assert detail.startswith("1 launch call without GPU work")
+
+
+@pytest.mark.parametrize(("recorded", "expected"), [(1, ["warning"]), (30, [])])
+def test_copies_without_a_record_are_named(tmp_path, recorded, expected):
+    """A few calls without a record copied nothing."""
+    export = Export()
+    for at in range(0, 300, 100):
+        export.call("cudaMemcpyAsync_v3020", at, at + 2)
+    for at in range(300, 300 + 100 * recorded, 100):
+        export.copy((at, at + 2), (at + 10, at + 20))
+
+    assert [state for state, _ in status(ask(ANALYSIS, export, tmp_path), "copies")] == expected
+
+
+def test_operations_recorded_twice_are_counted(tmp_path):
+    export = Export().launch((0, 2), (10, 20), correlation=7).launch((30, 32), (40, 50))
+    export.kernel_without_launch((10, 20), correlation=7)
+
+    [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "rows")
+
+    assert state == "warning"
+    assert detail.startswith("1 operation")
+
+
+def test_nodes_of_a_graph_are_no_repetition(tmp_path):
+    export = Export().graph_launch((0, 2), [(10, 20), (20, 30), (30, 40)])
+
+    assert not status(ask(ANALYSIS, export, tmp_path), "rows")
+
+
+@pytest.mark.parametrize(("ranges", "expected"), [(4000, ["warning"]), (300, [])])
+def test_the_cost_of_ranges_is_estimated(tmp_path, ranges, expected):
+    """A span of 20 ms with 4,000 ranges of 2.5 µs each on one thread: half of it."""
+    export = (
+        Export().launch((0, 2), (10, 20)).launch((19_990_000, 19_990_002), (19_990_010, 20_000_010))
+    )
+    for number in range(ranges):
+        export.range("aten::add", 1000 + 4_000 * number, 3000 + 4_000 * number, thread=1)
+
+    found = status(ask(ANALYSIS, export, tmp_path), "cost of ranges")
+
+    assert [state for state, _ in found] == expected
+    assert all("estimate" in detail and "50.0 %" in detail for _, detail in found)

@@ -314,6 +314,7 @@ DIAGNOSTICS = TableSchema(
         Column("time_ns", "int64", "time of the event"),
         Column("severity", "text", "info, warning, error, …"),
         Column("text", "text", "text of the message"),
+        Column("process_id", "int64", "process it is about, if about one", nullable=True),
     ),
 )
 KERNEL_CODE = TableSchema(

@@ -345,7 +345,12 @@ def test_memory_events_and_diagnostics(read: Any) -> None:
         ("release", "device", 64),
     ]
     assert list(trace.table("diagnostics").rows()) == [
-        {"time_ns": -4, "severity": "warning", "text": "lost <b>events</b>"}
+        {
+            "time_ns": -4,
+            "severity": "warning",
+            "text": "lost <b>events</b>",
+            "process_id": None,
+        }
     ]
 
 

@@ -7,24 +7,34 @@ that affects, and the command that would record it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Callable
 
 import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
+from traceview.analyses.trace_health.checks import STATUSES, Check
+from traceview.analyses.trace_health.completeness import (
+    FLUSH,
+    RECORD_LESS,
+    lost_events,
+    missing_copies,
+    recorded_window,
+    repeated_rows,
+    warning_texts,
+    warnings,
+)
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
+from traceview.analyses.trace_health.range_cost import range_cost
+from traceview.analyses.trace_health.window import cut_window, unpaired
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.operations.cuda_api import Does, captured_calls, what_calls_do
+from traceview.facts.operations.cuda_api import Does, what_calls_do
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
-from traceview.findings import RECORDING, Evidence, Finding, Severity, filled, share_pct
+from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.nsys.importer_errors import import_error
 from traceview.units import Value
 
 CHECKS = TableSpec(
@@ -60,31 +70,6 @@ DIAGNOSTICS = TableSpec(
     ),
     brief=("severity", "times", "text"),
 )
-Status = Literal["blind", "warning", "note", "ok"]
-STATUSES: tuple[Status, ...] = get_args(Status)
-
-
-@dataclass(frozen=True)
-class Check:
-    """Outcome of one check: `template` over `values`, as in a finding.
-
-    `lost_ns` is the time that the check finds lost or hidden, out of `span_ns`. `all_in_doubt` is
-    True where nothing else in the report can be relied on.
-    """
-
-    check: str
-    status: Status
-    template: str
-    remedy: str | None = None
-    values: Mapping[str, Value] = field(default_factory=dict)
-    lost_ns: int = 0
-    span_ns: int = 0
-    all_in_doubt: bool = False
-
-    @property
-    def detail(self) -> str:
-        """The template with its values."""
-        return filled(self.template, self.values)
 
 
 def compute(trace: Trace) -> Result:
@@ -174,12 +159,10 @@ def _unpaired(trace: Trace) -> list[Check]:
         )
         return [Check("CUDA API", "blind", missing, _record("cuda,nvtx"))]
     ops = operations(trace)
-    has_work = np.zeros(len(trace.api_calls), bool)
-    has_work[ops.call[ops.launched]] = True
-    has_work |= captured_calls(trace)
-    launching = what_calls_do(trace) == Does.LAUNCH
-    lost = int((launching & ~has_work).sum())
-    orphans = int((~ops.launched).sum())
+    launching, alone = what_calls_do(trace) == Does.LAUNCH, unpaired(trace)
+    cut = cut_window(trace) is not None
+    lost = int((alone.launches & ~(alone.late & cut)).sum())
+    orphans = int((alone.operations & ~(alone.early & cut)).sum())
     checks = []
     if lost:
         checks.append(_launches_without_work(lost, int(launching.sum())))
@@ -187,9 +170,11 @@ def _unpaired(trace: Trace) -> list[Check]:
         unknown = (
             "{operations:operation} without a launch call: queue wait and range are unknown there."
         )
-        checks.append(Check("launches", "warning", unknown, _FLUSH, {"operations": orphans}))
+        checks.append(Check("launches", "warning", unknown, FLUSH, {"operations": orphans}))
     if not checks and len(ops):
-        checks.append(Check("launches", "ok", "Each operation has its launch call."))
+        paired = "Each operation has its launch call, but for the edges of the window."
+        paired = paired if cut else "Each operation has its launch call."
+        checks.append(Check("launches", "ok", paired))
     return checks
 
 
@@ -197,15 +182,9 @@ def _launches_without_work(lost: int, launches: int) -> Check:
     template = "{lost:launch call} without GPU work: failed, or the events were lost."
     values = {"lost": lost, "launches": launches}
     if 2 * lost <= launches:
-        return Check("launches", "warning", template, _FLUSH, values)
+        return Check("launches", "warning", template, FLUSH, values)
     template += " That is most of the GPU work, so idle time is unknown."
-    return Check("launches", "blind", template, _FLUSH, values, all_in_doubt=True)
-
-
-_FLUSH = (
-    "Record from the start of the program to its end, let it exit by itself, and synchronize "
-    "before it does."
-)
+    return Check("launches", "blind", template, FLUSH, values, all_in_doubt=True)
 
 
 def _ranges(trace: Trace) -> list[Check]:
@@ -233,7 +212,7 @@ def _ranges(trace: Trace) -> list[Check]:
 
 def _nvtx_too_new(trace: Trace) -> list[Check]:
     """The nvtx package from 0.2.12 on records nothing under nsys up to 2024.2."""
-    reported = any(_INCOMPATIBLE.search(text) for text in _warning_texts(trace))
+    reported = any(_INCOMPATIBLE.search(text) for text in warning_texts(trace))
     package, recorder = _version(trace.run.get("nvtx")), _version(trace.recorder_version)
     old = bool(recorder) and recorder < (2024, 3)
     if len(trace.ranges) or not old or not (reported or package >= (0, 2, 12)):
@@ -251,44 +230,8 @@ def _nvtx_too_new(trace: Trace) -> list[Check]:
 _INCOMPATIBLE = re.compile(r"nvtx.*(incompatib|not supported)", re.IGNORECASE)
 
 
-def _warnings(trace: Trace) -> Table:
-    """The recorder's diagnostics above the level of information."""
-    diagnostics = trace.recorded("diagnostics")
-    return diagnostics.take(~diagnostics.texts("severity").isin(["info", "verbose", "debug"]))
-
-
-def _warning_texts(trace: Trace) -> list[str]:
-    return [str(text) for text in _warnings(trace).texts("text").decode()]
-
-
 def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
-
-
-def _dropped(trace: Trace) -> list[Check]:
-    if "diagnostics" not in trace.tables:
-        return [Check("lost events", "note", "This recorder does not report lost events.")]
-    texts = _warning_texts(trace)
-    failed = import_error(texts)
-    if failed is not None:
-        template = "The recorder failed while reading its events back, so much is missing: {error}"
-        values: dict[str, Value] = {"error": failed}
-        return [Check("lost events", "blind", template, _OTHERWISE, values, all_in_doubt=True)]
-    lost = [text for text in texts if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
-    lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
-    if not lost:
-        return [Check("lost events", "ok", "The recorder reports none.")]
-    values = {"warning": lost[0].strip()}
-    return [Check("lost events", "warning", "The recorder warns: {warning}", _RECORD_LESS, values)]
-
-
-_RECORD_LESS = (
-    "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds (--trace)."
-)
-_OTHERWISE = (
-    "Record again: a shorter run, fewer kinds of events (traceview record --backtrace none), or "
-    "another version of nsys."
-)
 
 
 def _profiler_overhead(trace: Trace) -> list[Check]:
@@ -303,7 +246,7 @@ def _profiler_overhead(trace: Trace) -> list[Check]:
         return [Check("profiler overhead", "ok", f"{template}.", None, values, cost.lost_ns)]
     template += ", mostly for {purpose}."
     values["purpose"] = cost.mostly
-    remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), _RECORD_LESS)
+    remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), RECORD_LESS)
     return [
         Check("profiler overhead", "warning", template, remedy, values, cost.lost_ns, cost.span_ns)
     ]
@@ -337,8 +280,12 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _unpaired,
     _graphs,
     _ranges,
-    _dropped,
+    lost_events,
+    recorded_window,
+    missing_copies,
+    repeated_rows,
     _profiler_overhead,
+    range_cost,
 )
 
 
@@ -362,13 +309,13 @@ def _overheads(trace: Trace) -> Table:
 
 
 def _diagnostics(trace: Trace) -> Table:
-    warnings = _warnings(trace)
-    by_text = groups.group(warnings.texts("severity").codes, warnings.texts("text").codes)
-    texts = warnings.texts("text").take(by_text.first).decode()
+    messages = warnings(trace)
+    by_text = groups.group(messages.texts("severity").codes, messages.texts("text").codes)
+    texts = messages.texts("text").take(by_text.first).decode()
     table = Table(
         DIAGNOSTICS.columns,
         {
-            "severity": warnings.texts("severity").take(by_text.first),
+            "severity": messages.texts("severity").take(by_text.first),
             "times": groups.count(by_text),
             "text": Texts.of((text or "").strip() for text in texts),
         },

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_FAILED = re.compile(
-    r"error when processing events|not all .* events might have been collected", re.I
-)
+_FAILED = re.compile(r"error when processing events|not all CUDA events might have been", re.I)
+INCOMPLETE = re.compile(r"not all (?P<kind>.+) events might have been collected", re.I)
+"""What nsys reports of a process that ended, or outlived the recording, before it sent all."""
 _REASON = re.compile(r"tag_message\*\] = (.+)")
 
 

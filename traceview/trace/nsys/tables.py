@@ -68,7 +68,7 @@ PROFILER_OVERHEADS = ExportTable("PROFILER_OVERHEAD", ("start", "end"), ("global
 CUPTI_OVERHEADS = ExportTable(
     "CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end"), ("globalTid", "nameId", "overheadType")
 )
-DIAGNOSTICS = ExportTable("DIAGNOSTIC_EVENT", ("timestamp",), ("severity",), ("text",))
+DIAGNOSTICS = ExportTable("DIAGNOSTIC_EVENT", ("timestamp",), ("severity", "globalPid"), ("text",))
 
 # CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: the launch queue was full, which blocked the CPU.
 QUEUE_FULL = 8
@@ -336,4 +336,11 @@ def diagnostics(reader: Reader) -> Staged | None:
         "time_ns": rows.integer("timestamp"),
         "severity": meanings(rows.integer("severity"), levels),
         "text": filled(rows.texts("text"), ""),
+        "process_id": _process_ids(rows),
     }
+
+
+def _process_ids(rows: Rows) -> Integers:
+    """Process ids of the operating system; absent for what is about no process (globalPid 0)."""
+    number = rows.integer("globalPid", 0) >> 24 & 0xFFFFFF
+    return np.where(number == 0, NULL, number)

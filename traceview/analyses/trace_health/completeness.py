@@ -1,0 +1,158 @@
+"""Events that a recording lost, and to whom: process, kind, copies without records, rows twice."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.trace_health.checks import Check
+from traceview.analyses.trace_health.window import cut_window, unpaired
+from traceview.facts.operations.cuda_api import Does, captured_calls, what_calls_do
+from traceview.facts.operations.operations import operations
+from traceview.tables import Mask, Table
+from traceview.trace import Trace
+from traceview.trace.nsys.importer_errors import INCOMPLETE, import_error
+from traceview.units import Value
+
+RECORD_LESS = (
+    "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds (--trace)."
+)
+FLUSH = (
+    "Record from the start of the program to its end, let it exit by itself, and synchronize "
+    "before it does."
+)
+_OTHERWISE = (
+    "Record again: a shorter run, fewer kinds of events (traceview record --backtrace none), or "
+    "another version of nsys."
+)
+LEAST_LOST, LEAST_LOST_FRACTION = 3, 0.1
+"""So many copies without a record are a loss, not a call that failed or copied nothing."""
+
+
+def warnings(trace: Trace) -> Table:
+    """The recorder's diagnostics above the level of information."""
+    diagnostics = trace.recorded("diagnostics")
+    return diagnostics.take(~diagnostics.texts("severity").isin(["info", "verbose", "debug"]))
+
+
+def warning_texts(trace: Trace) -> list[str]:
+    return [str(text) for text in warnings(trace).texts("text").decode()]
+
+
+def lost_events(trace: Trace) -> list[Check]:
+    """What the recorder says it lost: all, of a process with GPU work, or of a helper process."""
+    if "diagnostics" not in trace.tables:
+        return [Check("lost events", "note", "This recorder does not report lost events.")]
+    messages = warnings(trace)
+    working = _about_gpu_processes(trace, messages)
+    texts = [str(text) for text in messages.take(working).texts("text").decode()]
+    incomplete = [found for text in texts if (found := INCOMPLETE.search(text))]
+    failed = import_error(text for text in texts if not INCOMPLETE.search(text))
+    kinds = {found["kind"] for found in incomplete}
+    cut = cut_window(trace) is not None
+    if failed is None and "CUDA" in kinds and not cut:
+        failed = import_error(texts)
+    checks = _helpers(messages.take(~working))
+    if failed is not None:
+        template = "The recorder failed while reading its events back, so much is missing: {error}"
+        values: dict[str, Value] = {"error": failed}
+        blind = Check("lost events", "blind", template, _OTHERWISE, values, all_in_doubt=True)
+        return [blind, *checks]
+    if kinds and not cut:
+        values = {"kinds": " and ".join(sorted(kinds))}
+        template = "Not all {kinds} events may have been recorded; GPU work and CUDA calls were."
+        checks.append(Check("lost events", "note", template, _OTHERWISE, values))
+    lost = [text for text in texts if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
+    lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
+    if lost:
+        values = {"warning": lost[0].strip()}
+        template = "The recorder warns: {warning}"
+        checks.append(Check("lost events", "warning", template, RECORD_LESS, values))
+    return checks or [Check("lost events", "ok", "The recorder reports none.")]
+
+
+def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
+    """True for messages about no process, or about one that launched work on a GPU.
+
+    In a recording without any such process, every message counts.
+    """
+    calls = trace.recorded("api_calls")
+    launching = groups.different(calls["process"][what_calls_do(trace) == Does.LAUNCH])
+    working = np.union1d(launching, groups.different(operations(trace).process))
+    if not len(working):
+        return np.ones(len(messages), bool)
+    own = np.isin(messages["process_id"], trace.processes["process_id"][working])
+    result: Mask = own | messages.is_null("process_id")
+    return result
+
+
+def _helpers(messages: Table) -> list[Check]:
+    """A note on processes without GPU work that lost events."""
+    texts = messages.texts("text")
+    lost = texts.isin([text for text in texts.values if INCOMPLETE.search(str(text))])
+    processes = len(groups.different(messages["process_id"][lost]))
+    if not processes:
+        return []
+    template = (
+        "{processes:helper process|helper processes} without GPU work lost events, which affects "
+        "no answer."
+    )
+    return [Check("lost events", "note", template, None, {"processes": processes})]
+
+
+def recorded_window(trace: Trace) -> list[Check]:
+    """A note where the recording begins and ends in the middle of the program."""
+    window = cut_window(trace)
+    if window is None:
+        return []
+    alone = unpaired(trace)
+    template = "The recording is a window of {window_ns}, cut out of a longer run."
+    values: dict[str, Value] = {"window_ns": window.last_ns - window.first_ns}
+    if alone.early.any():
+        template += " {early:operation} at its beginning were launched before it."
+        values["early"] = int(alone.early.sum())
+    if alone.late.any():
+        template += " {late:launch call} at its end started work after it."
+        values["late"] = int(alone.late.sum())
+    return [Check("window", "note", template, None, values)]
+
+
+def missing_copies(trace: Trace) -> list[Check]:
+    """Copies that the program called for and whose GPU work was not recorded."""
+    ops, does = operations(trace), what_calls_do(trace)
+    copying = np.isin(does, [Does.COPY, Does.COPY_ASYNC]) & ~captured_calls(trace)
+    has_work = np.zeros(len(does), bool)
+    has_work[ops.call[ops.launched]] = True
+    missing = copying & ~has_work
+    if cut_window(trace) is not None:
+        # Work of the last moments ran after the window.
+        last = trace.recorded("api_calls")["start_ns"][has_work].max(initial=0)
+        missing &= trace.recorded("api_calls")["start_ns"] <= last
+    lost, calls = int(missing.sum()), int(copying.sum())
+    if lost < LEAST_LOST or lost < LEAST_LOST_FRACTION * calls:
+        return []
+    template = (
+        "{lost} of {calls:copy call} have no record of their copy, so memory-copies misses them "
+        "and gpu-idle may call their time idle."
+    )
+    return [Check("copies", "warning", template, FLUSH, {"lost": lost, "calls": calls})]
+
+
+def repeated_rows(trace: Trace) -> list[Check]:
+    """Operations that are in the recording twice."""
+    ops = operations(trace)
+    if not len(ops):
+        return []
+    # Nodes of a graph may start and end together on one stream only if they are the same row.
+    keys = groups.group(ops.stream, ops.kind, ops.start_ns, ops.end_ns, ops.call)
+    known = ops.launched & (ops.end_ns > ops.start_ns)
+    repeated = int(known.sum()) - len(groups.different(keys.ids[known]))
+    if not repeated:
+        return []
+    template = (
+        "{repeated:operation} are recorded twice, with the same times, stream and launch call, so "
+        "kernel-share and memory-copies count them twice."
+    )
+    return [Check("rows", "warning", template, _OTHERWISE, {"repeated": repeated})]
