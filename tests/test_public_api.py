@@ -108,7 +108,7 @@ def test_repr_says_what_matters(values):
     assert re.search(r"GPU +NVIDIA H200 .*132 SMs", trace)
     assert "nsys 2025.3.2.0" in trace
     assert "kernels 656" in trace
-    assert "7 findings, 9 analyses answered, skipped load-widths, roofline" in report
+    assert "7 findings, 12 analyses answered, skipped load-widths, roofline" in report
     assert "high: can save up to 147 ms" in report
     assert "[gpu-idle]" in report
     assert re.search(r"causes +5 rows, chart", repr(values["result"]))
@@ -185,7 +185,7 @@ def test_charts_of_two_reports_have_ids_of_their_own(trace):
 def test_outcomes_are_looked_up_by_name(report):
     assert isinstance(report["gpu-idle"], traceview.Result)
     assert isinstance(report["load-widths"], traceview.Skipped)
-    assert list(report)[:2] == ["kernel-share", "gpu-idle"]
+    assert list(report)[:2] == ["kernel-share", "phases"]
     assert "gpu-idle" in report
     with pytest.raises(InputError, match="no analysis 'gpu-idl'; did you mean gpu-idle"):
         _ = report["gpu-idl"]
