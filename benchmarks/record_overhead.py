@@ -92,10 +92,11 @@ def run(steps: int, recorded: bool, sampled: bool, options: tuple[str, ...]) -> 
     """The figures of a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         program = [str(Path(__file__).resolve()), "--measure", "--steps", str(steps)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path}
         if sampled:
             environment["TRACEVIEW_PYTHON_SAMPLES"] = folder
-            environment["PYTHONPATH"] = os.pathsep.join([str(INJECTED), str(ROOT)])
+            environment["PYTHONPATH"] = os.pathsep.join([str(INJECTED), path])
         command = [sys.executable, *program]
         if recorded:
             out = ["-o", str(Path(folder, "out.sqlite"))]
