@@ -5,9 +5,10 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
+from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
 from traceview.analyses.memory.analysis import ANALYSIS
-from traceview.analyses.memory.growth import growth_of
-from traceview.analyses.memory.levels import running_level
+from traceview.facts.memory.growth import growth_of
+from traceview.facts.memory.levels import running_level
 
 US, MB = 1000, 1_000_000
 
@@ -99,6 +100,35 @@ def test_torch_frees_on_request_or_where_its_pool_is_full(tmp_path, memory, acti
     result = ask(ANALYSIS, loop(torch=True, totalMemory=memory), tmp_path)
 
     assert result.findings[0].action.startswith(action)
+
+
+def test_the_line_that_frees_is_named(tmp_path):
+    """Samples inside cudaFree count; one inside cudaMalloc does not."""
+    export = loop(torch=True)
+    empty = ("/env/lib/python3.12/site-packages/torch/cuda/memory.py", 220, "empty_cache")
+    for step in range(2, 8):
+        at = step * 100 * US
+        export.python_sample(
+            at + 60 * US, empty, ("train.py", 31, "step"), ("train.py", 90, "main")
+        )
+        export.python_sample(at + 10 * US, ("train.py", 40, "forward"), ("train.py", 90, "main"))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.endswith(
+        " It frees at train.py:31, calling torch.cuda.memory.empty_cache."
+    )
+    assert finding.action.startswith("Remove torch.cuda.empty_cache()")
+    assert (finding.subject.kind, finding.subject.file, finding.subject.line) == (
+        *("line", "train.py", 31),
+    )
+
+
+def test_gpu_idle_leaves_allocation_in_the_loop_to_memory(tmp_path):
+    result = ask(GPU_IDLE, loop(), tmp_path)
+
+    assert ("allocation",) in rows(result, "causes", "cause")
+    assert not [each for each in result.findings if "allocated" in each.message]
 
 
 def test_allocation_before_the_loop_is_no_finding(tmp_path):

@@ -119,6 +119,10 @@ def test_jit_compilation_is_the_loading_of_code(tmp_path, operation, told):
         "compile" if told else "cache load"
     }
     assert {CAUSES[cause] for cause in gaps(trace).cause} == {"module-load"}
+    finding = next(each for each in GPU_IDLE.run(trace).findings if "first uses" in each.message)
+    clause = "For 400 µs of it the driver compiled PTX (5 JIT compilations)."
+    assert (clause in finding.message) == told
+    assert finding.action.startswith("Build the code for this GPU") == told
 
 
 def test_waves_of_a_green_context_count_its_sms(tmp_path):

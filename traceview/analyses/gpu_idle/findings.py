@@ -32,7 +32,6 @@ from traceview.analyses.gpu_idle.line_sites import (
     works_on_cpu,
 )
 from traceview.analyses.gpu_idle.lines import IdleSamples, lines_of
-from traceview.analyses.gpu_idle.stack_lines import CPU
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.facts.idle.causes import (
@@ -50,12 +49,14 @@ from traceview.facts.idle.causes import (
 from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
+from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_calls, selected_windows
+from traceview.facts.samples.stack_lines import CPU
 from traceview.findings import Evidence, Finding, Severity, severity_of, share_pct
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
@@ -126,7 +127,11 @@ class Wording:
 
 
 def idle_findings(trace: Trace) -> tuple[Finding, ...]:
-    """Steady idle time by cause; sync-stalls reports idle time after selected synchronizations."""
+    """Steady idle time by cause.
+
+    `sync-stalls` reports idle time after selected synchronizations, `memory` that of allocation in
+    the loop.
+    """
     return (*_by_cause(trace), *_one_time(trace), *_without_work(trace))
 
 
@@ -136,6 +141,8 @@ def _by_cause(trace: Trace) -> Iterator[Finding]:
         steady = (every.cause == cause) & ~every.one_time
         if cause == SYNC_DRAIN:
             steady &= ~_after_selected_waits(trace)
+        if cause == ALLOCATION and (in_loop := recurring(trace)):
+            steady[in_loop.gap_rows] = False
         yield from _of_cause(trace, cause, steady)
 
 
@@ -309,8 +316,6 @@ def _add_details(
         _add_host_functions(wording, trace, own)
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
-    if cause == MODULE_LOAD:
-        _add_jit(wording, trace, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)
         wording.remedy = AS_WHOLE
@@ -411,6 +416,7 @@ def _one_time(trace: Trace) -> Iterator[Finding]:
     lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
     action = "Warm up before measuring; a longer run pays this once."
     wording = _opening(trace, device, idle_ns, own, lost, action)
+    _add_jit(wording, trace, own)
     _add_other_gpus(wording, trace, every.one_time & ~own)
     row = ("devices", gpu_cells(trace, device))
     yield _finding(trace, "info", wording, device, own, row, idle_ns)

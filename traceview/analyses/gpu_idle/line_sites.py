@@ -16,7 +16,9 @@ from traceview.analyses.gpu_idle.lines import (
     lines_of,
     sum_lines,
 )
-from traceview.analyses.gpu_idle.stack_lines import (
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.late_launches import ELSEWHERE_NS
+from traceview.facts.samples.stack_lines import (
     CPU,
     DATA_LOADING,
     DATA_WAIT,
@@ -28,8 +30,6 @@ from traceview.analyses.gpu_idle.stack_lines import (
     SLEEP,
     stack_lines,
 )
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.late_launches import ELSEWHERE_NS
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
 from traceview.trace import Trace

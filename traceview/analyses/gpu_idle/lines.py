@@ -16,7 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.stack_lines import (
+from traceview.facts.idle.cpu_activity import CPU_CAUSES
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.samples.stack_lines import (
     CPU,
     DOINGS,
     FILE,
@@ -25,9 +28,6 @@ from traceview.analyses.gpu_idle.stack_lines import (
     SLEEP,
     stack_lines,
 )
-from traceview.facts.idle.cpu_activity import CPU_CAUSES
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.operations.cuda_api import api_calls
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
 from traceview.trace import Trace, fact
 

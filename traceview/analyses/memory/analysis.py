@@ -13,10 +13,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.analyses.memory.calls import allocating_calls, steady_calls
 from traceview.analyses.memory.findings import memory_findings
-from traceview.analyses.memory.growth import allocated_sizes, growth, steady_steps
-from traceview.analyses.memory.levels import (
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.memory.allocation_calls import allocating_calls, steady_calls
+from traceview.facts.memory.growth import allocated_sizes, growth, steady_steps
+from traceview.facts.memory.levels import (
     Level,
     levels,
     moments,
@@ -25,7 +26,6 @@ from traceview.analyses.memory.levels import (
     selected_events,
     signed_bytes,
 )
-from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.ranges.paths import UNATTRIBUTED

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.analyses.memory.calls import Recurring, freeing_calls, recurring
-from traceview.analyses.memory.growth import Growth, allocated_sizes, growth, steady_steps
-from traceview.analyses.memory.levels import levels
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
+from traceview.facts.memory.allocation_calls import Recurring, freeing_calls, recurring
+from traceview.facts.memory.growth import Growth, allocated_sizes, growth, steady_steps
+from traceview.facts.memory.levels import levels
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.samples.stack_lines import stack_lines
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
 from traceview.tables import NULL, Cell, Integers
 from traceview.trace import Trace
 
 _FULL = 0.9
+_LEAST_SAMPLES = 3
 _SOON = 100
 # A leak repeats the same allocation; with more distinct sizes than this, sizes vary.
 _VARYING = 0.5
@@ -59,7 +65,11 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
         return
     every = gaps(trace)
     longest = found.gap_rows[np.argmax(every.idle_ns[found.gap_rows])]
-    remedy, peak = _remedy(trace, found), int(levels(trace)[found.device].bytes.max(initial=0))
+    line = freeing_line(trace, found)
+    remedy, peak = (
+        _remedy(trace, found, line),
+        int(levels(trace)[found.device].bytes.max(initial=0)),
+    )
     allocate, free = _longest_calls(trace, found)
     per = " per step" if found.steps else " in all"
     number = max(found.steps, 1)
@@ -73,14 +83,19 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
         "idle_ns": found.idle_ns // number,
         "peak_bytes": peak,
     }
+    where = ""
+    if line:
+        where = " It frees at {freeing_line}"
+        where += ", calling {inner}." if line.inner else "."
+        values |= {"freeing_line": line.name, "inner": line.inner}
     yield Finding(
         severity,
         f"The loop allocates and frees GPU memory: {{allocations:call}} of {{allocating_call}} and "
         f"{{releases}} of {{freeing_call}}{per} take {{call_ns}} of CPU time, and the GPU sits "
-        "idle for {idle_ns} around them. {freeing_call} also waits for the GPU to finish.",
+        f"idle for {{idle_ns}} around them.{where}",
         remedy,
         found.idle_ns,
-        Subject("call", free),
+        Subject("line", line.name, line.file, line.line) if line else Subject("call", free),
         Evidence(
             values,
             "calls",
@@ -111,18 +126,55 @@ def _longest(trace: Trace, calls: Integers) -> str:
     return str(names.values[int(np.argmax(total))])
 
 
-def _remedy(trace: Trace, found: Recurring) -> str:
+def _remedy(trace: Trace, found: Recurring, line: FreeingLine | None) -> str:
     """What to do, by who allocates: torch frees on request, or where its pool finds no room."""
-    if not _uses_torch(trace):
+    if line and line.inner and "empty_cache" in line.inner:
+        return REMOVE
+    if framework(trace) != "torch":
         return POOL
     total = int(trace.devices["total_memory_bytes"][found.device])
     peak = int(levels(trace)[found.device].bytes.max(initial=0))
     return SHRINK if total != NULL and peak > _FULL * total else REMOVE
 
 
-def _uses_torch(trace: Trace) -> bool:
-    names = trace.recorded("kernels").texts("name").values
-    return any("at::native::" in str(name) for name in names)
+@dataclass(frozen=True)
+class FreeingLine:
+    """The line of the program from which memory is freed, and the library function inside."""
+
+    file: str
+    line: int
+    inner: str | None
+
+    @property
+    def name(self) -> str:
+        """`train.py:315`."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+
+def freeing_line(trace: Trace, found: Recurring) -> FreeingLine | None:
+    """The line with most Python samples inside freeing calls; None with fewer than three."""
+    samples, calls = trace.recorded("python_samples"), api_calls(trace)
+    freed, stacks = found.calls[freeing_calls(trace)[found.calls]], stack_lines(trace)
+    hit = np.zeros(len(samples), bool)
+    for thread in groups.different(calls.thread[freed]).tolist():
+        own = freed[calls.thread[freed] == thread]
+        inside = intervals.union(calls.start_ns[own], calls.end_ns[own])
+        hit |= (samples["thread"] == thread) & intervals.inside(inside, samples["time_ns"])
+    stack = samples["stack"][hit]
+    stack = stack[stacks.frame[stack] >= 0] if len(stack) else stack
+    if not len(stack):
+        return None
+    frames = trace.recorded("python_frames")
+    row = stacks.frame[stack]
+    each = groups.group(frames.texts("file").codes[row], frames["line"][row])
+    most = int(np.argmax(groups.count(each)))
+    if groups.count(each)[most] < _LEAST_SAMPLES:
+        return None
+    place, of_line = int(row[each.first[most]]), stack[each.ids == most]
+    inner = stacks.inner.take(of_line)
+    usual = Counter(inner.decode()).most_common(1)[0][0]
+    file = str(frames.texts("file")[place])
+    return FreeingLine(file, int(frames["line"][place]), None if usual is None else str(usual))
 
 
 def _leak(trace: Trace, device: int, grown: Growth) -> Finding:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.memory.growth import LEAST_STEPS, steady_steps
-from traceview.analyses.memory.levels import levels, processes_of
 from traceview.facts.idle.causes import ALLOCATION
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.memory.growth import LEAST_STEPS, steady_steps
+from traceview.facts.memory.levels import levels, processes_of
 from traceview.facts.operations.cuda_api import Does, api_calls
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import issued_ns, selected_calls, selected_operations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.memory.levels import levels, processes_of, signed_bytes
+from traceview.facts.memory.levels import levels, processes_of, signed_bytes
 from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.tables import Integers

@@ -1,0 +1,1 @@
+"""Samples of the Python stacks of threads."""
