@@ -167,7 +167,7 @@ def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
 
 def test_a_declared_range_reaches_the_text(monkeypatch):
     from kernels.gelu import OPERATION
-    from traceview.facts.work.declarations import declared
+    from traceview.facts.work.declarations import parse_declaration
 
     texts = []
     push = torch.cuda.nvtx.range_push
@@ -176,5 +176,5 @@ def test_a_declared_range_reaches_the_text(monkeypatch):
     )
     request = BenchRequest(sizes=[MIB], versions=["torch"], trials=2, widths=False)
     measure(OPERATION, request)
-    found = declared(texts[0])
+    found = parse_declaration(texts[0])
     assert (found.name, found.bytes, found.flop) == ("gelu torch", 8 * MIB, 9 * MIB)
