@@ -22,6 +22,7 @@ LEVELS = (
     {"facts"},
     {"inspect"},
     {"analyses", "bench", "recorders"},
+    {"ranking"},
     {"report"},
     {"render"},
     {"cli"},

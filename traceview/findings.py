@@ -71,7 +71,10 @@ class Finding:
     `147 ms`, `{gaps:gap}` becomes `135 gaps`, `{launches:launch|launches}` gives its own plural.
     `remedy` is the action, an imperative, in the same form. `time_at_stake_ns` is an upper bound
     of the time that acting on it saves, `share_of_step_pct` that time as a share (0 to 100) of the
-    steady time of its GPU; None where no time is claimed.
+    steady time of its GPU; None where no time is claimed, or time that is not steady.
+
+    `cause` names what loses the time where several analyses see the same loss, such as
+    `launch-late`: a report lets the largest of these findings speak. Empty where that is not known.
     """
 
     severity: Severity
@@ -81,6 +84,7 @@ class Finding:
     subject: Subject = RECORDING
     evidence: Evidence = field(default_factory=Evidence)
     share_of_step_pct: float | None = None
+    cause: str = ""
 
     @property
     def message(self) -> str:
@@ -128,14 +132,27 @@ def shortened(text: str | None, limit: int = LONGEST_NAME) -> str:
 
 
 HIGH, MEDIUM, LOW = 0.20, 0.05, 0.01
+"""Fractions of the span from which on a loss is of high, medium and low severity."""
+LEAST_HIGH_NS, LEAST_MEDIUM_NS, LEAST_LOW_NS = 1_000_000, 100_000, 10_000
+"""A loss below these times is one severity less, whatever its share: nobody gains from the 1.23 µs
+of a recording that lasts 5 µs. They are of the whole recording: a loss of 2 µs per step counts
+fully after 500 steps."""
 
 
 def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
-    """Severity of a loss by its fraction of a span of device time; None below 1 %."""
+    """Severity of a loss by its fraction of a span of device time, and by its size.
+
+    None below 1 % of the span. A loss is `high` from 20 % and 1 ms on, `medium` from 5 % and
+    100 µs, `low` from 1 % and 10 µs, else `info`.
+    """
     fraction = at_stake_ns / span_ns if span_ns else 0.0
     if fraction < LOW:
         return None
-    return "high" if fraction >= HIGH else "medium" if fraction >= MEDIUM else "low"
+    if fraction >= HIGH and at_stake_ns >= LEAST_HIGH_NS:
+        return "high"
+    if fraction >= MEDIUM and at_stake_ns >= LEAST_MEDIUM_NS:
+        return "medium"
+    return "low" if at_stake_ns >= LEAST_LOW_NS else "info"
 
 
 def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
@@ -144,3 +161,35 @@ def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
     At most 100: the times of kernels that run at once add up to more than the span.
     """
     return min(100.0 * at_stake_ns / span_ns, 100.0) if span_ns > 0 else None
+
+
+MOST_SPEEDUP = 100.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What acting on a finding wins at most.
+
+    `saved_per_step_ns` of the `step_ns` that a step takes (median), both None without steps.
+    `speedup_at_most` is the old time through the new; None above MOST_SPEEDUP, where nothing but
+    the loss itself is left to measure.
+    """
+
+    saved_per_step_ns: int | None
+    step_ns: int | None
+    speedup_at_most: float | None
+
+
+def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:
+    """The forecast for a finding that claims a share of the steady time; None for any other.
+
+    Of `step_ns` as much is saved as of the whole. By Amdahl's law a program that loses the
+    fraction f runs at most 1 / (1 - f) times as fast without that loss.
+    """
+    share = finding.share_of_step_pct
+    if not finding.time_at_stake_ns or share is None:
+        return None
+    left = 1.0 - share / 100.0
+    speedup = 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
+    saved = None if step_ns is None else round(step_ns * share / 100.0)
+    return Forecast(saved, step_ns, speedup)

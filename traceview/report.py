@@ -13,16 +13,15 @@ import numpy as np
 
 from traceview import analyses as registered
 from traceview import display
-from traceview.analyses import trace_health
-from traceview.analyses.base import Analysis, Result, Skipped
+from traceview.analyses.base import Analysis
+from traceview.analyses.verdict import Verdict, verdict
 from traceview.errors import InputError
+from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.steps import steps
-from traceview.findings import SEVERITIES, Finding
+from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.tables import Array, Column, Table
 from traceview.trace import Selection, Trace
-
-Outcome = Result | Skipped
 
 THREADS = 2
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
@@ -87,21 +86,14 @@ class TraceFacts:
     peaks: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RankedFinding:
-    """A finding and the name of the analysis that reports it."""
-
-    analysis: str
-    finding: Finding
-
-
 @dataclass(frozen=True, repr=False)
 class Report:
     """The outcome of every analysis of one trace.
 
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
     Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
-    `step_count` is 0 where the trace has no repeated ranges to take for steps.
+    `step_count` is 0 where the trace has no repeated ranges to take for steps. `verdict` says in
+    one line what the recording comes to.
     """
 
     trace: TraceFacts
@@ -109,6 +101,7 @@ class Report:
     outcomes: Mapping[str, Outcome]
     findings: tuple[RankedFinding, ...]
     step_count: int = 0
+    verdict: Verdict | None = None
 
     def __getitem__(self, name: str) -> Outcome:
         """The outcome of the analysis of that name. Raises InputError if it did not run."""
@@ -181,7 +174,15 @@ def analyze(
     with ThreadPoolExecutor(THREADS) as pool:
         results = pool.map(lambda analysis: analysis.run(trace), chosen)
         outcomes: dict[str, Outcome] = {a.name: o for a, o in zip(chosen, results, strict=True)}
-    return Report(facts_of(trace), chosen, outcomes, ranked(outcomes), len(steps(trace)))
+    found = verdict(trace)
+    return Report(
+        facts_of(trace),
+        chosen,
+        outcomes,
+        ranked(outcomes, found.step_median_ns, max(steady_spans_ns(trace).values(), default=0)),
+        len(steps(trace)),
+        found,
+    )
 
 
 def selected(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysis, ...]:
@@ -197,26 +198,6 @@ def _suggestion(name: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     guess = f"did you mean {close[0]}? " if close else ""
     return f"{guess}choose from: {', '.join(names)}"
-
-
-def ranked(outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:
-    """All findings, by severity and then by time at stake; ties keep reading order.
-
-    A finding that puts the whole recording in doubt comes first of all.
-    """
-    findings = [
-        RankedFinding(name, finding)
-        for name, outcome in outcomes.items()
-        if isinstance(outcome, Result)
-        for finding in outcome.findings
-    ]
-    return tuple(sorted(findings, key=_rank))
-
-
-def _rank(ranked: RankedFinding) -> tuple[int, bool, int]:
-    severity, at_stake = ranked.finding.severity, ranked.finding.time_at_stake_ns
-    in_doubt = severity == "high" and ranked.analysis == trace_health.ANALYSIS.name
-    return SEVERITIES.index(severity), not in_doubt, -at_stake
 
 
 def _finding_row(ranked: RankedFinding) -> dict[str, int | float | str | None]:

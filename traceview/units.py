@@ -65,6 +65,13 @@ def duration(nanoseconds: float | None) -> str:
     return quantity("ns", nanoseconds)
 
 
+def part_of(part_ns: int, whole_ns: int) -> str:
+    """A time of another time, such as `4.75 of 12.4 ms`, with both units where they differ."""
+    part, whole = duration(part_ns), duration(whole_ns)
+    number, _, unit = part.rpartition(" ")
+    return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
+
+
 def size(count: float | None) -> str:
     """A number of bytes, such as `4.19 MB`."""
     return quantity("bytes", count)

@@ -372,11 +372,12 @@ def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):
 
 @pytest.mark.parametrize("by_nodes", [True, False])
 def test_node_by_node_recording_is_reported_to_make_graph_launches_long(tmp_path, by_nodes):
-    export = Export().launch((0, 2), (10, 1000))
+    ms = 1_000_000
+    export = Export().launch((0, 2), (10, ms))
     if by_nodes:
-        export.graph_launch((1010, 1900), [(1950, 2000), (2000, 2100)])
+        export.graph_launch((ms + 10, 3 * ms), [(3 * ms + 50, 4 * ms), (4 * ms, 5 * ms)])
     else:
-        export.graph_whole((1010, 1900), (1950, 2100))
+        export.graph_whole((ms + 10, 3 * ms), (3 * ms + 50, 5 * ms))
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 

@@ -118,7 +118,7 @@ def test_time_that_other_findings_count_is_not_counted_again(tmp_path):
         "38.0 ms of other CPU work. All of it was at train.py:40, calling "
         "torch.nn.modules.linear.forward."
     )
-    assert late.action.startswith("Give the GPU more work per launch")
+    assert late.action.startswith("Launch less often")
 
 
 def test_idle_time_without_samples_is_noted(tmp_path):

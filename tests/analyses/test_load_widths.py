@@ -114,7 +114,7 @@ def test_narrow_loads_of_a_memory_bound_kernel_cost_the_time_beyond_the_bound(tm
     }
     (finding,) = outcome.findings
     assert finding.time_at_stake_ns == 2 * took - bound
-    assert finding.severity == "high"
+    assert finding.severity == "medium"  # most of the time, but less than 1 ms
     assert finding.message == (
         "k (100.0 % of kernel time) loads and stores 32 bits per thread per instruction at k.cu:7 "
         "and k.cu:8, likely because each thread moves only 32 bits there. It reaches 400 GB/s of "

@@ -291,7 +291,7 @@ def test_copies_launched_in_a_warm_up_range_are_of_warm_up(name, tmp_path):
     findings = ask(ANALYSIS, export, tmp_path).findings
 
     assert {(each.severity, each.time_at_stake_ns) for each in findings} == {
-        ("high", 100),
+        ("info", 100),
         ("info", 1000),
     }
     assert "of warm-up" in findings[-1].message

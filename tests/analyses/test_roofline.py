@@ -113,7 +113,7 @@ def test_a_kernel_far_below_both_peaks_is_a_finding(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.severity == "high"
+    assert finding.severity == "medium"  # most of the time, but less than 1 ms
     assert finding.time_at_stake_ns == MS - round(MS * 1000 / 4814.304)
     assert finding.message == (
         "slow reaches 20.8 % of peak bandwidth (1,000 GB/s) and 1.5 % of the fp32 peak. It takes "

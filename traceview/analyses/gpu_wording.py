@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.facts.operations.hosts import device_hosts
-from traceview.findings import Subject
+from traceview.findings import Severity, Subject, severity_of
 from traceview.tables import NULL
 from traceview.trace import Trace
 
@@ -21,3 +21,22 @@ def gpu_name(trace: Trace, device: int) -> str:
 def gpu_subject(trace: Trace, device: int) -> Subject:
     """A GPU, by its row in devices, as the subject of a finding."""
     return Subject("device", gpu_name(trace, device))
+
+
+def gain_sentence(saved_ns: int, lost_ns: int) -> str:
+    """What a faster kernel gains, where that is less than half of what the kernel loses.
+
+    It follows a sentence on the loss and takes `saved_ns` from the values.
+    """
+    if 2 * saved_ns >= lost_ns:
+        return ""
+    return (
+        " The GPU waits for the CPU between launches, so the program gains {saved_ns} at most "
+        "until the CPU launches sooner."
+    )
+
+
+def severity_of_part(saved_ns: int, lost_ns: int, span_ns: int) -> Severity | None:
+    """Severity of what can be saved of a loss; `info` where only the loss is worth a finding."""
+    severity = severity_of(saved_ns, span_ns)
+    return "info" if severity is None and severity_of(lost_ns, span_ns) else severity

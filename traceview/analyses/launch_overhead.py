@@ -8,14 +8,15 @@ import numpy as np
 
 from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.analyses.gpu_wording import gpu_subject
-from traceview.facts.idle.causes import LAUNCH_LATE
-from traceview.facts.idle.gaps import Gaps, gaps, steady_span_ns
+from traceview.analyses.framework_wording import fewer_launches
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
+from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls
 from traceview.facts.operations.operations import calls_that_enqueue, first_launch_calls, operations
 from traceview.facts.queue.launch_queue import QueueFull, queue_full
 from traceview.facts.ranges.selection import selected_calls
-from traceview.findings import RECORDING, Evidence, Finding, severity_of, share_pct
+from traceview.findings import Evidence, Finding, severity_of, share_pct
 from traceview.tables import Cell, Column, Integers, Table, picked
 from traceview.trace import Trace
 
@@ -125,7 +126,38 @@ def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]
 
 
 def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> tuple[Finding, ...]:
-    """Idle time that passed inside launch calls, each instant once, whoever made the calls."""
+    """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
+    inside_ns, spans = _idle_inside_calls(trace, by_device), steady_spans_ns(trace)
+    every = gaps(trace)
+    total_ns = {device: int(inside_ns[every.device == device].sum()) for device in spans}
+    device = max(total_ns, key=lambda each: total_ns[each], default=-1)
+    most_ns, span_ns = total_ns.get(device, 0), spans.get(device, 0)
+    severity = severity_of(most_ns, span_ns)
+    if severity is None:
+        return ()
+    own = (every.device == device) & (every.cause == LAUNCH_LATE) & ~every.one_time
+    longest = int(np.argmax(np.where(own, inside_ns, -1)))
+    gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
+    values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[own].sum())}
+    row: dict[str, Cell] = {"api": table.texts("api")[int(np.argmax(table["exposed_ns"]))]}
+    window = int(every.start_ns[longest]), int(every.end_ns[longest])
+    return (
+        Finding(
+            severity,
+            f"The CPU was inside launch calls for {{idle_ns}} of the {{late_idle_ns}} that {gpu} "
+            "sat idle waiting for launches.",
+            f"Launch less often: {fewer_launches(trace)}.",
+            most_ns,
+            gpu_subject(trace, device),
+            Evidence(values, "calls", row, *window),
+            share_pct(most_ns, span_ns),
+            CAUSES[LAUNCH_LATE],
+        ),
+    )
+
+
+def _idle_inside_calls(trace: Trace, by_device: Mapping[int, Integers]) -> Integers:
+    """For each gap, its steady launch-late time inside launch calls, each instant once."""
     calls, every = trace.api_calls, gaps(trace)
     late = (every.cause == LAUNCH_LATE) & ~every.one_time
     inside = np.zeros(len(late), np.int64)
@@ -133,26 +165,7 @@ def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> 
         own = np.flatnonzero(late & (every.device == device))
         launching = intervals.union(calls["start_ns"][rows], calls["end_ns"][rows])
         inside[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
-    total_ns, span_ns = int(inside.sum()), steady_span_ns(trace)
-    severity = severity_of(total_ns, span_ns)
-    if severity is None:
-        return ()
-    late_ns, longest = int(every.idle_ns[late].sum()), int(np.argmax(inside))
-    values: dict[str, Cell] = {"idle_ns": total_ns, "late_idle_ns": late_ns}
-    row: dict[str, Cell] = {"api": table.texts("api")[int(np.argmax(table["exposed_ns"]))]}
-    window = int(every.start_ns[longest]), int(every.end_ns[longest])
-    return (
-        Finding(
-            severity,
-            "The CPU was inside launch calls for {idle_ns} of the {late_idle_ns} that the GPU sat "
-            "idle waiting for launches.",
-            "Launch less often: fuse kernels, use torch.compile, or replay a CUDA graph.",
-            total_ns,
-            gpu_subject(trace, next(iter(by_device))) if len(by_device) == 1 else RECORDING,
-            Evidence(values, "calls", row, *window),
-            share_pct(total_ns, span_ns),
-        ),
-    )
+    return inside
 
 
 ANALYSIS = Analysis(

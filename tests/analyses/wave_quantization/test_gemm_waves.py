@@ -96,6 +96,8 @@ def test_each_gemm_of_a_kernel_is_a_row_and_the_worst_is_in_the_finding(tmp_path
     multiply(export, 0, 300_000, 3712, 4096, 3712, gridX=132)
     multiply(export, MS, 500_000, 3712, 4096, 3712, gridX=132)
     multiply(export, 2 * MS, 100_000, 4, 1280, 64, 2048, gridX=132)
+    for start, took in ((0, 300_000), (MS, 500_000)):
+        export.sync("cudaStreamSynchronize_v3020", start + 30, start + took + 110)
 
     result = ask(ANALYSIS, export, tmp_path)
 
@@ -107,6 +109,17 @@ def test_each_gemm_of_a_kernel_is_a_row_and_the_worst_is_in_the_finding(tmp_path
     lost = [loss for (loss,) in rows(result, "tiles", "tail_loss_ns")]
     assert finding.time_at_stake_ns == sum(lost)
     assert " (1 other GEMM size too). Up to" in finding.message
+
+
+def test_a_kernel_off_the_critical_path_saves_nothing(tmp_path):
+    export = Export()
+    multiply(export, 0, 3 * MS, 3712, 4096, 3712, gridX=132)
+    export.launch((5 * MS, 5 * MS + 5), (5 * MS + 10, 6 * MS), name="after a late launch")
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert (finding.severity, finding.time_at_stake_ns) == ("info", 0)
+    assert "the program gains 0 ns at most until the CPU launches sooner" in finding.message
 
 
 @pytest.mark.parametrize(

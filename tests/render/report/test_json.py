@@ -24,7 +24,14 @@ def document(report):
 
 def test_top_level_keys():
     parsed = document(a_report())
-    assert list(parsed) == ["schema_version", "traceview_version", "trace", "analyses", "findings"]
+    assert list(parsed) == [
+        "schema_version",
+        "traceview_version",
+        "trace",
+        "analyses",
+        "findings",
+        "verdict",
+    ]
     assert parsed["schema_version"] == 1
     assert parsed["traceview_version"] == "1.2.3"
 
@@ -93,6 +100,7 @@ def test_findings_come_worst_first():
             "basis": None,
             "values": {},
         },
+        "forecast": None,
     }
     assert [f["severity"] for f in parsed] == ["high", "medium", "medium", "low", "info"]
     assert [f["time_at_stake_ns"] for f in parsed[1:3]] == [3_000_000, 2_000_000]

@@ -108,7 +108,7 @@ def test_findings_come_first_and_in_order():
 
 def test_header_has_recorder_gpu_selection_and_warnings():
     text = render_summary(a_report())
-    assert text.startswith("run 1.sqlite.xz\n")
+    assert text.startswith("No GPU work in the selection.\n\nrun 1.sqlite.xz\n")
     assert "nsys 2025.3.2.0 (schema 3.20.3)" in text
     assert "NVIDIA H200 (compute capability 9.0, 132 SMs)" in text
     assert re.search(r"without ranges +step_\[01\]", text)

@@ -12,6 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.analyses.framework_wording import (
+    early_uploads,
+    fewer_launches,
+    memory_pool,
+    other_threads,
+)
 from traceview.analyses.gpu_idle.details import (
     BackToBack,
     back_to_back,
@@ -24,7 +30,6 @@ from traceview.analyses.gpu_idle.line_sites import (
     NOT_COUNTED,
     OFF_CPU_ACTIONS,
     OFF_CPU_LOST,
-    TAKE_OUT,
     LineSite,
     longest_line,
     off_cpu_times,
@@ -74,19 +79,14 @@ LOST = {
 }
 """How the GPU lost the time, by cause, behind `The GPU sat idle for 147 ms (135 gaps)`."""
 ACTIONS = {
-    LAUNCH_LATE: "Give the GPU more work per launch (fuse, batch, torch.compile, a CUDA graph), "
-    "or take the CPU work between launches out of the loop.",
     SYNC_DRAIN: "Look at sync-stalls of the whole recording: that synchronization is outside the "
     "selected ranges.",
     DEPENDENCY: "Look at what the work waited for: another stream or an event. Short gaps "
     "between kernels of one stream go away with fusion or a CUDA graph.",
-    COPY_WAIT: "Pin what is uploaded and copy it early with non_blocking=True, on a stream of its "
-    "own; copy on the GPU itself where that is possible.",
     GRAPH_LAUNCH: "Instantiate and upload CUDA graphs before the loop, and launch the next one "
     "while the last still runs.",
     MODULE_LOAD: "Warm up before the loop, so that code is loaded there (or set "
     "CUDA_MODULE_LOADING=EAGER).",
-    ALLOCATION: "Allocate before the loop, or through a pool (torch's allocator, cudaMallocAsync).",
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
@@ -135,9 +135,34 @@ def idle_findings(trace: Trace) -> tuple[Finding, ...]:
     return (*_by_cause(trace), *_one_time(trace), *_without_work(trace))
 
 
+def action_for(trace: Trace, cause: int) -> str:
+    """What to do about idle time of a cause, in the terms of the program's framework."""
+    if cause == LAUNCH_LATE:
+        return (
+            f"Launch less often ({fewer_launches(trace)}), or take the CPU work between launches "
+            "out of the loop."
+        )
+    if cause == COPY_WAIT:
+        return (
+            f"{early_uploads(trace)}, on a stream of its own; copy on the GPU itself where that is "
+            "possible."
+        )
+    if cause == ALLOCATION:
+        return f"Allocate before the loop, or through a pool ({memory_pool(trace)})."
+    return ACTIONS[cause]
+
+
+def _take_out(trace: Trace) -> str:
+    """For launch-late idle time in which the CPU did other work than launching."""
+    return (
+        "Take this CPU work out of the loop: do it earlier, or "
+        f"{other_threads(trace)}, so that launches reach the GPU before it runs dry."
+    )
+
+
 def _by_cause(trace: Trace) -> Iterator[Finding]:
     every = gaps(trace)
-    for cause in ACTIONS:
+    for cause in LOST:
         steady = (every.cause == cause) & ~every.one_time
         if cause == SYNC_DRAIN:
             steady &= ~_after_selected_waits(trace)
@@ -172,14 +197,14 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     severity = severity_of(rest_ns, span_ns)
     if severity is None:
         return
-    wording = _opening(trace, device, rest_ns, own, LOST[cause], ACTIONS[cause])
+    wording = _opening(trace, device, rest_ns, own, LOST[cause], action_for(trace, cause))
     _add_not_counted(wording, apart)
     line = longest_line(trace, samples, rest_ns)
     site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
     if site and not (line and (site.pattern < 0 or apart)):
         _add_late_site(wording, trace, site)
     if line:
-        _add_line(wording, line, cause)
+        _add_line(wording, trace, line, cause)
     severity = _add_details(wording, trace, cause, own, severity, by_line=line is not None)
     _add_other_gpus(wording, trace, steady & ~own)
     row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
@@ -200,7 +225,7 @@ def _off_cpu(trace: Trace, device: int, samples: IdleSamples, idle_ns: int) -> F
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
     if line:
-        _add_line(wording, line, None)
+        _add_line(wording, trace, line, None)
     shown_in = ("lines", line.row) if line else ("causes", row)
     finding = _finding(trace, severity, wording, device, within, shown_in, idle_ns)
     return replace(finding, subject=line.subject()) if line else finding
@@ -215,14 +240,15 @@ def _add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
         wording.add(f", not counting {{apart_ns}} of {kinds}.", apart_ns=sum(apart.values()))
 
 
-def _add_line(wording: Wording, line: LineSite, cause: int | None) -> None:
+def _add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) -> None:
     """The line with most of the time, and the advice that fits."""
     place, values = line.place()
     all_of_it = line.time_ns == wording.values["idle_ns"]
     what = "All of it" if all_of_it else "{line_ns} of that"
     wording.add(f" {what} was at {place}.", line_ns=line.time_ns, **values)
     if cause == LAUNCH_LATE:
-        wording.remedy = TAKE_OUT if line.other_work else ACTIONS[LAUNCH_LATE]
+        take_out = line.other_work
+        wording.remedy = _take_out(trace) if take_out else action_for(trace, LAUNCH_LATE)
 
 
 def _finding(
@@ -251,6 +277,7 @@ def _finding(
         gpu_subject(trace, device),
         Evidence(wording.values, table, row, start_ns, end_ns),
         share_pct(idle_ns, steady_spans_ns(trace)[device]) if steady else None,
+        CAUSES[every.cause[longest]] if steady else "",
     )
 
 
@@ -295,7 +322,7 @@ def _add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
     values: dict[str, Cell] = {"cpu_ns": site.steady_ns, "range_pattern": pattern}
     wording.add(f" {{cpu_ns}} of that was {doing} {where}.", **values)
     if site.other_work:
-        wording.remedy = TAKE_OUT
+        wording.remedy = _take_out(trace)
 
 
 def _add_details(

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.gpu_wording import gpu_subject
+from traceview.analyses.gpu_wording import gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.fp32_gemms import Fp32Gemms, steady_kernels
 from traceview.analyses.kernel_share.fusion import Runs, unfused_kernels, unfused_optimizer
 from traceview.analyses.kernel_share.unaligned_gemms import unaligned_gemms
@@ -72,9 +72,11 @@ def gemm_findings(
     """
     if not gemms:
         return
-    saved_ns = sum(each.saved_ns or 0 for each in gemms)
+    # GPUs that compute at the same time save the time of the program once.
+    unlimited_ns = max(each.saved_ns or 0 for each in gemms)
+    saved_ns = max(_on_path_ns(each) for each in gemms)
     rates_known = any(each.kind for each in gemms)
-    severity = severity_of(saved_ns, span_ns) if rates_known else "info"
+    severity = severity_of_part(saved_ns, unlimited_ns, span_ns) if rates_known else "info"
     gemm_ns = sum(each.time_ns for each in gemms)
     if not severity or gemm_ns < _LEAST_GEMM_FRACTION * kernel_ns:
         return
@@ -102,8 +104,14 @@ def gemm_findings(
         saved_ns,
         Subject("kernel", most.names[0]),
         Evidence(values, "kernels", {"name": most.names[0]}),
-        share_pct(saved_ns, span_ns),
+        share_pct(saved_ns, span_ns) if saved_ns else None,
     )
+
+
+def _on_path_ns(gemms: Fp32Gemms) -> int:
+    """What faster GEMMs of one GPU save of their time on the critical path."""
+    saved_ns = gemms.saved_ns or 0
+    return saved_ns if gemms.limited_ns is None else min(saved_ns, gemms.limited_ns)
 
 
 def unaligned_findings(trace: Trace) -> Iterator[Finding]:

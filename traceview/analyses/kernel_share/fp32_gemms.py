@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from traceview import groups
+from traceview.facts.idle.gpu_limited import limited_kernels_ns
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
@@ -40,7 +41,8 @@ class Fp32Gemms:
     `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16;
     `fp32_flop_per_s` and `flop_per_s` are the peak rates of the CUDA cores and of that type.
     `saved_ns` is an upper bound: what is left of `time_ns` beyond the FLOP at `flop_per_s`. The
-    last four are None where the rates of the GPU are unknown.
+    four are None where the rates of the GPU are unknown. `limited_ns` is their time on the critical
+    path, on which alone faster ones shorten the program.
     """
 
     device: int
@@ -51,6 +53,7 @@ class Fp32Gemms:
     fp32_flop_per_s: float | None = None
     flop_per_s: float | None = None
     saved_ns: int | None = None
+    limited_ns: int | None = None
 
 
 def steady_kernels(trace: Trace) -> Mask:
@@ -76,7 +79,15 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
         own = rows[kernels["device"][rows] == device]
         launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
         estimates.append(estimate(device, launches, peaks(trace)[device]))
-    return tuple(each for each in estimates if each)
+    return tuple(_on_path(trace, each) for each in estimates if each)
+
+
+def _on_path(trace: Trace, gemms: Fp32Gemms) -> Fp32Gemms:
+    """The same GEMMs with their time on the critical path."""
+    names = trace.recorded("kernels").texts("name").values
+    every = [name for name in map(str, names) if is_fp32_gemm_on_cuda_cores(name)]
+    limited_ns = limited_kernels_ns(trace, gemms.device, every)
+    return replace(gemms, limited_ns=limited_ns)
 
 
 def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | None:

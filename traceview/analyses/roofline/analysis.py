@@ -11,6 +11,7 @@ from traceview.analyses.roofline.points import MEMORY, NEAR_PCT, RooflinePoint, 
 from traceview.analyses.roofline.work_items import WorkItems, work_items
 from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.idle.gpu_limited import limited_kernels_ns
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
@@ -136,7 +137,7 @@ def compute(trace: Trace) -> Result | Skipped:
     labels = _labels(found)
     rows = (_row(point, label, trace) for point, label in zip(found, labels, strict=True))
     table = Table.from_rows(KERNELS.columns, rows)
-    reported = _reported(found, table, steady_span_ns(trace))
+    reported = _reported(trace, found, table)
     return Result(
         {"kernels": table, "roofs": _ceilings(trace, found, all_peaks)},
         tuple(finding for _, finding in reported),
@@ -235,16 +236,20 @@ def _ceilings(trace: Trace, found: Sequence[RooflinePoint], all_peaks: tuple[Pea
 
 
 def _reported(
-    found: Sequence[RooflinePoint], table: Table, span_ns: int
+    trace: Trace, found: Sequence[RooflinePoint], table: Table
 ) -> list[tuple[RooflinePoint, Finding]]:
     """Findings on kernels far below both ceilings: one near a ceiling needs less work instead.
 
-    Kernels that mostly overlap others are left out, as their rates are shared.
+    Kernels that mostly overlap others are left out, as their rates are shared. A faster kernel
+    saves time only as far as it is on the critical path.
     """
-    reported = []
+    reported, span_ns = [], steady_span_ns(trace)
     for point, row in zip(found, table.rows(), strict=True):
         steady_fraction = point.steady_ns / point.total_ns if point.total_ns else 0.0
         saved_ns = min(round(int(row["at_stake_ns"] or 0) * steady_fraction), span_ns)
+        if point.grid:
+            names = [point.full_name or ""]
+            saved_ns = min(saved_ns, limited_kernels_ns(trace, point.device, names))
         severity = severity_of(saved_ns, span_ns)
         alone = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
         if severity and alone and row["bound"] == "latency":

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.run_ahead.verdicts import copying_ns, counted_gaps, work_ns
 from traceview.facts.idle.causes import SYNC_DRAIN
@@ -37,7 +38,6 @@ VERDICTS = {
 _ACTIONS = {
     "gpu-bound": "Make the kernels faster: the launches are early enough.",
     "queue-full": "Make the kernels faster: launching earlier cannot help.",
-    "launch-bound": "Launch less often or earlier: fuse, batch, torch.compile, or a CUDA graph.",
     "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
     "mixed": "Look at the causes under GPU idle, the largest first.",
 }
@@ -83,10 +83,11 @@ def verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Findi
 
 def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) -> tuple[str, str]:
     """A sentence on copies where these are most of the work, and the action."""
-    action = _ACTIONS[verdict]
     if verdict == "launch-bound":
         site = late_idle(trace).longest(device)
-        return "", _OTHER_WORK if site and site.other_work else action
+        fewer = f"Launch less often or earlier: {fewer_launches(trace)}."
+        return "", _OTHER_WORK if site and site.other_work else fewer
+    action = _ACTIONS[verdict]
     copying, work = copying_ns(trace, device), work_ns(trace, device)
     if verdict not in ("gpu-bound", "queue-full") or 2 * copying < work:
         return "", action

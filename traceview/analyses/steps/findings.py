@@ -87,8 +87,10 @@ def _finding(
 def _range_argument(trace: Trace, step: int, label: str) -> str | None:
     """The argument of --range that selects this step alone, quoted for a shell.
 
-    None where there is none, or where it cannot be shown whole.
+    None where there is none, where it cannot be shown whole, or where it is selected already.
     """
+    if trace.selection.include == (label,):
+        return None
     quoted = "'" + label.replace("'", "'\"'\"'") + "'"
     if len(quoted) > LONGEST_NAME or not label.isprintable():
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.framework_wording import early_uploads, later_reads
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
 from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
@@ -19,6 +20,7 @@ from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.ranges.ranges import UNATTRIBUTED
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
@@ -26,26 +28,13 @@ from traceview.findings import Evidence, Finding, Subject, severity_of, share_pc
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
 
-_READ = (
-    "Read results on the CPU less often, or copy with non_blocking=True into pinned memory and "
-    "read them a step later."
-)
 _NOTHING_READ = (
     "Take it out if the CPU needs nothing from the GPU here: no result was copied back before it. "
     "If the CPU has to wait, for example before it writes to memory that both use, wait for an "
     "event of that work, as late as possible."
 )
-_UPLOAD = "Pin what is uploaded, and copy it with non_blocking=True in few large copies."
-_ALLOCATE = (
-    "Allocate before the loop or through a pool, and keep freed memory in it "
-    "(no torch.cuda.empty_cache in the loop)."
-)
-_ALLOCATED_ONCE = (
-    "Check whether every step does this. If so, allocate before the loop and keep freed memory (no "
-    "torch.cuda.empty_cache in the loop); a pool that first grows does it once."
-)
 _LOAD = "Warm up before the loop, so that code is loaded there."
-_ACTIONS = {Does.ALLOCATE: _ALLOCATE, Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}
+_ACTIONS = {Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}
 
 
 @dataclass(frozen=True)
@@ -144,8 +133,8 @@ def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
 
 
 def _action(trace: Trace, does: Does, rows: Integers, calls: int) -> str:
-    if does == Does.ALLOCATE and calls == 1:
-        return _ALLOCATED_ONCE
+    if does == Does.ALLOCATE:
+        return _allocate(trace, calls)
     if does in _ACTIONS:
         return _ACTIONS[does]
     steady, cost = ~every_gap(trace).one_time, stalls(trace)
@@ -153,4 +142,19 @@ def _action(trace: Trace, does: Does, rows: Integers, calls: int) -> str:
     uploads = int(cost.idle_ns(steady & after_uploads(trace))[rows].sum())
     unread = int(idle[waits_for_no_result(trace)[rows]].sum())
     total = int(idle.sum())
-    return _UPLOAD if 2 * uploads > total else _NOTHING_READ if 2 * unread > total else _READ
+    if 2 * uploads > total:
+        return f"{early_uploads(trace)}, in few large copies."
+    if 2 * unread > total:
+        return _NOTHING_READ
+    return f"Read results on the CPU less often, {later_reads(trace)}."
+
+
+def _allocate(trace: Trace, calls: int) -> str:
+    """What to do about calls that allocate or free memory."""
+    keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
+    if calls == 1:
+        return (
+            f"Check whether every step does this. If so, allocate before the loop and keep freed "
+            f"memory{keep}; a pool that first grows does it once."
+        )
+    return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."

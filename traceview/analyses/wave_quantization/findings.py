@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.analyses.wave_quantization.losses import Loss
-from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.hardware.waves import Waves
 from traceview.units import Value
 
@@ -34,7 +35,7 @@ def costliest(
 
 
 def _grid_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
-    severity, worst = severity_of(loss.lost_ns, span_ns), loss.parts[0]
+    severity, worst = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns), loss.parts[0]
     if severity is None or worst.waves is None:
         return None
     of, waves, others = worst.configuration, worst.waves, len(loss.parts) - 1
@@ -51,20 +52,22 @@ def _grid_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
         }
     elif waves.whole > 1 and worst.verdict:
         template += " Measured times rise in such steps."
+    template += gain_sentence(loss.saved_ns, loss.lost_ns)
     values |= {
         "kernel": of.label,
         "other_grids": others,
         "lost_ns": loss.lost_ns,
+        "saved_ns": loss.saved_ns,
         "total_ns": sum(each.configuration.steady_ns for each in loss.parts),
     }
     return Finding(
         severity,
         template,
         remedy,
-        loss.lost_ns,
+        loss.saved_ns,
         Subject("kernel", of.name),
         Evidence(values, "kernels", grid_keys(of)),
-        share_pct(loss.lost_ns, span_ns),
+        share_pct(loss.saved_ns, span_ns) if loss.saved_ns else None,
     )
 
 
@@ -121,7 +124,8 @@ def _small_grid(waves: Waves) -> tuple[str, str, dict[str, Value]]:
 
 
 def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
-    severity, worst, others = severity_of(loss.lost_ns, span_ns), loss.parts[0], len(loss.parts) - 1
+    severity = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns)
+    worst, others = loss.parts[0], len(loss.parts) - 1
     if severity is None:
         return None
     of, gemm, kernel = worst.gemm, worst.gemm.gemm, worst.grid.configuration
@@ -133,10 +137,10 @@ def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
         f"{{kernel}} cuts {batch}{{m}} × {{n}} into {{tiles}} tiles of {{tile_m}} × {{tile_n}} for "
         "{blocks} persistent blocks. The last of {tile_waves} tile waves has {last_tiles:tile} and "
         f"leaves {{unused_pct}} of all tile slots unused{other_gemms}. Up to {{lost_ns}} of "
-        "{total_ns} is lost.",
+        f"{{total_ns}} is lost.{gain_sentence(loss.saved_ns, loss.lost_ns)}",
         f"Try sizes near these that fill whole tile waves, {fills} tiles instead of {{tiles}}: "
         "another batch, sequence length or width, padded where it pays.",
-        loss.lost_ns,
+        loss.saved_ns,
         Subject("kernel", kernel.name),
         Evidence(
             {
@@ -155,6 +159,7 @@ def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
                 "more_tiles": worst.fills[-1],
                 "other_gemms": others,
                 "lost_ns": loss.lost_ns,
+                "saved_ns": loss.saved_ns,
                 "total_ns": sum(each.gemm.steady_ns for each in loss.parts),
             },
             "tiles",
@@ -167,5 +172,5 @@ def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
                 "total_ns": of.total_ns,
             },
         ),
-        share_pct(loss.lost_ns, span_ns),
+        share_pct(loss.saved_ns, span_ns) if loss.saved_ns else None,
     )

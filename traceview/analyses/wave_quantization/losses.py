@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
 from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid
 from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.facts.idle.gaps import busy
+from traceview.facts.idle.gpu_limited import limited_kernels_ns
 from traceview.trace import Trace, fact
 
 Part = TypeVar("Part")
@@ -21,17 +23,23 @@ class Loss(Generic[Part]):
     """The time that one kernel loses at most, without its launches of warm-up.
 
     `parts` are its grids, or its GEMMs, the costliest first. Grids are either all of several waves
-    or all of less than one.
+    or all of less than one. `limited_ns` is the kernel's time on the critical path.
     """
 
     lost_ns: int
     parts: tuple[Part, ...]
+    limited_ns: int | None = None
+
+    @property
+    def saved_ns(self) -> int:
+        """What the program gains at most: elsewhere the GPU would only wait longer."""
+        return self.lost_ns if self.limited_ns is None else min(self.lost_ns, self.limited_ns)
 
 
 @fact
 def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     """Losses of grids, by kernel, the greatest first."""
-    return ranked_losses(
+    losses = ranked_losses(
         (
             (
                 each.configuration.device,
@@ -46,12 +54,13 @@ def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
         ),
         _busy_ns(trace),
     )
+    return _on_path(trace, ((loss, [p.configuration for p in loss.parts]) for loss in losses))
 
 
 @fact
 def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
     """Losses of persistent GEMMs, by kernel, the greatest first."""
-    return ranked_losses(
+    losses = ranked_losses(
         (
             (each.grid.configuration.device, each.grid.configuration.label, lost, each)
             for each in tile_waves(trace)
@@ -59,6 +68,19 @@ def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
         ),
         _busy_ns(trace),
     )
+    return _on_path(trace, ((loss, [p.grid.configuration for p in loss.parts]) for loss in losses))
+
+
+def _on_path(
+    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
+) -> tuple[Loss[Part], ...]:
+    """The losses with the time of their kernels on the critical path."""
+    on_path = []
+    for loss, kernels in losses:
+        names = (kernel.name for kernel in kernels)
+        limited_ns = limited_kernels_ns(trace, kernels[0].device, names)
+        on_path.append(replace(loss, limited_ns=limited_ns))
+    return tuple(on_path)
 
 
 def _busy_ns(trace: Trace) -> dict[int, int]:

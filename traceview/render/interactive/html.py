@@ -47,7 +47,11 @@ def _(value: Report) -> str:
     titles = {analysis.name: analysis.title for analysis in value.analyses}
     return _drawn(
         header=_header(value.trace),
-        findings=[finding_view(f.finding, value.whole, titles[f.analysis]) for f in value.findings],
+        verdict=value.verdict.text if value.verdict else "",
+        findings=[
+            finding_view(f.finding, value.whole, titles[f.analysis], forecast=f.forecast)
+            for f in value.findings
+        ],
         nothing_found=nothing_found(value),
         sections=[section_view(a, value.outcomes[a.name], MOST_ROWS) for a in value.analyses],
     )
@@ -88,6 +92,13 @@ def _table_view(table: Table, name: str) -> TableView:
 
 
 def _drawn(**parts: object) -> str:
-    absent = {"header": None, "findings": None, "nothing_found": "", "sections": (), "table": None}
+    absent = {
+        "header": None,
+        "verdict": "",
+        "findings": None,
+        "nothing_found": "",
+        "sections": (),
+        "table": None,
+    }
     content = {**absent, **parts, "whole": ".to_pandas()"}
     return rendered("snippet.html", ("report.css", "snippet.css"), within=".traceview", **content)

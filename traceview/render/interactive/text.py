@@ -54,8 +54,8 @@ def _(value: Trace) -> str:
 def _(value: Report) -> str:
     facts = dict(header_facts(value.trace))
     shown = [f"{name} {facts[name]}" for name in ("GPU", "duration") if name in facts]
-    shown += [units.counted(value.step_count, "step")] if value.step_count else []
     lines = [f"<Report of {visible(PurePath(value.trace.path).name)}: {_counts(value)}"]
+    lines += _paragraph("  ", value.verdict.text) if value.verdict else []
     lines += _paragraph("  ", ", ".join(shown))
     lines += [] if value.findings else _paragraph("  ", nothing_found(value))
     for ranked in value.findings[:MOST_FINDINGS]:

@@ -19,6 +19,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
     return rendered(
         "report.html",
         ("report.css",),
+        verdict=report.verdict.text if report.verdict else "",
         nothing_found=nothing_found(report),
         title=PurePath(trace.path).name,
         facts=header_facts(trace),
@@ -33,6 +34,8 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
 def _findings(report: Report) -> list[FindingEntry]:
     titles = {analysis.name: analysis.title for analysis in report.analyses}
     return [
-        finding_view(each.finding, report.whole, titles[each.analysis], key(each.analysis))
+        finding_view(
+            each.finding, report.whole, titles[each.analysis], key(each.analysis), each.forecast
+        )
         for each in report.findings
     ]

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from traceview.analyses.base import Analysis, Skipped
+from traceview.ranking import Outcome, RankedFinding
 from traceview.render.base.json_text import clean, finding_fields, pieces
 from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
-from traceview.report import Outcome, RankedFinding, Report, TraceFacts
+from traceview.report import Report, TraceFacts
 
 __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
 
@@ -41,6 +42,7 @@ def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
         "trace": _trace(report.trace),
         "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
         "findings": [_finding(finding) for finding in report.findings],
+        "verdict": vars(report.verdict) if report.verdict else None,
     }
 
 
@@ -86,4 +88,13 @@ def _left_out(part: LimitedTable) -> dict[str, Any]:
 
 
 def _finding(ranked: RankedFinding) -> dict[str, Any]:
-    return {"analysis": ranked.analysis, **finding_fields(ranked.finding, ranked.analysis)}
+    forecast = ranked.forecast
+    return {
+        "analysis": ranked.analysis,
+        **finding_fields(ranked.finding, ranked.analysis),
+        "forecast": forecast
+        and {
+            "saved_per_step_ns": forecast.saved_per_step_ns,
+            "speedup_at_most": forecast.speedup_at_most,
+        },
+    }

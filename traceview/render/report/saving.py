@@ -1,9 +1,12 @@
-"""The saving that a finding claims, as text."""
+"""The saving that a finding claims, and the forecast for it, as text."""
 
 from __future__ import annotations
 
 from traceview import units
-from traceview.findings import Finding
+from traceview.findings import Finding, Forecast
+
+LEAST_SPEEDUP = 1.05
+"""A smaller one says no more than the time saved."""
 
 
 def saving(finding: Finding, whole: str) -> tuple[str, str]:
@@ -15,3 +18,17 @@ def saving(finding: Finding, whole: str) -> tuple[str, str]:
     if not at_stake:
         return "", ""
     return units.duration(at_stake), "" if share is None else f"{units.percent(share)} of {whole}"
+
+
+def forecast_text(forecast: Forecast | None) -> str:
+    """A forecast such as `4.75 of 12.4 ms per step; at most 1.6× as fast`; empty for none."""
+    if forecast is None:
+        return ""
+    parts = []
+    if forecast.saved_per_step_ns is not None and forecast.step_ns:
+        saved = units.part_of(forecast.saved_per_step_ns, forecast.step_ns)
+        parts.append(f"{saved} per step")
+    if forecast.speedup_at_most is not None and forecast.speedup_at_most >= LEAST_SPEEDUP:
+        factor = units.quantity("speedup_factor", forecast.speedup_at_most)
+        parts.append(f"at most {factor} as fast")
+    return "; ".join(parts)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
+from traceview.ranking import Outcome, RankedFinding
 from traceview.render.base.columns import fitting
 from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
 from traceview.render.base.safe_text import visible
@@ -27,8 +28,8 @@ from traceview.render.base.text_blocks import (
     sentence,
 )
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import saving
-from traceview.report import Outcome, RankedFinding, Report
+from traceview.render.report.saving import forecast_text, saving
+from traceview.report import Report
 from traceview.tables import Table
 
 MOST_ROWS = 10
@@ -46,7 +47,11 @@ def render_summary(report: Report, *, width: int = 80, color: bool = False) -> s
 
 
 def _opening(report: Report) -> list[RenderableType]:
-    return [_header(report), _findings(report)]
+    return [*_verdict(report), _header(report), _findings(report)]
+
+
+def _verdict(report: Report) -> list[RenderableType]:
+    return [sentence(report.verdict.text)] if report.verdict else []
 
 
 def _header(report: Report) -> RenderableType:
@@ -77,6 +82,8 @@ def _finding_cells(ranked: RankedFinding, whole: str) -> tuple[Text, Text, Text]
     if finding.action:
         message.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
     message.append(f"  [{ranked.analysis}]", "dim")
+    if finding.severity != "info" and (text := forecast_text(ranked.forecast)):
+        message.append(f"\n{text}", "dim")
     stake, share = saving(finding, whole)
     saved = Text(stake)
     if share:

@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
-from traceview.findings import Finding
+from traceview.findings import Finding, Forecast
+from traceview.ranking import Outcome
 from traceview.render.base.page import TableView, key, table_view
 from traceview.render.charts.layout import layout
-from traceview.render.report.saving import saving
-from traceview.report import Outcome
+from traceview.render.report.saving import forecast_text, saving
 from traceview.tables import Table
 
 
@@ -37,6 +37,7 @@ class FindingEntry:
     action: str
     title: str = ""
     section: str = ""
+    forecast: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,13 @@ class SectionView:
     skipped: Skipped | None = None
 
 
-def finding_view(finding: Finding, whole: str, title: str = "", section: str = "") -> FindingEntry:
+def finding_view(
+    finding: Finding,
+    whole: str,
+    title: str = "",
+    section: str = "",
+    forecast: Forecast | None = None,
+) -> FindingEntry:
     """A finding whose saving is shown as a share of `whole`, such as `a step`."""
     stake, share = saving(finding, whole)
     return FindingEntry(
@@ -64,6 +71,7 @@ def finding_view(finding: Finding, whole: str, title: str = "", section: str = "
         action=finding.action,
         title=title,
         section=section,
+        forecast="" if finding.severity == "info" else forecast_text(forecast),
     )
 
 

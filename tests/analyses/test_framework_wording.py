@@ -1,0 +1,38 @@
+"""Remedies name what the program's framework has, and nothing of another's."""
+
+import pytest
+
+from tests.build import Export
+from traceview.analyses import framework_wording as wording
+
+ALL = (
+    wording.fewer_launches,
+    wording.other_threads,
+    wording.memory_pool,
+    wording.early_uploads,
+    wording.later_reads,
+)
+FOREIGN = {
+    "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),
+    "cupy_add__float32": ("torch", "jax", "non_blocking", "DataLoader"),
+    "loop_add_fusion": ("torch", "cupy", "non_blocking", "DataLoader"),
+    "JacobiMethod(float*)": ("torch", "cupy", "jax", "non_blocking", "DataLoader"),
+}
+
+
+@pytest.mark.parametrize("kernel", FOREIGN)
+def test_remedies_fit_the_framework(tmp_path, kernel):
+    trace = Export().launch((0, 2), (10, 50), name=kernel).load(tmp_path)
+    said = " ".join(word(trace) for word in ALL).lower()
+    assert not [name for name in FOREIGN[kernel] if name.lower() in said]
+
+
+def test_a_compiled_program_is_not_told_to_compile(tmp_path):
+    export = Export().launch((0, 2), (10, 50), name="triton_poi_fused_add_0")
+    assert "reduce-overhead" in wording.fewer_launches(export.load(tmp_path))
+
+
+def test_a_program_of_graphs_is_not_told_to_use_graphs(tmp_path):
+    export = Export().launch((0, 2), (10, 50), name="void at::native::copy(int)")
+    export.graph_launch((60, 62), [(70, 80), (80, 90)], name="void at::native::copy(int)")
+    assert "into its CUDA graphs" in wording.fewer_launches(export.load(tmp_path))

@@ -1,0 +1,89 @@
+"""The verdict: steps, busy share and limit, from exact small recordings and shipped ones."""
+
+import pytest
+
+import traceview
+from tests.build import Export
+from tests.places import REPOSITORY
+from traceview.analyses.verdict import verdict
+from traceview.analyses.verdict.parts import SteadyParts, steady_parts
+from traceview.analyses.verdict.verdict import limit_of
+from traceview.trace import Selection
+
+DATA = REPOSITORY / "tests" / "data"
+
+
+def parts(limited: int, **ns: int) -> SteadyParts:
+    named = {name.replace("_", "-"): time for name, time in ns.items()}
+    busy = sum(named.get(each, 0) for each in ("gpu-compute", "gpu-memory", "communication"))
+    return SteadyParts(0, sum(named.values()), busy, limited, named, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (parts(95, gpu_compute=60, gpu_memory=35, cpu_launch=5), "gpu-compute"),
+        (parts(95, gpu_compute=40, gpu_memory=52, cpu_launch=8), "gpu-memory"),
+        (parts(95, gpu_compute=30, communication=65, cpu_launch=5), "communication"),
+        (parts(60, gpu_compute=60, cpu_launch=40), "gpu-compute"),
+        # The GPU works 60 % of the time, but runs dry whatever it works on.
+        (parts(0, gpu_compute=60, cpu_launch=40), "cpu-launch"),
+        (parts(30, gpu_compute=30, synchronization=55, cpu_launch=15), "synchronization"),
+        (parts(35, gpu_compute=35, synchronization=34, cpu_launch=31), "mixed"),
+        (parts(20, gpu_compute=20, data_loading=70, cpu_launch=10), "data-loading"),
+    ],
+)
+def test_the_limit_is_the_largest_part(given, expected):
+    assert limit_of(given) == expected
+
+
+def test_parts_add_up_to_the_steady_time(tmp_path):
+    export = Export().launch((0, 2), (10, 50), name="ampere_sgemm_128x64_tn")
+    export.copy((20, 25), (60, 70), source="pinned")
+    export.launch((90, 92), (100, 120), name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    export.launch((93, 95), (110, 150), stream=8, name="vectorized_elementwise_kernel")
+    found = steady_parts(export.load(tmp_path))
+    assert found is not None
+    assert found.span_ns == 140
+    assert found.busy_ns == 100
+    assert sum(found.parts_ns.values()) == 140
+    assert found.parts_ns["communication"] == 10
+    assert found.parts_ns["copies"] == 10
+    # 40 ns of GEMMs and 40 of elementwise work share the 80 that are neither.
+    assert (found.parts_ns["gpu-compute"], found.parts_ns["gpu-memory"]) == (40, 40)
+
+
+def test_without_gpu_work_nothing_is_judged(tmp_path):
+    found = verdict(Export().range("step", 0, 10).load(tmp_path))
+    assert (found.text, found.limit) == ("No GPU work was recorded.", "unknown")
+    assert found.gpu_busy_pct is None
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "steps", "text"),
+    [
+        (
+            "cupy",
+            "gpu-compute",
+            6,
+            "6 steps of 29.3 ms · GPU busy 96.6 % · 94.1 % of kernel time in fp32 GEMMs · "
+            "the CPU waits for the GPU in each step",
+        ),
+        (
+            "cuda_graphs",
+            "cpu-launch",
+            8,
+            "8 steps of 3.59 ms · GPU busy 17.6 % · 82.4 % of the time waiting for the CPU to "
+            "launch work",
+        ),
+    ],
+)
+def test_verdicts_of_recordings(name, limit, steps, text):
+    found = verdict(traceview.load(DATA / f"{name}.sqlite.xz"))
+    assert (found.limit, found.steps, found.steps_from) == (limit, steps, "user-ranges")
+    assert found.text == text
+
+
+def test_a_selection_without_work_has_no_verdict():
+    trace = traceview.load(DATA / "cupy.sqlite.xz").restricted(Selection(include=("nothing",)))
+    assert verdict(trace).text == "No GPU work in the selection."

@@ -1,0 +1,85 @@
+"""Remedies in the terms of the recorded program's framework; a C++ program has none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.operations import operations
+from traceview.trace import Trace
+
+_FEWER_LAUNCHES = {
+    "torch": "fuse with torch.compile, batch, or replay a CUDA graph",
+    "jax": "put the whole step under one jax.jit, or several steps into jax.lax.scan",
+    "cupy": "fuse with cupy.fuse, batch, or replay a CUDA graph",
+    "": "fuse kernels, batch, or replay a CUDA graph",
+}
+_COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
+_GRAPHS = "put more of the step into its CUDA graphs, or batch"
+_ELSEWHERE = {
+    "torch": "on another thread or process (DataLoader workers)",
+    "": "on another thread or process",
+}
+_POOLS = {
+    "torch": "torch's allocator",
+    "jax": "XLA's preallocated memory",
+    "cupy": "CuPy's memory pool",
+    "": "cudaMallocAsync",
+}
+_UPLOADS = {
+    "torch": "Pin what is uploaded and copy it early with non_blocking=True",
+    "cupy": "Put what is uploaded into pinned memory (cupyx.empty_pinned) and copy it early",
+    "jax": "Start the transfer early with jax.device_put",
+    "": "Pin what is uploaded (cudaHostAlloc) and copy it early with cudaMemcpyAsync",
+}
+_READS = {
+    "torch": "or copy with non_blocking=True into pinned memory and read them a step later",
+    "cupy": "or copy with get(blocking=False) into pinned memory and read them a step later",
+    "jax": "or keep them as arrays and read them a step later, after copy_to_host_async()",
+    "": "or copy with cudaMemcpyAsync into pinned memory and read them a step later",
+}
+
+
+def _fitting(trace: Trace, wordings: dict[str, str]) -> str:
+    return wordings.get(framework(trace), wordings[""])
+
+
+def fewer_launches(trace: Trace) -> str:
+    """How to launch less often, with what the program does not yet use."""
+    if framework(trace) != "torch":
+        return _fitting(trace, _FEWER_LAUNCHES)
+    graphs = cuda_graphs(trace)
+    if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
+        return _GRAPHS
+    return _COMPILED if _is_compiled(trace) else _FEWER_LAUNCHES["torch"]
+
+
+def _is_compiled(trace: Trace) -> bool:
+    """Whether more than a tenth of the kernels are TorchInductor's."""
+    names = trace.recorded("kernels").texts("name")
+    fused = [name for name in map(str, names.values) if name.startswith(_INDUCTOR)]
+    return 10 * int(names.isin(fused).sum()) > len(names)
+
+
+_INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
+
+
+def other_threads(trace: Trace) -> str:
+    """Where CPU work may go that is not launching."""
+    return _fitting(trace, _ELSEWHERE)
+
+
+def memory_pool(trace: Trace) -> str:
+    """The pool from which the program can allocate."""
+    return _fitting(trace, _POOLS)
+
+
+def early_uploads(trace: Trace) -> str:
+    """How uploads stop holding up the GPU, as the begin of a sentence."""
+    return _fitting(trace, _UPLOADS)
+
+
+def later_reads(trace: Trace) -> str:
+    """How results reach the CPU without a wait, behind `Read results less often, `."""
+    return _fitting(trace, _READS)

@@ -1,0 +1,229 @@
+"""The steady time of a device, divided by what it goes into: work of several kinds, idle time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from traceview import intervals
+from traceview.analyses.gpu_idle.lines import idle_samples
+from traceview.facts.idle.causes import (
+    ALLOCATION,
+    COPY_WAIT,
+    GRAPH_LAUNCH,
+    LAUNCH_LATE,
+    MODULE_LOAD,
+    SYNC_DRAIN,
+)
+from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.facts.idle.gpu_limited import gpu_limited
+from traceview.facts.idle.late_launches import late_idle
+from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
+from traceview.facts.operations.kernel_classes import (
+    KernelClass,
+    communication_operations,
+    kernel_classes,
+)
+from traceview.facts.operations.operations import Kind, kernel_operations, operations
+from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT
+from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.tables import Integers, Mask
+from traceview.trace import Trace
+
+Limit = Literal[
+    "cpu-launch", "gpu-compute", "gpu-memory", "communication", "copies", "synchronization",
+    "data-loading", "compilation", "mixed", "unknown",
+]  # fmt: skip
+
+COMPUTING = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
+"""Classes of kernels with much arithmetic per byte; those of most others move memory."""
+UNJUDGED = (KernelClass.OTHER, KernelClass.AUTOTUNER, KernelClass.COMMUNICATION)
+_LIMITS: dict[int, Limit] = {
+    LAUNCH_LATE: "cpu-launch",
+    GRAPH_LAUNCH: "cpu-launch",
+    ALLOCATION: "cpu-launch",
+    SYNC_DRAIN: "synchronization",
+    COPY_WAIT: "copies",
+    MODULE_LOAD: "compilation",
+}
+"""The limit that idle time of a cause stands for; `unknown` for other causes."""
+_LOADS = re.compile(
+    r"(?i)(^|/)[^/]*(data_?load|load_?data|(get|next|load|fetch)_?batch|dataset|input_pipeline)"
+    r"|(^|/)(data|load|loading|fetch)(?=/|$)"
+)
+"""Path patterns of ranges in which a program gets its data."""
+
+
+@dataclass(frozen=True)
+class LargestClass:
+    """The class of kernels with most time, as a percentage of the steady time of all kernels.
+
+    `fp32_on_cuda_cores` is True for GEMMs most of which multiply fp32 without tensor cores.
+    """
+
+    kind: KernelClass
+    pct: float
+    fp32_on_cuda_cores: bool
+
+
+@dataclass(frozen=True)
+class SteadyParts:
+    """The steady time of one device (row in devices): `parts_ns` add up to `span_ns`.
+
+    Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
+    busy time on the critical path: in the rest the CPU could not have launched earlier.
+    """
+
+    device: int
+    span_ns: int
+    busy_ns: int
+    gpu_limited_ns: int
+    parts_ns: Mapping[Limit, int]
+    largest: LargestClass | None
+
+    @property
+    def busy_pct(self) -> float:
+        return 100.0 * self.busy_ns / self.span_ns if self.span_ns else 0.0
+
+    def pct(self, *limits: Limit) -> float:
+        """The share of the span that these parts take, in percent."""
+        return 100.0 * sum(self.parts_ns.get(each, 0) for each in limits) / max(self.span_ns, 1)
+
+
+def steady_parts(trace: Trace) -> SteadyParts | None:
+    """The parts of the device with the longest steady time; None where no GPU work is selected."""
+    spans = steady_spans_ns(trace)
+    work = device_work(trace)
+    if not spans:
+        return None
+    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
+    parts = _work_parts(trace, device, work[device].steady_ns)
+    for limit, idle_ns in _idle_parts(trace, device).items():
+        parts[limit] = parts.get(limit, 0) + idle_ns
+    rows = _steady_operations(trace, device)
+    steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
+    return SteadyParts(
+        device,
+        spans[device],
+        work[device].steady_ns,
+        intervals.intersection(gpu_limited(trace)[device], steady).total(),
+        parts,
+        _largest_class(trace, device),
+    )
+
+
+def _steady_operations(trace: Trace, device: int) -> Integers:
+    ops = operations(trace)
+    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
+    return np.flatnonzero(steady & (ops.device == device))
+
+
+def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
+    """Steady busy time by kind of work."""
+    ops, rows = operations(trace), _steady_operations(trace, device)
+    communicating = communication_operations(trace)[rows]
+    copying = ((ops.kind[rows] == Kind.COPY) | (ops.kind[rows] == Kind.SET)) & ~communicating
+
+    def covered(chosen: Mask) -> int:
+        return intervals.union(ops.start_ns[rows[chosen]], ops.end_ns[rows[chosen]]).total()
+
+    computing_ns = covered(~communicating & ~copying)
+    without_copies_ns = covered(~copying)
+    compute_ns = round(computing_ns * _compute_fraction(trace, rows))
+    return {
+        "gpu-compute": compute_ns,
+        "gpu-memory": computing_ns - compute_ns,
+        "communication": without_copies_ns - computing_ns,
+        "copies": busy_ns - without_copies_ns,
+    }
+
+
+def _compute_fraction(trace: Trace, rows: Integers) -> float:
+    """Fraction of the kernel time that goes into classes with much arithmetic.
+
+    Kernels of unknown class follow the others; all count as compute where no class is known.
+    """
+    time_ns = _class_times(trace, rows)
+    compute_ns = sum(int(time_ns[kind]) for kind in COMPUTING)
+    judged_ns = int(time_ns.sum()) - sum(int(time_ns[kind]) for kind in UNJUDGED)
+    return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
+
+
+def _class_times(trace: Trace, rows: Integers) -> Integers:
+    """Time of the kernels among these operations, by class."""
+    ops = operations(trace)
+    kernels = rows[ops.kind[rows] == Kind.KERNEL]
+    kind = kernel_classes(trace)[ops.row[kernels]]
+    took = ops.end_ns[kernels] - ops.start_ns[kernels]
+    return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
+
+
+def _largest_class(trace: Trace, device: int) -> LargestClass | None:
+    rows = _steady_operations(trace, device)
+    time_ns = _class_times(trace, rows)
+    if not time_ns.any():
+        return None
+    kind = KernelClass(int(np.argmax(time_ns)))
+    pct = 100.0 * int(time_ns[kind]) / int(time_ns.sum())
+    fp32 = kind is KernelClass.GEMM and 2 * _fp32_gemm_ns(trace, rows) > int(time_ns[kind])
+    return LargestClass(kind, pct, fp32)
+
+
+def _fp32_gemm_ns(trace: Trace, rows: Integers) -> int:
+    ops = operations(trace)
+    chosen = np.zeros(len(ops), bool)
+    chosen[rows] = True
+    kernels = trace.recorded("kernels").take(chosen[kernel_operations(trace)])
+    names = kernels.texts("name")
+    used = np.unique(names.codes[names.codes >= 0]).tolist()
+    gemms = [code for code in used if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
+    return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
+
+
+def _idle_parts(trace: Trace, device: int) -> dict[Limit, int]:
+    """Steady idle time by the limit that its cause stands for."""
+    every = gaps(trace)
+    steady = (every.device == device) & ~every.one_time
+    parts: dict[Limit, int] = {}
+    for cause in np.unique(every.cause[steady]).tolist():
+        limit = _LIMITS.get(cause, "unknown")
+        idle_ns = int(every.idle_ns[steady & (every.cause == cause)].sum())
+        parts[limit] = parts.get(limit, 0) + idle_ns
+    sampled = _sampled_ns(trace, device)
+    loading_ns = max(sampled["data-loading"], _data_loading_ns(trace, device))
+    split: tuple[tuple[Limit, int], ...] = (
+        ("data-loading", loading_ns),
+        ("compilation", sampled["compilation"]),
+    )
+    for limit, time_ns in split:
+        moved_ns = min(time_ns, parts.get("cpu-launch", 0))
+        if moved_ns:
+            parts["cpu-launch"] -= moved_ns
+            parts[limit] = parts.get(limit, 0) + moved_ns
+    return parts
+
+
+def _sampled_ns(trace: Trace, device: int) -> dict[Limit, int]:
+    """Steady launch-late idle time in which the Python stacks load data or compile."""
+    every, samples = gaps(trace), idle_samples(trace)
+    late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
+    own = late[samples.gap]
+
+    def spent(*doings: int) -> int:
+        return int(samples.time_ns[own & np.isin(samples.doing, doings)].sum())
+
+    return {"data-loading": spent(DATA_WAIT, DATA_LOADING), "compilation": spent(COMPILATION)}
+
+
+def _data_loading_ns(trace: Trace, device: int) -> int:
+    """Steady launch-late idle time in ranges that are named for loading data."""
+    late, patterns = late_idle(trace), range_tree(trace).patterns
+    own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
+    loading = [row for row in own.tolist() if _LOADS.search(patterns[int(late.pattern[row])])]
+    return int(late.steady_ns[loading].sum())

@@ -1,0 +1,167 @@
+"""The verdict on a recording, in one line: steps, GPU busy, largest class of kernels, limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import units
+from traceview.analyses.run_ahead.verdicts import drained_in_steps
+from traceview.analyses.verdict.parts import LargestClass, Limit, SteadyParts, steady_parts
+from traceview.facts.operations.kernel_classes import KernelClass
+from traceview.facts.ranges.origins import StepsSource
+from traceview.facts.ranges.selection import selected
+from traceview.facts.steps.inferred import steps_source
+from traceview.facts.steps.steps import pace, steps
+from traceview.tables import Integers
+from traceview.trace import Trace
+
+BUSY_PCT = 90.0
+"""A GPU that is busy for at least this share of the time is the limit itself."""
+MOST_PCT, AHEAD = 50.0, 1.5
+"""Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
+as much again as the next part. Otherwise the limit is mixed."""
+WORTH_SAYING_PCT = 5.0
+
+_CLASSES = {
+    KernelClass.GEMM: "GEMMs",
+    KernelClass.ATTENTION: "attention",
+    KernelClass.CONVOLUTION: "convolutions",
+    KernelClass.NORMALIZATION: "normalization",
+    KernelClass.ELEMENTWISE: "elementwise kernels",
+    KernelClass.CAST_COPY: "casts and copies",
+    KernelClass.REDUCTION: "reductions",
+    KernelClass.SOFTMAX: "softmax",
+    KernelClass.GATHER_SCATTER: "gathers and scatters",
+    KernelClass.SORT_SCAN: "sorts and scans",
+    KernelClass.OPTIMIZER: "the optimizer",
+    KernelClass.RANDOM: "random numbers",
+    KernelClass.COMMUNICATION: "communication",
+    KernelClass.AUTOTUNER: "autotuning",
+}
+_LOST: dict[Limit, str] = {
+    "cpu-launch": "waiting for the CPU to launch work",
+    "data-loading": "waiting for data",
+    "synchronization": "idle after synchronizations",
+    "copies": "in copies or waiting for them",
+    "communication": "in exposed communication",
+    "compilation": "waiting for code to load or compile",
+}
+"""What takes the time, behind `63 % of the time`."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a recording comes to.
+
+    `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
+    the others, None without steps. `gpu_busy_pct` is of the steady time of the GPU with most of it,
+    None where no GPU work is selected.
+    """
+
+    text: str
+    steps: int
+    step_median_ns: int | None
+    gpu_busy_pct: float | None
+    limit: Limit
+    steps_from: StepsSource
+
+
+@dataclass(frozen=True)
+class MainLoop:
+    """The series of steps that takes most of the time: its steps and their median duration."""
+
+    steps: int
+    median_ns: int | None
+
+
+def verdict(trace: Trace) -> Verdict:
+    """The verdict on the selected part of a trace."""
+    loop, parts = main_loop(trace), steady_parts(trace)
+    source: StepsSource = steps_source(trace) if loop.steps else "none"
+    if parts is None:
+        text = "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
+        return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
+    limit = limit_of(parts)
+    drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
+    text = " · ".join(_phrases(loop, parts, limit, drained))
+    return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
+
+
+def main_loop(trace: Trace) -> MainLoop:
+    """The series of selected steps that takes most of the time; no steps where there is none."""
+    found, timed = steps(trace), pace(trace)
+    rows = np.flatnonzero(timed.timed & selected(trace, found.process, found.cpu_start_ns))
+    if not len(rows):
+        return MainLoop(0, None)
+    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
+    rows = rows[found.series[rows] == np.argmax(total_ns)]
+    steady = rows[~timed.warm_up[rows]]
+    return MainLoop(len(rows), _median(timed.duration_ns[steady if len(steady) else rows]))
+
+
+def _median(values: Integers) -> int:
+    return round(float(np.median(values)))
+
+
+def limit_of(parts: SteadyParts) -> Limit:
+    """What limits the device.
+
+    Work on the GPU where that is busy for BUSY_PCT of the time, else the largest part of the time.
+    """
+    ns = parts.parts_ns
+    gpu: Limit = (
+        "gpu-compute" if _of(parts, "gpu-compute") >= _of(parts, "gpu-memory") else "gpu-memory"
+    )
+    work: dict[Limit, int] = {
+        gpu: _of(parts, "gpu-compute") + _of(parts, "gpu-memory"),
+        "communication": _of(parts, "communication"),
+        "copies": _of(parts, "copies"),
+    }
+    if parts.busy_pct >= BUSY_PCT:
+        return max(work, key=lambda each: work[each])
+    rest: dict[Limit, int] = {
+        limit: time for limit, time in ns.items() if not limit.startswith("gpu-")
+    }
+    # Kernels beside which the CPU could not launch faster do not keep a step from being shorter.
+    beside_ns = max(min(work[gpu], parts.busy_ns - parts.gpu_limited_ns), 0)
+    work[gpu] -= beside_ns
+    rest["cpu-launch"] = rest.get("cpu-launch", 0) + beside_ns
+    ordered = sorted((work | rest).items(), key=lambda part: -part[1])
+    (largest, most_ns), (_, next_ns) = ordered[:2]
+    clear = 100.0 * most_ns >= MOST_PCT * parts.span_ns or most_ns >= AHEAD * next_ns
+    return largest if clear else "mixed"
+
+
+def _of(parts: SteadyParts, limit: Limit) -> int:
+    return parts.parts_ns.get(limit, 0)
+
+
+def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) -> Iterator[str]:
+    if loop.median_ns is None:
+        yield f"No steps found in {units.duration(parts.span_ns)}"
+    else:
+        yield f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}"
+    yield f"GPU busy {units.percent(parts.busy_pct)}"
+    if limit in ("gpu-compute", "gpu-memory") and parts.largest:
+        yield _largest_class(parts.largest)
+    yield from _losses(parts, limit)
+    if drained:
+        yield "the CPU waits for the GPU in each step"
+
+
+def _largest_class(largest: LargestClass) -> str:
+    name = _CLASSES.get(largest.kind, "kernels of no known library")
+    fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
+    return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
+
+
+def _losses(parts: SteadyParts, limit: Limit) -> Iterator[str]:
+    """The part of the time that is the limit; the two largest where the limit is mixed."""
+    ordered = sorted(_LOST, key=lambda each: -_of(parts, each))
+    for each in ordered[:2] if limit == "mixed" else [limit] if limit in _LOST else []:
+        pct = parts.pct(each)
+        if pct >= WORTH_SAYING_PCT:
+            yield f"{units.percent(pct)} of the time {_LOST[each]}"
