@@ -129,7 +129,7 @@ def test_collectives_that_do_not_end_together_are_not_of_one_group(tmp_path):
     result = ask(ANALYSIS, two_gpus(*spans), tmp_path)
 
     assert rows(result, "collectives", "group", "wait_ns") == [(None, None), (None, None)]
-    assert "Who waits for whom is unknown" in result.notes[1]
+    assert "Which GPU waits for which is unknown" in result.notes[1]
 
 
 def test_two_machines_without_a_common_clock(tmp_path):

@@ -94,7 +94,7 @@ def test_allocation_in_the_loop(tmp_path):
 
 @pytest.mark.parametrize(
     ("memory", "action"),
-    [(1 << 37, "Remove torch.cuda.empty_cache()"), (8_500_000, "Make room: torch frees")],
+    [(1 << 37, "Remove torch.cuda.empty_cache()"), (8_500_000, "torch frees its cached blocks")],
 )
 def test_torch_frees_on_request_or_where_its_pool_is_full(tmp_path, memory, action):
     result = ask(ANALYSIS, loop(torch=True, totalMemory=memory), tmp_path)
@@ -251,4 +251,4 @@ def test_what_was_allocated_before_a_selected_range_is_in_use_there(tmp_path):
 def test_memory_mapped_by_the_driver_is_not_recorded(tmp_path):
     export = Export().call("cuMemCreate", 0, 10).memory(100, bytes=MB, memory="pinned")
 
-    assert "Memory made by cuMemCreate" in ask(ANALYSIS, export, tmp_path).notes[-1]
+    assert "Memory created by cuMemCreate" in ask(ANALYSIS, export, tmp_path).notes[-1]

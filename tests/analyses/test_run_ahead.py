@@ -203,7 +203,7 @@ def test_a_cpu_that_does_other_work_is_not_told_to_launch_less(tmp_path):
     [busy] = ask(ANALYSIS, steps(6, cpu=20_000, gpu=20), tmp_path).findings
 
     assert (away.message[:21], busy.message[:21]) == ("GPU 0 is launch-bound",) * 2
-    assert away.action.startswith("Look under GPU idle")
+    assert away.action.startswith("Look in gpu-idle")
     assert busy.action.startswith("Launch less often")
 
 
@@ -220,7 +220,7 @@ def test_a_gpu_that_mostly_copies_is_not_to_get_faster_kernels(tmp_path, kernel,
 
     assert finding.message.startswith("GPU 0 is gpu-bound")
     assert finding.action.startswith(
-        "Make the kernels faster" if kernels_count else "Make the copies fewer"
+        "Make the kernels faster" if kernels_count else "Copy less or faster"
     )
     assert ("It only copies for " in finding.message) is not kernels_count
 

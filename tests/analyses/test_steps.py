@@ -112,7 +112,7 @@ def test_of_a_step_that_also_loads_code_the_rest_can_be_saved(tmp_path):
     assert finding.time_at_stake_ns == 12 * MS
     assert finding.message == (
         "step_4 took 55.0 ms (median 33.0 ms), with 15.0 ms more GPU work and 7.00 ms more idle "
-        "time (module-load). 10.0 ms of it was idle in warm-up or first uses."
+        "time (module-load). 10.0 ms of it was idle time in warm-up or first uses."
     )
 
 
@@ -201,7 +201,7 @@ def test_the_slow_batch_of_each_epoch_is_found_over_the_epochs():
 
     [finding] = result.findings
     assert finding.message.startswith(
-        "2 of 16 steps of epoch_#/batch_# took longer than the median, by 101 ms in total."
+        "2 of 16 steps of epoch_#/batch_# are outliers, 101 ms over the median in total."
     )
     assert finding.action.endswith("--range 'epoch_0/batch_5'.")
 
@@ -250,7 +250,7 @@ def test_several_outliers_are_one_finding(tmp_path):
     [finding] = ask(ANALYSIS, loop(40, **slow), tmp_path).findings
 
     assert finding.message.startswith(
-        "3 of 40 steps of step_# took longer than the median, by 51.0 ms in total. The longest, "
+        "3 of 40 steps of step_# are outliers, 51.0 ms over the median in total. The longest, "
         "step_30, took 60.0 ms (median 33.0 ms), with 27.0 ms more idle"
     )
     assert finding.time_at_stake_ns == 51 * MS

@@ -35,7 +35,7 @@ def test_every_version_gets_its_verdict(report):
     verdicts = {(row.size, row.version): (row.status, row.why) for row in report.rows}
     assert len(verdicts) == 2 * len(VERSIONS)
     at_17 = {name: verdict for (size, name), verdict in verdicts.items() if size == 17}
-    nan = "has NaN or infinity in other places than the reference"
+    nan = "has NaN or infinity in different elements than the reference"
     assert at_17 == {
         "manual": ("timed", None),
         "wrong": ("wrong", at_17["wrong"][1]),

@@ -90,5 +90,5 @@ def test_an_operation_without_sizes_needs_one(sweep):
 
 @pytest.mark.parametrize("options", [{"trials": 0}, {"warmup": -1}, {"trials": "x"}])
 def test_invalid_counts_are_an_error(options):
-    with pytest.raises(InputError, match="ask for at least one trial"):
+    with pytest.raises(InputError, match="request at least one trial"):
         measure(OPERATION, BenchRequest(**{"sizes": [3], **options}))

@@ -34,7 +34,7 @@ CALLS = TableSpec(
         Column(
             "queue_full_ns",
             "int64",
-            "wait for room in a full launch queue, which is no overhead",
+            "wait for room in a full launch queue, which is not overhead",
         ),
     ),
     brief=(

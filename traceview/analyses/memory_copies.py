@@ -76,7 +76,7 @@ COPIES = TableSpec(
 )
 SETS = TableSpec(
     "sets",
-    "memsets of all GPUs",
+    "memsets on all GPUs",
     (
         Column("calls", "int64", "memsets"),
         Column("bytes", "int64", "bytes written, all calls"),

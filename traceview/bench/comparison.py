@@ -235,7 +235,7 @@ def _check(operation: Operation, version: Version, case: Case, machine: Machine)
     if check.wrong:
         return replace(row, status="wrong", why=check.wrong, error=check.error)
     interpreted = version.needs == "triton" and machine.gpu is None
-    why = "the interpreter's speed means nothing" if interpreted else None
+    why = "timings in the interpreter are meaningless" if interpreted else None
     return replace(row, status="right", why=why, error=check.error)
 
 

@@ -56,7 +56,7 @@ def compare(results: Any, expected: tuple[Any, ...], tolerance: float) -> CheckR
             return CheckResult(None, shapes)
     error = max((_error(*pair) for pair in zip(outputs, expected, strict=True)), default=0.0)
     if math.isinf(error):
-        return CheckResult(error, "has NaN or infinity in other places than the reference")
+        return CheckResult(error, "has NaN or infinity in different elements than the reference")
     if error > tolerance:
         return CheckResult(
             error, f"relative error {error:.1e} exceeds the tolerance {tolerance:.1e}"

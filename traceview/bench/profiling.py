@@ -85,7 +85,10 @@ def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
     Raises InputError if `calls` is less than 1, and whatever `run` raises.
     """
     if calls < 1 or warmup < 0:
-        raise InputError(f"{calls} calls to profile after {warmup}", "profile at least one call")
+        raise InputError(
+            f"{calls} calls to profile after {warmup} warm-up calls warm-up calls",
+            "profile at least one call",
+        )
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 

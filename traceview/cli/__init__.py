@@ -22,7 +22,7 @@ VERBS = {
     "ptx": "Show how wide the memory accesses of kernels are, and how to widen them.",
     "bench": "Check and time every version of a GPU operation.",
     "scrub": "Copy a trace without private data.",
-    "doctor": "Check this machine's setup and how to fix what is missing.",
+    "doctor": "Check this machine's setup and show how to fix what is missing.",
 }
 """Verbs by name, with their one-line help; each is a module here with a click `command`."""
 

@@ -76,13 +76,13 @@ _PROGRAM_OPTIONS = {
     "--trials",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of measurements. Default: 30; 5 runs of a program.",
+    help="Number of measurements. Default: 30, or 5 runs of a program.",
 )
 @click.option(
     "--warmup",
     type=click.IntRange(0),
     metavar="N",
-    help="Untimed calls before. Default: 3; 1 run of a program.",
+    help="Untimed warm-up calls. Default: 3, or 1 run of a program.",
 )
 @click.option("--warm", is_flag=True, help="Do not empty the L2 cache before each call.")
 @click.option(

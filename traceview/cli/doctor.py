@@ -24,7 +24,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 @click.option("--json", "as_json", is_flag=True, help="Print only JSON to stdout.")
 @debug_option
 def command(as_json: bool) -> None:
-    """Check this machine's setup and how to fix what is missing."""
+    """Check this machine's setup and show how to fix what is missing."""
     from traceview.recorders import check_machine
 
     with progress("Testing nsys"):

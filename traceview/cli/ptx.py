@@ -150,7 +150,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     "sm_count",
     type=click.IntRange(1),
     metavar="N",
-    help="SMs of the GPU, to compute waves.",
+    help="Number of Number of SMs of the GPU, to compute waves.",
 )
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ptx", is_flag=True, help="Show the annotated PTX.")

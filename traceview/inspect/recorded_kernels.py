@@ -16,7 +16,7 @@ from traceview.ptx.model import Compiled
 from traceview.trace import Trace
 
 _MOST_NAMES = 8
-_NOT_OURS = "that of libraries (cuBLAS, cuDNN, ATen) and of CUDA C++ built by nvcc is not gathered"
+_NOT_OURS = "code of libraries (cuBLAS, cuDNN, ATen) and of CUDA C++ built by nvcc is not recorded"
 
 
 def inspect_trace(
@@ -49,7 +49,7 @@ def inspect_trace(
 def _gathered(trace: Trace) -> GatheredCode:
     if "kernel_code" not in trace.tables:
         what = f"{trace.path} holds no code of its kernels"
-        raise InputError(what, "record it anew, with the code: traceview record SCRIPT")
+        raise InputError(what, "record again with kernel code: traceview record SCRIPT")
     code = gathered_code(trace)
     if not (code.launched or code.idle):
         what = f"{trace.path} holds no code: its program compiled and loaded no Triton kernel"
@@ -83,11 +83,11 @@ def _remarks(
         yield "no launch of these kernels is in the trace"
     elif idle and not options.kernel:
         count = units.counted(len(idle), "variant was", "variants were")
-        yield f"{count} compiled and never launched: left out; --kernel NAME shows them, too"
+        yield f"{count} compiled but never launched, and not shown; --kernel NAME shows them"
     for name, number in code.unfit.items():
         if options.kernel in (None, name):
             launches = units.counted(number, "launch", "launches")
-            yield f"{launches} of {name} fit none of the code that was gathered"
+            yield f"{launches} of {name} match none of the recorded code"
     if code.other_ns and not options.kernel:
         share = units.percent(100 * code.other_ns / code.total_ns)
         yield f"{share} of kernel time is in kernels without code here: {_NOT_OURS}"
@@ -107,11 +107,11 @@ def _how_it_ran(code: LaunchedCode) -> Iterator[str]:
     if code.alike:
         others = units.counted(code.alike, "other variant")
         yield (
-            f"block, registers and shared memory are those of {others}, too: which of them a "
-            "launch was of cannot be told, and each is given all of them"
+            f"block, registers and shared memory equal those of {others}; their launches "
+            "cannot be told apart, so each is shown with all of them"
         )
 
 
 def _of_idle(compiled: Compiled) -> KernelReport:
     report = inspect(replace(compiled, how="given"))
-    return replace(report, notes=(*report.notes, "compiled, and no launch of it is in the trace"))
+    return replace(report, notes=(*report.notes, "compiled, but no launch of it is in the trace"))

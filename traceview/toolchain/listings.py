@@ -111,7 +111,7 @@ def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes
     try:
         assembled = _assembled(compiled.ptx, compiled.arch)
     except ToolNotFoundError as error:
-        notes.append(f"no registers, spills and SASS: {error}")
+        notes.append(f"no registers, spills or SASS: {error}")
     except TraceviewError as error:
         notes.append(f"not assembled: {error}")
     else:
@@ -139,7 +139,7 @@ def _resources_or_none(cubin: bytes, name: str, notes: list[str]) -> Resources |
     try:
         return _resources(cubin).get(name)
     except TraceviewError as error:
-        notes.append(f"no registers and spills: {error}")
+        notes.append(f"no registers or spills: {error}")
         return None
 
 

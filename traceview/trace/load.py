@@ -203,5 +203,5 @@ def _other_kind(name: str, start: bytes) -> TraceFormatError:
             "export it with: nsys export --type sqlite FILE.nsys-rep",
         )
     if name.endswith(".json") or start.lstrip()[:1] in (b"{", b"["):
-        return TraceFormatError("it is JSON, but only nsys exports are supported", USE_EXPORT)
+        return TraceFormatError("it is JSON, but only nsys exports can be read", USE_EXPORT)
     return TraceFormatError(f"it is not an SQLite file (it starts with {start[:16]!r})", USE_EXPORT)

@@ -374,7 +374,7 @@ def actions(export, folder):
 def test_a_wait_for_no_result_is_to_be_taken_out(tmp_path):
     [action] = actions(synchronized(copies=()), tmp_path)
 
-    assert action.startswith("Take it out if the CPU needs nothing from the GPU here")
+    assert action.startswith("Remove it if the CPU needs nothing from the GPU here")
 
 
 def test_a_wait_for_a_result_is_to_come_less_often(tmp_path):
@@ -395,7 +395,7 @@ def test_a_result_read_before_the_last_synchronization_is_none_of_the_next(tmp_p
 
     # 30 ns of idle time after each wait, for a result after one of four.
     assert (first[1], first[4], others) == (4, 140, [])
-    assert action.startswith("Take it out")
+    assert action.startswith("Remove it")
 
 
 def test_what_another_thread_reads_is_no_reason_to_wait(tmp_path):
@@ -404,7 +404,7 @@ def test_what_another_thread_reads_is_no_reason_to_wait(tmp_path):
 
     [action] = actions(export, tmp_path)
 
-    assert action.startswith("Take it out")
+    assert action.startswith("Remove it")
 
 
 def test_shared_memory_is_waited_for_without_a_result():
@@ -412,8 +412,8 @@ def test_shared_memory_is_waited_for_without_a_result():
 
     [waited] = [each for each in ANALYSIS.compute(trace).findings if "Synchronize" in each.message]
 
-    assert waited.action.startswith("Take it out")
-    assert "memory that both use" in waited.action
+    assert waited.action.startswith("Remove it")
+    assert "memory that the GPU also uses" in waited.action
 
 
 def test_a_printed_loss_is_a_result():

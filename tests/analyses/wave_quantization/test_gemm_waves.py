@@ -73,7 +73,7 @@ def test_tiles_that_do_not_fill_the_last_wave(tmp_path):
         "141 µs of 800 µs is lost."
     )
     assert finding.action.startswith(
-        "Try sizes near these that fill whole tile waves, 396 or 528 tiles instead of 435"
+        "Try nearby sizes that fill whole tile waves, 396 or 528 tiles instead of 435"
     )
     assert finding.evidence.row["m"] == 3712
 

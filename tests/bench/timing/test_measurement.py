@@ -58,7 +58,7 @@ def test_what_the_call_raises_is_raised():
 
 @pytest.mark.parametrize(("warmup", "trials"), [(-1, 5), (0, 0), (0, 1.5), ("1", 2)])
 def test_invalid_counts(warmup, trials):
-    with pytest.raises(InputError, match="ask for at least one trial"):
+    with pytest.raises(InputError, match="request at least one trial"):
         benchmark(lambda: None, warmup, trials, device="cpu")
 
 

@@ -155,7 +155,7 @@ def test_not_gathered_and_nothing_to_gather_are_told(tmp_path):
     with pytest.raises(MissingTableError):
         gathered_code(absent)
     with pytest.raises(
-        InputError, match="code of its kernels; record it anew, with the code: traceview record"
+        InputError, match="code of its kernels; record again with kernel code: traceview record"
     ):
         inspect_trace(absent, CompileOptions())
     (tmp_path / "built.sqlite").unlink()
@@ -174,9 +174,9 @@ def test_the_report_has_the_grid_and_the_waves_of_the_run(tmp_path):
     assert kernel.waves == pytest.approx(1.0)
     assert [a.width_bits for a in kernel.accesses if a.level == "ptx"] == [32, 32]
     assert said == [
-        "1 variant was compiled and never launched: left out; --kernel NAME shows them, too",
-        "40.0 % of kernel time is in kernels without code here: that of libraries (cuBLAS, cuDNN, "
-        "ATen) and of CUDA C++ built by nvcc is not gathered",
+        "1 variant was compiled but never launched, and not shown; --kernel NAME shows them",
+        "40.0 % of kernel time is in kernels without code here: code of libraries (cuBLAS, cuDNN, "
+        "ATen) and of CUDA C++ built by nvcc is not recorded",
     ]
 
 

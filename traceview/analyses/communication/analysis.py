@@ -24,7 +24,9 @@ from traceview.tables import NULL, Cell, Column, Integers, Table, Texts
 from traceview.trace import Trace
 
 _RANK = Column(
-    "rank", "int64", "number of the GPU among those that communicate, by machine and device"
+    "rank",
+    "int64",
+    ("number of the GPU among those that communicate, in order of machine and device"),
 )
 COLLECTIVES = TableSpec(
     "collectives",
@@ -39,18 +41,18 @@ COLLECTIVES = TableSpec(
         Column(
             "group",
             "text",
-            "ranks whose collectives belong together, as far as order and times show",
+            "ranks of the communicator, inferred from the order and times of collectives",
             nullable=True,
         ),
         Column("calls", "int64", "collectives, or copies"),
         Column("bytes", "int64", "bytes of all calls; absent where unknown", nullable=True),
         Column("total_ns", "int64", "GPU time of all calls, waiting included"),
-        Column("hidden_ns", "int64", "time of these calls under compute of the same GPU"),
-        Column("exposed_ns", "int64", "time of these calls without compute of the same GPU"),
+        Column("hidden_ns", "int64", "time of these calls that overlaps compute on the same GPU"),
+        Column("exposed_ns", "int64", "time of these calls without compute on the same GPU"),
         Column(
             "wait_ns",
             "int64",
-            "time by which these calls took longer than on the GPU that arrived last; absent "
+            "time these calls waited: their excess over the GPU that arrived last; absent "
             "where the other GPUs are not in the recording",
             nullable=True,
         ),
@@ -71,7 +73,7 @@ RANKS = TableSpec(
         Column("device_id", "int64", "GPU"),
         HOST,
         Column("step_median_ns", "int64", "median time of a step", nullable=True),
-        Column("busy_pct", "float64", "percentage of its steady time in which the GPU works"),
+        Column("busy_pct", "float64", "percentage of steady time in which the GPU is busy"),
         Column("communication_ns", "int64", "time in which it communicates"),
         Column("exposed_ns", "int64", "time in which it communicates and does not compute"),
         Column("wait_ns", "int64", "time it waited for GPUs that arrived later", nullable=True),
@@ -208,11 +210,11 @@ def _notes(moved: Transfers, waits: Waiting) -> Iterator[str]:
         yield "No data was exchanged between GPUs."
         return
     if moved.is_collective.any():
-        yield "The sizes of collectives are not in the recording: bytes are those of copies."
+        yield "The recording does not have the sizes of collectives, so only copies have bytes."
         if not (waits.communicator >= 0).any():
             yield (
-                "Who waits for whom is unknown: the collectives of this recording pair with those "
-                "of no other GPU in it."
+                "Which GPU waits for which is unknown, because no collective in this "
+                "recording has a counterpart on another GPU."
             )
 
 

@@ -48,7 +48,7 @@ def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Ite
     template = (
         "{gpu} communicates for {communication_ns}, {exposed_ns} of it without computing"
         if hides
-        else "{gpu} communicates for {exposed_ns} without computing meanwhile"
+        else "{gpu} communicates for {exposed_ns} without computing"
     )
     template += ", most of it in {kind} ({kind_exposed_ns} in {calls:call})."
     remedy = _OVERLAP

@@ -141,7 +141,7 @@ LINES = TableSpec(
         Column("line", "int32", "line that the launching thread was at", nullable=True),
         Column("function", "text", "function that contains the line", nullable=True),
         Column("inner", "text", "innermost library function called there", nullable=True),
-        Column("activity", "text", "cpu, or what the thread waited for or did there instead"),
+        Column("activity", "text", "cpu, or what the thread did or waited for instead"),
         Column("source", "text", "text of the line, where recorded", nullable=True),
         Column("samples", "int64", "samples of the Python stack in idle gaps"),
         Column("idle_ns", "int64", "GPU idle time that these samples stand for"),

@@ -60,7 +60,7 @@ KERNELS = TableSpec(
 )
 CLASSES = TableSpec(
     "classes",
-    "one row per GPU and class of kernels, by their names; longest total time first",
+    "one row per GPU and kernel class, inferred from kernel names; longest total time first",
     (
         Column("device_id", "int64", "GPU"),
         HOST,
@@ -338,7 +338,7 @@ ANALYSIS = Analysis(
     compute=compute,
     charts=(
         Chart("bars", "kernels", "GPU time by kernel", "label", "total_ns"),
-        Chart("bars", "classes", "GPU time by class of kernels", "class", "total_ns"),
+        Chart("bars", "classes", "GPU time by kernel class", "class", "total_ns"),
         Chart("bars", "range_patterns", "GPU time by range", "range_pattern", "total_ns"),
     ),
 )

@@ -41,12 +41,12 @@ COSTS = TableSpec(
         Column(
             "load_bits",
             "int64",
-            "bits per thread per instruction by which most is loaded in the innermost loop; absent "
-            "without loads of known width",
+            "bits per thread per instruction of the loads that move most in the innermost "
+            "loop; absent without loads of known width",
             nullable=True,
         ),
         Column("store_bits", "int64", "the same for stores", nullable=True),
-        Column("level", "text", "source of the widths: sass, which runs, or else ptx"),
+        Column("level", "text", "source of the widths: sass where available, else ptx"),
         Column(
             "source",
             "text",
@@ -64,8 +64,8 @@ COSTS = TableSpec(
         Column(
             "bytes",
             "int64",
-            "requested from global memory by the calls after warm-up that ran alone on the GPU, "
-            "masks ignored; absent where the code does not show them",
+            "bytes that calls after warm-up requested from global memory while alone on the "
+            "GPU, ignoring masks; absent where the code does not show them",
             nullable=True,
         ),
         Column("bytes_per_s", "int64", "rate of these calls", nullable=True),
@@ -73,7 +73,7 @@ COSTS = TableSpec(
         Column(
             "bound_ns",
             "int64",
-            "least time of these calls by peak bandwidth, by arithmetic, and by the number of "
+            "lower bound of the time of these calls, from peak bandwidth, arithmetic, and "
             "memory instructions at 128 bits",
             nullable=True,
         ),
@@ -117,8 +117,11 @@ KERNELS = TableSpec(
 )
 _STEPS = (32, 64, 128)
 _MOST_NAMES = 3
-_RECORD = "traceview record gathers the code of Triton and of torch.cuda's own compiler"
-_GIVE = "traceview report --cubin FILE takes that of CUDA C++"
+_RECORD = (
+    "traceview record stores the code of Triton kernels and of CUDA C++ that torch compiles "
+    "at run time"
+)
+_GIVE = "traceview report --cubin FILE adds the code of other CUDA C++ kernels"
 
 
 def compute(trace: Trace) -> Result | Skipped:
@@ -141,8 +144,8 @@ def _without_code(code: GatheredCode) -> Skipped:
     """Percentages without any code would read as if the widths were known."""
     unfit = "".join(f"; {text}" for text in _unfit(code))
     return Skipped(
-        "the trace has no code of the kernels that ran: cuBLAS, cuDNN, ATen and other libraries "
-        f"keep theirs{unfit}",
+        "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "
+        f"libraries is not available){unfit}",
         f"{_RECORD}; {_GIVE}",
     )
 
@@ -231,8 +234,8 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
     if without > 0:
         part = units.percent(_pct_of(without, code.total_ns))
         yield (
-            f"{part} of kernel time is in kernels without recorded code, which are not in these "
-            f"tables: cuBLAS, cuDNN, ATen and other libraries keep theirs. {_RECORD}; {_GIVE}."
+            f"{part} of kernel time is in kernels without recorded code, such as those of "
+            f"cuBLAS, cuDNN and ATen, which these tables leave out. {_RECORD}; {_GIVE}."
         )
     yield from _unfit(code)
     yield from _lacking(bounds)
@@ -244,11 +247,11 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
     )
     if early:
         calls = units.counted(early, "call")
-        yield f"{calls} {OF_WARM_UP} count neither in bytes and rates nor in what can be saved."
+        yield f"{calls} {OF_WARM_UP} are left out of bytes, rates and savings."
     if any(bound.code.alike for bound in bounds):
         yield (
-            "Variants equal in name, block, registers and shared memory each have all their "
-            "launches in the tables; sums count a launch once."
+            "Variants with equal name, block, registers and shared memory cannot be told "
+            "apart. Each is listed with the launches of all; sums count a launch once."
         )
 
 

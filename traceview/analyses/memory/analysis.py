@@ -42,11 +42,15 @@ PEAKS = TableSpec(
         Column("device_id", "int64", "GPU"),
         HOST,
         Column("peak_bytes", "int64", "most memory allocated at once, by all processes"),
-        Column("peak_pct", "float64", "that as a share of the memory of the GPU", nullable=True),
+        Column("peak_pct", "float64", "percentage of the GPU's memory", nullable=True),
         Column("at_ns", "int64", "when it was first reached"),
         Column("range_path", "text", "innermost range of the call that allocated it"),
         Column("end_bytes", "int64", "memory allocated at the last event"),
-        Column("before_bytes", "int64", "memory from before the recording, as later releases show"),
+        Column(
+            "before_bytes",
+            "int64",
+            ("memory allocated before the recording, inferred from later releases"),
+        ),
         Column(
             "growth_bytes_per_step",
             "float64",
@@ -76,7 +80,7 @@ KINDS = TableSpec(
         Column("allocated_bytes", "int64", "bytes of all allocations"),
         Column("releases", "int64", "releases"),
         Column("released_bytes", "int64", "bytes of all releases"),
-        Column("peak_bytes", "int64", "most of it allocated at once"),
+        Column("peak_bytes", "int64", "most memory allocated at once"),
     ),
     brief=("device_id", "memory", "allocations", "allocated_bytes", "releases", "peak_bytes"),
 )
@@ -251,8 +255,8 @@ def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
 def _notes(trace: Trace) -> Iterator[str]:
     if levels(trace):
         yield (
-            "Memory that the process got from CUDA, without CUDA's contexts. A framework's pool "
-            "(torch's caching allocator, XLA, CuPy) keeps what its tensors no longer use: that "
+            "These figures show memory allocated through CUDA, without CUDA contexts. Unused "
+            "memory that a framework's pool keeps (torch's caching allocator, XLA, CuPy) "
             "counts as allocated."
         )
     names = trace.recorded("api_calls").texts("name")
@@ -265,8 +269,8 @@ def _notes(trace: Trace) -> Iterator[str]:
         )
         if not known.any():
             yield (
-                "Memory made by cuMemCreate (such as torch's expandable segments) is not in the "
-                "recording, and not in these figures."
+                "Memory created by cuMemCreate (such as torch's expandable segments) is not "
+                "recorded, so these figures leave it out."
             )
 
 

@@ -32,7 +32,7 @@ REMOVE = (
     "memory."
 )
 SHRINK = (
-    "Make room: torch frees its cached blocks where cudaMalloc fails. Use a smaller batch, or "
+    "torch frees its cached blocks when cudaMalloc fails. Use a smaller batch, or "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes vary."
 )
 VARYING = (

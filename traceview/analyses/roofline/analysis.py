@@ -87,7 +87,7 @@ KERNELS = TableSpec(
         Column("peak_flop_per_s", "int64", "peak FLOP rate of that kind, dense", nullable=True),
         Column("least_ns", "int64", "time of this work at the nearer ceiling", nullable=True),
         Column(
-            "at_stake_ns", "int64", "time beyond that, which can be saved at most", nullable=True
+            "at_stake_ns", "int64", "time beyond that: the most that can be saved", nullable=True
         ),
         Column("basis", "text", "source of bytes and FLOP", prose=True),
         Column("beside_pct", "float64", "percentage of the time in calls that overlap other work"),
@@ -108,7 +108,7 @@ KERNELS = TableSpec(
 )
 ROOFS = TableSpec(
     "roofs",
-    "peak rates of the GPUs, as far as the kernels above need them",
+    "peak rates of the GPUs that the kernels above are compared with",
     (
         Column("device_id", "int32", "GPU"),
         HOST,
@@ -331,7 +331,7 @@ def _notes(items: WorkItems, known: Mask) -> Iterator[str]:
 
 def _warm_up_notes(reported: Sequence[RooflinePoint]) -> tuple[str, ...]:
     early_ns = sum(point.total_ns - point.steady_ns for point in reported)
-    counted = f"{OF_WARM_UP} count in the tables, not in what findings say can be saved."
+    counted = f"{OF_WARM_UP} count in the tables but not in the savings of findings."
     return (f"{units.duration(early_ns)} {counted}",) if early_ns else ()
 
 

@@ -39,15 +39,15 @@ _ACTIONS = {
     "gpu-bound": "Make the kernels faster: the launches are early enough.",
     "queue-full": "Make the kernels faster: launching earlier cannot help.",
     "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
-    "mixed": "Look at the causes under GPU idle, the largest first.",
+    "mixed": "Look at the causes in gpu-idle, the largest first.",
 }
 _OTHER_WORK = (
-    "Look under GPU idle for what the CPU did between the launches: it was away so long that fewer "
-    "launches would not help."
+    "Look in gpu-idle for what the CPU did between launches. It was busy elsewhere for so "
+    "long that fewer launches would not help."
 )
 _COPY_LESS = (
-    "Make the copies fewer or faster, or run them beside kernels on a stream of their own (see "
-    "Memory copies): the launches are early enough."
+    "Copy less or faster, or overlap copies with kernels on a separate stream (see "
+    "memory-copies). The launches are early enough."
 )
 
 
@@ -64,9 +64,9 @@ def verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Findi
         values["idle_ns"] = idle_ns
     copies, action = _advice(trace, device, verdict, values)
     template += (
-        f"{copies} An operation waits {{queue_wait_median_ns}} in the queue (median), and at most "
-        f"{{max_queue_depth:operation}} {'is' if row['max_queue_depth'] == 1 else 'are'} queued."
-        f"{_lead_sentence(trace, device, values)}"
+        f"{copies} Operations wait {{queue_wait_median_ns}} in the queue (median), and at most "
+        f"{{max_queue_depth:operation}} {'is' if row['max_queue_depth'] == 1 else 'are'} "
+        f"queued.{_lead_sentence(trace, device, values)}"
     )
     shown = {name: row[name] for name in ("device_id", "host_id")}
     span_ns = steady_spans_ns(trace)[device]

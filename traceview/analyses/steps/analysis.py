@@ -37,8 +37,8 @@ from traceview.trace import Selection, Trace
 
 SERIES = TableSpec(
     "series",
-    "one row per series of steps, which are ranges of one path pattern on one thread; where its "
-    "loops differ, one row per loop",
+    "one row per series of steps (ranges of one path pattern on one thread), or per loop "
+    "where its loops differ",
     (
         Column(
             "series",
@@ -47,7 +47,7 @@ SERIES = TableSpec(
         ),
         Column("steps", "int64", "number of steps"),
         Column("warm_up_steps", "int64", "steps at the beginning that take longer than later ones"),
-        Column("outliers", "int64", "later steps that take longer than the others"),
+        Column("outliers", "int64", "later steps that take longer than the limit"),
         Column("median_ns", "int64", "median time per step after warm-up"),
         Column("p90_ns", "int64", "90th percentile of it", nullable=True),
         Column("limit_ns", "int64", "a step that takes longer is warm-up or an outlier"),
@@ -58,12 +58,14 @@ SERIES = TableSpec(
             nullable=True,
         ),
         Column(
-            "sync_wait_pct", "float64", "CPU time in synchronizations, percentage of these steps"
+            "sync_wait_pct",
+            "float64",
+            ("CPU time in synchronizations, as a percentage of these steps"),
         ),
         Column(
             "excess_ns",
             "int64",
-            "time of outliers beyond the median, with idle time that comes once",
+            "time of outliers beyond the median, including one-time idle time",
         ),
         Column("process_id", "int64", "id of the operating system"),
         Column("thread_id", "int64", "id of the operating system"),
@@ -88,7 +90,10 @@ STEPS = TableSpec(
         Column(
             "step",
             "text",
-            "its range as --range selects it: name, path where names repeat, then with a number",
+            (
+                "its range as --range takes it: the name, or where names repeat the path with "
+                "a number"
+            ),
         ),
         Column(
             "kind",
@@ -98,14 +103,18 @@ STEPS = TableSpec(
         Column(
             "duration_ns",
             "int64",
-            "from the end of the GPU work of the step before to that of its own",
+            "from the end of the previous step's GPU work to the end of its own",
         ),
         Column(
             "why", "text", "parts that make it longer than the median", nullable=True, prose=True
         ),
         Column("gpu_busy_ns", "int64", "GPU busy time", nullable=True),
         Column("gpu_idle_ns", "int64", "GPU idle time", nullable=True),
-        Column("sync_wait_ns", "int64", "CPU in synchronizations and blocking copies in the range"),
+        Column(
+            "sync_wait_ns",
+            "int64",
+            ("CPU time in synchronizations and blocking copies in the range"),
+        ),
         Column("launches", "int64", "launch calls"),
         Column("operations", "int64", "GPU operations launched in it"),
         Column("lead_ns", "int64", "end of its GPU work − end of its range", nullable=True),
@@ -131,13 +140,13 @@ STEPS = TableSpec(
 )
 PART_TABLE = TableSpec(
     "parts",
-    "the parts of the time of each step, in order of time",
+    "time of each step by part, in chronological order",
     (
         Column("step", "text", "as in steps"),
         Column(
             "part", "text", "GPU work, or idle time by cause; CPU parts for a step without GPU work"
         ),
-        Column("part_ns", "int64", "its time; the mean over several GPUs"),
+        Column("part_ns", "int64", "time of the part; with several GPUs, their mean"),
     ),
     brief=("step", "part", "part_ns"),
     detail=True,
@@ -169,8 +178,8 @@ _NO_STEPS = (
     "step of the program: with torch.cuda.nvtx.range(f'step_{i}')."
 )
 _REPEATED = (
-    "The recording has no range around a step. Each step here is one pass of the launch sequence, "
-    "which repeats. It begins after the last launch of the pass before."
+    "The recording has no range around a step. Each step here is one pass of the repeating "
+    "launch sequence. It begins after the last launch of the previous pass."
 )
 
 
@@ -183,8 +192,8 @@ def _notes(trace: Trace, chosen: Mask) -> tuple[str, ...]:
         return repeated
     return (
         *repeated,
-        f"{count} of {units.counted(int(chosen.sum()), 'step')} add no time: their GPU work ended "
-        "no later than that of a step before them.",
+        f"{count} of {units.counted(int(chosen.sum()), 'step')} add no time: their GPU work "
+        "ended no later than that of an earlier step.",
     )
 
 

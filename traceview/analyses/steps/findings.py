@@ -48,12 +48,12 @@ def _finding(
     if len(rows) > 1:
         aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""
         template = (
-            "{outliers} of {steps:step} of {series} took longer than the median, by {lost_ns} in "
-            f"total{aside}. The longest, {{step}}, took {{duration_ns}} (median {{median_ns}}), "
+            "{outliers} of {steps:step} of {series} are outliers, {lost_ns} over the median "
+            f"in total{aside}. The longest, {{step}}, took {{duration_ns}} (median {{median_ns}}), "
             f"with {why}."
         )
     if once_ns[worst]:
-        template += " {once_ns} of it was idle in warm-up or first uses."
+        template += " {once_ns} of it was idle time in warm-up or first uses."
     argument = _range_argument(trace, worst, label)
     return Finding(
         severity,

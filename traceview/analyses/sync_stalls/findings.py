@@ -29,9 +29,9 @@ from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
 
 _NOTHING_READ = (
-    "Take it out if the CPU needs nothing from the GPU here: no result was copied back before it. "
-    "If the CPU has to wait, for example before it writes to memory that both use, wait for an "
-    "event of that work, as late as possible."
+    "Remove it if the CPU needs nothing from the GPU here: no result was copied back before "
+    "it. If the CPU must wait, for example before it accesses memory that the GPU also uses, "
+    "wait for an event of that work as late as possible."
 )
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}

@@ -168,7 +168,7 @@ def _unpaired(trace: Trace) -> list[Check]:
         checks.append(_launches_without_work(lost, int(launching.sum())))
     if orphans:
         unknown = (
-            "{operations:operation} without a launch call: queue wait and range are unknown there."
+            "{operations:operation} without a launch call: their queue wait and range are unknown."
         )
         checks.append(Check("launches", "warning", unknown, FLUSH, {"operations": orphans}))
     if not checks and len(ops):
@@ -261,7 +261,7 @@ _COST_REMEDIES = (
     ),
     (
         re.compile(r"(?i)initiali[sz]ation"),
-        "Warm up before what is measured, or record longer: this comes once.",
+        "Warm up before measuring, or record longer: this is a one-time cost.",
     ),
     (
         re.compile(r"(?i)nvtx|os runtime"),

@@ -84,8 +84,9 @@ KERNELS = TableSpec(
         Column(
             "tail_loss_ns",
             "int64",
-            "at most, over all calls: time × that percentage; in less than a wave, time beyond the "
-            "shortest kernel × the fraction of idle SMs; absent where none is claimed, see note",
+            "upper bound over all calls: time × tail_idle_pct; below one wave, time beyond "
+            "the shortest kernel × fraction of idle SMs; absent where no loss is claimed, see "
+            "note",
             nullable=True,
         ),
         Column("blocks_to_fill", "text", "nearest grid sizes that fill whole waves", nullable=True),
@@ -111,18 +112,18 @@ GRIDS = TableSpec(
         Column("median_ns", "int64", "median time per call"),
         Column("predicted_ns", "int64", "waves, rounded up × time of a wave"),
         Column(
-            "predicted_ratio", "float64", "predicted time ÷ that of the row before", nullable=True
+            "predicted_ratio", "float64", "predicted time ÷ that of the previous row", nullable=True
         ),
-        Column("measured_ratio", "float64", "median ÷ that of the row before", nullable=True),
+        Column("measured_ratio", "float64", "median ÷ that of the previous row", nullable=True),
         Column(
             "measured",
             "text",
-            "across waves: step (within 10 % of the prediction) or no step; within a wave: level "
-            "or rises; absent where the two rows do not tell",
+            "across waves: step (within 10 % of the prediction) or no step; within a wave: "
+            "level or rises; absent where the two rows do not show it",
             nullable=True,
         ),
         Column("wave_blocks", "int64", "blocks that the GPU holds at once"),
-        Column("wave_ns", "int64", "time of a wave, by the grids that fill theirs"),
+        Column("wave_ns", "int64", "time of a wave, from grids of whole waves"),
     ),
     brief=("kernel", "blocks", "waves", "median_ns", "predicted_ratio", "measured_ratio"),
     detail=True,
@@ -291,9 +292,9 @@ def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
     if configured:
         rows = units.counted(configured, "row")
         yield (
-            f"{CONFIGURED} ({rows}): the driver configured less shared memory than the SM has, as "
-            "it does where something else limits the blocks, such as named barriers. Recordings "
-            "do not have these; only gathered code tells how many blocks fit."
+            f"{CONFIGURED} ({rows}): the driver configured less shared memory than the SM has, "
+            "as it does where something else, such as named barriers, limits the blocks. "
+            "Recordings do not show barriers; only kernel code does."
         )
 
 
@@ -305,7 +306,7 @@ def _may_be_persistent_gemm(each: LaunchedGrid) -> bool:
 def _warm_up_notes(early_calls: Sequence[int]) -> Iterator[str]:
     if early := sum(early_calls):
         calls = units.counted(early, "call")
-        yield f"{calls} {OF_WARM_UP} count in the tables, not in what findings say is lost."
+        yield f"{calls} {OF_WARM_UP} count in the tables but not in the losses of findings."
 
 
 ANALYSIS = Analysis(
@@ -319,7 +320,10 @@ ANALYSIS = Analysis(
         Chart(
             "stairs",
             "grids",
-            "Time per call by number of blocks: measured points on the stairs that waves predict",
+            (
+                "Time per call by number of blocks: measured points, and the stairs that "
+                "waves predict"
+            ),
             "kernel",
             "median_ns",
             x="blocks",

@@ -180,7 +180,7 @@ def check_counts(warmup: int, trials: int) -> None:
     whole = isinstance(warmup, Integral) and isinstance(trials, Integral)
     if not whole or warmup < 0 or trials < 1:
         what = f"{warmup!r} warm-up calls and {trials!r} trials"
-        raise InputError(what, "ask for at least one trial")
+        raise InputError(what, "request at least one trial")
 
 
 def _measured(clock: Clock, run: Run, calls: int, trials: int, budget_s: float) -> Iterator[Sample]:

@@ -112,7 +112,8 @@ class BlockSizes:
     def _none_runs(self, failed: Mapping[int, Exception]) -> InputError:
         block, error = next(iter(failed.items()))
         what = (
-            f"{self._operation} runs with no block size; with {block} it raised {error_line(error)}"
+            f"{self._operation} fails with every block size; with {block} it raised "
+            f"{error_line(error)}"
         )
         raised = InputError(what, "fix it, or pass other candidates")
         raised.__cause__ = error

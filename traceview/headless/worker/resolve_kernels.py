@@ -175,6 +175,6 @@ def _takes_descriptors(names: Sequence[str]) -> str:
     many = "are tensor descriptors, whose block shapes are" if len(names) > 1 else ""
     one = "is a tensor descriptor, whose block shape is"
     return (
-        f"cannot be guessed: {', '.join(names)} {many or one} set at the launch; pass a "
-        "script that launches it, or declare each as tensordesc<fp16[128, 64]>"
+        f"cannot be guessed: {', '.join(names)} {many or one} set at the launch; pass a script "
+        "that launches the kernel, or declare each as tensordesc<fp16[128, 64]>"
     )

@@ -31,7 +31,9 @@ _RELIEF: dict[Limiter, str] = {
     "registers": "Try a smaller tile or more warps, which likely lower the registers per thread",
     "shared memory": "Try fewer stages or a smaller tile, which likely need less shared memory",
     "blocks": "Try larger blocks of more warps, which likely raise it",
-    "warps": "Try a block size whose warps divide those of the SM, which likely raises it",
+    "warps": (
+        "Try a block size whose number of warps divides that of the SM, which likely raises it"
+    ),
     "barriers": "Try fewer named barriers per block, which likely raises it",
 }
 

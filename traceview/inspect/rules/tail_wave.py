@@ -59,9 +59,9 @@ def _last_wave(waves: Waves, occupancy: Occupancy, sms: SmCount, compiled: Compi
     severity: Severity = "low" if waves.idle_fraction >= _LARGE_IDLE else "info"
     return Finding(
         severity,
-        "The grid makes {waves} waves: {idle_pct} of the block slots stay unused, all of them in "
-        "the last wave. {unused_slots:more block|more blocks} would fill it",
-        "Choose a tile that makes whole waves, or use a persistent kernel",
+        "The grid runs in {waves} waves: {idle_pct} of the block slots stay unused, all of "
+        "them in the last wave. {unused_slots:more block|more blocks} would fill it",
+        "Choose a tile size that gives whole waves, or use a persistent kernel",
         subject=Subject("kernel", compiled.name),
         evidence=Evidence(
             {

@@ -43,7 +43,11 @@ _TENSORS = TableSpec(
     (
         Column("tensor", "text", "name"),
         Column("shape", "text", "elements per dimension"),
-        Column("strides", "text", "elements between neighbours"),
+        Column(
+            "strides",
+            "text",
+            ("elements between neighbours along each dimension along each dimension"),
+        ),
         Column("dtype", "text", "data type"),
         Column("contiguous", "bool", "dense, in row-major order"),
         Column("bytes", "int64", "size of its elements"),
@@ -194,7 +198,7 @@ def _remarks_on(row: VersionResult) -> list[str]:
     remarks = [_REASONS[row.status].format(row.why)] if row.why else []
     remarks += row.timing.cautions if row.timing else []
     if row.checked_size not in (None, row.size):
-        remarks.append(f"checked at size {units.count(row.checked_size)}, as memory is short")
+        remarks.append(f"checked at size {units.count(row.checked_size)} because memory is short")
     if row.width and row.width.bits is None and row.width.why:
         remarks.append(f"no load width: {row.width.why}")
     if row.width and row.width.bits and row.width.size not in (None, row.size):

@@ -30,7 +30,7 @@ MOST_FINDINGS, MOST_ROWS = 6, 10
 _MOST_LINES = 3
 
 ALONE = "the steady time"
-"""What the share of a finding without its report is of: whether there are steps is not known."""
+"""The whole that a share refers to in a finding without its report, which may have no steps."""
 
 
 @singledispatch

@@ -80,12 +80,14 @@ def version_warnings(meta: ExportMeta) -> list[str]:
     """A warning if the schema version is unknown or newer than the supported ones."""
     number = meta.schema_number
     if number is None:
-        return ["the export has no schema version; whatever matches a known one was read"]
+        return [
+            ("the export has no schema version; only tables and columns with known names were read")
+        ]
     if number > NEWEST_SCHEMA:
         known = ".".join(map(str, NEWEST_SCHEMA))
         return [
-            f"the export has schema {meta.schema}, newer than the supported {known}; "
-            "whatever matches was read"
+            f"the export has schema {meta.schema}, newer than the supported {known}; only "
+            "tables and columns with known names were read"
         ]
     return []
 

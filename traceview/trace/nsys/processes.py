@@ -175,9 +175,9 @@ def _merged(
     if not shared or len(gpus) < 2:
         return ()
     return (
-        f"several processes used GPU {', '.join(map(str, shared))} by their own numbering; this "
-        "export does not say whether it is the same device, so it is treated as one (nsys 2025.3 "
-        "and newer say)",
+        f"several processes used GPU {', '.join(map(str, shared))} by their own numbering; "
+        "this export does not say whether it is the same device, so it is treated as one "
+        "(nsys 2025.3 and newer record it)",
     )
 
 

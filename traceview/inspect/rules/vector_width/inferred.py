@@ -42,7 +42,7 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
         return NarrowReason(
             not_known_divisible(names),
             f"Pad or align {in_words(names)} to a multiple of 16",
-            "the address or the mask depends on it, and the compiler was not told",
+            ("the address or the mask depends on it, and the compiler does not know its alignment"),
         )
     if narrow.moved < WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
@@ -141,7 +141,7 @@ def _masked(*, stores: bool) -> NarrowReason:
     return NarrowReason(
         "the mask differs from element to element",
         remedy,
-        "addresses in PTX are consecutive, masks within 16 bytes are not the same",
+        "addresses in PTX are consecutive, but masks differ within 16 bytes",
     )
 
 
@@ -150,14 +150,17 @@ def _loaded_start(*, masked: bool) -> NarrowReason:
     return NarrowReason(
         "the access starts at a loaded offset of unknown alignment",
         f"Declare it if it is a multiple of 16: tl.multiple_of(start, 16){other}",
-        "addresses in PTX are consecutive, their start comes from a load",
+        "addresses in PTX are consecutive, but start at a loaded offset",
     )
 
 
 _UNALIGNED = NarrowReason(
     "the access does not start at a multiple of 16 bytes",
     "Align the start of the tile to 16 bytes: use another offset, or pad the data in front",
-    "addresses in PTX are consecutive, but start off such a multiple whatever the arguments are",
+    (
+        "addresses in PTX are consecutive, but never start at such a multiple, whatever the "
+        "arguments"
+    ),
 )
 
 _MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"

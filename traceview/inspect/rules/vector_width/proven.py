@@ -189,7 +189,9 @@ class _Case:
     def _at_a_price(self, widened: Sequence[_Widened]) -> NarrowReason:
         best = max(widened, key=lambda each: each.width)
         change, names = best.cause.change.description, best.cause.change.divisible
-        more = f"ive each block more work, such as several rows: {change} alone costs elsewhere"
+        more = (
+            f"ive each block more work, such as several rows: {change} alone has a cost elsewhere"
+        )
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
