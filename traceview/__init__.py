@@ -230,10 +230,10 @@ def analyze(
         trace = trace.with_counters(*read_counters(Path(ncu)))
     if cubins:
         from traceview.facts.code.user_binaries import with_code
-        from traceview.inspect.targets.binaries import given_kernels
+        from traceview.inspect.targets.binaries import binary_kernels
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
-        trace = with_code(trace, given_kernels(files))
+        trace = with_code(trace, binary_kernels(files))
     trace = with_steps(trace)
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))

@@ -182,7 +182,7 @@ def medians(ids: Integers, count: int, values: Integers) -> npt.NDArray[np.float
     return np.where(size > 0, low / 2 + high / 2, 0.0)
 
 
-def twice_off(medians: npt.NDArray[np.float64], values: Integers) -> Integers:
+def doubled_deviation(medians: npt.NDArray[np.float64], values: Integers) -> Integers:
     """Twice the absolute deviation of each value from its median; doubled to stay an integer."""
     off: Integers = np.abs(2 * values - (2 * medians).astype(np.int64))
     return off

@@ -9,7 +9,7 @@ from tests.conftest import DATA
 from traceview.analyses.steps.analysis import ANALYSIS
 from traceview.analyses.steps.parts import COMPUTING, IDLE, OWN_WORK, PARTS
 from traceview.analyses.steps.reasons import Reason, step_reasons
-from traceview.analyses.steps.wording import worded
+from traceview.analyses.steps.wording import reason_clause
 from traceview.findings import Subject, filled
 from traceview.trace.load import load
 
@@ -404,11 +404,11 @@ def more(**parts):
     ],
 )
 def test_the_reasons_of_a_step_are_the_parts_that_grew(parts, between, drain, text):
-    assert filled(*worded(step_reasons(more(**parts), 100.0, between, drain))) == text
+    assert filled(*reason_clause(step_reasons(more(**parts), 100.0, between, drain))) == text
 
 
 def test_reasons_are_values():
-    template, values = worded([Reason(f"{IDLE}sync-drain", 5.0, call="cudaMemcpy")])
+    template, values = reason_clause([Reason(f"{IDLE}sync-drain", 5.0, call="cudaMemcpy")])
 
     assert template == "{more_1_ns} more idle time (sync-drain after {call_1})"
     assert values == {"more_1_ns": 5.0, "part_1": "idle: sync-drain", "call_1": "cudaMemcpy"}

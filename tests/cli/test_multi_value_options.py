@@ -2,7 +2,11 @@
 
 import pytest
 
-from traceview.cli.multi_value_options import one_or_list, parted, spread
+from traceview.cli.multi_value_options import (
+    one_option_per_value,
+    one_or_list,
+    split_at_double_dash,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,21 +34,21 @@ from traceview.cli.multi_value_options import one_or_list, parted, spread
     ],
 )  # fmt: skip
 def test_a_value_is_taken_only_if_it_has_the_form_of_the_option(given, read):
-    assert spread(given.split()) == read.split()
+    assert one_option_per_value(given.split()) == read.split()
 
 
 def test_a_file_that_is_there_is_no_value(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "B=2").touch()
-    assert spread(["--constexpr", "B=1", "B=2"]) == ["--constexpr", "B=1", "B=2"]
+    assert one_option_per_value(["--constexpr", "B=1", "B=2"]) == ["--constexpr", "B=1", "B=2"]
 
 
 def test_what_is_behind_the_dashes_is_the_script_s():
-    assert parted(["x", "--num-warps", "4", "--", "8", "--", "9"]) == (
+    assert split_at_double_dash(["x", "--num-warps", "4", "--", "8", "--", "9"]) == (
         ["x", "--num-warps", "4"],
         ["8", "--", "9"],
     )
-    assert parted(["x"]) == (["x"], [])
+    assert split_at_double_dash(["x"]) == (["x"], [])
 
 
 def test_equal_values_are_one():

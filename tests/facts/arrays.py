@@ -9,7 +9,7 @@ import numpy as np
 from traceview.facts.idle.gap_bounds import GapBounds, find_gaps
 from traceview.facts.idle.gap_launches import GapLaunches, join_launches
 from traceview.facts.operations.blocking_calls import Waits
-from traceview.facts.operations.cuda_api import ApiCalls, Does
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind
 from traceview.facts.operations.operations import Kind, Operations
 from traceview.tables import Integers
 
@@ -49,18 +49,20 @@ def operations(
 
 
 def api_calls(
-    spans: Sequence[Span], does: Sequence[Does] | None = None, thread: Sequence[int] | None = None
+    spans: Sequence[Span],
+    does: Sequence[CallKind] | None = None,
+    thread: Sequence[int] | None = None,
 ) -> ApiCalls:
     """API calls in order of start: launches of thread 0 unless told otherwise."""
     rows = len(spans)
     start, end = columns(spans)
-    kinds = np.array([Does.LAUNCH] * rows if does is None else does, np.uint8)
+    kinds = np.array([CallKind.LAUNCH] * rows if does is None else does, np.uint8)
     return ApiCalls(ints([0] * rows if thread is None else thread), start, end, kinds)
 
 
 def waits(
     spans: Sequence[Span],
-    does: Sequence[Does] | None = None,
+    does: Sequence[CallKind] | None = None,
     thread: Sequence[int] | None = None,
     device: Sequence[int] | None = None,
 ) -> Waits:
@@ -69,7 +71,7 @@ def waits(
     start, end = columns(spans)
     return Waits(
         call=np.arange(rows),
-        does=np.array([Does.SYNCHRONIZE] * rows if does is None else does, np.uint8),
+        does=np.array([CallKind.SYNCHRONIZE] * rows if does is None else does, np.uint8),
         start_ns=start,
         end_ns=end,
         process=ints([0] * rows),

@@ -5,7 +5,7 @@ import pytest
 from tests.recorders import fake_nsys
 from traceview.errors import RecordingError
 from traceview.recorders.nsys import Nsys
-from traceview.recorders.nvtx_compatibility import clash
+from traceview.recorders.nvtx_compatibility import incompatibility
 from traceview.recorders.options import (
     Abilities,
     RecordOptions,
@@ -129,6 +129,6 @@ def test_a_tool_without_options(tmp_path):
     ],
 )
 def test_nvtx_that_is_too_new(tmp_path, nvtx, version, told):
-    line = clash(nvtx, Nsys(tmp_path, "2023.4", version))
+    line = incompatibility(nvtx, Nsys(tmp_path, "2023.4", version))
     assert bool(line) == told
     assert not told or "nvtx<0.2.12" in line

@@ -16,7 +16,7 @@ import pytest
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
 from traceview.recorders.nsys import probe
-from traceview.recorders.nvtx_compatibility import clash
+from traceview.recorders.nvtx_compatibility import incompatibility
 from traceview.version import __version__
 
 SCRIPT = """
@@ -50,7 +50,7 @@ INTERRUPTIBLE = (
 def environment(nsys):
     """Of a user called alice, with a secret, where nsys works."""
     try:
-        if told := clash(version("nvtx"), probe(nsys)):
+        if told := incompatibility(version("nvtx"), probe(nsys)):
             pytest.skip(told)
     except PackageNotFoundError:
         pytest.skip("nvtx is not installed: pip install 'nvtx<0.2.12'")

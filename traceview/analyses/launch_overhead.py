@@ -52,7 +52,7 @@ CALLS = TableSpec(
 
 def compute(trace: Trace) -> Result:
     calls, full = api_calls(trace), queue_full(trace)
-    launches = (calls.does == Does.LAUNCH) & selected_calls(trace)
+    launches = (calls.does == CallKind.LAUNCH) & selected_calls(trace)
     rows = np.flatnonzero(launches)
     held = picked(full.held_ns, rows)
     took = calls.duration_ns[rows] - held

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted."""
-    with closed_stdout.openable():
+    with closed_stdout.standard_streams_open():
         return _run(arguments, Settings())
 
 

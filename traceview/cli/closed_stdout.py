@@ -23,7 +23,7 @@ class _Nowhere(io.FileIO):
 
 
 @contextmanager
-def openable() -> Iterator[None]:
+def standard_streams_open() -> Iterator[None]:
     """Provide a stdout and a stderr within the block, even where Python has none."""
     with ExitStack() as stack:
         for name in ("stdout", "stderr"):

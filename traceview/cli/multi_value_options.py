@@ -46,7 +46,7 @@ FORMS: Mapping[str, Callable[[str], bool]] = {
 """Multi-value options, each with a test for what may be one of its further values."""
 
 
-def spread(arguments: Sequence[str]) -> list[str]:
+def one_option_per_value(arguments: Sequence[str]) -> list[str]:
     """Repeat each option before each further value of it.
 
     Only words of the option's form count as values: in `--num-warps 4 gelu.py` the target follows.
@@ -54,7 +54,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
     return list(_spread(arguments))
 
 
-def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_at_double_dash(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the arguments at `--`, which is in neither part."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return list(arguments[:end]), list(arguments[end + 1 :])

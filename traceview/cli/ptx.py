@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.multi_value_options import one_or_list, parted, spread
+from traceview.cli.multi_value_options import (
+    one_option_per_value,
+    one_or_list,
+    split_at_double_dash,
+)
 from traceview.cli.output import (
     STDOUT,
     Outputs,
@@ -51,8 +55,8 @@ class _PtxVerb(Verb):
     """The verb with multi-value options; arguments behind `--` go to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, for_script = parted(args)
-        rest = super().parse_args(ctx, spread(own))
+        own, for_script = split_at_double_dash(args)
+        rest = super().parse_args(ctx, one_option_per_value(own))
         if for_script and ctx.params["target"] is None and ctx.params["diff"] is None:
             ctx.params["target"] = for_script.pop(0)
         ctx.params["arguments"] += tuple(for_script)

@@ -32,7 +32,7 @@ class Outcome:
     compiled: Compiled
 
     @cached_property
-    def written(self) -> tuple[Access, ...]:
+    def ptx_accesses(self) -> tuple[Access, ...]:
         """The accesses in its PTX. Raises TraceviewError if that is damaged."""
         return ptx_accesses.accesses(self.function)
 
@@ -51,7 +51,7 @@ class Outcome:
         )
 
     @cached_property
-    def running(self) -> tuple[Access, ...]:
+    def sass_accesses(self) -> tuple[Access, ...]:
         """The accesses in its SASS; none without a disassembler."""
         sass = code_of(self.compiled).sass
         return sass_accesses.accesses(sass) if sass else ()
@@ -90,7 +90,7 @@ class Recompilations:
     _original: Outcome | None = None
 
     @property
-    def worked(self) -> bool:
+    def any_compiled(self) -> bool:
         """Whether any change compiled; only then does it mean something that none helped."""
         return any(outcome is not None for outcome in self._outcomes.values())
 
@@ -123,7 +123,7 @@ class Recompilations:
         outcome = self.outcome(change)
         if outcome is None:
             return None
-        here = outcome.provenance.by_array(a for a in outcome.written if _is_at(a, place))
+        here = outcome.provenance.by_array(a for a in outcome.ptx_accesses if _is_at(a, place))
         counts = widths(here.get(array, ()))
         return next(
             (w for w in counts if narrower_fraction(counts, w) <= narrow_fraction / 2), None
@@ -133,7 +133,7 @@ class Recompilations:
         try:
             outcome = Outcome(self.recompile(change))
             # Damaged code shows here.
-            return outcome if outcome.written else None
+            return outcome if outcome.ptx_accesses else None
         except TraceviewError:
             # A change that does not compile proves nothing.
             return None

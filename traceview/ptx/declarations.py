@@ -105,7 +105,7 @@ def _length(extent: str) -> int:
     raise ValueError(f"{extent!r} is not an integer")
 
 
-def room(variables: Iterable[SharedVariable]) -> int:
+def allocated_bytes(variables: Iterable[SharedVariable]) -> int:
     """The total size of variables in bytes, each at its alignment."""
     end = 0
     for variable in variables:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from traceview.ptx.declarations import SharedVariable, room
+from traceview.ptx.declarations import SharedVariable, allocated_bytes
 
 # Registers, which begin with %, are not variables.
 IDENTIFIER = re.compile(r"(?<![%\w$])[A-Za-z_$][\w$]*", re.ASCII)
@@ -37,7 +37,7 @@ def static_shared_bytes(
     }
     reached = _reached(owned, named)
     return {
-        name: room(variable for owner in reached[name] for variable in owned[owner])
+        name: allocated_bytes(variable for owner in reached[name] for variable in owned[owner])
         for name in functions
     }
 

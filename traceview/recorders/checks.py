@@ -16,7 +16,7 @@ from traceview.errors import TraceviewError
 from traceview.recorders import environment as surroundings
 from traceview.recorders import nvtx_compatibility
 from traceview.recorders.export import export
-from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, look
+from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, probe_all
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.toolchain.processes import run_process
 from traceview.trace.sqlite import c_decoder
@@ -44,7 +44,7 @@ class MachineCheck:
 def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
     """Check every component, which includes a short recording. `root` holds install folders."""
     python = f"{sys.version.split()[0]} ({sys.executable})"
-    tools = list(look(root))
+    tools = list(probe_all(root))
     working = [tool for tool in tools if isinstance(tool, Nsys)]
     return [
         MachineCheck("traceview", "ok", __version__),
@@ -136,7 +136,7 @@ def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
             yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
             continue
         problem = (
-            nvtx_compatibility.clash(installed[name], working[0])
+            nvtx_compatibility.incompatibility(installed[name], working[0])
             if name == "nvtx" and working
             else None
         )

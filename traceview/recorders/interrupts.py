@@ -24,7 +24,7 @@ class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
 
 
 @dataclass
-class Requests:
+class StopSignals:
     """Received termination signals, in order of arrival."""
 
     signals: list[int] = field(default_factory=list)
@@ -44,9 +44,9 @@ class Requests:
 
 
 @contextmanager
-def handled() -> Iterator[Requests]:
+def handled() -> Iterator[StopSignals]:
     """Handle termination signals in the block: the first stops the program, the second aborts."""
-    requests = Requests()
+    requests = StopSignals()
     before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
     try:
         yield requests
@@ -63,7 +63,7 @@ def _handled_signals() -> list[signal.Signals]:
 
 
 def run(
-    command: Sequence[str], requests: Requests, environment: Mapping[str, str] | None = None
+    command: Sequence[str], requests: StopSignals, environment: Mapping[str, str] | None = None
 ) -> int:
     """Run a command and return its exit status, 128 + n if signal n killed it.
 

@@ -84,7 +84,7 @@ def find(root: Path = Path("/")) -> Nsys:
     An nsys that cannot import its own recordings is the last choice. `root` holds the install
     folders. Raises ToolNotFoundError if none works.
     """
-    candidates = list(look(root))
+    candidates = list(probe_all(root))
     working = [tool for tool in candidates if isinstance(tool, Nsys)]
     for tool in working:
         if not tool.defect:
@@ -94,7 +94,7 @@ def find(root: Path = Path("/")) -> Nsys:
     raise _none_works([tool for tool in candidates if isinstance(tool, Broken)])
 
 
-def look(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
+def probe_all(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
     """Try every nsys in the usual places, best first, each once."""
     seen: set[Path] = set()
     for path in _places(root):

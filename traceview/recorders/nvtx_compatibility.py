@@ -10,7 +10,7 @@ FIRST_NEW_NVTX = (0, 2, 12)
 LAST_OLD_NSYS = (2024, 2)
 
 
-def clash(nvtx: str | None, nsys: Nsys) -> str | None:
+def incompatibility(nvtx: str | None, nsys: Nsys) -> str | None:
     """Warning if ranges of this nvtx will not be recorded; None if they will."""
     if not nvtx or nsys.version > LAST_OLD_NSYS or _numbers(nvtx) < FIRST_NEW_NVTX:
         return None

@@ -20,7 +20,7 @@ from traceview.recorders import gathering, interrupts
 from traceview.recorders.export import export
 from traceview.recorders.kernel_table import write_kernels
 from traceview.recorders.nsys import ATTEMPTS, Nsys, find
-from traceview.recorders.nvtx_compatibility import clash
+from traceview.recorders.nvtx_compatibility import incompatibility
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.python_sample_tables import write_python_samples, write_source_lines
@@ -102,7 +102,7 @@ def _usable_nsys() -> Nsys:
 def _recorded(job: _Job, options: RecordOptions) -> Recording:
     able = abilities(job.nsys)
     facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
-    for line in (clash(facts.get("nvtx"), job.nsys), *blind_spots(options, able)):
+    for line in (incompatibility(facts.get("nvtx"), job.nsys), *blind_spots(options, able)):
         if line:
             job.note(f"warning: {line}")
     try:
@@ -162,7 +162,7 @@ def _remove(folder: tempfile.TemporaryDirectory[str]) -> None:
 
 
 def _run(
-    command: list[str], requests: interrupts.Requests, job: _Job, added: Mapping[str, str]
+    command: list[str], requests: interrupts.StopSignals, job: _Job, added: Mapping[str, str]
 ) -> int:
     job.note(shlex.join(command))
     try:

@@ -5,7 +5,7 @@ import numpy as np
 from tests.facts.arrays import ints, operations, waits
 from traceview.analyses.sync_stalls.result_copies import without_copies
 from traceview.analyses.sync_stalls.stalls import Stalls, benign_time, outermost_waits
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.intervals import Intervals
 
 
@@ -25,7 +25,7 @@ def test_calls_inside_a_blocking_call_are_no_second_wait():
 
 
 def test_what_a_look_up_contains_waits_by_itself():
-    each = waits([(0, 50), (5, 45)], does=[Does.LOOK_UP, Does.SYNCHRONIZE])
+    each = waits([(0, 50), (5, 45)], does=[CallKind.LOOK_UP, CallKind.SYNCHRONIZE])
 
     assert outermost_waits(each).tolist() == [0, 1]
 

@@ -1,7 +1,7 @@
 from tests.facts.arrays import api_calls, columns, gaps_of, ints, operations
 from traceview.facts.idle.gap_bounds import find_gaps
 from traceview.facts.idle.gap_launches import time_in_calls, time_on_thread
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 
 
 def test_gaps_lie_between_the_union_of_work():
@@ -40,7 +40,7 @@ def test_work_is_queued_when_its_call_returns_or_it_starts():
 
 def test_a_copy_is_queued_when_its_call_starts():
     ops = operations([(0, 10), (80, 90)])
-    calls = api_calls([(0, 2), (20, 95)], does=[Does.LAUNCH, Does.COPY])
+    calls = api_calls([(0, 2), (20, 95)], does=[CallKind.LAUNCH, CallKind.COPY])
     _, launches = gaps_of(ops, calls)
 
     assert launches.queued_ns.tolist() == [20]

@@ -5,7 +5,7 @@ import pytest
 
 from tests.facts.arrays import api_calls, gaps_of, operations, waits
 from traceview.facts.idle.sync_drains import called_between, find_drains
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 
 
 def drain(*spans, others=(), call_thread=None, **of_waits):
@@ -56,7 +56,7 @@ def test_a_wait_of_another_thread_holds_up_an_idle_launching_thread_alone():
 
 
 def test_an_allocation_drains_nothing():
-    assert drain((100, 1_010), does=[Does.ALLOCATE]) == -1
+    assert drain((100, 1_010), does=[CallKind.ALLOCATE]) == -1
 
 
 def test_called_between_includes_the_start_and_not_the_end():

@@ -9,7 +9,7 @@ from traceview.errors import InputError
 from traceview.hardware import limits_of, occupancy
 from traceview.inspect.compare.comparison import ComparedVersion, compare, same_code
 from traceview.inspect.compare.findings import match_findings
-from traceview.inspect.compare.lines import Moved, compared_lines
+from traceview.inspect.compare.lines import LevelAccesses, compared_lines
 from traceview.inspect.compare.versions import plan
 from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.target_report import PtxReport
@@ -75,8 +75,8 @@ def test_accesses_of_a_line_are_compared_at_each_level():
     after = of(an_access(128, 1), an_access(64, 2, level="sass"))
     (moves,) = compared_lines([before, after])
     assert moves.levels == {
-        "ptx": (Moved({32: 4}), Moved({128: 1})),
-        "sass": (Moved({32: 4}), Moved({64: 2})),
+        "ptx": (LevelAccesses({32: 4}), LevelAccesses({128: 1})),
+        "sass": (LevelAccesses({32: 4}), LevelAccesses({64: 2})),
     }
     assert moves.differs("ptx")
 
@@ -84,10 +84,10 @@ def test_accesses_of_a_line_are_compared_at_each_level():
 def test_a_level_that_is_not_known_is_not_an_access_that_is_gone():
     with_sass = of(an_access(32), an_access(32, level="sass"))
     (moves,) = compared_lines([with_sass, of(an_access(32))])
-    assert moves.levels["sass"] == (Moved({32: 1}), None)
+    assert moves.levels["sass"] == (LevelAccesses({32: 1}), None)
     first, second = compared_lines([of(an_access(32)), of(an_access(32, kind="store"))])
-    assert first.levels["ptx"] == (Moved({32: 1}), Moved({}))
-    assert second.levels["ptx"] == (Moved({}), Moved({32: 1}))
+    assert first.levels["ptx"] == (LevelAccesses({32: 1}), LevelAccesses({}))
+    assert second.levels["ptx"] == (LevelAccesses({}), LevelAccesses({32: 1}))
 
 
 def test_lines_that_moved_are_found_by_their_text(tmp_path):
@@ -116,7 +116,7 @@ def test_generated_lines_are_found_by_the_text_that_outlives_their_files():
 
 def test_an_access_without_a_width_is_counted():
     (moves,) = compared_lines([of(an_access(None, 3)), of(an_access(None, 1), an_access(32))])
-    assert moves.levels["ptx"] == (Moved({}, 3), Moved({32: 1}, 1))
+    assert moves.levels["ptx"] == (LevelAccesses({}, 3), LevelAccesses({32: 1}, 1))
 
 
 def test_findings_are_the_same_whatever_their_figures():

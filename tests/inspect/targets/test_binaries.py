@@ -7,7 +7,7 @@ import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
 from traceview.errors import InputError, PtxSyntaxError, TraceFormatError, TraceviewError
-from traceview.inspect.targets.binaries import given_kernels
+from traceview.inspect.targets.binaries import binary_kernels
 from traceview.toolchain import tools
 from traceview.toolchain.ptxas import assemble
 
@@ -20,7 +20,7 @@ BOTH = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (80, 90)]
 
 
 def names(*paths):
-    return [(k.name, k.arch, bool(k.ptx), bool(k.cubin)) for k in given_kernels(paths)]
+    return [(k.name, k.arch, bool(k.ptx), bool(k.cubin)) for k in binary_kernels(paths)]
 
 
 @pytest.fixture
@@ -65,28 +65,28 @@ def test_what_nvcc_made_is_searched_with_cuobjdump(tmp_path, made):
 def test_what_holds_no_code(files, monkeypatch):
     (files / "host.so").write_bytes(b"\x7fELF" + bytes(200))
     with pytest.raises(InputError, match="no GPU code"):
-        given_kernels([files / "host.so"])
+        binary_kernels([files / "host.so"])
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        given_kernels([files / "none"])
+        binary_kernels([files / "none"])
     with pytest.raises(InputError, match="cannot be read"):
-        given_kernels([files])
+        binary_kernels([files])
     (files / "bad.ptx").write_text("no")
     with pytest.raises((PtxSyntaxError, TraceviewError)):
-        given_kernels([files / "bad.ptx"])
+        binary_kernels([files / "bad.ptx"])
     (files / "empty.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n")
     with pytest.raises(InputError, match="holds no kernel"):
-        given_kernels([files / "empty.ptx"])
+        binary_kernels([files / "empty.ptx"])
 
 
 def test_a_damaged_cubin_is_told_by_its_name(files):
     raw = (files / "k.cubin").read_bytes()
     (files / "cut.cubin").write_bytes(raw[: len(raw) // 2])
     with pytest.raises(TraceFormatError, match=r"cut\.cubin: the cubin is damaged"):
-        given_kernels([files / "cut.cubin"])
+        binary_kernels([files / "cut.cubin"])
 
 
 def test_without_cuobjdump_its_place_is_told(files, monkeypatch):
     monkeypatch.setenv("TRACEVIEW_CUOBJDUMP", "/no/such/tool")
     (files / "host.so").write_bytes(b"\x7fELF" + bytes(200))
     with pytest.raises(tools.ToolNotFoundError, match="TRACEVIEW_CUOBJDUMP"):
-        given_kernels([files / "host.so"])
+        binary_kernels([files / "host.so"])

@@ -34,7 +34,7 @@ def numbers(parts: Sequence[Sequence[int | None]], expected: int = 0) -> Numbers
     column = NumberColumn()
     for part in parts:
         column.add(number_piece(part), expected)
-    return column.done()
+    return column.collected()
 
 
 @given(parts=chunks, expected=st.integers(0, 60))
@@ -85,7 +85,7 @@ def test_texts_of_all_pieces_are_stored_once() -> None:
     column = TextColumn()
     column.add(text_piece([0, 1, -1], [b"a", b"b"]), 3)
     column.add(text_piece([0, 1, 2], [b"b", b"c", b"a"]), 6)
-    found = column.done()
+    found = column.collected()
     assert list(found.values) == ["a", "b", "c"]
     assert list(found.decode()) == ["a", "b", None, "b", "c", "a"]
     assert found.codes.dtype == "int32"
@@ -94,14 +94,14 @@ def test_texts_of_all_pieces_are_stored_once() -> None:
 def test_texts_that_are_damaged_differently_and_read_the_same_are_one() -> None:
     column = TextColumn()
     column.add(text_piece([0, 1], [b"\xff", b"\xfe"]), 2)
-    assert list(column.done().values) == ["\ufffd"]
-    assert column.done().codes.tolist() == [0, 0]
+    assert list(column.collected().values) == ["\ufffd"]
+    assert column.collected().codes.tolist() == [0, 0]
 
 
 def test_a_column_without_a_text() -> None:
     column = TextColumn()
     column.add(text_piece([-1, -1], []), 2)
-    assert list(column.done().decode()) == [None, None]
+    assert list(column.collected().decode()) == [None, None]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])

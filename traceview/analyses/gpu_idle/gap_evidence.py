@@ -13,13 +13,13 @@ from traceview.facts.idle.causes import (
     DEPENDENCY,
     PROFILER,
     SYNC_DRAIN,
-    profilers_own,
+    profiler_overheads,
 )
 from traceview.facts.idle.cpu_activity import CPU_CAUSES, CpuActivity, cpu_activity
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.operations import first_launches, operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.findings import shortened
@@ -101,7 +101,7 @@ class GapEvidence:
     def _wait_before(self, number: int) -> int | None:
         """The synchronization that the launching thread left in the gap or shortly before it."""
         gaps, waited = self._gaps, waits(self._trace)
-        own = (waited.thread == gaps.thread[number]) & (waited.does == Does.SYNCHRONIZE)
+        own = (waited.thread == gaps.thread[number]) & (waited.does == CallKind.SYNCHRONIZE)
         near = gaps.start_ns[number] - gaps.idle_ns[number]
         own &= (waited.end_ns <= gaps.issued_ns[number]) & (waited.end_ns >= near)
         rows = np.flatnonzero(own)
@@ -122,7 +122,7 @@ class GapEvidence:
         """What the profiler did on the launching thread, the longest of it."""
         gaps, overheads = self._gaps, self._trace.overheads
         start, end = int(gaps.start_ns[number]), int(gaps.end_ns[number])
-        own = profilers_own(self._trace) & (overheads["thread"] == gaps.thread[number])
+        own = profiler_overheads(self._trace) & (overheads["thread"] == gaps.thread[number])
         time = np.minimum(overheads["end_ns"], end) - np.maximum(overheads["start_ns"], start)
         row = int(np.argmax(np.where(own, time, -1)))
         name, took = shortened(overheads.texts("name")[row], 60), units.duration(int(time[row]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview.analyses.steps.parts import step_parts
 from traceview.analyses.steps.reasons import reasons
-from traceview.analyses.steps.wording import worded
+from traceview.analyses.steps.wording import reason_clause
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.steps.names import loop_names, selects_alone
 from traceview.facts.steps.steps import pace, steps
@@ -43,7 +43,7 @@ def _finding(
     timed, once_ns, lost_ns = pace(trace), step_parts(trace).once_ns, int(excess_ns.sum())
     worst = int(rows[np.argmax(excess_ns)])
     label, loop = labels[worst] or "", int(timed.loop[worst])
-    why, why_values = worded(reasons(trace).of(np.array([worst]))[0])
+    why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])
     template = f"{{step}} took {{duration_ns}} (median {{median_ns}}), with {why}."
     if len(rows) > 1:
         aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""

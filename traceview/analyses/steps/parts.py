@@ -16,7 +16,7 @@ from traceview import groups
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_order
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
@@ -261,7 +261,7 @@ def _left(trace: Trace) -> Integers:
 def _sync_wait(trace: Trace, found: Steps) -> Integers:
     """Time that the thread of each step spent in waits for the GPU during the step."""
     blocking = waits(trace)
-    drains = np.isin(blocking.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
+    drains = np.isin(blocking.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
     covered = Lanes.union(
         blocking.thread[drains], blocking.start_ns[drains], blocking.end_ns[drains]
     )
@@ -269,6 +269,6 @@ def _sync_wait(trace: Trace, found: Steps) -> Integers:
 
 
 def _launches(trace: Trace, found: Steps) -> Integers:
-    made = np.flatnonzero(what_calls_do(trace) == Does.LAUNCH)
+    made = np.flatnonzero(call_kinds(trace) == CallKind.LAUNCH)
     step = step_of_calls(trace, made)
     return np.bincount(step[step >= 0], minlength=len(found)).astype(np.int64)

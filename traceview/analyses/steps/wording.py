@@ -31,7 +31,7 @@ _WORDS = {
 }
 
 
-def worded(found: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
+def reason_clause(found: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
     """Reasons as a template and its values: `7.00 ms more idle time (launch-late)`."""
     clauses, values = [], dict[str, Value]()
     for number, reason in enumerate(found, 1):
@@ -81,4 +81,4 @@ class _ReasonTexts:
     def some(self, codes: Array) -> TextValues:
         """The texts of some of these steps."""
         of_steps = self.reasons.of(self.reasons.rows[codes])
-        return object_array([filled(*worded(found)) for found in of_steps])
+        return object_array([filled(*reason_clause(found)) for found in of_steps])

@@ -15,7 +15,7 @@ from traceview.analyses.sync_stalls.listed_waits import ListedWaits, listed_wait
 from traceview.analyses.sync_stalls.stalls import BLOCKING, after_uploads, stalls
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import Waits, waits
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.ranges.selection import selected_calls
 from traceview.tables import Column, Mask, Table, Texts
 from traceview.trace import Trace
@@ -81,8 +81,8 @@ def compute(trace: Trace) -> Result:
 
 
 def _summary(waits: Waits, chosen: Mask, sites: Table) -> dict[str, int]:
-    synchronizations = chosen & (waits.does == Does.SYNCHRONIZE)
-    copies = chosen & np.isin(waits.does, [Does.COPY, Does.COPY_ASYNC])
+    synchronizations = chosen & (waits.does == CallKind.SYNCHRONIZE)
+    copies = chosen & np.isin(waits.does, [CallKind.COPY, CallKind.COPY_ASYNC])
     return {
         "synchronizations": int(synchronizations.sum()),
         "synchronization_wait_ns": _waited_ns(waits, synchronizations),
@@ -113,7 +113,7 @@ def _calls(trace: Trace, waits: Waits, chosen: Mask) -> Table:
     each = groups.group(names.codes)
     took = waits.duration_ns[rows]
     figures = groups.stats(each, took)
-    rank = np.array([BLOCKING.index(Does(d)) for d in waits.does[rows[each.first]]], np.int64)
+    rank = np.array([BLOCKING.index(CallKind(d)) for d in waits.does[rows[each.first]]], np.int64)
     nested = stalls(trace).outer[rows] != rows
     table = Table(
         CALLS.columns,

@@ -91,7 +91,7 @@ def _finding(
         f" leaves the GPU idle for {{idle_ns}} {'after' if drains else 'during'} "
         f"{{calls:call}}{of}. The CPU spends {{wait_ns}} in {'it' if calls == 1 else 'them'}."
     )
-    does = Does(int(every.does[listed.row[first]]))
+    does = CallKind(int(every.does[listed.row[first]]))
     start_ns, end_ns = _longest_gap(trace, rows)
     return Finding(
         severity_of(at_stake_ns, span_ns) or "info",

@@ -7,7 +7,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.copies import downloads
-from traceview.facts.operations.cuda_api import Does, api_calls
+from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.operations import operations
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
@@ -26,7 +26,7 @@ def without_copies(waits: Waits, copy_thread: Array, copy_ns: Integers) -> Mask:
 
     Only calls since its synchronization before count: what was copied earlier had arrived there.
     """
-    result: Mask = waits.does == Does.SYNCHRONIZE
+    result: Mask = waits.does == CallKind.SYNCHRONIZE
     for thread in groups.different(waits.thread[result]):
         rows = np.flatnonzero(result & (waits.thread == thread))
         copied = np.sort(copy_ns[copy_thread == thread])

@@ -12,14 +12,20 @@ from traceview.facts.idle.causes import ALLOCATION, COPY_WAIT, MODULE_LOAD
 from traceview.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
 from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.copies import pageable_uploads, uploads
-from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import Operations, operations
 from traceview.facts.ranges.selection import selected_calls, selected_operations
 from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
-BLOCKING = (Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC, Does.ALLOCATE, Does.LOAD)
+BLOCKING = (
+    CallKind.SYNCHRONIZE,
+    CallKind.COPY,
+    CallKind.COPY_ASYNC,
+    CallKind.ALLOCATE,
+    CallKind.LOAD,
+)
 _LONG_AGO = int(np.iinfo(np.int64).min)
 
 
@@ -102,8 +108,8 @@ def causing_waits(waits: Waits, gaps: Gaps, staged: Mask) -> Integers:
     """
     result = gaps.wait.copy()
     for cause, kinds in (
-        (ALLOCATION, (Does.ALLOCATE,)),
-        (MODULE_LOAD, (Does.LOAD, Does.LOOK_UP)),
+        (ALLOCATION, (CallKind.ALLOCATE,)),
+        (MODULE_LOAD, (CallKind.LOAD, CallKind.LOOK_UP)),
     ):
         rows = np.flatnonzero(gaps.cause == cause)
         result[rows] = _longest_within(waits, np.isin(waits.does, kinds), gaps, rows)

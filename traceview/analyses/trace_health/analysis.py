@@ -29,7 +29,7 @@ from traceview.analyses.trace_health.profiler_cost import profiler_cost
 from traceview.analyses.trace_health.range_cost import range_cost
 from traceview.analyses.trace_health.window import cut_window, unpaired
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
@@ -106,7 +106,7 @@ def _finding(check: Check) -> Finding:
 
 def _gpu_work(trace: Trace) -> list[Check]:
     ops = operations(trace)
-    if not len(ops) and (what_calls_do(trace) == Does.LAUNCH).any():
+    if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
         return [Check("GPU work", "blind", lost, _record("cuda,nvtx"))]
     if "kernels" not in trace.tables:
@@ -159,7 +159,7 @@ def _unpaired(trace: Trace) -> list[Check]:
         )
         return [Check("CUDA API", "blind", missing, _record("cuda,nvtx"))]
     ops = operations(trace)
-    launching, alone = what_calls_do(trace) == Does.LAUNCH, unpaired(trace)
+    launching, alone = call_kinds(trace) == CallKind.LAUNCH, unpaired(trace)
     cut = cut_window(trace) is not None
     lost = int((alone.launches & ~(alone.late & cut)).sum())
     orphans = int((alone.operations & ~(alone.early & cut)).sum())

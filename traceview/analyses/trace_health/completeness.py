@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.trace_health.checks import Check
 from traceview.analyses.trace_health.window import cut_window, unpaired
-from traceview.facts.operations.cuda_api import Does, captured_calls, what_calls_do
+from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.operations import operations
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
@@ -79,7 +79,7 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
     In a recording without any such process, every message counts.
     """
     calls = trace.recorded("api_calls")
-    launching = groups.different(calls["process"][what_calls_do(trace) == Does.LAUNCH])
+    launching = groups.different(calls["process"][call_kinds(trace) == CallKind.LAUNCH])
     working = np.union1d(launching, groups.different(operations(trace).process))
     if not len(working):
         return np.ones(len(messages), bool)
@@ -121,8 +121,8 @@ def recorded_window(trace: Trace) -> list[Check]:
 
 def missing_copies(trace: Trace) -> list[Check]:
     """Copies that the program called for and whose GPU work was not recorded."""
-    ops, does = operations(trace), what_calls_do(trace)
-    copying = np.isin(does, [Does.COPY, Does.COPY_ASYNC]) & ~captured_calls(trace)
+    ops, does = operations(trace), call_kinds(trace)
+    copying = np.isin(does, [CallKind.COPY, CallKind.COPY_ASYNC]) & ~captured_calls(trace)
     has_work = np.zeros(len(does), bool)
     has_work[ops.call[ops.launched]] = True
     missing = copying & ~has_work

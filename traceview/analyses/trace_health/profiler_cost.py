@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.causes import profilers_own
+from traceview.facts.idle.causes import profiler_overheads
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.tables import NULL, Integers
@@ -36,7 +36,7 @@ class Cost:
 def profiler_cost(trace: Trace) -> Cost | None:
     """The overhead on all processes together; None without any."""
     overheads = trace.recorded("overheads")
-    own = overheads.take(profilers_own(trace))
+    own = overheads.take(profiler_overheads(trace))
     first, last = _working(trace)
     process = np.where(own["process"] == NULL, len(trace.processes), own["process"])
     start, end = (

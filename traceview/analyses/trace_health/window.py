@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.facts.operations.cuda_api import Does, captured_calls, what_calls_do
+from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.operations import operations
 from traceview.tables import Mask
 from traceview.trace import Trace, fact
@@ -49,7 +49,7 @@ def unpaired(trace: Trace) -> Unpaired:
     processes = len(trace.processes) + 1
     has_work = np.zeros(len(calls), bool)
     has_work[ops.call[ops.launched]] = True
-    launches = (what_calls_do(trace) == Does.LAUNCH) & ~has_work & ~captured_calls(trace)
+    launches = (call_kinds(trace) == CallKind.LAUNCH) & ~has_work & ~captured_calls(trace)
     last = np.full(processes, ALWAYS)
     working = np.flatnonzero(has_work)
     last[calls["process"][working]] = NEVER

@@ -23,7 +23,7 @@ from traceview.facts.idle.stream_order import Predecessors, predecessors
 from traceview.facts.idle.sync_drains import find_drains
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
-from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls, graph_launch_calls
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls, graph_launch_calls
 from traceview.facts.operations.operations import (
     Kind,
     Operations,
@@ -159,16 +159,16 @@ def cpu_time(trace: Trace) -> CpuTime:
         return time_in_calls(gaps, launches, calls, chosen)
 
     launching = graph_launch_calls(trace)
-    graph_ns = spent_in(launching | (calls.does == Does.GRAPH))
+    graph_ns = spent_in(launching | (calls.does == CallKind.GRAPH))
     by_graph = launches.known & launching[launches.call] if len(calls) else launches.known
     overheads = trace.recorded("overheads")
-    own = profilers_own(trace) & ~overheads.is_null("thread")
+    own = profiler_overheads(trace) & ~overheads.is_null("thread")
     profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
     return CpuTime(
         staging_ns=staging_time(gaps, launches, pageable_uploads(trace)[gaps.after]),
         graph_ns=np.where(by_graph, graph_ns, 0),
         loading_ns=time_on_thread(gaps, launches, *_loading_times(trace, calls)),
-        allocating_ns=spent_in(calls.does == Does.ALLOCATE),
+        allocating_ns=spent_in(calls.does == CallKind.ALLOCATE),
         pinning_ns=spent_in(_first_pinning_calls(trace)),
         profiler_ns=time_on_thread(gaps, launches, *profiler),
     )
@@ -187,7 +187,7 @@ def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Inte
 def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:
     """True for the API calls that load code, long first launches included."""
     lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
-    result: Mask = np.isin(calls.does, [Does.LOAD, Does.LOOK_UP]) | lazy
+    result: Mask = np.isin(calls.does, [CallKind.LOAD, CallKind.LOOK_UP]) | lazy
     return result
 
 
@@ -217,7 +217,7 @@ def _first_pinning_calls(trace: Trace) -> Mask:
     return result
 
 
-def profilers_own(trace: Trace) -> Mask:
+def profiler_overheads(trace: Trace) -> Mask:
     """True for the overheads that are the profiler's own cost.
 
     nsys lists each dlopen of the program among them, which is the program's own loading.

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
-from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import Operations, operations
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -50,7 +50,7 @@ def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunc
     row = np.where(known, call, call[known][0])
     issued, returned = calls.start_ns[row], calls.end_ns[row]
     started = np.minimum(returned, _first_start(ops, len(calls))[row])
-    copies = np.isin(calls.does[row], [Does.COPY, Does.COPY_ASYNC])
+    copies = np.isin(calls.does[row], [CallKind.COPY, CallKind.COPY_ASYNC])
     return GapLaunches(
         call=call,
         known=known,

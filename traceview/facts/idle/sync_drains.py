@@ -8,7 +8,7 @@ from traceview import groups
 from traceview.facts.idle.gap_bounds import GapBounds, latest_so_far
 from traceview.facts.idle.gap_launches import GapLaunches
 from traceview.facts.operations.blocking_calls import Waits
-from traceview.facts.operations.cuda_api import ApiCalls, Does
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind
 from traceview.tables import Array, Integers, Mask
 
 RIGHT_AFTER_NS = 10_000
@@ -34,7 +34,7 @@ def find_drains(
     anyway.
     """
     result = np.full(len(gaps), -1, np.int64)
-    drains = np.isin(waits.does, [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC])
+    drains = np.isin(waits.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
     for thread in groups.different(waits.thread[drains]):
         rows = np.flatnonzero(drains & (waits.thread == thread))
         asked = np.flatnonzero(launches.known & (launches.process == waits.process[rows[0]]))

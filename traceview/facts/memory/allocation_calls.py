@@ -11,7 +11,7 @@ from traceview.facts.idle.causes import ALLOCATION
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.memory.growth import LEAST_STEPS, steady_steps
 from traceview.facts.memory.levels import levels, processes_of
-from traceview.facts.operations.cuda_api import Does, api_calls
+from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import issued_ns, selected_calls, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
@@ -45,7 +45,7 @@ class Recurring:
 @fact
 def allocating_calls(trace: Trace) -> Integers:
     """Rows of api_calls that allocate or free memory and are selected."""
-    return np.flatnonzero((api_calls(trace).does == Does.ALLOCATE) & selected_calls(trace))
+    return np.flatnonzero((api_calls(trace).does == CallKind.ALLOCATE) & selected_calls(trace))
 
 
 @fact

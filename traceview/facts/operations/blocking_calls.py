@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.copies import pageable_copies
-from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Timed
 from traceview.tables import Array, Integers, RowNumbers
@@ -19,8 +19,8 @@ from traceview.trace import Trace, fact
 class Waits(Timed):
     """Blocking calls, one row per call, in order of start.
 
-    `call` is the row in api_calls, `does` a `Does`, `device` the device waited for: −1 where the
-    process uses several and the trace does not name one.
+    `call` is the row in api_calls, `does` a `CallKind`, `device` the device waited for: −1 where
+    the process uses several and the trace does not name one.
     """
 
     call: Integers
@@ -39,8 +39,11 @@ class Waits(Timed):
 def waits(trace: Trace) -> Waits:
     """Synchronizations, copies, allocations and code loads that hold the calling thread."""
     calls = trace.recorded("api_calls")
-    does = what_calls_do(trace)
-    blocking = np.isin(does, [Does.SYNCHRONIZE, Does.COPY, Does.ALLOCATE, Does.LOAD, Does.LOOK_UP])
+    does = call_kinds(trace)
+    blocking = np.isin(
+        does,
+        [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP],
+    )
     blocking[_pageable_copy_calls(trace, does)] = True
     rows = np.flatnonzero(blocking)
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
@@ -60,7 +63,7 @@ def _pageable_copy_calls(trace: Trace, does: Array) -> RowNumbers:
     """Rows of api_calls that block though Async, as their copy goes through pageable memory."""
     ops = operations(trace)
     calls = ops.call[pageable_copies(trace) & ops.launched]
-    blocking: RowNumbers = calls[does[calls] == Does.COPY_ASYNC]
+    blocking: RowNumbers = calls[does[calls] == CallKind.COPY_ASYNC]
     return blocking
 
 

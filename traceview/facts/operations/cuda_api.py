@@ -15,7 +15,7 @@ from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 
-class Does(IntEnum):
+class CallKind(IntEnum):
     """Kind of a call, as far as waiting and launching are concerned."""
 
     OTHER = 0
@@ -37,19 +37,19 @@ class Does(IntEnum):
     """Prepares a CUDA graph for launching: instantiates, updates or uploads it."""
 
 
-_RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
+_RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
     (
-        Does.LAUNCH,
+        CallKind.LAUNCH,
         re.compile(r"(cuda|cu)(Launch(?!HostFunc)|GraphLaunch)"),
     ),
     (
-        Does.SYNCHRONIZE,
+        CallKind.SYNCHRONIZE,
         re.compile(r"(cuda(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"),
     ),
-    (Does.COPY_ASYNC, re.compile(r"(cuda|cu)Memcpy\w*Async$")),
-    (Does.COPY, re.compile(r"(cuda|cu)Memcpy(?!\w*Async)")),
+    (CallKind.COPY_ASYNC, re.compile(r"(cuda|cu)Memcpy\w*Async$")),
+    (CallKind.COPY, re.compile(r"(cuda|cu)Memcpy(?!\w*Async)")),
     (
-        Does.ALLOCATE,
+        CallKind.ALLOCATE,
         re.compile(
             r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
             r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
@@ -57,38 +57,38 @@ _RULES: tuple[tuple[Does, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        Does.LOAD,
+        CallKind.LOAD,
         re.compile(
             r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
             r"|cudaLibrary(Load|Unload)"
         ),
     ),
     (
-        Does.LOOK_UP,
+        CallKind.LOOK_UP,
         re.compile(
             r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
         ),
     ),
-    (Does.GRAPH, re.compile(r"(cuda|cu)Graph(Instantiate|Upload|ExecUpdate)")),
+    (CallKind.GRAPH, re.compile(r"(cuda|cu)Graph(Instantiate|Upload|ExecUpdate)")),
 )
 
 
-def classify(name: str) -> Does:
+def classify(name: str) -> CallKind:
     """Kind of the call of that name."""
-    return next((does for does, rule in _RULES if rule.match(name)), Does.OTHER)
+    return next((does for does, rule in _RULES if rule.match(name)), CallKind.OTHER)
 
 
 @fact
-def what_calls_do(trace: Trace) -> npt.NDArray[np.uint8]:
-    """What each row of api_calls does, as a `Does`."""
+def call_kinds(trace: Trace) -> npt.NDArray[np.uint8]:
+    """What each row of api_calls does, as a `CallKind`."""
     names = trace.recorded("api_calls").texts("name")
-    known = np.array([classify(name) for name in names.values] or [Does.OTHER], np.uint8)
+    known = np.array([classify(name) for name in names.values] or [CallKind.OTHER], np.uint8)
     return known[np.maximum(names.codes, 0)]
 
 
 @dataclass(frozen=True)
 class ApiCalls(Timed):
-    """The rows of api_calls: calling thread, time and what each call does (a `Does`)."""
+    """The rows of api_calls: calling thread, time and what each call does (a `CallKind`)."""
 
     thread: Array
     start_ns: Integers
@@ -102,7 +102,7 @@ class ApiCalls(Timed):
 @fact
 def api_calls(trace: Trace) -> ApiCalls:
     calls = trace.recorded("api_calls")
-    return ApiCalls(calls["thread"], calls["start_ns"], calls["end_ns"], what_calls_do(trace))
+    return ApiCalls(calls["thread"], calls["start_ns"], calls["end_ns"], call_kinds(trace))
 
 
 @fact

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.operations.cuda_api import Does, what_calls_do
+from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases import compilers
@@ -113,7 +113,7 @@ def compiling(trace: Trace, start: Integers, end: Integers) -> Mask:
 
 @fact
 def _launching(trace: Trace) -> Mask:
-    result: Mask = what_calls_do(trace) == Does.LAUNCH
+    result: Mask = call_kinds(trace) == CallKind.LAUNCH
     return result
 
 

@@ -77,7 +77,7 @@ class RangeTree:
             return np.full(len(row), -1, np.int32)
         return np.where(row >= 0, self.path[row], -1)
 
-    def up(self, value: RowNumbers) -> RowNumbers:
+    def own_or_inherited(self, value: RowNumbers) -> RowNumbers:
         """The value of each range, or of the nearest one around it if its own is negative."""
         result = value.copy()
         for level in range(1, int(self.depth.max(initial=0)) + 1):
@@ -119,7 +119,7 @@ def range_tree(trace: Trace) -> RangeTree:
     last = _last_time(trace)
     nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
     process = ranges["process"][rows]
-    parent = _lent(trace, nesting, rows, process)
+    parent = _cross_thread_parents(trace, nesting, rows, process)
     depth = nesting.depth if parent is nesting.parent else depths(parent)
     names = ranges.texts("name").take(rows)
     path, paths = number_paths(parent, depth, names)
@@ -140,10 +140,12 @@ def range_tree(trace: Trace) -> RangeTree:
     if parent is nesting.parent:
         return tree
     lent = np.where(parent != nesting.parent, 1, np.where(parent < 0, 0, -1)).astype(np.int32)
-    return replace(tree, lent=tree.up(lent) == 1)
+    return replace(tree, lent=tree.own_or_inherited(lent) == 1)
 
 
-def _lent(trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array) -> RowNumbers:
+def _cross_thread_parents(
+    trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array
+) -> RowNumbers:
     """Parents in the tree: those in the nesting, and those of ranges opened on other threads."""
     if trace.strict or not len(rows):
         return nesting.parent
@@ -220,13 +222,13 @@ def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> At
     without = np.flatnonzero(row < 0)
     if len(without):
         every = row_numbers(np.arange(len(tree.row)))
-        row[without] = borrowed(trace, every, process[without], time[without])
+        row[without] = of_main_thread(trace, every, process[without], time[without])
     inferred = picked(tree.lent, row) & (row >= 0)
     inferred[without] = row[without] >= 0
     return Attribution(row, inferred)
 
 
-def borrowed(trace: Trace, value: RowNumbers, process: Array, time: Integers) -> RowNumbers:
+def of_main_thread(trace: Trace, value: RowNumbers, process: Array, time: Integers) -> RowNumbers:
     """The value of the range open on the main thread of a process, else on its only other thread.
 
     `value` has an entry for each range in the tree; negative ones count as not open. The result is
@@ -238,11 +240,11 @@ def borrowed(trace: Trace, value: RowNumbers, process: Array, time: Integers) ->
     for number in groups.different(process) if not trace.strict else ():
         asked = np.flatnonzero(process == number)
         threads = groups.different(lenders[tree.process[value >= 0] == number])
-        result[asked] = _borrowed(tree, value, threads, _main_thread(trace)[number], time[asked])
+        result[asked] = _of_threads(tree, value, threads, _main_thread(trace)[number], time[asked])
     return result
 
 
-def _borrowed(
+def _of_threads(
     tree: RangeTree, value: RowNumbers, threads: Array, main: int, time: Integers
 ) -> RowNumbers:
     only = np.full(len(time), -1, np.int32)

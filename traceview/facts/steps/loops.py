@@ -72,7 +72,7 @@ def _near(duration_ns: Integers, loop: Integers, series: Array, loops: Integers,
     number = np.searchsorted(loops, loop)
     median = groups.medians(number, len(loops), duration_ns)
     count = int(of.max(initial=-1)) + 1
-    off = groups.twice_off(median[number], duration_ns)
+    off = groups.doubled_deviation(median[number], duration_ns)
     within = DEVIATIONS_PER_MAD * groups.medians(series, count, off) / 2
     middle = groups.medians(of, count, (2 * median).astype(np.int64)) / 2
     result: Mask = np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]

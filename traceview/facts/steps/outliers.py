@@ -61,7 +61,7 @@ def _limits(duration_ns: Integers, loop: Integers, counted: Mask) -> tuple[Integ
     """The median of the counted steps of each loop, and the limit that an outlier exceeds."""
     took, of, loops = duration_ns[counted], loop[counted], int(loop.max(initial=-1)) + 1
     median = groups.medians(of, loops, took)
-    off = groups.twice_off(median[of], took)
+    off = groups.doubled_deviation(median[of], took)
     deviation = DEVIATIONS_PER_MAD * (groups.medians(of, loops, off) / 2)
     excess = np.maximum(MANY_DEVIATIONS * deviation, LEAST_EXCESS * median)
     return _rounded(median), _rounded(median + excess)

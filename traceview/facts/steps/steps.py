@@ -21,7 +21,7 @@ from traceview.facts.ranges.lanes import Key
 from traceview.facts.ranges.ranges import (
     attributed_calls,
     attributed_operations,
-    borrowed,
+    of_main_thread,
     range_tree,
 )
 from traceview.facts.ranges.selection import selected_operations
@@ -131,14 +131,14 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
         return np.full(len(found), -1, np.int32)
     number = np.full(len(tree.row), -1, np.int32)
     number[rows] = np.arange(len(rows))
-    step = tree.up(number)
+    step = tree.own_or_inherited(number)
     result = np.where(found >= 0, step[found], -1)
     open_calls = np.flatnonzero((result < 0) & (call >= 0))
     own = groups.different(tree.nesting.track[rows])
     open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], own)]
     rows_of = call[open_calls]
     process, start_ns = calls["process"][rows_of], calls["start_ns"][rows_of]
-    result[open_calls] = borrowed(trace, step, process, start_ns)
+    result[open_calls] = of_main_thread(trace, step, process, start_ns)
     return result
 
 

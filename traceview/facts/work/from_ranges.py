@@ -172,7 +172,7 @@ def _innermost(
     if not relevant.any() or not len(tree.row):
         return None
     text = names.codes[tree.row]
-    nearest = tree.up(np.where(relevant[text], np.arange(len(text)), -1))
+    nearest = tree.own_or_inherited(np.where(relevant[text], np.arange(len(text)), -1))
     inner = attributed_operations(trace).range[kernel_operations(trace)]
     of = np.where(inner >= 0, nearest[inner], -1)
     used = groups.different(of[of >= 0])

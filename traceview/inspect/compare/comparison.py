@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from traceview.errors import InputError
 from traceview.findings import Finding
 from traceview.inspect.compare.findings import match_findings
-from traceview.inspect.compare.lines import Moves, compared_lines
+from traceview.inspect.compare.lines import PlaceAccesses, compared_lines
 from traceview.inspect.compare.matching import match_kernels
 from traceview.inspect.compare.versions import named
 from traceview.inspect.kernel_report import KernelReport
@@ -53,7 +53,7 @@ class Comparison:
 
     kernels: tuple[KernelReport, ...]
     quantities: tuple[Quantity, ...]
-    moves: tuple[Moves, ...]
+    moves: tuple[PlaceAccesses, ...]
     findings: tuple[tuple[Finding | None, ...], ...]
 
     @property

@@ -16,7 +16,7 @@ LEVELS: tuple[Level, ...] = ("ptx", "sass")
 
 
 @dataclass(frozen=True)
-class Moved:
+class LevelAccesses:
     """The accesses of one place at one level, counted by width in bits.
 
     `unsized` counts those of unknown width.
@@ -32,7 +32,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Moves:
+class PlaceAccesses:
     """The accesses of one place of the program in each version.
 
     `levels` has them in PTX and in SASS; None where a version has no code of that level. A level at
@@ -42,7 +42,7 @@ class Moves:
     kind: Kind
     space: str
     sources: tuple[SourceLine | None, ...]
-    levels: Mapping[Level, tuple[Moved | None, ...]]
+    levels: Mapping[Level, tuple[LevelAccesses | None, ...]]
 
     def differs(self, level: Level) -> bool:
         """Whether the accesses differ between the versions."""
@@ -50,7 +50,7 @@ class Moves:
         return any(other != first for other in others)
 
 
-def compared_lines(kernels: Sequence[KernelReport]) -> tuple[Moves, ...]:
+def compared_lines(kernels: Sequence[KernelReport]) -> tuple[PlaceAccesses, ...]:
     """The places of all versions, matched by line.
 
     That is the same line of one file, else a line of the same text, else the n-th of the loads
@@ -103,10 +103,10 @@ def _moves(
     same: Matched[Place],
     versions: Sequence[Mapping[Place, Sequence[Access]]],
     known: Sequence[set[Level]],
-) -> Moves:
+) -> PlaceAccesses:
     _, kind, space = next(place for place in same if place)
     each = [there[place] if place else () for place, there in zip(same, versions, strict=True)]
-    levels: dict[Level, tuple[Moved | None, ...]] = {
+    levels: dict[Level, tuple[LevelAccesses | None, ...]] = {
         level: tuple(
             _moved(accesses, level) if level in levels else None
             for accesses, levels in zip(each, known, strict=True)
@@ -114,9 +114,9 @@ def _moves(
         for level in LEVELS
         if any(access.level == level for accesses in each for access in accesses)
     }
-    return Moves(kind, space, tuple(place[0] if place else None for place in same), levels)
+    return PlaceAccesses(kind, space, tuple(place[0] if place else None for place in same), levels)
 
 
-def _moved(accesses: Sequence[Access], level: Level) -> Moved:
+def _moved(accesses: Sequence[Access], level: Level) -> LevelAccesses:
     found = [access for access in accesses if access.level == level]
-    return Moved(widths(found), sum(a.count for a in found if not a.width_bits))
+    return LevelAccesses(widths(found), sum(a.count for a in found if not a.width_bits))

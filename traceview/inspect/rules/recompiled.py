@@ -21,7 +21,7 @@ MOST_REMEDIES = 2
 T = TypeVar("T")
 
 
-def relieved(
+def relieving_remedies(
     compiled: Compiled, trials: Recompilations | None, measure: Callable[[Outcome], int | None]
 ) -> list[Tested[int]]:
     """More warps and fewer stages, which keep the program; smaller tiles where these fail."""

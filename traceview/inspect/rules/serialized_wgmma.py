@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from traceview.findings import Evidence, Finding, Subject
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import serialization_remarks
-from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieved, shown
+from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, shown
 from traceview.inspect.rules.remedies import imperative, one_of_each
 
 # ptxas's reasons other than a lack of registers, and what removes each.
@@ -24,7 +24,7 @@ def serialized_wgmma(kernel: KernelContext) -> Iterator[Finding]:
     remarks = serialization_remarks(kernel.compiled.notes)
     if not remarks:
         return
-    tries = relieved(kernel.compiled, kernel.trials, lambda outcome: outcome.serialized)
+    tries = relieving_remedies(kernel.compiled, kernel.trials, lambda outcome: outcome.serialized)
     helped = one_of_each([each for each in tries if each.after == 0], MOST_REMEDIES)
     yield Finding(
         "high",

@@ -37,7 +37,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Finding]:
 
     def left(outcome: Outcome) -> tuple[Access, ...] | None:
         """The accesses of shared memory in loops; None if any of them is still narrow."""
-        found = outcome.running if level == "sass" else outcome.written
+        found = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
         return None if _narrow(found) else tuple(a for a in found if _is_in_loop(a))
 
     tries = tested(_remedies(compiled), trials, left)
@@ -88,7 +88,7 @@ def _shown(best: Tested[tuple[Access, ...]]) -> str:
 
 
 def _no_help(trials: Recompilations | None) -> str:
-    return "; no recompilation helped" if trials and trials.worked else ""
+    return "; no recompilation helped" if trials and trials.any_compiled else ""
 
 
 def _likely(narrow: Sequence[Access], compiled: Compiled) -> str:

@@ -18,7 +18,7 @@ _ELF = b"\x7fELF"
 _MACHINE_AT, _CUDA = 18, 190
 
 
-def given_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
+def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
     """The kernels of .cubin and .ptx files, and of extension modules, programs and fatbins.
 
     Raises InputError if a file cannot be read or holds no kernel, ToolNotFoundError where

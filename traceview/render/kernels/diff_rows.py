@@ -9,7 +9,7 @@ from typing import cast
 from traceview import units
 from traceview.findings import Finding
 from traceview.inspect.compare.comparison import Comparison, Diff, Quantity, Value, same_code
-from traceview.inspect.compare.lines import Moved, Moves
+from traceview.inspect.compare.lines import LevelAccesses, PlaceAccesses
 from traceview.inspect.sass_vs_ptx import widths_text
 from traceview.ptx.model import How, Level
 from traceview.render.kernels.source_names import SourceNames
@@ -177,7 +177,7 @@ def _change(name: str, values: Sequence[Value]) -> str:
     return f"{sign}{units.quantity(name, abs(by))}{share}"
 
 
-def _lines(moves: Moves, names: SourceNames) -> Iterator[DiffRow]:
+def _lines(moves: PlaceAccesses, names: SourceNames) -> Iterator[DiffRow]:
     """A row for PTX and one for SASS; one for both where they are equal in every version."""
     levels_of: dict[tuple[str, ...], list[Level]] = {}
     for level, moved in moves.levels.items():
@@ -188,7 +188,7 @@ def _lines(moves: Moves, names: SourceNames) -> Iterator[DiffRow]:
         yield DiffRow(name, values, _width_change(moves.levels[levels[0]]))
 
 
-def _equal_lines(moves: Moves, names: SourceNames) -> Iterator[str]:
+def _equal_lines(moves: PlaceAccesses, names: SourceNames) -> Iterator[str]:
     equal = {level: moved[0] for level, moved in moves.levels.items() if not moves.differs(level)}
     levels_of: dict[str, list[Level]] = {}
     for level, moved in equal.items():
@@ -201,7 +201,7 @@ def _levels(levels: Sequence[Level]) -> str:
     return " = ".join(_LEVELS[level] for level in levels)
 
 
-def _place(moves: Moves, names: SourceNames) -> str:
+def _place(moves: PlaceAccesses, names: SourceNames) -> str:
     lines = list(dict.fromkeys(names.of_line(source) for source in moves.sources if source)) or [
         "?"
     ]
@@ -210,7 +210,7 @@ def _place(moves: Moves, names: SourceNames) -> str:
     return f"{shown} {moves.space} {moves.kind}"
 
 
-def _moved(moved: Moved | None) -> str:
+def _moved(moved: LevelAccesses | None) -> str:
     """The widths at a place; `–` where the code is unknown."""
     if moved is None:
         return ABSENT
@@ -218,7 +218,7 @@ def _moved(moved: Moved | None) -> str:
     return " + ".join(filter(None, [widths_text(moved.widths), *unsized])) or "none"
 
 
-def _width_change(moved: Sequence[Moved | None]) -> str:
+def _width_change(moved: Sequence[LevelAccesses | None]) -> str:
     """The change from the first to the second version: in width, else in number."""
     if len(moved) != 2 or moved[0] is None or moved[1] is None:
         return ""

@@ -10,7 +10,7 @@ from typing import Any
 from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.compare.comparison import Comparison, Diff
-from traceview.inspect.compare.lines import Moves
+from traceview.inspect.compare.lines import PlaceAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import Access, Level, SourceLine
@@ -95,7 +95,7 @@ def _comparison(comparison: Comparison, diff: Diff, names: SourceNames) -> dict[
     }
 
 
-def _moves(moves: Moves, level: Level, names: SourceNames) -> dict[str, Any]:
+def _moves(moves: PlaceAccesses, level: Level, names: SourceNames) -> dict[str, Any]:
     return {
         "level": level,
         "kind": moves.kind,

@@ -118,7 +118,7 @@ class CompiledDecoder:
         self._most_rows = -1
         self._columns: Any = None
 
-    def room(self, size: int) -> Bytes:
+    def buffer(self, size: int) -> Bytes:
         """A buffer of `size` bytes to read into. Invalidates what was decoded before."""
         if size > len(self._content):
             self._content = np.empty(size, np.uint8)

@@ -80,7 +80,7 @@ def decode(chunk: Chunk, wanted: Sequence[WantedColumn]) -> list[Piece]:
         for column, place in zip(columns, places, strict=True):
             start, end = layout.starts[place : place + 2]
             column.fill(rows, side_by_side, layout.types[place], start, end)
-    return [column.done() for column in columns]
+    return [column.collected() for column in columns]
 
 
 def _records(chunk: Chunk) -> _Records:
@@ -243,7 +243,7 @@ class _CellColumn:
     def _code(self, raw: bytes) -> int:
         return self._index.setdefault(raw, len(self._index))
 
-    def done(self) -> Piece:
+    def collected(self) -> Piece:
         values = self._values
         least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         if self._kind == "text":

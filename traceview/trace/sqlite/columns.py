@@ -73,7 +73,7 @@ class _Growing:
         limits = ((t, np.iinfo(t)) for t in self._types)
         return next(t for t, limit in limits if limit.min <= least and greatest <= limit.max)
 
-    def done(self) -> Array:
+    def collected(self) -> Array:
         """All values; a `constant` if they are all equal."""
         if self._array is None:
             dtype = self._type_of(self._constant, self._constant)
@@ -100,10 +100,10 @@ class NumberColumn:
             self._null.add(null, len(piece), int(null.all()), int(null.any()), expected)
         self._rows += len(piece)
 
-    def done(self) -> Numbers:
+    def collected(self) -> Numbers:
         """All values, in the smallest type that holds them."""
-        null = None if self._null is None else self._null.done().view(bool)
-        return Numbers(self._values.done(), null)
+        null = None if self._null is None else self._null.collected().view(bool)
+        return Numbers(self._values.collected(), null)
 
 
 class TextColumn:
@@ -122,6 +122,6 @@ class TextColumn:
         greatest = len(index) - 1 if places else -1
         self._codes.add(codes, len(piece), -1, greatest, expected)
 
-    def done(self) -> Texts:
+    def collected(self) -> Texts:
         """All texts; distinct values are in order of appearance."""
-        return Texts(self._codes.done(), object_array(list(self._index)))
+        return Texts(self._codes.collected(), object_array(list(self._index)))

@@ -83,7 +83,7 @@ class _Decoder(Protocol):
     # Small enough that intermediate arrays fit into the CPU cache.
     chunk_bytes: ClassVar[int]
 
-    def room(self, size: int) -> Bytes: ...
+    def buffer(self, size: int) -> Bytes: ...
 
     def decode(self, chunk: Chunk) -> list[Piece]: ...
 
@@ -94,7 +94,7 @@ class _NumpyDecoder:
     def __init__(self, wanted: Sequence[WantedColumn]) -> None:
         self._wanted = wanted
 
-    def room(self, size: int) -> Bytes:
+    def buffer(self, size: int) -> Bytes:
         return np.empty(size, np.uint8)
 
     def decode(self, chunk: Chunk) -> list[Piece]:
@@ -117,7 +117,7 @@ def read_pages(
         rows += len(pieces[0])
         for column, piece in zip(columns, pieces, strict=True):
             column.add(piece, expected=rows * len(leaves) // pages)
-    return {name: column.done() for name, column in zip(wanted, columns, strict=True)}
+    return {name: column.collected() for name, column in zip(wanted, columns, strict=True)}
 
 
 def _decoded(
@@ -183,6 +183,6 @@ def _gathered(file: PageFile, pages: Pages, decoder: _Decoder) -> Chunk:
     else:
         split = np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1)
         runs, places = [(int(run[0]), len(run)) for run in split], np.arange(len(pages))
-    content = decoder.room(sum(count for _, count in runs) * file.page_bytes + PAD)
+    content = decoder.buffer(sum(count for _, count in runs) * file.page_bytes + PAD)
     file.read(content, runs)
     return Chunk(content, places * file.page_bytes, file.usable_bytes)

@@ -38,7 +38,7 @@ class Suspects:
     mask: tuple[Argument, ...]
 
 
-def undeclared(suspects: Suspects) -> list[Argument]:
+def not_declared_divisible(suspects: Suspects) -> list[Argument]:
     """The arguments of an access that are not declared to be divisible by 16 and could be."""
     listed = dict.fromkeys(suspects.address + suspects.mask)
     return [a for a in listed if not a.divisible_by_16 and _may_be_divisible(a)]
@@ -46,7 +46,7 @@ def undeclared(suspects: Suspects) -> list[Argument]:
 
 def single_causes(suspects: Suspects, few: Sequence[Cause]) -> list[Cause]:
     """Causes that one change can prove, the likeliest first; `few` are of too few elements."""
-    return [*(not_divisible(argument) for argument in undeclared(suspects)), *few]
+    return [*(not_divisible(argument) for argument in not_declared_divisible(suspects)), *few]
 
 
 def not_divisible(argument: Argument) -> Cause:
@@ -116,7 +116,7 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
             yield argument.name, larger
 
 
-def known_late(arguments: Sequence[Argument]) -> Iterator[Cause]:
+def run_time_integers(arguments: Sequence[Argument]) -> Iterator[Cause]:
     """Causes: integers that are multiples of less than 16, which help only as constants."""
     for argument in arguments:
         name, value = argument.name, argument.value

@@ -8,8 +8,8 @@ from dataclasses import replace
 from traceview.inspect.rules.vector_width.causes import (
     WIDE_BITS,
     in_words,
+    not_declared_divisible,
     not_known_divisible,
-    undeclared,
 )
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.ptx.model import Compiled
@@ -37,7 +37,7 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     cuda, layout = narrow.is_cuda(compiled), narrow.layout
     if narrow.address.gathered and not layout.consecutive:
         return replace(_GATHER, remedy=_SORT) if cuda else _GATHER
-    names = [argument.name for argument in undeclared(narrow.suspects)]
+    names = [argument.name for argument in not_declared_divisible(narrow.suspects)]
     if names and not tried:
         return NarrowReason(
             not_known_divisible(names),

@@ -13,13 +13,13 @@ from traceview.inspect.rules.vector_width.causes import (
     all_divisible,
     fixed_strides,
     in_words,
-    known_late,
+    not_declared_divisible,
     not_known_divisible,
     perhaps_too_few,
+    run_time_integers,
     single_causes,
     stride,
     too_few_elements,
-    undeclared,
 )
 from traceview.inspect.rules.vector_width.inferred import inferred
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -81,7 +81,7 @@ class _Case:
             return
         yield single_causes(self.narrow.suspects, list(self._too_few(self.narrow.width)))
         yield list(self._together())
-        yield list(known_late(self.narrow.suspects.address))
+        yield list(run_time_integers(self.narrow.suspects.address))
 
     def _strides(self) -> Iterator[Cause]:
         """Of elements with a known stride, only what sets that stride."""
@@ -108,7 +108,7 @@ class _Case:
 
     def _together(self) -> Iterator[Cause]:
         """Causes that hide one another: several arguments, then these with more elements."""
-        names = [argument.name for argument in undeclared(self.narrow.suspects)]
+        names = [argument.name for argument in not_declared_divisible(self.narrow.suspects)]
         if len(names) > 1:
             yield all_divisible(names)
         for cause in self._too_few(self.narrow.width) if names else ():

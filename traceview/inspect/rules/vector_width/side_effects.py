@@ -41,7 +41,7 @@ def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
 def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
     """The width of most of the bits moved at each place; a load and a copy are one kind."""
     found: dict[tuple[Place, Array], list[Access]] = {}
-    for place, listed in by_place(outcome.written, "ptx").items():
+    for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
         source, kind, space = place
         if space == "global" and kind in KINDS:
             one = (source, "load" if kind == "async-copy" else kind, space)
@@ -63,7 +63,7 @@ def _shared(before: Outcome, after: Outcome) -> Iterator[str]:
 
 def _per_global(outcome: Outcome) -> float:
     moved = {"shared": 0, "global": 0}
-    for access in outcome.written:
+    for access in outcome.ptx_accesses:
         if access.space in moved and access.kind in ("load", "store", "async-copy"):
             moved[access.space] += (access.width_bits or 0) * access.count
     return moved["shared"] / max(moved["global"], 1)
