@@ -1,4 +1,4 @@
-"""How the public types show themselves: `repr`, HTML for notebooks, charts, whole documents.
+"""Display of the public types: `repr`, HTML for notebooks, charts, whole documents.
 
 These types stand below `render` in the order of imports, and `render` draws them. Their methods
 call the functions of this module, which import `render` when they are called: it is the one place

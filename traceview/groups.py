@@ -123,7 +123,7 @@ def _renumbered(number: Integers, span: int) -> tuple[Integers, int]:
 
 
 def _places(used: Mask) -> RowNumbers:
-    """For each slot, the number of used slots before it."""
+    """The rank of each slot: the number of used slots before it."""
     place = np.cumsum(used, dtype=np.int32)
     place -= 1
     return place

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture of one result table, described as data; render decides how to draw it.
+    """The declaration of a chart of one result table; `render` decides how to draw it.
 
     All fields but `kind`, `title` and `most` name the table or its columns. `bars` draws one
     horizontal bar per row, from `label` and `value`; with `stack`, one bar per label, split by the
@@ -107,7 +107,7 @@ class Result:
         return display.html(self)
 
     def shown(self, specs: Sequence[TableSpec]) -> Iterator[tuple[TableSpec, Table]]:
-        """The tables that a reader gets, each with its declaration."""
+        """The tables to render, each with its declaration: all but empty rare ones."""
         for spec in specs:
             if len(self.tables[spec.name]) or not spec.rare:
                 yield spec, self.tables[spec.name]
@@ -115,7 +115,7 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Skipped:
-    """Why an analysis could not answer, and the remedy; unlike a Result that found nothing."""
+    """Why an analysis could not answer, and the remedy; differs from a Result without findings."""
 
     reason: str
     remedy: str

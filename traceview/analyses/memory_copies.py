@@ -134,7 +134,7 @@ def _copies(trace: Trace, copies: Table) -> Table:
 
 
 def _at_best_ns(trace: Trace, copies: Table) -> Array:
-    """Time of each copy at the peak rate of its link; NaN without a link or its rate."""
+    """Least time of each copy, at the peak rate of its link; NaN without a link or its rate."""
     links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
     rates = np.array([*links, np.nan])[copies["device"]]
     crosses = copies.texts("direction").isin(_OVER_THE_LINK)

@@ -1,4 +1,4 @@
-"""Bandwidth of each version over sizes, against the peak of the GPU's memory."""
+"""Bandwidth of each version over sizes, relative to the peak of the GPU's memory."""
 
 from __future__ import annotations
 

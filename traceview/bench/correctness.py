@@ -99,7 +99,7 @@ def poison_free_memory(inputs: tuple[Any, ...], expected: tuple[Any, ...]) -> No
 
 
 def _poison(sizes: list[tuple[int, Any]]) -> None:
-    """Hold several blocks of each size at once to fill several free places; of large ones fewer."""
+    """Fill free memory with blocks of NaN: several of each size at once, fewer of large ones."""
     import torch
 
     held = []

@@ -155,7 +155,7 @@ def broke_cuda(message: str) -> bool:
 
 
 def broken_cuda_error(what: str, error: BaseException) -> InputError:
-    """The error to raise for it: results after it mean nothing."""
+    """The error to raise after an error that broke CUDA: later results would be meaningless."""
     return InputError(
         f"{what} broke CUDA in this process: {error_line(error)}",
         "exclude it, or debug it with compute-sanitizer",

@@ -46,7 +46,7 @@ class BenchRequest:
 def resolve_request(
     operation: Operation, request: BenchRequest, machine: Machine
 ) -> tuple[BenchRequest, str, tuple[int | None, ...]]:
-    """The request with nothing left empty, the name of what is swept, and its values.
+    """The request completed by defaults, the name of the swept parameter, and its values.
 
     The values are (None,) if the size is swept or nothing. Raises InputError for a version, data
     type, size or parameter that the operation does not have.

@@ -24,7 +24,7 @@ class _Nowhere(io.FileIO):
 
 @contextmanager
 def standard_streams_open() -> Iterator[None]:
-    """Provide a stdout and a stderr within the block, even where Python has none."""
+    """Keep a stdout and a stderr open within the block, even where Python has none."""
     with ExitStack() as stack:
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:

@@ -42,7 +42,7 @@ class Recompiler:
             self._worker.close()
 
     def take(self, worker: Worker, broken: str | None) -> None:
-        """Keep a worker that has run a script; `broken` says why it cannot recompile, if so."""
+        """Take over a worker that has run a script; `broken` is why it cannot recompile, if so."""
         self._worker = worker
         self.broken = TraceviewError(broken) if broken else None
 

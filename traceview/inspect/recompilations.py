@@ -91,7 +91,7 @@ class Recompilations:
 
     @property
     def any_compiled(self) -> bool:
-        """Whether any change compiled; only then does it mean something that none helped."""
+        """Whether any change compiled; only then is it evidence that none helped."""
         return any(outcome is not None for outcome in self._outcomes.values())
 
     def outcome(self, change: Change) -> Outcome | None:
@@ -109,7 +109,7 @@ class Recompilations:
         return self._original
 
     def refused(self, change: Change) -> bool:
-        """Whether the budget is spent, so that a change is not tried."""
+        """Whether a change is not tried because the budget is spent."""
         return change not in self._outcomes and len(self._outcomes) >= MOST_TRIALS
 
     def width(

@@ -95,7 +95,7 @@ def find(root: Path = Path("/")) -> Nsys:
 
 
 def probe_all(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
-    """Try every nsys in the usual places, best first, each once."""
+    """Probe every nsys in the usual install folders, best first, each once."""
     seen: set[Path] = set()
     for path in _places(root):
         if path.resolve() not in seen:

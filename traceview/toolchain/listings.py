@@ -1,4 +1,4 @@
-"""The PTX and SASS of one kernel, as far as this machine has the tools for it."""
+"""The PTX and SASS of one kernel, as far as this machine has the tools to make them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Selection:
-    """Which range instances the answers speak of: globs over range names and paths.
+    """The selected range instances: globs over range names and paths.
 
     Without `include` everything is in, except what `exclude` names.
     """
@@ -100,11 +100,11 @@ class Trace:
         return replace(self, tables=kept, _facts=Facts())
 
     def restricted(self, selection: Selection) -> Trace:
-        """The same trace, whose answers speak of the selected range instances only."""
+        """The same trace, analyzed for the selected range instances only."""
         return replace(self, selection=selection, _facts=Facts())
 
     def strictly(self) -> Trace:
-        """The same trace, whose answers infer no range for work of threads without ranges."""
+        """The same trace, analyzed without inferring a range for work of threads without ranges."""
         return replace(self, strict=True, _facts=Facts())
 
     def with_ranges(self, ranges: Table, kept: Callable[[Trace], Any]) -> Trace:

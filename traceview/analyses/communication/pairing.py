@@ -102,7 +102,7 @@ def _streams(moved: Transfers) -> list[Integers]:
 def lag_between(
     moved: Transfers, one: Integers, other: Integers, *, same_clock: bool
 ) -> int | None:
-    """The number by which the collectives of two streams are apart in order; None if unrelated.
+    """The offset in order between the collectives of two streams; None if they are unrelated.
 
     A recording may begin between the two kernels of a collective. On one clock those must end
     together, otherwise their ends must be equally far apart.

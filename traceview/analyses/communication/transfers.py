@@ -105,7 +105,7 @@ def _patterns(trace: Trace, rows: Integers) -> Texts:
 
 
 def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
-    """The kind of each text, found once per different one; "" where absent."""
+    """The kind of each text, computed once per distinct text; "" where absent."""
     codes = groups.different(texts.codes)
     kinds = object_array([""] * (len(texts.values) + 1))
     for code in codes[codes >= 0].tolist():
@@ -114,7 +114,7 @@ def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
 
 
 def kind_of_kernel(name: str) -> str:
-    """The collective that a kernel of that name runs; its name where that does not tell."""
+    """The collective that a kernel of that name runs; the name itself where it is unknown."""
     return next((kind for kind, rule in _RULES if rule.search(name)), name)
 
 

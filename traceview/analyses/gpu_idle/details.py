@@ -1,4 +1,4 @@
-"""What stands out in the idle gaps of one cause: their place, their wait, or one that dominates."""
+"""Details of the idle gaps of one cause: their call site, the wait before them, a dominant gap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BackToBack(NamedTuple):
 
 
 def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
-    """The chosen gaps that are the step from one operation of a stream to the next."""
+    """The chosen gaps that lie between consecutive operations of one stream."""
     own = chosen & (gaps.behind >= 0) & ~gaps.by_event & (gaps.queued_ns <= gaps.start_ns)
     idle = gaps.idle_ns[own]
     median = round(float(np.median(idle))) if len(idle) else None

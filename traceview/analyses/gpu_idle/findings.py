@@ -232,7 +232,7 @@ def _off_cpu(trace: Trace, device: int, samples: IdleSamples, idle_ns: int) -> F
 
 
 def _add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
-    """What the findings for time off the CPU count, which this one leaves out."""
+    """Name the time that the findings on time off the CPU count, which this finding leaves out."""
     if apart:
         *most, last = [NOT_COUNTED[doing] for doing in apart]
         kinds = f"{', '.join(most)} and {last}" if most else last

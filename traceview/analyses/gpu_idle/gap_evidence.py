@@ -27,7 +27,7 @@ from traceview.tables import Integers
 from traceview.trace import Trace
 
 MOST_PARTS = 3
-"""So many activities of the CPU are named, longest first."""
+"""The number of CPU activities named, longest first."""
 LEAST_FRACTION = 0.05
 """Activities with less of the gap than this are left out."""
 

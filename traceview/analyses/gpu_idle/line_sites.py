@@ -92,7 +92,7 @@ _LAUNCHING = re.compile(
 
 
 class LineSite(NamedTuple):
-    """A line, its part of some idle time, and whether that is mostly other work than launching.
+    """A source line, its part of an idle time, and whether most of it is work other than launches.
 
     `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
     is most of the line, `number` that of the line in lines_of.

@@ -141,7 +141,7 @@ def compute(trace: Trace) -> Result | Skipped:
 
 
 def _without_code(code: GatheredCode) -> Skipped:
-    """Percentages without any code would read as if the widths were known."""
+    """The reason to skip: percentages without any code would read as if the widths were known."""
     unfit = "".join(f"; {text}" for text in _unfit(code))
     return Skipped(
         "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "

@@ -119,7 +119,7 @@ def _communicates(code: LaunchedCode) -> bool:
 
 
 def _covering(launched: Sequence[LaunchedCode]) -> int:
-    """How many of the longest kernels take nearly all the time."""
+    """The number of longest kernels that together take nearly all the time."""
     spent = np.cumsum([float(each.total_ns) for each in launched])
     return int(np.searchsorted(spent, _NEARLY_ALL * spent[-1])) + 1 if len(spent) else 0
 
@@ -150,7 +150,7 @@ def _bound(
 
 
 def _narrow_bits(widths: RunningWidths) -> int | None:
-    """The width below 128 bits by which most is moved; None where the code has no such finding."""
+    """The width below 128 bits that moves most bytes; None where the code has no such finding."""
     bits = [main.bits for main in (widths.loads, widths.stores) if main and main.bits < WIDE_BITS]
     has_ptx = any(access.level == "ptx" for access in widths.accesses)
     # PTX has no finding on values that a whole block shares, or on unused lanes.

@@ -29,7 +29,7 @@ _PHASE = Column(
 _BUSY = Column("busy_pct", "float64", "share of that time in which the GPU ran the process's work")
 PHASES = TableSpec(
     "phases",
-    "one row per stretch of time in one phase, in order",
+    "one row per contiguous stretch of a phase, in chronological order",
     (
         _PROCESS,
         _PHASE,

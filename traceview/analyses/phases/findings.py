@@ -21,18 +21,18 @@ from traceview.trace import Trace
 HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
 """Shares of the run, without start-up and shut-down, from which compilation counts."""
 RECURS = 3
-"""So many compilations after warm-up are recompilation."""
+"""From this many compilations after warm-up on, they are recompilation."""
 RECURS_WITHOUT_STEPS = 6
 
 _REMEDIES = {
     compilers.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
-    "TORCHINDUCTOR_CACHE_DIR on a disk that stays, or ship torch.compiler.save_cache_artifacts() "
+    "TORCHINDUCTOR_CACHE_DIR on persistent storage, or ship torch.compiler.save_cache_artifacts() "
     "with the program. Compile fewer graphs (TORCH_LOGS=graph_breaks lists why there are several).",
     compilers.TRITON: "Use a cache that outlives the run: put TRITON_CACHE_DIR on a disk that "
     "stays. Give autotuners fewer configurations, or cache their choice (cache_results=True).",
     compilers.JAX: "Use JAX's persistent cache: set JAX_COMPILATION_CACHE_DIR, and "
     "jax_persistent_cache_min_compile_time_secs=0 where many programs are small.",
-    compilers.CUPY: "Use a cache that outlives the run: put CUPY_CACHE_DIR on a disk that stays.",
+    compilers.CUPY: "Use a cache that outlives the run: put CUPY_CACHE_DIR on persistent storage.",
     compilers.NUMBA: "Use cache=True in numba's jit decorators, with NUMBA_CACHE_DIR on a disk "
     "that stays.",
     compilers.EXTENSION: "Use a build folder that outlives the run (TORCH_EXTENSIONS_DIR), or "

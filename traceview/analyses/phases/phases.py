@@ -60,7 +60,7 @@ _SAMPLING = ("ArgMax", "argmax", "multinomial", "Multinomial", "sampling", "Samp
 # Tokens of generation: fewer are a program that samples once.
 _LEAST_TOKENS = 4
 SHORTEST_NS = 1_000_000
-"""A shorter phase is not told apart from the one before it."""
+"""A shorter phase is merged into the one before it."""
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ def _aside(trace: Trace, gpus: _Gpus, visits: _Visits) -> tuple[Integers, Intege
 
 @fact
 def _left(trace: Trace) -> Integers:
-    """When the CPU left the step with GPU work before each of these in its series.
+    """When the CPU ended the previous step with GPU work in the series of each of these steps.
 
     For the first one of a series, when it begins.
     """

@@ -91,7 +91,7 @@ def reasons(trace: Trace) -> StepReasons:
 
 
 def _net(more: npt.NDArray[np.float64]) -> None:
-    """Reduce what grew by what shrank, for work and for idle time, in place.
+    """Offset parts that grew by parts that shrank, for work and for idle time, in place.
 
     Idle time of one cause may replace that of another.
     """

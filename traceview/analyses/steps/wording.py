@@ -67,7 +67,7 @@ def reason_texts(trace: Trace) -> Texts:
 
 @dataclass(frozen=True)
 class _ReasonTexts:
-    """Texts that are made when they are read: a long trace has many steps, and shows few."""
+    """Lazily formatted texts: a long trace has many steps, and shows few."""
 
     reasons: StepReasons
 

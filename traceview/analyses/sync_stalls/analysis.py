@@ -1,4 +1,4 @@
-"""Where the CPU waited, and which of these waits let the GPU run dry.
+"""Waits of the CPU for the GPU, and which of them let the GPU run dry.
 
 A wait while the GPU works costs nothing by itself. What follows it does: the CPU gave up its lead,
 and the GPU sits idle until the next launch reaches it.

@@ -77,7 +77,7 @@ def _costs(trace: Trace, listed: ListedWaits) -> Costs:
 def _finding(
     trace: Trace, listed: ListedWaits, cost: Costs, own: Integers, span_ns: int
 ) -> Finding:
-    """The finding for some listed waits of one place; the costliest of them speaks for it."""
+    """The finding for listed waits of one call site; it shows the costliest of them."""
     at_stake_ns = int(cost.at_stake_ns[own].sum())
     first = int(own[np.argmax(cost.at_stake_ns[own])])
     calls = int((listed.api.codes[own] == listed.api.codes[first]).sum())

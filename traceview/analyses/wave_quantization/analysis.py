@@ -225,7 +225,7 @@ def _grids(found: Sequence[GridSweep]) -> Table:
 
 
 def _labels(found: Sequence[GridSweep]) -> list[str]:
-    """A name for each sweep that no other has."""
+    """A unique name for each sweep."""
     seen: Counter[str] = Counter()
     labels = []
     for sweep in found:

@@ -59,7 +59,7 @@ class GridSweep:
 
     @property
     def verdict(self) -> Verdict | None:
-        """That of most steps across a wave; without any, `no step` if times rise within waves."""
+        """The verdict of most steps across a wave; else `no step` if times rise within waves."""
         verdicts = Counter(step.verdict for step in self.steps)
         if verdicts["step"] or verdicts["no step"]:
             return "step" if verdicts["step"] > verdicts["no step"] else "no step"
@@ -155,7 +155,7 @@ def _one_of_each_size(members: Iterable[LaunchedGrid]) -> list[LaunchedGrid]:
 
 
 def _wave_ns(grids: Iterable[LaunchedGrid]) -> int:
-    """The time of one wave, by the grids that fill theirs, where there are any."""
+    """The time of one wave, from grids of whole waves where there are any."""
     times = [
         (each.waves.idle_fraction, each.configuration.median_ns // each.waves.whole)
         for each in grids

@@ -30,11 +30,11 @@ class Clock(Protocol):
 
     @property
     def floor_ns(self) -> float:
-        """The time it shows for no work at all."""
+        """The time that the clock shows for an empty call."""
 
     @property
     def elsewhere_ns(self) -> float:
-        """How long a call keeps working where this clock does not measure, as on other streams."""
+        """Time of a call's work that this clock does not measure, as on other streams."""
 
     def calls_at_once(self, run: Run) -> int:
         """Number of calls to measure as one group."""

@@ -170,7 +170,7 @@ def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
 
 
 def _power(x: Floats, y: Floats) -> Fit | None:
-    """None if it is nearly a line, which says more."""
+    """The fit of a power; None if it is nearly a line, which says more."""
     if x.min() <= 0 or y.min() <= 0:
         return None
     exponent, log = np.polyfit(np.log(x), np.log(y), 1)

@@ -69,7 +69,7 @@ class Timing:
 
     @property
     def median_ns(self) -> float:
-        """The time to quote."""
+        """Median time per call."""
         return statistics.median(self.samples_ns)
 
     @property
@@ -107,7 +107,7 @@ class Timing:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader has to know about these times."""
+        """Remarks on how to read these times."""
         remarks = list(self.cautions)
         if self.calls_per_trial > 1:
             remarks.append(f"measured in groups of {self.calls_per_trial} calls")

@@ -149,7 +149,7 @@ class _Halving:
 
 
 def _median(candidate: Candidate) -> float:
-    """Infinite if it has none, or if the clock gave no number."""
+    """The median of a candidate; infinite without one, or if the clock gave no number."""
     median = candidate.median_ns
     return median if median is not None and median >= 0 else math.inf
 

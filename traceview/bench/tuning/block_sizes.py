@@ -106,7 +106,7 @@ class BlockSizes:
     def _unproven(
         self, failed: Mapping[int, Exception], ran: bool, size: int, dtype: str
     ) -> int | None:
-        """The best of earlier runs if everything failed now: `run` itself may be at fault."""
+        """The best of earlier runs if every candidate fails now: `run` itself may be at fault."""
         return self._best(size, dtype) if failed and not ran else None
 
     def _none_runs(self, failed: Mapping[int, Exception]) -> InputError:

@@ -35,7 +35,7 @@ waiting or preempted, by the recorded thread scheduling."""
 
 @dataclass(frozen=True)
 class CpuActivity(Timed):
-    """Parts of idle gaps: each gap is cut wherever its launching thread went on to something else.
+    """Parts of idle gaps: each gap is cut wherever the activity of its launching thread changes.
 
     `gap` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
     the API call's name in api_calls or one of the constants above. The parts of a gap add up to it

@@ -1,4 +1,4 @@
-"""What queued work waited behind: the operation before it on its stream, or an event."""
+"""Predecessors of queued work: the operation before it on its stream, or an event."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _candidates(
     rows: Integers,
     asked: Integers,
 ) -> tuple[Integers, Mask]:
-    """Of one thread's waits, the candidate for each asked gap, and whether it is the cause."""
+    """Of one thread's waits, the candidate for each gap, and whether it is the cause."""
     start, until = gaps.start_ns[asked], launches.issued_ns[asked]
     begun = np.searchsorted(waits.start_ns[rows], start, side="left") - 1
     wait = rows[latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]

@@ -239,7 +239,7 @@ def _of_xla(base: re.Match[str], _: str) -> KernelClass:
 
 
 def _of_cupy(base: re.Match[str], _: str) -> KernelClass:
-    """CuPy names a kernel by the function and its types: what else it is called is elementwise."""
+    """The class of a CuPy kernel, named after its function and types; elementwise by default."""
     kind = _first(_BASE_RULES, base["function"].removeprefix("cub_"))
     return K.ELEMENTWISE if kind is K.OTHER or base["function"] in ("maximum", "minimum") else kind
 

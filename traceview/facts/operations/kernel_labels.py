@@ -18,7 +18,7 @@ from traceview.tables import Texts
 from traceview.trace import Trace, fact
 
 MOST = 80
-"""At most so many characters are added to a base name."""
+"""The most characters that are added to a base name."""
 _MOST_CHARACTERS = 4000
 _WRAPPER = re.compile(
     r"(?:.*::)?(?:Kernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
@@ -73,7 +73,7 @@ def _plain(name: str, short: str) -> str:
 
 
 def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels; those of several kernels with the longest word that only one of these has."""
+    """Labels; equal ones get the longest word that only one of the kernels has."""
     alike = Counter(plain)
     words = [
         _LONG_WORD.findall(name) if alike[text] > 1 else ()
@@ -90,7 +90,7 @@ def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _with_tokens(labels: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels; those still alike with what their names first differ in, such as a number."""
+    """Labels; equal ones get the first token in which their names differ, such as a number."""
     result = list(labels)
     tokens: dict[int, list[str]] = {}
     for _ in range(_MOST_TOKENS):

@@ -20,7 +20,7 @@ LEAST_KERNELS, LEAST_ALGORITHMS = 6, 3
 TWICE = 0.3
 """Least fraction of a run's kernels that repeat the one before."""
 MOST_REPEATS = 3
-"""What occurs more often is a part of the network."""
+"""A kernel that occurs more often is part of the network."""
 
 
 @fact

@@ -30,7 +30,7 @@ from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 LEAST_NS = 10_000_000
-"""Shorter compilation is not told apart from the lookup of a compiled function."""
+"""Shorter compilation cannot be distinguished from the lookup of a compiled function."""
 PAUSE_NS = 20_000_000
 """Compilation goes on after a pause of this length, whatever happens in it."""
 IDLE_PAUSE_NS = 1_000_000_000

@@ -70,7 +70,7 @@ class Paths:
 
 
 def _bounded(text: str) -> str:
-    """The text, without its middle if it is absurdly long (deep recursion, hostile names)."""
+    """The text, with its middle cut if it is very long (deep recursion, hostile names)."""
     half = PATH_CHARACTERS // 2
     return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 

@@ -78,7 +78,7 @@ class RangeTree:
         return np.where(row >= 0, self.path[row], -1)
 
     def own_or_inherited(self, value: RowNumbers) -> RowNumbers:
-        """The value of each range, or of the nearest one around it if its own is negative."""
+        """The value of each range, or of its nearest ancestor if its own is negative."""
         result = value.copy()
         for level in range(1, int(self.depth.max(initial=0)) + 1):
             mine = np.flatnonzero((self.depth == level) & (result < 0))
@@ -86,7 +86,7 @@ class RangeTree:
         return result
 
     def around(self, mine: Mask) -> Mask:
-        """True for these ranges and all around them."""
+        """True for these ranges and all their ancestors."""
         result = mine.copy()
         rows = np.flatnonzero(mine)
         while len(rows):
@@ -146,7 +146,7 @@ def range_tree(trace: Trace) -> RangeTree:
 def _cross_thread_parents(
     trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array
 ) -> RowNumbers:
-    """Parents in the tree: those in the nesting, and those of ranges opened on other threads."""
+    """Parents by nesting; for ranges opened on other threads, ranges of the main thread."""
     if trace.strict or not len(rows):
         return nesting.parent
     main = _main_thread(trace)[process]

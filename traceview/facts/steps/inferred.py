@@ -100,7 +100,7 @@ def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
 
 
 def _with_grids(trace: Trace, ops: Operations, rows: Array, kind: Integers) -> Integers:
-    """The same, where kernels of different grids differ."""
+    """As `_kinds`, with kernels of different grids kept apart."""
     kernels = trace.recorded("kernels")
     grids = np.zeros((3, len(rows)), np.int64)
     mine = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)

@@ -32,7 +32,7 @@ def numbers(names: Texts) -> Array:
 
 
 def enters(series: Array, around: Array) -> Mask:
-    """True for the first steps of a series, or within another enclosing range."""
+    """True for the first step of a series, or within each enclosing range."""
     return groups.opens(series, around)
 
 

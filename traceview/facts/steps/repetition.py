@@ -100,7 +100,7 @@ def _best_anchor(kind: Integers) -> _Anchor | None:
 
 
 def _anchors(kind: Integers) -> Iterator[_Anchor]:
-    """For each distance at which kinds of launches recur regularly, the most regular kind."""
+    """For each period at which kinds of launches recur regularly, the most regular kind."""
     order = np.argsort(kind, kind="stable")
     opens = np.flatnonzero(np.append(True, np.diff(kind[order]) != 0))
     ends = np.append(opens[1:], len(order))

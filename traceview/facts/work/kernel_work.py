@@ -85,7 +85,7 @@ def _fill_in(work: KernelWork, estimate: WorkEstimate, number: int) -> None:
 
 
 def _counted_once(work: KernelWork) -> KernelWork:
-    """Let each kernel count by itself or in a passage, not in both: counters come first."""
+    """Count each kernel by itself or in a passage, not both; counters take precedence."""
     passages = work.passages
     if passages is None or not len(passages.name):
         return work

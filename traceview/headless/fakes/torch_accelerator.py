@@ -32,7 +32,7 @@ def install(torch: Any) -> None:
 
 
 def _like(known: Callable[..., Any]) -> Callable[..., Any]:
-    """A separate function of the same effect: Dynamo compares functions by identity."""
+    """A distinct function of the same effect, because Dynamo compares functions by identity."""
     return lambda *arguments, **keywords: known(*arguments, **keywords)
 
 

@@ -29,7 +29,7 @@ class Channel:
 
     @classmethod
     def taken(cls) -> Channel:
-        """Take stdin and stdout, so that the script reads nothing and writes to stderr."""
+        """Claim stdin and stdout, so that the script reads nothing and writes to stderr."""
         answers, questions = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
         os.dup2(2, 1)
         _redirect_to_null(0)

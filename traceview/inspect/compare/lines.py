@@ -33,7 +33,7 @@ class LevelAccesses:
 
 @dataclass(frozen=True)
 class PlaceAccesses:
-    """The accesses of one place of the program in each version.
+    """The accesses of one source line in each version.
 
     `levels` has them in PTX and in SASS; None where a version has no code of that level. A level at
     which no version has an access there is left out.
@@ -51,7 +51,7 @@ class PlaceAccesses:
 
 
 def compared_lines(kernels: Sequence[KernelReport]) -> tuple[PlaceAccesses, ...]:
-    """The places of all versions, matched by line.
+    """The accesses of all versions, matched by source line.
 
     That is the same line of one file, else a line of the same text, else the n-th of the loads
     (stores, …) of a space, if each version has as many.

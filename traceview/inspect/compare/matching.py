@@ -56,7 +56,7 @@ def _join(
     least: int,
     places: dict[_Position, _Position],
 ) -> None:
-    """Match the items of one rule in at least so many versions. `places` leads to their first.
+    """Match the items that one rule pairs in at least so many versions.
 
     Without `in_order` matched items still count as items of their key: the last two left over need
     not be alike.

@@ -37,6 +37,6 @@ def relieving_remedies(
 def shown(
     helped: Sequence[Tested[T]], tries: Sequence[Tested[T]], compared: Callable[[T], str]
 ) -> str:
-    """What the recompilations showed, to be appended to the basis of a finding."""
+    """The results of recompilations, to be appended to the basis of a finding."""
     each = [f"; recompiled with {t.remedy.change.description}: {compared(t.after)}" for t in helped]
     return "".join(each[:MOST_REMEDIES]) or ("; no recompilation helped" if tries else "")

@@ -66,7 +66,7 @@ def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
 
 
 def both(compiled: Compiled) -> Iterator[Remedy]:
-    """Twice the warps and half of the largest tile, where neither alone does."""
+    """Twice the warps and half of the largest tile together, where neither alone suffices."""
     for warps, tile in zip(more_warps(compiled), smaller_tiles(compiled), strict=False):
         change = replace(tile.change, num_warps=warps.change.num_warps)
         yield Remedy(f"{warps.action} and {tile.action.removeprefix('use ')}", change)

@@ -87,7 +87,7 @@ def _text(
 
 
 def add_legend(axes: Axes, series: Sequence[str], palette: Palette, above: float = 0.0) -> None:
-    """Put a legend over the axes; `above` is a further distance, as a part of their height."""
+    """Put a legend over the axes; `above` is extra space, as a fraction of their height."""
     handles = [Patch(color=palette.series[i], label=name) for i, name in enumerate(series)]
     legend = axes.legend(
         handles=handles,

@@ -59,7 +59,7 @@ def _add_columns(axes: Axes, chart: BarChart, palette: Palette) -> None:
 
 
 def _reach(tops: npt.NDArray[np.float64]) -> float:
-    """Where the axis ends: above the highest column, or above most if some tower over them."""
+    """The end of the axis: above the highest column, or above most where a few are far higher."""
     highest, usual = float(tops.max()), float(np.percentile(tops, 75))
     towering = usual > 0 and highest > _TOWERING * usual
     return _ROOM * (float(tops[tops <= _TOWERING * usual].max()) if towering else highest)

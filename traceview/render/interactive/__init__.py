@@ -1,1 +1,1 @@
-"""What the public types show of themselves in a Python shell and in a notebook."""
+"""Display of the public types in a Python shell and in a notebook."""

@@ -1,4 +1,4 @@
-"""The accesses of a kernel as table rows: PTX, and beside it the SASS it was compiled to."""
+"""The accesses of a kernel as table rows: PTX, next to the SASS that it was compiled to."""
 
 from __future__ import annotations
 

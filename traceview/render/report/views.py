@@ -1,4 +1,4 @@
-"""What the templates need of a report: its findings and its sections, with every number as text."""
+"""The view of a report for templates: its findings and sections, with every number as text."""
 
 from __future__ import annotations
 

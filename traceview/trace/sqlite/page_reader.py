@@ -104,7 +104,7 @@ class _NumpyDecoder:
 def read_pages(
     file: PageFile, root: int, places: Mapping[str, int], wanted: Mapping[str, Kind]
 ) -> dict[str, Numbers | Texts]:
-    """Read columns, given by their places in a record, of the table with that root page.
+    """Read columns, given by their index in a record, of the table with that root page.
 
     Raises DeclinedError if sqlite3 must read the table.
     """

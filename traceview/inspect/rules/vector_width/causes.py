@@ -76,7 +76,7 @@ def all_divisible(names: Sequence[str]) -> Cause:
 
 
 def not_known_divisible(names: Sequence[str]) -> str:
-    """That the compiler does not know any of these arguments to be divisible by 16."""
+    """The clause that none of these arguments is known to be divisible by 16."""
     if len(names) == 1:
         return f"{names[0]} is not known to be divisible by 16"
     if len(names) == 2:
@@ -117,7 +117,7 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
 
 
 def run_time_integers(arguments: Sequence[Argument]) -> Iterator[Cause]:
-    """Causes: integers that are multiples of less than 16, which help only as constants."""
+    """Causes: run-time multiples of less than 16, which help only as constants."""
     for argument in arguments:
         name, value = argument.name, argument.value
         if _is_integer(argument) and isinstance(value, int) and value > 1 and value % 16:
@@ -169,7 +169,7 @@ def _is_block(value: object) -> bool:
 
 
 def _halvings(warps: int, factor: int) -> Iterator[int]:
-    """The number of warps that suffices, at least one."""
+    """The number of warps divided by a factor, at least one; none for a single warp."""
     if warps > 1:
         yield max(1, warps // factor)
 

@@ -25,7 +25,7 @@ def inferred(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason
 
 
 def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
-    """What the addresses alone show: elements that are not adjacent fit into no vector."""
+    """Reasons visible in the addresses alone: elements that are not adjacent fit into no vector."""
     if _is_transposed(narrow, compiled):
         return _transposed(narrow)
     if narrow.layout.scattered:
@@ -98,7 +98,7 @@ def _interleaved(narrow: Narrow, cuda: bool) -> str:
 
 
 def _reversed(narrow: Narrow, cuda: bool) -> str:
-    """The whole tile through tl.flip would go through shared memory; the last axis does not."""
+    """The remedy for reversed elements: tl.flip along the last axis needs no shared memory."""
     run = WIDE_BITS // (8 * narrow.layout.element_bytes)
     if cuda:
         return f"Move runs of {run} forwards, and reverse each in registers"

@@ -84,7 +84,7 @@ class _Case:
         yield list(run_time_integers(self.narrow.suspects.address))
 
     def _strides(self) -> Iterator[Cause]:
-        """Of elements with a known stride, only what sets that stride."""
+        """Causes of a known stride: only the arguments that set it."""
         step, apart = self.narrow.layout.step, self.narrow.layout.apart
         if step and step.parameter and apart == 1:
             yield stride(step.parameter)
@@ -168,7 +168,7 @@ class _Case:
         return ""
 
     def _least(self, cause: Cause, width: int) -> Cause:
-        """Without the arguments that do not matter."""
+        """The cause reduced to the arguments that matter."""
         names = list(cause.change.divisible)
         if len(names) < 2 or cause.change != all_divisible(names).change:
             return cause

@@ -56,7 +56,7 @@ def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
 
 
 def _shared(before: Outcome, after: Outcome) -> Iterator[str]:
-    """More traffic through shared memory for what global memory brings."""
+    """A clause if shared-memory traffic per byte of global memory grows."""
     if _per_global(after) > _MORE * _per_global(before):
         yield "shared-memory traffic grows"
 

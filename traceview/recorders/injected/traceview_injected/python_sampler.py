@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 PERIOD_S = 0.005
 SWITCH_S = 0.0005
-"""So long the sampler waits for a thread that computes in Python. With the 5 ms of the default most
+"""How long the sampler waits for a thread that computes in Python. With the default of 5 ms, most
 samples would be taken where the program gives up the interpreter lock by itself, as in a sleep."""
 MOST_COST = 0.01
-"""So much of the time may be spent on sampling, 0 to 1."""
+"""The fraction of the time that sampling may take, 0 to 1."""
 FLUSH_S = 1.0
 MOST_FRAMES = 200
 MOST_STACKS = 200_000
