@@ -94,7 +94,7 @@ def test_allocation_in_the_loop(tmp_path):
 
 @pytest.mark.parametrize(
     ("memory", "action"),
-    [(1 << 37, "Remove torch.cuda.empty_cache()"), (8_500_000, "torch frees its cached blocks")],
+    [(1 << 37, "Remove torch.cuda.empty_cache()"), (8_500_000, "Use a smaller batch")],
 )
 def test_torch_frees_on_request_or_where_its_pool_is_full(tmp_path, memory, action):
     result = ask(ANALYSIS, loop(torch=True, totalMemory=memory), tmp_path)

@@ -220,7 +220,7 @@ def test_a_gpu_that_mostly_copies_is_not_to_get_faster_kernels(tmp_path, kernel,
 
     assert finding.message.startswith("GPU 0 is gpu-bound")
     assert finding.action.startswith(
-        "Make the kernels faster" if kernels_count else "Copy less or faster"
+        "Make the kernels faster" if kernels_count else "Make copies fewer"
     )
     assert ("It only copies for " in finding.message) is not kernels_count
 

@@ -111,7 +111,7 @@ def test_a_gpu_that_mostly_copies_is_reported_as_that():
     [verdict] = findings(report("streams"), "run-ahead")
 
     assert "It only copies for 43.5 ms of its 58.2 ms of work." in verdict.message
-    assert verdict.action.startswith("Copy less or faster")
+    assert verdict.action.startswith("Make copies fewer")
 
 
 @pytest.mark.parametrize("name", ["cdist", "fusion", "add", "matmul", "first_checkpoint"])

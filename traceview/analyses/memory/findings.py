@@ -32,8 +32,8 @@ REMOVE = (
     "memory."
 )
 SHRINK = (
-    "torch frees its cached blocks when cudaMalloc fails. Use a smaller batch, or "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes vary."
+    "Use a smaller batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes vary: "
+    "torch frees its cached blocks when cudaMalloc fails."
 )
 VARYING = (
     "Look at what grows: where batches or sequences differ in size, a pool keeps a block for each "

@@ -46,7 +46,7 @@ _OTHER_WORK = (
     "long that fewer launches would not help."
 )
 _COPY_LESS = (
-    "Copy less or faster, or overlap copies with kernels on a separate stream (see "
+    "Make copies fewer or faster, or overlap them with kernels on a separate stream (see "
     "memory-copies). The launches are early enough."
 )
 
