@@ -12,7 +12,7 @@ from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
-from traceview.facts.operations.cuda_api import ApiCalls, Does, api_calls
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import calls_that_enqueue, first_launch_calls, operations
 from traceview.facts.queue.launch_queue import QueueFull, queue_full
 from traceview.facts.ranges.selection import selected_calls

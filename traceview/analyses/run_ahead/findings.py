@@ -36,8 +36,8 @@ VERDICTS = {
 }
 """The verdicts in words, behind `GPU 0`."""
 _ACTIONS = {
-    "gpu-bound": "Make the kernels faster: the launches are early enough.",
-    "queue-full": "Make the kernels faster: launching earlier cannot help.",
+    "gpu-bound": "Make the kernels faster. The launches are early enough.",
+    "queue-full": "Make the kernels faster. Launching earlier cannot help.",
     "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
     "mixed": "Look at the causes in gpu-idle, the largest first.",
 }

@@ -19,7 +19,7 @@ from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, 
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.ranges.ranges import UNATTRIBUTED
 from traceview.facts.steps.steps import warm_up_end_ns
@@ -34,7 +34,7 @@ _NOTHING_READ = (
     "wait for an event of that work as late as possible."
 )
 _LOAD = "Warm up before the loop, so that code is loaded there."
-_ACTIONS = {Does.LOAD: _LOAD, Does.LOOK_UP: _LOAD}
+_ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
     return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
 
 
-def _action(trace: Trace, does: Does, rows: Integers, calls: int) -> str:
-    if does == Does.ALLOCATE:
+def _action(trace: Trace, does: CallKind, rows: Integers, calls: int) -> str:
+    if does == CallKind.ALLOCATE:
         return _allocate(trace, calls)
     if does in _ACTIONS:
         return _ACTIONS[does]

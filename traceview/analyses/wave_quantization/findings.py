@@ -138,7 +138,7 @@ def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
         "{blocks} persistent blocks. The last of {tile_waves} tile waves has {last_tiles:tile} and "
         f"leaves {{unused_pct}} of all tile slots unused{other_gemms}. Up to {{lost_ns}} of "
         f"{{total_ns}} is lost.{gain_sentence(loss.saved_ns, loss.lost_ns)}",
-        f"Try sizes near these that fill whole tile waves, {fills} tiles instead of {{tiles}}: "
+        f"Try nearby sizes that fill whole tile waves, {fills} tiles instead of {{tiles}}: "
         "another batch, sequence length or width, padded where it pays.",
         loss.saved_ns,
         Subject("kernel", kernel.name),

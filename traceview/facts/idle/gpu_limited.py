@@ -19,7 +19,7 @@ from traceview import groups, intervals
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import busy, every_gap
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import Does
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
@@ -27,7 +27,7 @@ from traceview.intervals import Intervals
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
-_MAY_WAIT_FOR_WORK = [Does.SYNCHRONIZE, Does.COPY, Does.COPY_ASYNC, Does.ALLOCATE]
+_MAY_WAIT_FOR_WORK = [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC, CallKind.ALLOCATE]
 
 
 @fact
