@@ -2,8 +2,8 @@
 
     python tests/data/shrink.py RECORDING.sqlite SMALL.sqlite.xz
 
-Left out are samples, page faults, scheduling and operating-system events, call chains of calls that
-do not block, the text of names, the processes and the threads that nothing refers to, and what
+Left out are samples of native code, page faults, scheduling and short operating-system calls, call
+chains of calls that do not block, the text of names, the processes and the threads that nothing refers to, and what
 describes the machine beyond its GPU and driver; of sampled metrics, those of device memory around
 kernels stay. Kernels, copies, calls, waits and ranges are untouched.
 """
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 UNUSED = re.compile(
-    r"OSRT|CUDA_UM_|SAMPLING_CALLCHAINS|SCHED_EVENTS|COMPOSITE|ANALYSIS_FILE|ProcessStreams"
+    r"OSRT_CALLCHAINS|CUDA_UM_|SAMPLING_CALLCHAINS|SCHED_EVENTS|COMPOSITE|ANALYSIS_FILE|ProcessStreams"
 )
 REFERS_TO_STRINGS = {
     "nameId",
@@ -34,6 +34,8 @@ PATHS = (("META_DATA_CAPTURE", "value"), ("META_DATA_EXPORT", "value"), ("PROCES
 FOLDERS = re.compile(r"(?<!\S)/\S*/")
 BACKTRACE_CLASS = 67
 AROUND_NS = 1_000_000
+LONG_OS_CALL_NS = 200_000
+IN_PYTHON_SAMPLES = re.compile(r'"(?:Function|File)":(\d+)')
 BLOCKS = "s.value LIKE '%Synchronize%' OR s.value LIKE '%Memcpy%'"
 
 
@@ -61,6 +63,11 @@ def drop_call_chains_of_calls_that_do_not_block(connection: sqlite3.Connection) 
     )
     used = "SELECT callchainId FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE callchainId IS NOT NULL"
     connection.execute(f"DELETE FROM CUDA_CALLCHAINS WHERE id NOT IN ({used})")
+
+
+def drop_short_os_calls(connection: sqlite3.Connection) -> None:
+    if "OSRT_API" in tables(connection):
+        connection.execute(f'DELETE FROM OSRT_API WHERE "end" - start < {LONG_OS_CALL_NS}')
 
 
 def drop_samples_far_from_kernels(connection: sqlite3.Connection) -> None:
@@ -126,7 +133,19 @@ def blank_unused_names(connection: sqlite3.Connection) -> None:
         if column in REFERS_TO_STRINGS
     )
     # Emptied, not deleted: in a real export the ids follow each other without a gap.
-    connection.execute(f"UPDATE StringIds SET value = '' WHERE id NOT IN ({used})")
+    connection.execute("CREATE TEMP TABLE sampled (id INTEGER PRIMARY KEY)")
+    connection.executemany("INSERT INTO sampled VALUES (?)", [(i,) for i in sampled(connection)])
+    connection.execute(
+        f"UPDATE StringIds SET value = '' WHERE id NOT IN ({used} UNION SELECT id FROM sampled)"
+    )
+
+
+def sampled(connection: sqlite3.Connection) -> set[int]:
+    """The ids of the names of functions and files in Python stack samples."""
+    if "jsonText" not in columns(connection, "NVTX_EVENTS"):
+        return set()
+    rows = connection.execute("SELECT DISTINCT jsonText FROM NVTX_EVENTS WHERE eventType = 34")
+    return {int(each) for (text,) in rows if text for each in IN_PYTHON_SAMPLES.findall(text)}
 
 
 def shrink(source: Path, target: Path) -> None:
@@ -137,6 +156,7 @@ def shrink(source: Path, target: Path) -> None:
         for step in (
             drop_unused_tables,
             drop_call_chains_of_calls_that_do_not_block,
+            drop_short_os_calls,
             drop_samples_far_from_kernels,
             drop_other_processes,
             drop_the_machine,

@@ -390,6 +390,6 @@ def test_on_every_schema_version(schema, registered, tmp_path):
     export = Program(Export(schema, registered_names=registered)).play(steps)
     both = Both.of(export.write(tmp_path / "version.sqlite"))
     assert both.trace.export_schema_version == schema
-    assert all("taken for one GPU" in warning for warning in both.trace.warnings)
+    assert all("so it is treated as one" in warning for warning in both.trace.warnings)
     for agree in (*AGREEMENTS, waits_agree):
         agree(both)
