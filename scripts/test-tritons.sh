@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run tests/ptx over the versions of Triton that traceview is held to:
+# Run the tests of compiled kernels over the versions of Triton that traceview is held to:
 #
 #     scripts/test-tritons.sh PYTHON      PYTHON has traceview, PyTorch, pytest and one Triton
 #
@@ -28,7 +28,8 @@ test_with() {
         path=$PWD/.cache/triton-$version${path:+:$path}
     fi
     # shellcheck disable=SC2086 (several options)
-    PYTHONPATH=$path "$PYTHON" -m pytest ${PYTEST:--q -n auto} tests/ptx
+    PYTHONPATH=$path "$PYTHON" -m pytest ${PYTEST:--q -n auto} \
+        tests/ptx tests/toolchain tests/headless tests/inspect tests/oracles/test_tutorials.py
 }
 
 failed=0

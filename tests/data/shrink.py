@@ -3,9 +3,10 @@
     python tests/data/shrink.py RECORDING.sqlite SMALL.sqlite.xz
 
 Left out are samples of native code, page faults, scheduling and short operating-system calls, call
-chains of calls that do not block, the text of names, the processes and the threads that nothing refers to, and what
-describes the machine beyond its GPU and driver; of sampled metrics, those of device memory around
-kernels stay. Kernels, copies, calls, waits and ranges are untouched.
+chains of calls that do not block, the text of names, the processes and the threads that nothing
+refers to, and what describes the machine beyond its GPU and driver; of sampled metrics, those of
+device memory around kernels stay. Kernels, copies, calls, waits, ranges and Python samples are
+untouched.
 """
 
 import lzma

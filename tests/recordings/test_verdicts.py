@@ -88,7 +88,7 @@ def test_the_loading_that_makes_a_step_long_is_found_where_it_is_looked_for():
 def test_short_gaps_of_a_loop_are_about_launches_however_long_warm_up_took(name):
     [late] = of_cause(report(name), "launch-late")
 
-    assert late.action.startswith("Give the GPU more work per launch")
+    assert late.action.startswith("Launch less often")
 
 
 @pytest.mark.parametrize(

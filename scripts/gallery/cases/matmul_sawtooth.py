@@ -108,8 +108,10 @@ def answer(recorded: RecordingReport) -> str:
             "cuBLAS changes the tile from one size to the next, and it often launches no more "
             "blocks than there are SMs, each of which takes tile after tile. Such a grid is one "
             "full wave and shows no loss, but its tiles do. The kernel's name gives their size, "
-            "and the shapes of the tensors (`--shapes`) give their number. The report says: "
-            f"*{recorded.finding('wave-quantization', after['kernel'])}*",
+            "and the shapes of the tensors (`--shapes`) give their number. The table `tiles` of "
+            f"wave-quantization counts {after['tiles']} tiles of {after['tile']} for "
+            f"{after['resident']} persistent blocks, so the last of {after['waves']} tile waves "
+            f"leaves {100 * (1 - after['used_fraction']):.0f} % of all tile slots unused.",
         ]
     )
 

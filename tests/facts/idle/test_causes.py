@@ -251,7 +251,7 @@ def test_where_the_cpu_was_while_a_launch_was_late(tmp_path):
     late = next(f for f in result.findings if f.evidence.row["cause"] == "launch-late")
     assert "9.80 µs of that was" in late.message
     assert late.message.endswith("in step_#/data_loading.")
-    assert late.action.startswith("Give the GPU more work per launch")
+    assert late.action.startswith("Launch less often")
 
 
 def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
@@ -281,7 +281,7 @@ def test_warm_up_does_not_make_short_gaps_long_work(tmp_path):
     late = [f for f in findings if f.evidence.row.get("cause") == "launch-late"]
 
     assert "160 µs of that was" in late[0].message
-    assert late[0].action.startswith("Give the GPU more work per launch")
+    assert late[0].action.startswith("Launch less often")
 
 
 def test_the_evidence_names_the_last_wait_of_the_thread(tmp_path):
