@@ -1,0 +1,68 @@
+"""Programs nobody here wrote: the report held to what an expert expected before it was read."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.places import DATA
+from traceview.report import Report
+
+FOREIGN = DATA / "foreign"
+KEYS: dict[str, dict[str, Any]] = tomllib.loads((FOREIGN / "keys.toml").read_text())
+OPERATORS_AND_LIBRARIES = ("aten::", "cub::", "thrust::", "op_id", "DeviceScan")
+
+
+@pytest.fixture(scope="module", params=sorted(KEYS))
+def program(request) -> tuple[dict[str, Any], Report]:
+    trace = traceview.load(FOREIGN / f"{request.param}.sqlite.xz")
+    return KEYS[request.param], traceview.analyze(trace)
+
+
+def above_info(report: Report) -> list[Any]:
+    return [each for each in report.findings if each.finding.severity != "info"]
+
+
+def test_every_recording_has_a_key():
+    assert sorted(path.name for path in FOREIGN.glob("*.xz")) == sorted(
+        f"{name}.sqlite.xz" for name in KEYS
+    )
+
+
+def test_the_limit_is_one_that_the_expert_accepts(program):
+    key, report = program
+    assert report.verdict.limit in key.get("limit", [report.verdict.limit])
+
+
+def test_steps_are_found_without_ranges(program):
+    key, report = program
+    assert report.verdict.steps_from == "repetition"
+    if "steps" in key:
+        least, most = key["steps"]
+        assert least <= report.verdict.steps <= most
+
+
+def test_the_finding_that_the_expert_expects_is_in_its_place(program):
+    key, report = program
+    found = above_info(report)[key.get("place", 1) - 1]
+    assert found.analysis == key["first"]
+    assert (found.finding.subject.file or "").endswith(key.get("line", ""))
+    assert key.get("words", "") in found.finding.message
+
+
+def test_nothing_is_said_of_operators_and_library_ranges(program):
+    _, report = program
+    said = " ".join(f"{each.finding.subject.name}" for each in above_info(report))
+    assert not [name for name in OPERATORS_AND_LIBRARIES if name in said]
+    assert not [
+        each
+        for each in above_info(report)
+        if each.finding.subject.kind == "range"
+        and not each.finding.subject.name.startswith("step_")
+    ]
+
+
+def test_no_more_than_seven_findings_ask_for_action(program):
+    _, report = program
+    assert 1 <= len(above_info(report)) <= 7
