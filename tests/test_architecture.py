@@ -101,8 +101,6 @@ MOST_FILES = 15
 # Facts that no two answers share, and why they live in facts all the same.
 EXCUSED_FACTS = {
     "traceview.facts.code.user_binaries": "traceview.analyze adds it before any answer",
-    "traceview.facts.operations.exposure": "communication has it first, memory-copies next",
-    "traceview.facts.operations.frameworks": "memory-copies has it first; remedies of others next",
     "traceview.facts.steps.inferred": "traceview.analyze adds steps before any answer",
     "traceview.facts.steps.repetition": "it is what `inferred` finds steps by",
 }
@@ -217,7 +215,7 @@ def test_three_rooms_start_processes(path):
 @each_file
 def test_only_the_readers_know_the_names_of_a_recorder(path):
     names = ("CUPTI_ACTIVITY", "NVTX_EVENTS", "StringIds", "TARGET_INFO_", "DIAGNOSTIC_EVENT")
-    # What reads nsys exports, copies them scrubbed, and reckons the memory that they take.
+    # What reads nsys exports, copies them scrubbed, and estimates the memory that they take.
     readers = ("trace/nsys/", "trace/scrub/", "trace/memory/")
     if str(path.relative_to(ROOT)).startswith(readers):
         return

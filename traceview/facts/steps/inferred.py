@@ -14,6 +14,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN, StepsSource, source_of
+from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.repetition import find_repetition
 from traceview.facts.steps.steps import steps
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
@@ -50,14 +51,8 @@ def steps_source(trace: Trace) -> StepsSource:
     if not len(working):
         return "none"
     from_ranges = trace.recorded("ranges")
-    row = int(_range_rows(trace)[found.range[working[0]]])
+    row = int(range_tree(trace).row[found.range[working[0]]])
     return source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
-
-
-def _range_rows(trace: Trace) -> Array:
-    from traceview.facts.ranges.ranges import range_tree
-
-    return range_tree(trace).row
 
 
 _Passes = tuple[int, int, Integers, Integers]
