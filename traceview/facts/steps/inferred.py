@@ -7,11 +7,10 @@ of steps then works as if the program had marked them.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from traceview import groups
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN, StepsSource, source_of
 from traceview.facts.ranges.ranges import range_tree
@@ -20,12 +19,6 @@ from traceview.facts.steps.steps import steps
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.trace import Trace, fact
 from traceview.trace.schema import TABLES
-
-# Fused and multi-tensor optimizers of torch, apex and JAX, and Triton kernels named after one.
-_OPTIMIZER = re.compile(
-    r"multi_tensor_apply|FusedOptimizer|(?i:(?<![a-z])(adamw?|sgd|lamb|lion|adagrad|rmsprop)(?![a-z]))"
-)
-
 
 _SHORT = 8
 """A pass of fewer launches must repeat in its grids as well as in its kernels."""
@@ -106,11 +99,10 @@ def _with_grids(trace: Trace, ops: Operations, rows: Array, kind: Integers) -> I
 
 def _optimizer(trace: Trace, ops: Operations, rows: Array) -> Mask:
     """True for the kernels of an optimizer."""
-    names = trace.recorded("kernels").texts("name")
-    fits = np.array([bool(_OPTIMIZER.search(str(name))) for name in names.values], bool)
     result = np.zeros(len(rows), bool)
     kernels = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
-    result[kernels] = np.append(fits, False)[names.codes[ops.row[rows[kernels]]]]
+    classes = kernel_classes(trace)[ops.row[rows[kernels]]]
+    result[kernels] = classes == KernelClass.OPTIMIZER
     return result
 
 
