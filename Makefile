@@ -6,6 +6,7 @@
 # make docs     refresh the output that README and docs/ show, and the list of facts
 # make pictures    redraw the pictures of the README; needs Chromium
 # make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
+# make script   bundle the script of the report page; needs npm
 # make lint, make types, make format, make clean
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto
 
-.PHONY: demo docs gallery pictures test test-tritons corpus benchmark lint types format nsys clean
+.PHONY: demo docs gallery script page-tools pictures test test-tritons corpus benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -30,7 +31,7 @@ docs: .venv/dev .venv/workloads .venv/ptx
 pictures: .venv/core
 	@$(BIN)/python scripts/pictures.py
 
-test: .venv/dev nsys
+test: .venv/dev nsys page-tools
 	@$(BIN)/python -m pytest $(PYTEST)
 
 test-tritons: .venv/dev .venv/workloads .venv/ptx
@@ -51,8 +52,21 @@ lint: .venv/dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: .venv/dev
+types: .venv/dev page-tools
 	@$(BIN)/mypy
+	@if [ -x node_modules/.bin/tsc ]; then node_modules/.bin/tsc -p .; \
+		else echo "make: without npm the script of the page is not type-checked"; fi
+
+script: page-tools
+	@scripts/bundle.sh traceview/render/templates/report.js
+
+# esbuild, tsc and axe, in the versions of package.json. Only changing or testing the page's script
+# needs them: without npm its tests skip.
+page-tools: node_modules/.installed
+
+node_modules/.installed: package.json
+	@if command -v npm > /dev/null && npm install --silent; then touch $@; \
+		else echo "make: no npm, or no network: what needs the tools of package.json skips"; fi
 
 format: .venv/dev
 	@$(BIN)/ruff check --fix .
@@ -91,4 +105,4 @@ nsys:
 		echo "make: no nsys on this machine (see .cache/install-nsys.log): the tests that need it skip"
 
 clean:
-	rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache node_modules build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -59,7 +59,7 @@ def test_nothing_is_fetched(html, page):
     assert "http:" not in html
     assert "https:" not in html
     assert "@import" not in html
-    assert page.named("script", "img", "iframe", "object", "embed", "base") == []
+    assert page.named("img", "iframe", "object", "embed", "base") == []
     assert [link["href"] for link in page.named("link")] == ["data:,"]
     targets = [a[key] for _, a in page.elements for key in ("href", "src") if key in a]
     assert all(target.startswith("#") or target == "data:," for target in targets)
@@ -70,7 +70,7 @@ def test_hostile_names_are_escaped(html, page):
     text = "".join(page.texts)
     assert HOSTILE in text
     assert "<img src" not in html
-    assert "</script>" not in html
+    assert html.count("</script>") == len(page.named("script"))
     assert not any(key.startswith("on") for _, attrs in page.elements for key in attrs)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", html)
 

@@ -5,6 +5,8 @@ The templates escape every text; SVG drawn in Python is the only markup inserted
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +17,7 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.analyses.base import TableSpec
+from traceview.render.base.colors import colors_css
 from traceview.render.base.row_limit import limited
 from traceview.render.base.safe_text import cells_of, visible
 from traceview.tables import Column, Table
@@ -23,6 +26,8 @@ MOST_ROWS = 1_000
 """Rows of a table on the page unless all are requested. JSON has more."""
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
+_SCRIPT = "report.js"
+"""The modules of `render/script`, bundled by `make script`."""
 _SHORT = 64
 _WHOLE = 4_000
 
@@ -63,14 +68,44 @@ class TableView:
     detail: bool
 
 
-def rendered(template: str, styles: tuple[str, ...], within: str = "", **content: object) -> str:
-    """The page that a template makes of its content; `styles` are files beside the templates.
+@dataclass(frozen=True)
+class Style:
+    """Style files beside the templates, and `more` rules, which hold nothing of the user's.
 
-    `within` is a CSS selector: the style then holds inside such elements alone.
+    `within` is a CSS selector: the rules then hold inside such elements alone.
     """
-    style = "".join((_TEMPLATES / name).read_text("utf-8") for name in styles)
-    own = Markup(_nested(style, within) if within else style)  # noqa: S704 - our own files
-    return _environment().get_template(template).render(style=own, **content)
+
+    files: tuple[str, ...]
+    more: str = ""
+    within: str = ""
+
+    def text(self) -> str:
+        files = ((_TEMPLATES / name).read_text("utf-8") for name in self.files)
+        rules = "".join((colors_css(), *files, self.more))
+        return _nested(rules, self.within) if self.within else rules
+
+
+def rendered(template: str, style: Style, **content: object) -> str:
+    """The page that a template makes of its content."""
+    rules = Markup(style.text())  # noqa: S704 - our own files
+    script = Markup((_TEMPLATES / _SCRIPT).read_text("utf-8"))  # noqa: S704 - our own file
+    return (
+        _environment()
+        .get_template(template)
+        .render(style=rules, script=script, policy=_policy(script), **content)
+    )
+
+
+def _policy(script: str) -> str:
+    """The content security policy: this script, and nothing from anywhere else."""
+    return (
+        f"default-src 'none'; script-src {_source_hash(script)}; "
+        "style-src 'unsafe-inline'; img-src data:"
+    )
+
+
+def _source_hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _nested(style: str, selector: str) -> str:

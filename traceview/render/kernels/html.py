@@ -13,7 +13,7 @@ from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.render.base.page import TableView, rendered, table_view
+from traceview.render.base.page import Style, TableView, rendered, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff_rows import (
     DiffRow,
@@ -99,12 +99,11 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
     ]
     return rendered(
         "ptx.html",
-        _STYLES,
+        Style(_STYLES, more=_rules(kernels)),
         title=_title([report.target]),
         facts=[("GPU", report.arch or "several"), ("kernels", units.count(len(kernels)))],
         findings=_ranked(views),
         kernels=kernels,
-        rules=_rules(kernels),
         version=version,
     )
 
@@ -120,13 +119,12 @@ def render_diff_html(diff: Diff, version: str) -> str:
     ]
     return rendered(
         "ptx_diff.html",
-        _STYLES,
+        Style(_STYLES, more=_rules([kernel for view in views for _, kernel in view.kernels])),
         title=_title([version.report.target for version in diff.versions]),
         facts=[("versions", " → ".join(diff.labels))],
         findings=_ranked(found),
         comparisons=views,
         left_out=left_out(diff),
-        rules=_rules([kernel for view in views for _, kernel in view.kernels]),
         version=version,
     )
 

@@ -1,10 +1,13 @@
-"""A report as one self-contained HTML page: no network, no scripts, no other file."""
+"""A report as one self-contained HTML page: no network, no other file.
+
+Tables and figures are there without scripts; the script of `render/script` adds to them.
+"""
 
 from __future__ import annotations
 
 from pathlib import PurePath
 
-from traceview.render.base.page import MOST_ROWS, key, rendered
+from traceview.render.base.page import MOST_ROWS, Style, key, rendered
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import FindingEntry, finding_view, section_view
 from traceview.report import Report
@@ -18,7 +21,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
     trace = report.trace
     return rendered(
         "report.html",
-        ("report.css",),
+        Style(("report.css",)),
         verdict=report.verdict.text if report.verdict else "",
         nothing_found=nothing_found(report),
         title=PurePath(trace.path).name,

@@ -1,0 +1,75 @@
+"""The colours of what a page draws: one per meaning, in every figure and in the timeline alike.
+
+Work on the GPU has full colours by class of kernel. Idle time has reds and pale tints by cause, and
+figures hatch it, so that busy and idle differ without colour, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_Shades = tuple[str, str]
+
+CLASSES: Mapping[str, _Shades] = {
+    "gemm": ("#2f6db3", "#5b9be0"),
+    "attention": ("#4a4fb5", "#8b8ff0"),
+    "convolution": ("#1c8299", "#45b5cc"),
+    "normalization": ("#3d8f57", "#66b87f"),
+    "elementwise": ("#86a135", "#aac65a"),
+    "cast-copy": ("#7b9a8b", "#9dbcae"),
+    "reduction": ("#22958a", "#4cc2b4"),
+    "softmax": ("#7a58c2", "#a68be8"),
+    "gather-scatter": ("#a8517f", "#cf7aa8"),
+    "sort-scan": ("#8c6a49", "#b8977a"),
+    "optimizer": ("#9748ab", "#c57fd8"),
+    "random": ("#b084c6", "#d0aee0"),
+    "communication": ("#d97d22", "#f0a04f"),
+    "autotuner": ("#5f6875", "#a0a9b4"),
+    "other": ("#8b929b", "#858d97"),
+}
+"""Classes of kernels, as `facts/operations/kernel_classes.py` labels them; light and dark."""
+
+OPERATIONS: Mapping[str, _Shades] = {
+    "copy": ("#c39a1c", "#e0bf4a"),
+    "memset": ("#a59c74", "#b9b08a"),
+    "graph": ("#4f6a8a", "#7f9cc0"),
+}
+
+CAUSES: Mapping[str, _Shades] = {
+    "launch-late": ("#cf463c", "#f4776c"),
+    "sync-drain": ("#a12b59", "#e0628f"),
+    "dependency": ("#c78585", "#b98080"),
+    "copy-wait": ("#d8b75c", "#b59a4c"),
+    "graph-launch": ("#de7445", "#f0916a"),
+    "module-load": ("#9c6f66", "#c0948b"),
+    "allocation": ("#dd85a8", "#e8a0bd"),
+    "profiler": ("#a3a8ae", "#6f7780"),
+    "unknown": ("#c2c7cd", "#4d555e"),
+}
+"""Causes of idle gaps, as `facts/idle/causes.py` names them."""
+
+PHASES: Mapping[str, _Shades] = {
+    "start-up": ("#b9bfc7", "#545c66"),
+    "compilation": ("#9c6f66", "#c0948b"),
+    "warm-up": ("#d3c9a8", "#6d6750"),
+    "training": ("#2f6db3", "#5b9be0"),
+    "evaluation": ("#3d8f57", "#66b87f"),
+    "generation": ("#7a58c2", "#a68be8"),
+    "replay": ("#4f6a8a", "#7f9cc0"),
+}
+
+MEANINGS: Mapping[str, _Shades] = {**PHASES, **CAUSES, **OPERATIONS, **CLASSES}
+
+
+def variable(name: str) -> str | None:
+    """The CSS variable with the colour of a meaning, such as `var(--c-gemm)`; None without one."""
+    return f"var(--c-{name})" if name in MEANINGS else None
+
+
+def colors_css() -> str:
+    """CSS rules that define the variables, light and dark."""
+    light, dark = (
+        "".join(f"--c-{name}:{shades[side]};" for name, shades in MEANINGS.items())
+        for side in (0, 1)
+    )
+    return f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{\n  :root {{{dark}}}\n}}\n"
