@@ -585,5 +585,5 @@ def test_a_wrapper_alone_in_its_trace_is_named_by_what_it_does(unpack, name):
         row[1] for row in rows(result, "kernels", "short_name", "label") if row[0] == "Kernel2"
     ]
     assert wrapped
-    assert all(label.startswith("Kernel2 cutlass_80_simt_sgemm_") for label in wrapped)
+    assert all(label.startswith("CUTLASS fp32 GEMM ") for label in wrapped)
     assert not any("Kernel2 takes" in finding.message for finding in result.findings)

@@ -52,7 +52,7 @@ def kernel_table(recorded: RecordingReport) -> str:
     rows = [
         [
             part["purpose"],
-            f"`{part['label'][:44]}`",
+            part["label"],
             f"{part['launches']:g}",
             duration(part["ns"]),
             f"{100 * part['ns'] / total_ns:.1f} %",

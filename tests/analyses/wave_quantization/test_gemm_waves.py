@@ -42,7 +42,7 @@ def test_tiles_that_do_not_fill_the_last_wave(tmp_path):
     [row] = result.tables["tiles"].rows()
     assert row == {
         "short_name": NVJET,
-        "label": NVJET,
+        "label": "cuBLAS bf16 GEMM 256×128×64 NN",
         "batch": 1,
         "m": 3712,
         "n": 3712,
@@ -68,9 +68,9 @@ def test_tiles_that_do_not_fill_the_last_wave(tmp_path):
     [finding] = result.findings
     assert finding.time_at_stake_ns == row["tail_loss_ns"]
     assert finding.message == (
-        f"{NVJET} cuts 3,712 × 3,712 into 435 tiles of 128 × 256 for 132 persistent blocks. The "
-        "last of 4 tile waves has 39 tiles and leaves 17.6 % of all tile slots unused. Up to "
-        "141 µs of 800 µs is lost."
+        "cuBLAS bf16 GEMM 256×128×64 NN cuts 3,712 × 3,712 into 435 tiles of 128 × 256 "
+        "for 132 persistent blocks. The last of 4 tile waves has 39 tiles and leaves 17.6 % "
+        "of all tile slots unused. Up to 141 µs of 800 µs is lost."
     )
     assert finding.action.startswith(
         "Try nearby sizes that fill whole tile waves, 396 or 528 tiles instead of 435"

@@ -526,8 +526,8 @@ def test_findings_of_two_kernels_of_one_wrapper_read_differently(unpack):
     assert isinstance(result, Result)
     said = [finding.message for finding in result.findings]
     assert [text.partition(" launches")[0] for text in said] == [
-        "vectorized_elementwise_kernel CUDAFunctorOnSelf_add",
-        "vectorized_elementwise_kernel MulFunctor",
+        "elementwise add fp32",
+        "elementwise mul fp32",
     ]
     told = rows(result, "kernels", "label", "grid", "block")
     assert len(set(told)) == len(told)

@@ -18,12 +18,12 @@ from traceview.analyses.kernel_share.findings import (
 from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernels
 from traceview.analyses.kernel_share.range_totals import entered, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations

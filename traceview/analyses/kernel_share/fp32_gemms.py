@@ -8,8 +8,8 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.idle.gpu_limited import limited_kernels_ns
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
-from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import communication_kernels
-from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up

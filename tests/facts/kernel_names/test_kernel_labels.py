@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import Export
 from traceview.analyses.gpu_idle.wording import operation_name
-from traceview.facts.operations.kernel_labels import MOST, kernel_labels, labels
+from traceview.facts.kernel_names.kernel_labels import MOST, kernel_labels, labels
 
 VECTOR = (
     "void at::native::vectorized_elementwise_kernel<(int)4, {}, std::array<char *, 2>>(int, T2)"
@@ -24,33 +24,38 @@ def labelled(*named: tuple[str, str]) -> list[str]:
         (
             "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(T1::Params)",
             "Kernel2",
-            "Kernel2 cutlass_80_simt_sgemm_128x256_8x4_nt_align1",
+            "CUTLASS fp32 GEMM 128×256×8 NT",
         ),
         (
             "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::Main>>>",
             "device_kernel",
-            "device_kernel FlashAttnFwdSm90",
+            "FlashAttention 3 forward",
         ),
         (
             VECTOR.format("at::native::CUDAFunctor_add<c10::BFloat16>"),
             "vectorized_elementwise_kernel",
-            "vectorized_elementwise_kernel CUDAFunctor_add",
+            "elementwise add bf16",
         ),
         (
             VECTOR.format("at::native::<unnamed>::launch_clamp_scalar(at::Scalar)::[lambda()]"),
             "vectorized_elementwise_kernel",
-            "vectorized_elementwise_kernel launch_clamp_scalar",
+            "elementwise clamp_scalar",
         ),
         (
             VECTOR.format(MUL.format("AUnaryFunctor")),
             "vectorized_elementwise_kernel",
-            "vectorized_elementwise_kernel MulFunctor",
+            "elementwise mul fp32",
         ),
         (
             "void at::native::reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::"
             "native::func_wrapper_t<float, at::native::sum_functor<float, float>>, float>>(T3)",
             "reduce_kernel",
-            "reduce_kernel sum_functor",
+            "reduce sum fp32",
+        ),
+        (
+            "void cutlass::device_kernel<mine::enable_sm90<mine::FusedThing<mine::Main>>>",
+            "device_kernel",
+            "device_kernel FusedThing",
         ),
         ("vectorized_elementwise_kernel", "vectorized_elementwise_kernel", None),
         ("void Kernel2<(int)4, float>(T1)", "Kernel2", None),
@@ -71,8 +76,8 @@ def test_kernels_of_one_base_name_have_different_labels():
         ("softmax<float, (int)11>", "softmax"),
         ("softmax<c10::Half, (int)11>", "softmax"),
     ) == [
-        "vectorized_elementwise_kernel MulFunctor AUnaryFunctor",
-        "vectorized_elementwise_kernel MulFunctor BUnaryFunctor",
+        "elementwise mul fp32 AUnaryFunctor",
+        "elementwise mul fp32 BUnaryFunctor",
         "softmax float 4",
         "softmax float 11",
         "softmax Half",

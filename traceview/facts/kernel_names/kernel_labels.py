@@ -1,7 +1,7 @@
-"""Labels of kernels: the base name, with a word that says what the kernel does.
+"""Labels of kernels: what a library's kernel computes, or the base name of any other kernel.
 
-Libraries launch most of their work through a few wrappers: `Kernel2` only says CUTLASS, and
-`vectorized_elementwise_kernel` may add or fill. What they do is in a template argument.
+`library_names` puts the names of known libraries into words. Of other wrappers, such as
+`device_kernel`, the label adds the first template argument that says something.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import zip_longest
 import numpy as np
 
 from traceview import groups
+from traceview.facts.kernel_names.library_names import readable
 from traceview.tables import Texts
 from traceview.trace import Trace, fact
 
@@ -32,8 +33,8 @@ _SAYS_NOTHING = re.compile(
     r"|gpu_kernel_impl\w*|gpu_index_kernel|[AB]?UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t"
     r"|\w*ListMetadata|OpaqueType|enable_\w+|type"
 )
-_TOKEN = re.compile(r"\b\w+\b(?!\s*::)")
-_LONG_WORD = re.compile(r"\b[A-Za-z_]\w{4,}\b(?!\s*::)")
+_TOKEN = re.compile(r"[^\W_]+(?!\w*\s*::)")
+_LONG_WORD = re.compile(r"\b[A-Za-z_]\w{4,29}\b(?!\s*::)")
 _MOST_TOKENS = 3
 
 
@@ -56,14 +57,24 @@ def kernel_labels(trace: Trace) -> Texts:
 
 def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
     """Labels of kernels from their whole names, all different, and their base names."""
-    plain = [_plain(name, short) for name, short in zip(names, shorts, strict=True)]
+    plain = [label(name, short) for name, short in zip(names, shorts, strict=True)]
     worded = _with_words(plain, names)
     distinct = _with_tokens(worded, names)
-    return [_bounded(text, short) for text, short in zip(distinct, shorts, strict=True)]
+    starts = [
+        text if said else short
+        for text, said, short in zip(plain, map(readable, names), shorts, strict=True)
+    ]
+    return [_bounded(text, start) for text, start in zip(distinct, starts, strict=True)]
 
 
-def _plain(name: str, short: str) -> str:
-    """The base name; a wrapper's with the first word of its arguments that says something."""
+def label(name: str, short: str) -> str:
+    """The label of one kernel, which others may share: see `labels`.
+
+    In words for kernels of known libraries, else the base name; a wrapper's with the first word of
+    its arguments that says something.
+    """
+    if said := readable(name):
+        return said
     if not _WRAPPER.fullmatch(short):
         return short
     start = name.find("<", name.find(short.rpartition("::")[2]))
