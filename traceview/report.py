@@ -14,7 +14,7 @@ import numpy as np
 from traceview import analyses as registered
 from traceview import display
 from traceview.analyses.base import Analysis
-from traceview.analyses.verdict import Verdict, verdict
+from traceview.analyses.verdict import Scoreboard, Verdict, scoreboard, verdict
 from traceview.errors import InputError
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
@@ -93,7 +93,7 @@ class Report:
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
     Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
     `step_count` is 0 where the trace has no repeated ranges to take for steps. `verdict` says in
-    one line what the recording comes to.
+    one line what the recording comes to, `scoreboard` has the figures to look at first.
     """
 
     trace: TraceFacts
@@ -102,6 +102,7 @@ class Report:
     findings: tuple[RankedFinding, ...]
     step_count: int = 0
     verdict: Verdict | None = None
+    scoreboard: Scoreboard | None = None
 
     def __getitem__(self, name: str) -> Outcome:
         """The outcome of the analysis of that name. Raises InputError if it did not run."""
@@ -182,6 +183,7 @@ def analyze(
         ranked(outcomes, found.step_median_ns, max(steady_spans_ns(trace).values(), default=0)),
         len(steps(trace)),
         found,
+        scoreboard(trace),
     )
 
 

@@ -31,6 +31,7 @@ def test_top_level_keys():
         "analyses",
         "findings",
         "verdict",
+        "scoreboard",
     ]
     assert parsed["schema_version"] == 1
     assert parsed["traceview_version"] == "1.2.3"

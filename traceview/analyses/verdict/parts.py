@@ -34,7 +34,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.tables import Integers, Mask
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 Limit = Literal[
     "cpu-launch", "gpu-compute", "gpu-memory", "communication", "copies", "synchronization",
@@ -96,6 +96,7 @@ class SteadyParts:
         return 100.0 * sum(self.parts_ns.get(each, 0) for each in limits) / max(self.span_ns, 1)
 
 
+@fact
 def steady_parts(trace: Trace) -> SteadyParts | None:
     """The parts of the device with the longest steady time; None where no GPU work is selected."""
     spans = steady_spans_ns(trace)

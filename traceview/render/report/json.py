@@ -43,6 +43,7 @@ def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
         "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
         "findings": [_finding(finding) for finding in report.findings],
         "verdict": vars(report.verdict) if report.verdict else None,
+        "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
     }
 
 

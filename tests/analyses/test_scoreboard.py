@@ -1,0 +1,68 @@
+"""The scoreboard: its figures agree with the verdict and with the analyses beside it."""
+
+from dataclasses import fields
+
+import pytest
+
+import traceview
+from tests.build import Export
+from traceview.analyses.verdict import SCOREBOARD, Scoreboard, scoreboard
+from traceview.render.report.scoreboard import tiles
+
+
+def test_each_field_has_its_meaning():
+    assert [column.name for column in SCOREBOARD] == [field.name for field in fields(Scoreboard)]
+    assert all(column.meaning for column in SCOREBOARD)
+
+
+def test_exposed_time_of_a_small_recording(tmp_path):
+    export = Export().launch((0, 2), (10, 50), name="ampere_sgemm_128x64_tn")
+    export.copy((20, 25), (60, 70), source="pinned")
+    export.launch((90, 92), (100, 120), name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    export.launch((93, 95), (110, 150), stream=8, name="vectorized_elementwise_kernel")
+
+    board = scoreboard(export.load(tmp_path))
+
+    assert (board.steady_ns, board.communication_ns, board.copies_ns) == (140, 10, 10)
+    assert board.gpu_busy_pct == pytest.approx(100 * 100 / 140)
+    assert board.communication_pct == board.copies_pct == pytest.approx(100 * 10 / 140)
+    assert (board.steps, board.step_median_ns, board.memory_peak_bytes) == (0, None, None)
+
+
+def test_what_did_not_happen_is_absent(tmp_path):
+    board = scoreboard(Export().launch((0, 2), (10, 50)).load(tmp_path))
+    assert (board.communication_ns, board.copies_ns) == (None, None)
+    shown = {tile.field: tile.value for tile in tiles(board)}
+    assert shown["communication_pct"] == shown["copies_pct"] == "none"
+    assert shown["memory_peak_bytes"] == "not recorded"
+
+
+def test_without_gpu_work_there_is_no_device(tmp_path):
+    board = scoreboard(Export().range("step", 0, 10).load(tmp_path))
+    assert (board.device_id, board.devices, board.gpu_busy_pct, board.launch) == (
+        None,
+        0,
+        None,
+        None,
+    )
+    assert [tile.value for tile in tiles(board)][:3] == ["–", "–", "–"]
+
+
+@pytest.mark.parametrize("name", ["training", "two_gpus", "mlp_sync", "graph_whole"])
+def test_recordings_agree_with_their_answers(unpack, name):
+    report = traceview.analyze(traceview.load(unpack(name)), ["run-ahead", "memory"])
+    board = report.scoreboard
+    assert board is not None
+    assert report.verdict is not None
+    assert (board.steps, board.step_median_ns) == (
+        report.verdict.steps,
+        report.verdict.step_median_ns,
+    )
+    assert board.gpu_busy_pct == report.verdict.gpu_busy_pct
+    devices = {row["device_id"]: row for row in report["run-ahead"].tables["devices"].rows()}
+    assert board.launch == devices[board.device_id]["verdict"]
+    if isinstance(report["memory"], traceview.Result):
+        peaks = {row["device_id"]: row for row in report["memory"].tables["peaks"].rows()}
+        assert board.memory_peak_bytes == peaks[board.device_id]["peak_bytes"]
+    else:
+        assert board.memory_peak_bytes is None

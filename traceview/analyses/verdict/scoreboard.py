@@ -1,0 +1,120 @@
+"""The scoreboard of a recording: the six figures to look at first, of the GPU with most of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
+from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_parts
+from traceview.analyses.verdict.verdict import main_loop
+from traceview.facts.idle.gaps import device_work
+from traceview.facts.memory.levels import levels, moments
+from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.tables import NULL, Column
+from traceview.trace import Trace
+
+SCOREBOARD = (
+    Column("device_id", "int64", "GPU with the longest steady time", nullable=True),
+    Column("devices", "int64", "GPUs with selected work"),
+    Column("steady_ns", "int64", "time of that GPU after warm-up and first uses", nullable=True),
+    Column("gpu_busy_pct", "float64", "percentage of it with work on the GPU", nullable=True),
+    Column("steps", "int64", "steps of the main loop, warm-up included"),
+    Column("step_median_ns", "int64", "median step after warm-up", nullable=True),
+    Column(
+        "launch",
+        "text",
+        "gpu-bound, launch-bound, sync-drained, queue-full or mixed, as in run-ahead",
+        nullable=True,
+    ),
+    Column(
+        "communication_ns",
+        "int64",
+        "steady time in communication that no other work covers; null for no communication",
+        nullable=True,
+    ),
+    Column("communication_pct", "float64", "that time as a share of steady_ns", nullable=True),
+    Column(
+        "copies_ns",
+        "int64",
+        "steady time in copies that no other work covers, or idle until one ends; null for none",
+        nullable=True,
+    ),
+    Column("copies_pct", "float64", "that time as a share of steady_ns", nullable=True),
+    Column(
+        "memory_peak_bytes",
+        "int64",
+        "most device memory allocated at once; null where it was not recorded",
+        nullable=True,
+    ),
+    Column("memory_total_bytes", "int64", "size of the GPU's memory", nullable=True),
+)
+"""Names, types and meanings of the fields of a Scoreboard, in its order."""
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """The figures to look at first; SCOREBOARD has the meaning of each. None for what is absent."""
+
+    device_id: int | None
+    devices: int
+    steady_ns: int | None
+    gpu_busy_pct: float | None
+    steps: int
+    step_median_ns: int | None
+    launch: str | None
+    communication_ns: int | None
+    communication_pct: float | None
+    copies_ns: int | None
+    copies_pct: float | None
+    memory_peak_bytes: int | None
+    memory_total_bytes: int | None
+
+
+def scoreboard(trace: Trace) -> Scoreboard:
+    """The scoreboard of the selected part of a trace."""
+    loop, parts = main_loop(trace), steady_parts(trace)
+    if parts is None:
+        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 7)
+    communication_ns = _part_ns(parts, "communication", _communicates(trace, parts.device))
+    copies_ns = _part_ns(parts, "copies", _copies(trace, parts.device))
+    total = int(trace.devices["total_memory_bytes"][parts.device])
+    return Scoreboard(
+        device_id=int(trace.devices["device_id"][parts.device]),
+        devices=len(device_work(trace)),
+        steady_ns=parts.span_ns,
+        gpu_busy_pct=parts.busy_pct,
+        steps=loop.steps,
+        step_median_ns=loop.median_ns,
+        launch=launch_verdict(trace, parts.device),
+        communication_ns=communication_ns,
+        communication_pct=None if communication_ns is None else parts.pct("communication"),
+        copies_ns=copies_ns,
+        copies_pct=None if copies_ns is None else parts.pct("copies"),
+        memory_peak_bytes=_memory_peak(trace, parts.device),
+        memory_total_bytes=None if total == NULL else total,
+    )
+
+
+def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:
+    return parts.parts_ns.get(limit, 0) if occurs else None
+
+
+def _communicates(trace: Trace, device: int) -> bool:
+    own = selected_operations(trace) & (operations(trace).device == device)
+    return bool((own & communication_operations(trace)).any())
+
+
+def _copies(trace: Trace, device: int) -> bool:
+    ops = operations(trace)
+    copying = (ops.kind == Kind.COPY) | (ops.kind == Kind.SET)
+    own = selected_operations(trace) & (ops.device == device)
+    return bool((own & copying & ~communication_operations(trace)).any())
+
+
+def _memory_peak(trace: Trace, device: int) -> int | None:
+    """As in the table `peaks` of the analysis of memory."""
+    if device not in levels(trace) or not len(times := moments(trace, device)):
+        return None
+    return int(levels(trace)[device].at(times).max())
