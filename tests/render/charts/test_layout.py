@@ -1,5 +1,7 @@
 """Bar charts and spans are laid out for any table, whatever it holds."""
 
+import re
+
 import numpy as np
 
 from tests.render.example_report import (
@@ -17,7 +19,7 @@ from tests.render.example_report import (
 from traceview.analyses.base import Chart
 from traceview.render.charts.bars import MOST_SERIES, Bar
 from traceview.render.charts.layout import layout
-from traceview.render.charts.svg import draw
+from traceview.render.charts.svg.draw import draw
 from traceview.tables import Table
 
 BARS, STACKED = CHARTS
@@ -92,18 +94,22 @@ def test_damaged_values_have_no_bar():
 def test_hostile_names_are_drawn_as_text():
     drawing = layout(BARS, share_rows([HOSTILE, CONTROLS, "漢字", "$\\frac$", "_", ""]))
     assert drawing is not None
-    svg = draw(drawing, "Title <&>", "key")
+    svg = draw(drawing, "Title <&>")
     assert "$\\frac$" in svg
-    assert "<title>Title &lt;&amp;&gt;</title>" in svg
+    assert 'aria-label="Title &lt;&amp;&gt;"' in svg
     assert "<img" not in svg
 
 
-def test_svg_follows_the_page():
+def test_a_meaning_has_its_colour_in_every_chart():
     drawing = layout(STACKED, causes())
     assert drawing is not None
-    svg = draw(drawing, "t", "key")
-    assert "var(--series-2)" in svg
-    assert "var(--ink)" in svg
-    assert "#0101" not in svg
-    assert "xmlns" not in svg
-    assert 'clip-path="url(#key-' in svg
+    svg = draw(drawing, "t")
+    assert 'class="c-sync-drain"' in svg
+    assert 'class="c-launch-late"' in svg
+    assert not re.search("#[0-9a-f]{6}|style=", svg)
+
+
+def test_a_bar_has_a_tooltip():
+    drawing = layout(STACKED, causes())
+    assert drawing is not None
+    assert "<title>GPU 1, sync-drain: 1.60 ms</title>" in draw(drawing, "t")

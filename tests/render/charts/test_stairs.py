@@ -10,7 +10,7 @@ from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
 from traceview.render.charts.layout import layout
 from traceview.render.charts.stairs import MOST_STEPS, StairsChart
-from traceview.render.charts.svg import draw
+from traceview.render.charts.svg.draw import draw
 from traceview.tables import Column, Table
 
 COLUMNS = (
@@ -69,16 +69,13 @@ def test_very_many_steps_are_a_straight_line():
 @pytest.mark.parametrize("names", [("one",), ("one", "two", "three", HOSTILE, CONTROLS)])
 def test_hostile_names_are_drawn_as_text(names):
     rows = [(name, blocks, 1000.0 * blocks, 132, 9000) for name in names for blocks in (1, 133)]
-    svg = draw(layout(CHART, table(*rows)), "Title <&>", "key")
-    assert svg.startswith("<svg")
+    svg = draw(layout(CHART, table(*rows)), "Title <&>")
     assert "<img" not in svg
-    assert "#0101" not in svg
-    assert "var(--series-1)" in svg
-    assert svg.count("one</text>") == 1
+    assert svg.count(">one</p>") == 1
     assert "µs" in svg
 
 
 def test_the_same_data_give_the_same_bytes():
     rows = [("a", int(blocks), 20.0, 132, 21) for blocks in np.arange(1, 300, 7)]
-    one, other = (draw(layout(CHART, table(*rows)), "t", "key") for _ in range(2))
+    one, other = (draw(layout(CHART, table(*rows)), "t") for _ in range(2))
     assert one == other

@@ -58,18 +58,44 @@ PHASES: Mapping[str, _Shades] = {
     "replay": ("#4f6a8a", "#7f9cc0"),
 }
 
-MEANINGS: Mapping[str, _Shades] = {**PHASES, **CAUSES, **OPERATIONS, **CLASSES}
+PARTS: Mapping[str, _Shades] = {
+    "gpu-work": ("#6f8fb8", "#6d8fbb"),
+    "gpu": ("#6f8fb8", "#6d8fbb"),
+    "other-gpu-work": ("#9fb3cc", "#4c6485"),
+    "foreign-gpu-work": ("#7d8590", "#868f9a"),
+    "at-start": ("#e0a9a4", "#8d5450"),
+    "cpu": ("#b3874e", "#cfa36a"),
+    "cpu-in-waits": ("#a12b59", "#e0628f"),
+    "wide": ("#3d8f57", "#66b87f"),
+    "near-peak": ("#9cb8a5", "#55705e"),
+    "narrow": ("#d97d22", "#f0a04f"),
+}
+"""Parts of a step, sides of a pair, verdicts on load widths."""
+
+MEANINGS: Mapping[str, _Shades] = {**PARTS, **PHASES, **CAUSES, **OPERATIONS, **CLASSES}
+_IDLE = "idle: "
 
 
-def variable(name: str) -> str | None:
-    """The CSS variable with the colour of a meaning, such as `var(--c-gemm)`; None without one."""
-    return f"var(--c-{name})" if name in MEANINGS else None
+def color_class(name: str) -> str | None:
+    """The CSS class with the colour of a meaning, such as `c-gemm`; None for any other name.
+
+    `idle: launch-late` has the colour of its cause.
+    """
+    key = name.removeprefix(_IDLE).lower().replace(" ", "-")
+    return f"c-{key}" if key in MEANINGS else None
+
+
+def is_idle(name: str) -> bool:
+    """Whether a colour is that of idle time."""
+    return name in CAUSES or name == "at-start"
 
 
 def colors_css() -> str:
-    """CSS rules that define the variables, light and dark."""
+    """CSS variables with all colours, light and dark, and a class per meaning that fills marks."""
     light, dark = (
         "".join(f"--c-{name}:{shades[side]};" for name, shades in MEANINGS.items())
         for side in (0, 1)
     )
-    return f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{\n  :root {{{dark}}}\n}}\n"
+    fills = "".join(f".c-{name}{{fill:var(--c-{name})}}" for name in MEANINGS)
+    in_dark = f"@media (prefers-color-scheme: dark) {{\n  :root {{{dark}}}\n}}\n"
+    return f":root {{{light}}}\n{in_dark}{fills}\n"

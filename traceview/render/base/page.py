@@ -26,6 +26,7 @@ MOST_ROWS = 1_000
 """Rows of a table on the page unless all are requested. JSON has more."""
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
+STYLES = ("report.css", "charts.css", "tables.css")
 _SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 _SHORT = 64
@@ -92,16 +93,14 @@ def rendered(template: str, style: Style, **content: object) -> str:
     return (
         _environment()
         .get_template(template)
-        .render(style=rules, script=script, policy=_policy(script), **content)
+        .render(style=rules, script=script, policy=_policy(rules, script), **content)
     )
 
 
-def _policy(script: str) -> str:
-    """The content security policy: this script, and nothing from anywhere else."""
-    return (
-        f"default-src 'none'; script-src {_source_hash(script)}; "
-        "style-src 'unsafe-inline'; img-src data:"
-    )
+def _policy(style: str, script: str) -> str:
+    """The content security policy: this style and this script, and nothing from anywhere else."""
+    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
+    return f"default-src 'none'; {allowed}; img-src data:"
 
 
 def _source_hash(text: str) -> str:

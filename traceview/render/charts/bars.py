@@ -34,8 +34,9 @@ class Bar:
 class BarChart:
     """Rows with one label each, their bars, and the text at the end of each row.
 
-    The axis has the unit of `column`. `left_out` counts the rows beyond the most that a chart
-    shows. If `upright`, the rows are columns from left to right.
+    `wholes` are the labels before they were shortened. The axis has the unit of `column`.
+    `left_out` counts the rows beyond the most that a chart shows. If `upright`, the rows are
+    columns from left to right.
     """
 
     labels: tuple[str, ...]
@@ -44,6 +45,7 @@ class BarChart:
     column: str
     row_texts: tuple[str, ...]
     left_out: int
+    wholes: tuple[str, ...]
     upright: bool = False
 
 
@@ -61,8 +63,9 @@ def _bars(chart: Chart, table: Table) -> BarChart:
     values = shown.cells(chart.value)
     bars = tuple(Bar(row, 0.0, _length(value), "") for row, value in enumerate(values))
     texts = tuple(units.quantity(chart.value, value) for value in values)
-    labels = _labels(shown.cells(chart.label))
-    return BarChart(labels, bars, (), chart.value, texts, len(table) - len(shown))
+    names = _names(shown.cells(chart.label))
+    left_out = len(table) - len(shown)
+    return BarChart(_labels(names), bars, (), chart.value, texts, left_out, names)
 
 
 def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:
@@ -76,9 +79,10 @@ def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:
     shown = rows[: chart.most]
     lengths = [[sums[label, part] for part in series] for label in shown]
     texts = tuple(units.quantity(chart.value, sum(row)) for row in lengths)
-    names = _labels(series, _SERIES_WIDTH)
-    bars = tuple(bar for row, pieces in enumerate(lengths) for bar in _pile(row, pieces, names))
-    return BarChart(_labels(shown), bars, names, chart.value, texts, len(rows) - len(shown))
+    parts_shown = _labels(_names(series), _SERIES_WIDTH)
+    bars = tuple(bar for row, p in enumerate(lengths) for bar in _pile(row, p, parts_shown))
+    names, left_out = _names(shown), len(rows) - len(shown)
+    return BarChart(_labels(names), bars, parts_shown, chart.value, texts, left_out, names)
 
 
 def _pile(row: int, lengths: Sequence[float], names: Sequence[str]) -> list[Bar]:
@@ -101,7 +105,7 @@ def _most_valued(parts: Sequence[Cell], values: Sequence[float]) -> tuple[Cell, 
 def _spans(chart: Chart, table: Table) -> BarChart:
     pairs = [(chart.value, chart.end, False), (chart.value2, chart.end2, True)]
     used = [(start, end, lower) for start, end, lower in pairs if start and end]
-    shown = _labels(table.cells(chart.label)[: chart.most])
+    names = _names(table.cells(chart.label)[: chart.most])
     cells = {name: table.cells(name)[: chart.most] for pair in used for name in pair[:2]}
     starts = [_number(cell) for start, _, _ in used for cell in cells[start]]
     zero = min((start for start in starts if start is not None), default=0.0)
@@ -112,7 +116,8 @@ def _spans(chart: Chart, table: Table) -> BarChart:
         if (first := _number(a)) is not None and (last := _number(b)) is not None
     )
     series = tuple(_side(start) for start, _, _ in used) if len(used) > 1 else ()
-    return BarChart(shown, bars, series, "ns", (), len(table) - len(shown))
+    left_out = len(table) - len(names)
+    return BarChart(_labels(names), bars, series, "ns", (), left_out, names)
 
 
 def _side(column: str) -> str:
@@ -120,8 +125,11 @@ def _side(column: str) -> str:
     return column.removesuffix("_ns").removesuffix("_start").replace("_", " ").upper()
 
 
-def _labels(cells: Sequence[Cell], width: int = _LABEL_WIDTH) -> tuple[str, ...]:
-    names = [units.ABSENT if cell is None else visible(str(cell)) for cell in cells]
+def _names(cells: Sequence[Cell]) -> tuple[str, ...]:
+    return tuple(units.ABSENT if cell is None else visible(str(cell)) for cell in cells)
+
+
+def _labels(names: Sequence[str], width: int = _LABEL_WIDTH) -> tuple[str, ...]:
     return tuple(shortened_apart(names, width))
 
 

@@ -1,15 +1,10 @@
-"""Upright columns side by side, for a series in order of time.
-
-One column that towers over the rest, such as a first step that loads code, would flatten all
-others: the axis then ends a little above these, and the cut column has its height written on top.
-"""
+"""Upright columns side by side, for a series in order of time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -17,14 +12,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from traceview import units
 from traceview.render.charts.bars import Bar, BarChart
 from traceview.render.charts.canvas import ChartFigure
+from traceview.render.charts.columns import MOST_LABELS, label_ending, reach_of
 from traceview.render.charts.draw_bars import add_legend
 from traceview.render.charts.palette import Palette
 
-MOST_LABELS = 12
 _WIDTH_IN, _HEIGHT_IN = 9.5, 2.9
-_ROOM, _TOWERING = 1.15, 2.5
 _COLUMN_WIDTH = 0.82
-_LONGEST_LABEL = 14
 
 
 def draw_columns(chart: BarChart, palette: Palette) -> tuple[ChartFigure, Axes]:
@@ -44,7 +37,7 @@ def _add_columns(axes: Axes, chart: BarChart, palette: Palette) -> None:
     tops = np.zeros(len(chart.labels))
     for bar in chart.bars:
         tops[bar.row] = max(tops[bar.row], bar.start + bar.length)
-    reach = _reach(tops)
+    reach = reach_of(tops)
     divisor, unit = units.axis(chart.column, reach)
     for bar in chart.bars:
         series = chart.series.index(bar.series) if chart.series else 0
@@ -58,13 +51,6 @@ def _add_columns(axes: Axes, chart: BarChart, palette: Palette) -> None:
         _write_height(axes, row, units.quantity(chart.column, round(tops[row])), palette.quiet)
 
 
-def _reach(tops: npt.NDArray[np.float64]) -> float:
-    """The end of the axis: above the highest column, or above most where a few are far higher."""
-    highest, usual = float(tops.max()), float(np.percentile(tops, 75))
-    towering = usual > 0 and highest > _TOWERING * usual
-    return _ROOM * (float(tops[tops <= _TOWERING * usual].max()) if towering else highest)
-
-
 def _add_column(axes: Axes, bar: Bar, divisor: float, color: str) -> None:
     # Axes.bar measures each bar to set limits, which are set here: it takes three times as long.
     corner = (bar.row - _COLUMN_WIDTH / 2, bar.start / divisor)
@@ -75,14 +61,9 @@ def _label_columns(axes: Axes, labels: Sequence[str]) -> None:
     """Label the first column and others evenly spaced after it, at most MOST_LABELS."""
     each = -(-len(labels) // MOST_LABELS)
     shown = range(0, len(labels), each)
-    axes.set_xticks(list(shown), [_ending(labels[row]) for row in shown])
+    axes.set_xticks(list(shown), [label_ending(labels[row]) for row in shown])
     for text in axes.get_xticklabels():
         text.set_parse_math(False)
-
-
-def _ending(label: str) -> str:
-    """The end of a label, which is where the names of steps differ."""
-    return label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}"
 
 
 def _write_height(axes: Axes, row: int, text: str, ink: str) -> None:

@@ -1,7 +1,7 @@
 """Charts as matplotlib figures, drawn from their layout.
 
-Only this module, `svg` and the `draw_*` modules import matplotlib, which takes most of a second:
-their users import them when there is a chart to draw.
+Only this module and the `draw_*` modules import matplotlib, which takes most of a second: their
+users import them when there is a figure to draw. Pages have charts of their own, in `svg/`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from traceview.analyses.base import Result, Skipped
 from traceview.findings import Finding
-from traceview.render.base.page import Style, TableView, rendered, table_view
+from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
 from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import SectionView, finding_view, section_view
@@ -101,6 +101,4 @@ def _drawn(**parts: object) -> str:
         "table": None,
     }
     content = {**absent, **parts, "whole": ".to_pandas()"}
-    return rendered(
-        "snippet.html", Style(("report.css", "snippet.css"), within=".traceview"), **content
-    )
+    return rendered("snippet.html", Style((*STYLES, "snippet.css"), within=".traceview"), **content)

@@ -13,7 +13,7 @@ from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.render.base.page import Style, TableView, rendered, table_view
+from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff_rows import (
     DiffRow,
@@ -32,7 +32,7 @@ from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of
 from traceview.tables import Table
 
-_STYLES = ("report.css", "ptx.css")
+_STYLES = (*STYLES, "ptx.css")
 
 
 @dataclass(frozen=True)

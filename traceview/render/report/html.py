@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from traceview.render.base.page import MOST_ROWS, Style, key, rendered
+from traceview.render.base.page import MOST_ROWS, STYLES, Style, key, rendered
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import FindingEntry, finding_view, section_view
 from traceview.report import Report
@@ -21,7 +21,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
     trace = report.trace
     return rendered(
         "report.html",
-        Style(("report.css",)),
+        Style(STYLES),
         verdict=report.verdict.text if report.verdict else "",
         nothing_found=nothing_found(report),
         title=PurePath(trace.path).name,

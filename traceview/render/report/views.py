@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -13,16 +12,17 @@ from traceview.findings import Finding, Forecast
 from traceview.ranking import Outcome
 from traceview.render.base.page import TableView, key, table_view
 from traceview.render.charts.layout import layout
+from traceview.render.charts.svg.draw import draw
 from traceview.render.report.saving import forecast_text, saving
 from traceview.tables import Table
 
 
 @dataclass(frozen=True)
 class ChartView:
-    """A chart as SVG; `left_out` counts the rows that it does not show."""
+    """A chart as HTML and SVG; `left_out` counts the rows that it does not show."""
 
     title: str
-    svg: Markup
+    drawn: Markup
     left_out: int
 
 
@@ -93,21 +93,12 @@ def section_view(analysis: Analysis, outcome: Outcome, most: int | None) -> Sect
 
 
 def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
-    views = (
-        _chart(chart, result.tables[chart.table], f"{key(analysis.name)}-{number}")
-        for number, chart in enumerate(analysis.charts)
-    )
+    views = (_chart(chart, result.tables[chart.table]) for chart in analysis.charts)
     return tuple(view for view in views if view)
 
 
-def _chart(chart: Chart, table: Table, key: str) -> ChartView | None:
+def _chart(chart: Chart, table: Table) -> ChartView | None:
     drawing = layout(chart, table)
     if drawing is None:
         return None
-    # Matplotlib takes most of a second to import: only a page that has a chart pays for it.
-    from traceview.render.charts.svg import draw
-
-    # A notebook may show the charts of one analysis for several reports: their ids must differ.
-    content = hashlib.sha256(repr(drawing).encode("utf-8", "replace")).hexdigest()[:8]
-    svg = draw(drawing, chart.title, f"{key}-{content}")
-    return ChartView(chart.title, Markup(svg), drawing.left_out)  # noqa: S704 - matplotlib escapes
+    return ChartView(chart.title, draw(drawing, chart.title), drawing.left_out)
