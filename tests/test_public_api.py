@@ -175,11 +175,11 @@ def test_html_shows_what_the_page_shows(values):
     assert HOSTILE in "".join(Page(values["hostile result"]._repr_html_()).texts)
 
 
-def test_charts_of_two_reports_have_ids_of_their_own(trace):
-    reports = [traceview.analyze(trace, "steps", ranges=only) for only in ((), "epoch_0")]
-    first, second = (set(re.findall(r' id="([^"]+)"', r._repr_html_())) for r in reports)
-    assert first
-    assert not first & second
+def test_a_notebook_may_show_a_chart_twice(trace):
+    """No element has an id, which two of them would share."""
+    shown = traceview.analyze(trace, "steps")._repr_html_()
+    assert "<rect" in shown
+    assert " id=" not in re.sub("<(style|title).*?</", "", shown, flags=re.DOTALL)
 
 
 def test_outcomes_are_looked_up_by_name(report):
