@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import html
 import json
+import struct
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +45,43 @@ from traceview.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]
 HOST = 1
+STATIC_SCHEMA = 1 << 24
+NVTX_TYPES = {"i": 5, "Q": 18, "N": 22}
+_MESSAGE = {"NCCL communicator ID": (0, "Q"), "Message size [bytes]": (8, "N")}
+_CREATED = {
+    "NCCL communicator ID": (0, "Q"),
+    "No. of ranks": (8, "i"),
+    "Rank": (12, "i"),
+    "CUDA device": (16, "i"),
+}
+NCCL_SCHEMAS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
+    "ncclCommInitRank": (0, _CREATED),
+    "ncclCommInitRankConfig": (11, _CREATED),
+    "ncclAllGather": (4, _MESSAGE),
+    "ncclAllReduce": (5, {**_MESSAGE, "Reduction operation": (16, "i")}),
+    "ncclBroadcast": (6, {**_MESSAGE, "Root": (16, "i")}),
+    "ncclReduceScatter": (7, {**_MESSAGE, "Reduction operation": (16, "i")}),
+    "ncclReduce": (8, {**_MESSAGE, "Root": (16, "i"), "Reduction operation": (20, "i")}),
+    "ncclSend": (9, {**_MESSAGE, "Peer rank": (16, "i")}),
+    "ncclRecv": (10, {**_MESSAGE, "Peer rank": (16, "i")}),
+    "ncclAlltoAll": (16, _MESSAGE),
+}
+"""NCCL's number of the schema of a function, and its fields: (offset, type), as NCCL 2.28 has it.
+
+Read in nvtx.h and nvtx_payload_schemas.h of NCCL, and in NVTX_PAYLOAD_SCHEMA_ENTRIES of exports of
+nsys 2026.2.
+"""
+
+
+def nccl_payload(domain: int, function: str, payload: dict[str, int]) -> bytes:
+    """The bytes of a payload, after the header that nsys puts before it."""
+    schema, fields = NCCL_SCHEMAS[function]
+    body = bytearray(8 * -(-max(o + (4 if k == "i" else 8) for o, k in fields.values()) // 8))
+    for name, value in payload.items():
+        offset, kind = fields[name]
+        struct.pack_into("<i" if kind == "i" else "<Q", body, offset, value)
+    header = struct.pack("<QQQQ", domain, STATIC_SCHEMA + schema, len(body), 32)
+    return header + bytes(body)
 
 
 def host_id(process: int) -> int:
@@ -453,6 +491,64 @@ class Export(ExportFile):
             domainId=self._domain(domain, process),
             jsonText=json.dumps({domain: {**sample, "Frames": listed}}, separators=(",", ":")),
         )
+
+    def nccl(
+        self,
+        function: str,
+        start: int,
+        end: int,
+        payload: dict[str, int] | None = None,
+        *,
+        stored: str = "blob",
+        described: bool = True,
+        process: int = 1,
+        thread: int | None = None,
+    ) -> Self:
+        """Add a call of NCCL: a range in its domain, with its payload by the names of the fields.
+
+        The payload is `stored` as a "blob", as "json", or as text "by id"; its schema may not be
+        `described`.
+        """
+        self._seen(process, thread)
+        domain = self._domain("NCCL", process)
+        columns: dict[str, Any] = {}
+        if payload is not None and stored == "blob":
+            columns["binaryData"] = nccl_payload(domain, function, payload)
+            if described:
+                self._describe_nccl(domain, function)
+        elif payload is not None and stored == "json":
+            columns["jsonText"] = json.dumps(payload)
+        elif payload is not None:
+            columns["jsonTextId"] = self.string(json.dumps(payload))
+        return self.raw(
+            "NVTX_EVENTS",
+            start=start,
+            end=end,
+            eventType=EVENT_TYPES["push-pop"],
+            globalTid=global_tid(process, thread),
+            domainId=domain,
+            textId=self.string(function),
+            **columns,
+        )
+
+    def _describe_nccl(self, domain: int, function: str) -> None:
+        table = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+        self._tables[table] = (
+            "domainId schemaId idx flags type name:T description:T arrayOrUnionDetail offset"
+        )
+        self._rows.setdefault(table, [])
+        schema, fields = NCCL_SCHEMAS[function]
+        for index, (name, (offset, kind)) in enumerate(fields.items()):
+            # nsys leaves out an offset of 0.
+            self.raw(
+                table,
+                domainId=domain,
+                schemaId=STATIC_SCHEMA + schema,
+                idx=index,
+                type=NVTX_TYPES[kind],
+                name=name,
+                offset=offset or None,
+            )
 
     def os_call(
         self, name: str, start: int, end: int, *, thread: int | None = None, process: int = 1

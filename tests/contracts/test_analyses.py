@@ -81,6 +81,7 @@ NEEDS_A_SOURCE = {"load-widths", "roofline"}
 ON_REQUEST = {
     *("thread_runs", "call_sites", "gpu_metrics", "kernel_counters"),
     *("os_calls", "python_samples", "python_frames", "host_functions", "jit_compilations"),
+    *("collective_calls", "communicators"),
 }
 VERDICTS = {"gpu-bound", "launch-bound", "sync-drained", "queue-full", "mixed"}
 IMPERATIVES = re.compile(

@@ -47,6 +47,11 @@ class Rates:
     l2_cache_bytes: int | None
     source: str
 
+    @property
+    def nvlink_bytes_per_s(self) -> int | None:
+        """Rate of NVLink to the other GPUs of a machine, one way; None for cards without it."""
+        return _NVLINK.get(self.product)
+
 
 def rates_of(name: str | None, sm_count: int | None = None) -> Rates | None:
     """The rates of a GPU by the name its driver reports ("NVIDIA A100-SXM4-80GB").
@@ -100,6 +105,13 @@ def _rates(
     )
 
 
+# One way: half of what data sheets give for NVLink. Cards have it with a bridge only.
+_NVLINK = {
+    "V100 SXM": 150 * _GB,
+    "A100 SXM 80GB": 300 * _GB,
+    **dict.fromkeys(("H100 SXM", "H200 SXM", "GH200"), 450 * _GB),
+    **dict.fromkeys(("B200", "GB200", "B300"), 900 * _GB),
+}
 _V100 = "V100 data sheet"
 _A100 = {"fp64": 9.7, "fp64_tensor": 19.5, "fp32": 19.5, "tf32": 156, "bf16": 312, "int8": 624}
 _H100 = {

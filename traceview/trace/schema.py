@@ -5,7 +5,7 @@ numbers in the tables of that name: ids of the operating system and of CUDA repe
 processes, hosts and contexts, row numbers do not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceview.tables import Column
 
@@ -175,6 +175,43 @@ RANGES = TableSchema(
             "integer NVTX payload; read only if a range name of the trace refers to it",
             nullable=True,
         ),
+    ),
+)
+_NCCL = (
+    "nsys profile --trace=cuda,nvtx and then nsys export --type sqlite --include-blobs=true, "
+    "or --include-json=true"
+)
+_COMMUNICATOR = Column(
+    "communicator", "int64", "NCCL's number of the communicator, equal on all its ranks"
+)
+COLLECTIVE_CALLS = TableSchema(
+    "collective_calls",
+    "calls of NCCL on the CPU",
+    _NCCL,
+    (
+        START,
+        END,
+        THREAD,
+        PROCESS,
+        Column(
+            "kind",
+            "text",
+            "all-reduce, all-gather, send, receive …, or group-start and group-end",
+        ),
+        replace(_COMMUNICATOR, nullable=True),
+        Column("bytes", "int64", "bytes of one message of the call", nullable=True),
+        Column("peer", "int32", "rank sent to or received from, or the root", nullable=True),
+    ),
+)
+COMMUNICATORS = TableSchema(
+    "communicators",
+    "communicators of NCCL, one row per rank that the recording saw created",
+    _NCCL,
+    (
+        PROCESS,
+        _COMMUNICATOR,
+        Column("ranks", "int32", "ranks of the communicator"),
+        Column("rank", "int32", "this rank"),
     ),
 )
 CALL_SITES = TableSchema(
@@ -428,6 +465,8 @@ TABLES = {
         API_CALLS,
         SYNCHRONIZATIONS,
         RANGES,
+        COLLECTIVE_CALLS,
+        COMMUNICATORS,
         CALL_SITES,
         CALLCHAINS,
         MEMORY_EVENTS,

@@ -1,7 +1,7 @@
 """What GPUs exchange, how much of that time compute hides, and which GPU the others wait for.
 
 A collective takes few SMs and mostly waits: its time counts only as far as no compute of its GPU
-runs meanwhile. NCCL's kernels do not tell their sizes, so bytes are those of copies alone.
+runs meanwhile. NCCL's kernels do not tell their sizes; the payloads of its NVTX ranges do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.communication.findings import exposed_communication
 from traceview.analyses.communication.pairing import Waiting, waiting
+from traceview.analyses.communication.sizes import BUS, SIZES, known_sums, rates, sizes
 from traceview.analyses.communication.transfers import Transfers, transfers
 from traceview.facts.idle.gaps import device_work, steady_spans_ns
 from traceview.facts.operations.exposure import exposure
@@ -45,7 +46,12 @@ COLLECTIVES = TableSpec(
             nullable=True,
         ),
         Column("calls", "int64", "collectives, or copies"),
-        Column("bytes", "int64", "bytes of all calls; absent where unknown", nullable=True),
+        Column(
+            "bytes",
+            "int64",
+            "bytes of all calls, of the larger buffer of each; absent where unknown",
+            nullable=True,
+        ),
         Column("total_ns", "int64", "GPU time of all calls, waiting included"),
         Column("hidden_ns", "int64", "time of these calls that overlaps compute on the same GPU"),
         Column("exposed_ns", "int64", "time of these calls without compute on the same GPU"),
@@ -56,7 +62,9 @@ COLLECTIVES = TableSpec(
             "where the other GPUs are not in the recording",
             nullable=True,
         ),
-        Column("bus_bytes_per_s", "int64", "bytes ÷ time; absent where unknown", nullable=True),
+        BUS,
+        Column("communicator", "text", "NCCL's number of the communicator, in hex", nullable=True),
+        Column("ranks", "int64", "ranks of the communicator", nullable=True),
     ),
     brief=(
         *("device_id", "kind", "group", "calls", "total_ns", "exposed_ns", "wait_ns", "hidden_ns"),
@@ -96,22 +104,26 @@ def compute(trace: Trace) -> Result:
     devices = groups.different(moved.device)
     ranks = _ranks(trace, moved, waits, devices)
     return Result(
-        {"collectives": _collectives(trace, moved, waits, devices), "ranks": ranks},
+        {
+            "collectives": _collectives(trace, moved, waits, devices),
+            "sizes": sizes(trace, moved, waits),
+            "ranks": ranks,
+        },
         tuple(exposed_communication(trace, moved, waits)),
         _summary(ranks),
-        tuple(_notes(moved, waits)),
+        tuple(_notes(trace, moved, waits)),
     )
 
 
 def _collectives(trace: Trace, moved: Transfers, waits: Waiting, devices: Integers) -> Table:
-    by = groups.group(moved.device, moved.kind, waits.communicator)
+    named = np.unique(moved.communicator, return_inverse=True)[1].astype(np.int64)
+    by = groups.group(moved.device, moved.kind, waits.communicator, named)
     total = groups.sums(by, moved.duration_ns)
     share = exposure(trace, moved.device, moved.start_ns, moved.end_ns, by)
     device = moved.device[by.first]
-    known = groups.sums(by, moved.bytes < 0) == 0
-    size = np.where(known, groups.sums(by, moved.bytes), NULL)
     paired = waits.communicator[by.first] >= 0
-    rate = np.rint(np.where(known & (total > 0), size / np.maximum(total, 1) * 1e9, 0))
+    wait = groups.sums(by, np.maximum(waits.wait_ns, 0))
+    ranks = moved.ranks[by.first]
     table = Table(
         COLLECTIVES.columns,
         {
@@ -121,15 +133,21 @@ def _collectives(trace: Trace, moved: Transfers, waits: Waiting, devices: Intege
             "kind": Texts.of([moved.kinds[kind] for kind in moved.kind[by.first].tolist()]),
             "group": Texts.of(_groups(waits, devices, waits.communicator[by.first])),
             "calls": groups.count(by),
-            "bytes": size,
+            "bytes": known_sums(by, moved.bytes),
             "total_ns": total,
             "hidden_ns": share.hidden_ns,
             "exposed_ns": share.exposed_ns,
-            "wait_ns": np.where(paired, groups.sums(by, np.maximum(waits.wait_ns, 0)), NULL),
-            "bus_bytes_per_s": np.where(known, rate.astype(np.int64), NULL),
+            "wait_ns": np.where(paired, wait, NULL),
+            "bus_bytes_per_s": rates(known_sums(by, moved.bus_bytes), total - wait),
+            "communicator": Texts.of(_hex(moved.communicator[by.first])),
+            "ranks": np.where(ranks > 0, ranks, NULL),
         },
     )
     return table.take(np.lexsort((-total, -share.exposed_ns)))
+
+
+def _hex(numbers: Integers) -> list[str | None]:
+    return [None if n == NULL else f"{n % 2**64:016x}" for n in numbers.tolist()]
 
 
 def _groups(waits: Waiting, devices: Integers, numbers: Integers) -> Iterator[str | None]:
@@ -205,12 +223,12 @@ def _summary(ranks: Table) -> dict[str, Cell]:
     }
 
 
-def _notes(moved: Transfers, waits: Waiting) -> Iterator[str]:
+def _notes(trace: Trace, moved: Transfers, waits: Waiting) -> Iterator[str]:
     if not len(moved):
         yield "No data was exchanged between GPUs."
         return
     if moved.is_collective.any():
-        yield "The recording does not have the sizes of collectives, so only copies have bytes."
+        yield from _unknown_sizes(trace, moved)
         if not (waits.communicator >= 0).any():
             yield (
                 "Which GPU waits for which is unknown, because no collective in this "
@@ -218,12 +236,32 @@ def _notes(moved: Transfers, waits: Waiting) -> Iterator[str]:
             )
 
 
+def _unknown_sizes(trace: Trace, moved: Transfers) -> Iterator[str]:
+    """Why collectives have no bytes, and how to record them."""
+    unknown = int((moved.is_collective & (moved.bytes < 0)).sum())
+    no_rate = int((moved.is_collective & (moved.bus_bytes < 0) & (moved.bytes >= 0)).sum())
+    of_all = f"{unknown:,} of {int(moved.is_collective.sum()):,} collectives"
+    calls = trace.recorded("collective_calls")
+    if unknown and (not len(calls) or calls.is_null("bytes").all()):
+        yield (
+            "The sizes of collectives are not in the recording. NCCL writes them into its NVTX "
+            "ranges: record with --trace=cuda,nvtx and export with --include-blobs=true."
+        )
+    elif unknown:
+        yield f"The sizes of {of_all} are unknown: no call of NCCL, or a group of them, matches."
+    if no_rate:
+        yield (
+            "Bus bandwidth of all-reduces is unknown where the recording began after their "
+            "communicator was created."
+        )
+
+
 ANALYSIS = Analysis(
     name="communication",
     title="Communication",
     question="How long do GPUs exchange data without computing, and which one do they wait for?",
     needs=("kernels",),
-    tables=(COLLECTIVES, RANKS),
+    tables=(COLLECTIVES, SIZES, RANKS),
     compute=compute,
     charts=(
         Chart("bars", "collectives", "Communication by kind", "kind", "total_ns", stack="group"),

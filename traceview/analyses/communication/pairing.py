@@ -2,8 +2,9 @@
 
 A collective ends on all its GPUs together, as none can leave before the last has sent its part. So
 the GPU with the shortest kernel arrived last, and each other one waited for it as long as its own
-kernel took longer. No clocks are needed for that, only which kernels belong together: those of two
-streams that run the same kinds in the same order and end together.
+kernel took longer. No clocks are needed for that, only which kernels belong together: those of one
+communicator, which NCCL's payloads name, else of two streams that run the same kinds in the same
+order and end together.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from traceview.analyses.communication.transfers import Transfers, transfers
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Intervals
-from traceview.tables import Integers, Mask
+from traceview.tables import NULL, Integers, Mask
 from traceview.trace import Trace, fact
 
 # Kernels of one collective were measured to end within 5 µs of each other on one machine.
@@ -77,7 +78,7 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[Communicator, ...]:
     for rows in _streams(moved):
         device = int(moved.device[rows[0]])
         for first, members in grown:
-            if any(device == other for other, _, _ in members):
+            if any(device == other for other, _, _ in members) or not _may_pair(moved, first, rows):
                 continue
             same_clock = bool(hosts[moved.device[first[0]]] == hosts[device])
             lag = lag_between(moved, first, rows, same_clock=same_clock)
@@ -89,10 +90,20 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[Communicator, ...]:
     return tuple(_communicator(len(first), members) for first, members in grown if len(members) > 1)
 
 
+def _may_pair(moved: Transfers, one: Integers, other: Integers) -> bool:
+    """False for the collectives of different communicators."""
+    numbers = moved.communicator[one[0]], moved.communicator[other[0]]
+    return NULL in numbers or bool(numbers[0] == numbers[1])
+
+
 def _streams(moved: Transfers) -> list[Integers]:
-    """Rows of the collectives of each stream in order of start, streams by device and first use."""
+    """Rows of the collectives of each stream and communicator in order of start.
+
+    They come by device and first use.
+    """
     rows = np.flatnonzero(moved.is_collective)
-    by_stream = groups.group(moved.device[rows], moved.stream[rows])
+    communicator = np.unique(moved.communicator[rows], return_inverse=True)[1].astype(np.int64)
+    by_stream = groups.group(moved.device[rows], moved.stream[rows], communicator)
     order = np.lexsort((moved.start_ns[rows], by_stream.ids))
     parts = np.split(rows[order], np.flatnonzero(np.diff(by_stream.ids[order])) + 1)
     found = [part for part in parts if len(part)]

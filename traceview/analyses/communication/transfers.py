@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.communication.messages import messages
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.intervals import Timed
-from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
+from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.trace import Trace, fact
 
 PEER_COPY = "peer-copy"
@@ -44,8 +45,9 @@ class Transfers(Timed):
     """The selected transfers, one row per transfer, in order of start.
 
     `operation` is the row in operations, `device` and `stream` are as there, `kind` a number of
-    `kinds`. `bytes` is −1 where the trace does not tell. `is_collective` is False for copies.
-    `steady` is False for those of warm-up.
+    `kinds`. `bytes` and `bus_bytes` are −1 where the trace does not tell. `is_collective` is False
+    for copies. `communicator` is NCCL's number, NULL where unknown, and `ranks` the size of that
+    communicator, 0 where unknown. `steady` is False for those of warm-up.
     """
 
     operation: RowNumbers
@@ -56,6 +58,9 @@ class Transfers(Timed):
     kind: Integers
     kinds: tuple[str, ...]
     bytes: Integers
+    bus_bytes: Integers
+    communicator: Integers
+    ranks: Integers
     is_collective: Mask
     steady: Mask
 
@@ -69,9 +74,13 @@ def transfers(trace: Trace) -> Transfers:
     ops = operations(trace)
     rows = np.flatnonzero(communication_operations(trace) & selected_operations(trace))
     is_kernel = ops.kind[rows] == Kind.KERNEL
-    kinds = _kinds(trace, rows, is_kernel)
-    sizes = np.full(len(rows), -1, np.int64)
-    sizes[~is_kernel] = trace.recorded("copies")["bytes"][ops.row[rows[~is_kernel]]]
+    named = _names(trace, rows, is_kernel)
+    called = messages(trace, rows[is_kernel], named[is_kernel])
+    named[is_kernel] = np.where(
+        (named[is_kernel] == _PART_OF_MORE) & (called.kind != ""), called.kind, named[is_kernel]
+    )
+    kinds = Texts.of(named)
+    copied = trace.recorded("copies")["bytes"][ops.row[rows[~is_kernel]]]
     return Transfers(
         operation=rows.astype(np.int32),
         device=ops.device[rows],
@@ -80,13 +89,22 @@ def transfers(trace: Trace) -> Transfers:
         end_ns=ops.end_ns[rows],
         kind=kinds.codes.astype(np.int64),
         kinds=tuple(map(str, kinds.values)),
-        bytes=sizes,
+        bytes=_either(is_kernel, called.bytes, copied),
+        bus_bytes=_either(is_kernel, called.bus_bytes, copied),
+        communicator=_either(is_kernel, called.communicator, NULL),
+        ranks=_either(is_kernel, called.ranks, 0),
         is_collective=is_kernel,
         steady=~operations_in_warm_up(trace)[rows],
     )
 
 
-def _kinds(trace: Trace, rows: Integers, is_kernel: Mask) -> Texts:
+def _either(is_kernel: Mask, of_kernels: Integers, of_copies: Integers | int) -> Integers:
+    result = np.zeros(len(is_kernel), np.int64)
+    result[is_kernel], result[~is_kernel] = of_kernels, of_copies
+    return result
+
+
+def _names(trace: Trace, rows: Integers, is_kernel: Mask) -> Array:
     """The kind of each transfer, by the kernel's name, or by the range of torch around it."""
     ops = operations(trace)
     names = trace.recorded("kernels").texts("short_name").take(ops.row[rows[is_kernel]])
@@ -94,7 +112,7 @@ def _kinds(trace: Trace, rows: Integers, is_kernel: Mask) -> Texts:
     of_range = _each_once(_patterns(trace, rows[is_kernel]), _kind_of_range)
     result = object_array([PEER_COPY] * len(rows))
     result[is_kernel] = np.where((by_name == _PART_OF_MORE) & (of_range != ""), of_range, by_name)
-    return Texts.of(result)
+    return result
 
 
 def _patterns(trace: Trace, rows: Integers) -> Texts:

@@ -20,6 +20,7 @@ from traceview.trace.nsys.cpu.thread_runs import thread_runs
 from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings
 from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
+from traceview.trace.nsys.nvtx.nccl_calls import nccl_tables
 from traceview.trace.nsys.os_calls import os_calls
 from traceview.trace.nsys.own_samples import own_samples, with_sources
 from traceview.trace.nsys.ranges import nvtx_events, ranges
@@ -107,6 +108,9 @@ def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
     sampled = None
     if events is not None:
         found["ranges"] = ranges(reader, events, events.of_domains(reader, DOMAINS))
+        nccl = nccl_tables(reader, events)
+        if nccl is not None:
+            found |= {"collective_calls": nccl.calls, "communicators": nccl.communicators}
         sampled = python_samples(reader, events.of_domains(reader, {PERIODIC}))
     sampled = sampled or own_samples(reader)
     if sampled is not None:

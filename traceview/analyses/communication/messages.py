@@ -1,0 +1,264 @@
+"""What NCCL was called to move by each of its kernels: bytes, communicator and ranks.
+
+A kernel is launched inside the call it serves, or, between ncclGroupStart and ncclGroupEnd, inside
+the latter for all calls of the group. Sizes and bus bandwidth are those of nccl-tests
+(doc/PERFORMANCE.md there): of the larger buffer, and times 2 (n − 1) ÷ n for an all-reduce of n
+ranks, (n − 1) ÷ n where each rank has a part, 1 for a broadcast, a reduction or a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.operations import operations
+from traceview.tables import NULL, Array, Integers, Mask, Table, object_array
+from traceview.trace import Trace
+
+UNKNOWN = -1
+_POINT_TO_POINT = "send-receive"
+_PARTS = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+# NCCL runs them as messages between ranks, in the kernel of those.
+_AS_MESSAGES = ("all-to-all", "gather", "scatter", "send", "receive")
+
+
+@dataclass(frozen=True)
+class Messages:
+    """One entry per kernel asked for.
+
+    `bytes` and `bus_bytes` are −1 where unknown, `communicator` is NULL, `ranks` 0, `kind` "".
+    """
+
+    kind: Array
+    bytes: Integers
+    bus_bytes: Integers
+    communicator: Integers
+    ranks: Integers
+
+
+def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
+    """The messages of some kernels: rows of operations, and their kinds by name, as texts."""
+    calls = trace.recorded("collective_calls")
+    count = len(rows)
+    if not len(calls) or not count:
+        unknown = np.full(count, UNKNOWN, np.int64)
+        none = np.zeros(count, np.int64)
+        return Messages(object_array([""] * count), unknown, unknown, np.full(count, NULL), none)
+    units = _units(calls)
+    moves = units.marks == 0
+    calls, unit = calls.take(units.order[moves]), units.number[moves]
+    kernel_unit = _units_of_launches(trace, units, rows)
+    kernel = _kernels_of_calls(unit, _classes(calls), kernel_unit, _kernel_classes(kinds))
+    return _summed(trace, calls, kernel, count)
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Calls in order of thread and start: `number` of the unit of each, a single call or a group.
+
+    `marks` is 1 for the start of a group, −1 for its end, 0 for calls. `order` are rows of
+    collective_calls. Kernels are launched from `start` to `end` of `thread`, one entry per unit.
+    """
+
+    order: Integers
+    marks: Integers
+    number: Integers
+    thread: Array
+    start: Integers
+    end: Integers
+
+
+def _units(calls: Table) -> _Units:
+    order = np.lexsort((calls["start_ns"], calls["thread"]))
+    thread = calls["thread"][order]
+    kinds = calls.texts("kind").take(order)
+    marks = kinds.isin(("group-start",)).astype(np.int64) - kinds.isin(("group-end",))
+    outside = np.zeros(len(order), bool)
+    edges = np.flatnonzero(groups.opens(thread)).tolist()
+    for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
+        outside[first:last] = _depth_before(marks[first:last]) == 0
+    number = np.cumsum(outside | groups.opens(thread)) - 1
+    closing = np.append(np.flatnonzero(np.diff(number)), len(order) - 1)
+    launching = order[closing]
+    return _Units(
+        order,
+        marks,
+        number,
+        thread[closing],
+        calls["start_ns"][launching],
+        calls["end_ns"][launching],
+    )
+
+
+def _depth_before(marks: Integers) -> Integers:
+    """Open groups before each event of a thread; an end without a start closes nothing."""
+    total = np.cumsum(marks)
+    depth = total - np.minimum(np.minimum.accumulate(total), 0)
+    return np.concatenate((np.zeros(1, np.int64), depth[:-1]))
+
+
+def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> Integers:
+    """The unit that launched each operation, −1 for none."""
+    calls, call = trace.recorded("api_calls"), operations(trace).call[rows]
+    result = np.full(len(rows), UNKNOWN, np.int64)
+    launched = np.flatnonzero(call >= 0)
+    thread, time = calls["thread"][call[launched]], calls["start_ns"][call[launched]]
+    for each in groups.different(units.thread).tolist():
+        own, launches = np.flatnonzero(units.thread == each), launched[thread == each]
+        at = np.searchsorted(units.start[own], time[thread == each], side="right") - 1
+        inside = (at >= 0) & (time[thread == each] < units.end[own][np.maximum(at, 0)])
+        result[launches[inside]] = own[at[inside]]
+    return result
+
+
+def _classes(calls: Table) -> Integers:
+    kinds = calls.texts("kind")
+    alike = [_POINT_TO_POINT if kind in _AS_MESSAGES else str(kind) for kind in kinds.values]
+    return _numbered(object_array(alike)[kinds.codes])
+
+
+def _kernel_classes(kinds: Array) -> Integers:
+    alike = [_POINT_TO_POINT if kind in _AS_MESSAGES else kind for kind in kinds.tolist()]
+    return _numbered(object_array(alike))
+
+
+_CLASSES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", _POINT_TO_POINT)
+
+
+def _numbered(kinds: Array) -> Integers:
+    places = {kind: place for place, kind in enumerate(_CLASSES)}
+    return np.array([places.get(kind, UNKNOWN) for kind in kinds.tolist()], np.int64)
+
+
+def _kernels_of_calls(
+    unit: Integers, call_class: Integers, kernel_unit: Integers, kernel_class: Integers
+) -> Integers:
+    """The kernel that serves each call, −1 where it is not known.
+
+    The only kernel of a unit serves all its calls; the only one of its class those of that class;
+    as many kernels as calls of a class serve one each, in order.
+    """
+    result = np.full(len(unit), UNKNOWN, np.int64)
+    kernels = np.flatnonzero(kernel_unit >= 0)
+    if not len(kernels):
+        return result
+    most = int(max(unit.max(initial=0), kernel_unit.max())) + 1
+    per_unit = np.bincount(kernel_unit[kernels], minlength=most)
+    first = np.full(most, UNKNOWN, np.int64)
+    first[kernel_unit[kernels][::-1]] = kernels[::-1]
+    alone = per_unit[unit] == 1
+    result[alone] = first[unit[alone]]
+    width = len(_CLASSES) + 1
+    call_key, kernel_key = unit * width + call_class + 1, kernel_unit * width + kernel_class + 1
+    rest = np.flatnonzero(~alone & (per_unit[unit] > 1))
+    rest = rest[np.argsort(call_key[rest], kind="stable")]
+    ordered = kernels[np.argsort(kernel_key[kernels], kind="stable")]
+    keys = kernel_key[ordered]
+    at, end = (np.searchsorted(keys, call_key[rest], side=side) for side in ("left", "right"))
+    here = end - at
+    by_key = groups.group(call_key[rest])
+    place = np.arange(len(rest)) - by_key.first[by_key.ids]
+    same = here == groups.count(by_key)[by_key.ids]
+    sound = (here == 1) | ((here > 0) & same)
+    chosen = at + np.where(here == 1, 0, place)
+    result[rest[sound]] = ordered[chosen[sound]]
+    return result
+
+
+def _summed(trace: Trace, calls: Table, kernel: Integers, count: int) -> Messages:
+    served = kernel >= 0
+    calls, kernel = calls.take(served), kernel[served]
+    ranks, own_rank = _ranks(trace, calls)
+    kinds, values = calls.texts("kind"), calls["bytes"]
+    parts, sends, receives = (kinds.isin(some) for some in (_PARTS, ("send",), ("receive",)))
+    unknown = (values == NULL) | (parts & (ranks == 0))
+    bus_unknown = unknown | (kinds.isin(("all-reduce",)) & (ranks == 0))
+    values = np.where(values == NULL, 0, values)
+    to_itself = (sends | receives) & (own_rank >= 0) & (calls["peer"] == own_rank)
+    whole = np.where(parts, values * ranks, np.where(to_itself, 0, values))
+    bus = np.where(parts, values * np.maximum(ranks - 1, 0), whole)
+    reduced = kinds.isin(("all-reduce",))
+    bus = np.where(reduced, np.rint(2 * (ranks - 1) / np.maximum(ranks, 1) * values), bus)
+    total, bus_total = (
+        _sum(kernel, count, each, sends, receives) for each in (whole, bus.astype(np.int64))
+    )
+    none = np.bincount(kernel, minlength=count) == 0
+    communicator, rank_count = _only_one(kernel, count, calls["communicator"], ranks)
+    return Messages(
+        _kinds(calls, kernel, count, ranks),
+        np.where(none | _any(kernel, count, unknown), UNKNOWN, total),
+        np.where(none | _any(kernel, count, bus_unknown), UNKNOWN, bus_total),
+        communicator,
+        rank_count,
+    )
+
+
+def _sum(kernel: Integers, count: int, values: Integers, sends: Mask, receives: Mask) -> Integers:
+    """Bytes per kernel: of messages in both directions the larger sum, as both move at once."""
+    sent, received, other = (np.zeros(count, np.int64) for _ in range(3))
+    np.add.at(sent, kernel[sends], values[sends])
+    np.add.at(received, kernel[receives], values[receives])
+    np.add.at(other, kernel[~sends & ~receives], values[~sends & ~receives])
+    return other + np.maximum(sent, received)
+
+
+def _any(kernel: Integers, count: int, rows: Mask) -> Mask:
+    result = np.zeros(count, bool)
+    result[kernel[rows]] = True
+    return result
+
+
+def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
+    """Ranks of the communicator of each call, 0 where unknown, and the caller's own, −1."""
+    known = trace.recorded("communicators")
+    ranks, own = np.zeros(len(calls), np.int64), np.full(len(calls), UNKNOWN, np.int64)
+    if not len(known) or not len(calls):
+        return ranks, own
+    # These numbers are hashes: their span has no room in 64 bits.
+    every = np.concatenate((known["communicator"], calls["communicator"]))
+    numbers = np.unique(every, return_inverse=True)[1].astype(np.int64)
+    created, called = numbers[: len(known)], numbers[len(known) :]
+    usable = calls["communicator"] != NULL
+    anywhere = (np.zeros(len(part), np.int64) for part in (known, calls))
+    row = groups.match(next(anywhere), created, next(anywhere), called, usable)
+    ranks[row >= 0] = known["ranks"][row[row >= 0]]
+    row = groups.match(known["process"], created, calls["process"], called, usable)
+    # A process may hold several ranks, each on a GPU of its own.
+    in_process = groups.group(known["process"], created)
+    single = groups.count(in_process)[in_process.ids] == 1
+    sure = (row >= 0) & single[np.maximum(row, 0)]
+    own[sure] = known["rank"][row[sure]]
+    return ranks, own
+
+
+def _only_one(
+    kernel: Integers, count: int, communicator: Integers, ranks: Integers
+) -> tuple[Integers, Integers]:
+    """The communicator of each kernel and its ranks, where all its calls name the same."""
+    numbers, sizes = np.full(count, NULL), np.zeros(count, np.int64)
+    numbers[kernel], sizes[kernel] = communicator, ranks
+    several = _any(kernel, count, numbers[kernel] != communicator)
+    return np.where(several, NULL, numbers), np.where(several, 0, sizes)
+
+
+def _kinds(calls: Table, kernel: Integers, count: int, ranks: Integers) -> Array:
+    """The kind that NCCL was called with, where the kernel's name does not tell: of messages.
+
+    Messages to and from every rank, itself included, are an all-to-all.
+    """
+    result = object_array([""] * count)
+    kinds = calls.texts("kind")
+    for kind in ("all-to-all", "gather", "scatter"):
+        result[kernel[kinds.isin((kind,))]] = kind
+    everyone = np.ones(count, bool)
+    for kind in ("send", "receive"):
+        chosen = kinds.isin((kind,)) & (ranks > 1)
+        pairs = groups.group(kernel[chosen], calls["peer"][chosen])
+        peers = np.bincount(kernel[chosen][pairs.first], minlength=count)
+        size = np.zeros(count, np.int64)
+        size[kernel[chosen]] = ranks[chosen]
+        everyone &= (size > 1) & (peers == size)
+    result[everyone] = "all-to-all"
+    return result

@@ -1,0 +1,166 @@
+"""Calls of NCCL, from the ranges of its NVTX domain and their payloads.
+
+NCCL has named its ranges after its functions since 2.4, and added a structure since 2.18, with the
+communicator since 2.24: src/include/nvtx.h and nvtx_payload_schemas.h of NCCL. The bytes of a call
+are those of one message: of the send buffer of an all-gather, of the receive buffer of a
+reduce-scatter, and for one peer of an all-to-all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.tables import NULL, Integers, Mask, Texts
+from traceview.trace.nsys.names import first_of
+from traceview.trace.nsys.nvtx.payloads import (
+    FIRST_STATIC_ID,
+    Field,
+    Schemas,
+    bounded,
+    decoded,
+    parsed,
+    schemas_of,
+)
+from traceview.trace.nsys.ranges import NvtxEvents
+from traceview.trace.nsys.rows import INT32, MOST_BYTES, Rows, Staged
+from traceview.trace.nsys.tables import Reader
+
+DOMAIN = "NCCL"
+PUSH_POP = 59
+KINDS = {
+    "ncclAllGather": "all-gather",
+    "ncclAllReduce": "all-reduce",
+    "ncclAlltoAll": "all-to-all",
+    "ncclBroadcast": "broadcast",
+    "ncclGather": "gather",
+    "ncclRecv": "receive",
+    "ncclReduce": "reduce",
+    "ncclReduceScatter": "reduce-scatter",
+    "ncclScatter": "scatter",
+    "ncclSend": "send",
+    "ncclGroupStart": "group-start",
+    "ncclGroupEnd": "group-end",
+}
+CREATE = frozenset(
+    f"ncclComm{name}"
+    for name in ("InitRank", "InitRankConfig", "InitRankScalable", "Split", "Shrink", "Grow")
+)
+_COMMUNICATOR, _BYTES, _PEER, _ROOT = (
+    "NCCL communicator ID",
+    "Message size [bytes]",
+    "Peer rank",
+    "Root",
+)
+_RANKS, _RANK = "No. of ranks", "Rank"
+_FIELDS = (_COMMUNICATOR, _BYTES, _PEER, _ROOT, _RANKS, _RANK)
+# Schemas of NCCL 2.24 and newer, by NCCL's own number: for exports that lack their description.
+_MESSAGE = {_COMMUNICATOR: Field(0, 8), _BYTES: Field(8, 8)}
+_WITH_ROOT = {**_MESSAGE, _ROOT: Field(16, 4)}
+_WITH_PEER = {**_MESSAGE, _PEER: Field(16, 4)}
+_CREATED = {_COMMUNICATOR: Field(0, 8), _RANKS: Field(8, 4), _RANK: Field(12, 4)}
+_STATIC: Mapping[int, Mapping[str, Field]] = {
+    **dict.fromkeys((0, 2, 3, 11, 12), _CREATED),
+    **dict.fromkeys((4, 5, 7, 16), _MESSAGE),
+    **dict.fromkeys((6, 8), _WITH_ROOT),
+    **dict.fromkeys((9, 10), _WITH_PEER),
+}
+
+
+@dataclass(frozen=True)
+class NcclTables:
+    """The staged tables collective_calls and communicators."""
+
+    calls: Staged
+    communicators: Staged
+
+
+def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
+    """Calls of NCCL and the communicators they created; None without ranges of NCCL."""
+    domains = _domains(reader, events)
+    if not domains:
+        return None
+    of_nccl = np.isin(events.rows.integer("domainId"), list(domains))
+    of_nccl &= events.rows.integer("eventType") == PUSH_POP
+    rows = events.rows.where(of_nccl)
+    if not len(rows):
+        return None
+    names = first_of(rows.texts("text"), reader.names.texts(rows.numbers("textId")))
+    fields = _payloads(reader, domains, len(rows))
+    return NcclTables(_calls(reader, rows, names, fields), _created(reader, rows, names, fields))
+
+
+def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
+    """Ids of the domain of NCCL, by its name, or by its schemas where the name was not recorded."""
+    named = {domain for (_, domain), name in events.domains.items() if name == DOMAIN}
+    schemas = schemas_of(reader.export.database)
+    return named | {domain for (domain, _), fields in schemas.items() if _COMMUNICATOR in fields}
+
+
+def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Integers]:
+    """The fields of each range, NULL where the export does not have its payload."""
+    absent = {name: np.full(count, NULL) for name in _FIELDS}
+    database = reader.export.database
+    if not {"binaryData", "jsonText"} & set(database.describe("NVTX_EVENTS").columns):
+        return absent
+    lines = database.lines_of(
+        *("NVTX_EVENTS", ("binaryData", "jsonText", "jsonTextId")),
+        {"domainId": sorted(domains), "eventType": [PUSH_POP]},
+    )
+    if len(lines) != count:
+        return absent
+    blobs, texts, numbers = (list(cells) for cells in zip(*lines, strict=True))
+    if any(blob is not None for blob in blobs):
+        return decoded(blobs, _schemas(reader, domains), _FIELDS)
+    ids = sorted({number for number in numbers if isinstance(number, int)})
+    if ids:
+        named = dict(zip(ids, reader.names.of(np.array(ids, np.int64)), strict=True))
+        texts = [named.get(n, t) for n, t in zip(numbers, texts, strict=True)]
+    return parsed(texts, _FIELDS)
+
+
+def _schemas(reader: Reader, domains: set[int]) -> Schemas:
+    known = {
+        (domain, FIRST_STATIC_ID + number): fields
+        for domain in domains
+        for number, fields in _STATIC.items()
+    }
+    return {**known, **schemas_of(reader.export.database)}
+
+
+def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Integers]) -> Staged:
+    kinds = names.map([KINDS.get(str(name)) for name in names.values])
+    chosen: Mask = kinds.codes >= 0
+    rows = rows.where(chosen)
+    start, end = reader.export.spans(rows, "calls of NCCL")
+    thread, process = reader.owners.threads(rows)
+    peer = np.where(fields[_PEER] == NULL, fields[_ROOT], fields[_PEER])
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": thread,
+        "process": process,
+        "kind": kinds.take(chosen),
+        "communicator": fields[_COMMUNICATOR][chosen],
+        "bytes": bounded(fields[_BYTES][chosen], MOST_BYTES),
+        "peer": _narrow(peer[chosen]),
+    }
+
+
+def _created(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Integers]) -> Staged:
+    chosen = names.isin(CREATE) & (bounded(fields[_RANKS]) > 0) & (fields[_COMMUNICATOR] != NULL)
+    chosen &= bounded(fields[_RANK]) >= 0
+    _, process = reader.owners.threads(rows.where(chosen))
+    return {
+        "process": process,
+        "communicator": fields[_COMMUNICATOR][chosen],
+        "ranks": _narrow(fields[_RANKS][chosen]),
+        "rank": _narrow(fields[_RANK][chosen]),
+    }
+
+
+def _narrow(values: Integers) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
+    sound = bounded(values)
+    return np.where(sound == NULL, INT32.min, sound).astype(np.int32)

@@ -1,0 +1,119 @@
+"""Extended NVTX payloads: structures of integers that a library attaches to its ranges.
+
+nsys exports the structure as it lay in memory (`nsys export --include-blobs=true`), after a header
+of 32 bytes, or as JSON (`--include-json=true`). Its fields are in NVTX_PAYLOAD_SCHEMA_ENTRIES.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.tables import NULL, Integers, object_array
+from traceview.trace.nsys.rows import INT32
+from traceview.trace.sqlite.file import Database
+
+ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+FIRST_STATIC_ID = 1 << 24
+"""Ids of schemas that a library numbers itself count from here (nvToolsExtPayload.h)."""
+HEADER = np.dtype([(name, "<u8") for name in ("domain", "schema", "size", "end")])
+# Bytes of the integer types of nvToolsExtPayload.h, as on 64-bit Linux: int, unsigned, long,
+# unsigned long and long long, the types of fixed width, size_t.
+_WIDTHS = {5: 4, 6: 4, 7: 8, 8: 8, 9: 8, 10: 8, 15: 4, 16: 4, 17: 8, 18: 8, 22: 8}
+_LARGEST = 1 << 16
+
+
+@dataclass(frozen=True)
+class Field:
+    """An integer of a structure: its first byte, and its size in bytes."""
+
+    offset: int
+    size: int
+
+
+Schemas = Mapping[tuple[int, int], Mapping[str, Field]]
+"""Fields by name, by (domain id, schema id)."""
+
+
+def schemas_of(database: Database) -> Schemas:
+    """The integer fields of every schema that the export describes."""
+    names = ("domainId", "schemaId", "type", "offset", "name")
+    found: dict[tuple[int, int], dict[str, Field]] = {}
+    for *numbers, name in database.lines(ENTRIES, names):
+        # The first field has no offset.
+        place = [0 if number is None else number for number in numbers]
+        if not isinstance(name, str) or not all(isinstance(number, int) for number in place):
+            continue
+        domain, schema, kind, offset = (int(str(number)) for number in place)
+        if kind in _WIDTHS and 0 <= offset <= _LARGEST:
+            found.setdefault((domain, schema), {})[name] = Field(offset, _WIDTHS[kind])
+    return found
+
+
+def decoded(blobs: Sequence[object], schemas: Schemas, names: Sequence[str]) -> dict[str, Integers]:
+    """The named fields of each structure, NULL where it lacks one or is damaged.
+
+    Unsigned numbers from 2^63 on wrap.
+    """
+    result = {name: np.full(len(blobs), NULL) for name in names}
+    lengths = np.array([len(b) if isinstance(b, bytes) else -1 for b in blobs], np.int64)
+    cells = object_array(blobs)
+    for length in np.unique(lengths[(lengths >= HEADER.itemsize) & (lengths <= _LARGEST)]).tolist():
+        rows = np.flatnonzero(lengths == length)
+        raw = np.frombuffer(b"".join(cells[rows]), np.uint8).reshape(-1, length)
+        header = raw[:, : HEADER.itemsize].copy().view(HEADER)[:, 0]
+        body = raw[:, HEADER.itemsize :]
+        for domain, schema in np.unique(header[["domain", "schema"]]).tolist():
+            own = (header["domain"] == domain) & (header["schema"] == schema)
+            fields = schemas.get((domain, schema), {})
+            for name in names:
+                if name in fields and fields[name].offset + fields[name].size <= body.shape[1]:
+                    result[name][rows[own]] = _integers(body[own], fields[name])
+    return result
+
+
+def _integers(body: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], field: Field) -> Integers:
+    there = body[:, field.offset : field.offset + field.size].copy()
+    return there.view("<i8" if field.size == 8 else "<i4")[:, 0].astype(np.int64)
+
+
+def parsed(texts: Sequence[object], names: Sequence[str]) -> dict[str, Integers]:
+    """As `decoded`, from the JSON of the structures. Equal texts are parsed once."""
+    result = {name: np.full(len(texts), NULL) for name in names}
+    known: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        if isinstance(text, str):
+            if text not in known:
+                known[text] = _parsed(text, names)
+            for name, value in zip(names, known[text], strict=True):
+                result[name][row] = value
+    return result
+
+
+def _parsed(text: str, names: Sequence[str]) -> list[int]:
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return [NULL] * len(names)
+    found: dict[str, object] = {}
+    # The structure is the whole text, or the value of its schema's name.
+    for level in (whole, *(whole.values() if isinstance(whole, dict) else ())):
+        found |= level if isinstance(level, dict) else {}
+    return [_integer(found.get(name)) for name in names]
+
+
+def _integer(value: object) -> int:
+    """A number that JSON may hold as text; from 2^63 on it wraps, as in `decoded`."""
+    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) <= 20:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
+        return NULL
+    return value - 2**64 if value >= 2**63 else value
+
+
+def bounded(values: Integers, most: int = int(INT32.max)) -> Integers:
+    """The values from 0 to `most`, NULL for the others."""
+    return np.where((values >= 0) & (values <= most), values, NULL)
