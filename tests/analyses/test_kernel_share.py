@@ -218,19 +218,36 @@ def test_unaligned_gemms_are_a_finding(tmp_path):
     assert finding.subject == Subject("kernel", name)
 
 
-def test_where_the_gpu_is_mostly_idle_its_kernels_are_not_what_limits(tmp_path):
+def late_steps(*, waits: bool) -> Export:
+    """Four steps that each begin with a late launch, in every second of which the CPU may wait."""
     export = Export()
-    for step in range(4):
-        start = 10_000 * step
-        export.kernel_without_launch((start, start + 1000), name=ADD)
-        export.kernel_without_launch((start + 1000, start + 2000), name=CAST)
+    for number in range(4):
+        start = 10_000_000 * number
+        for place, name in enumerate((GEMM, ADD, CAST)):
+            begin = start + 1_000_000 * place + 10
+            call = (start + 10 * place, start + 10 * place + 5)
+            export.launch(call, (begin, start + 1_000_000 * (place + 1)), name=name)
+        if waits and number % 2:
+            export.sync("cudaStreamSynchronize_v3020", start + 40, start + 3_000_010)
+    return export
 
-    [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.severity == "info"
+def test_kernels_save_nothing_before_a_late_launch(tmp_path):
+    [finding] = ask(ANALYSIS, late_steps(waits=False), tmp_path).findings
+
+    # No late launch follows the last step.
+    assert (finding.severity, finding.time_at_stake_ns) == ("low", 999_990)
+    assert finding.evidence.values["less_ns"] == 4 * 999_990
     assert finding.message.endswith(
-        "The GPU is busy for only 25.0 % of the time, so shorter kernels alone save little."
+        "The GPU waits for the CPU between launches, so the program gains 1.00 ms at most until "
+        "the CPU launches sooner."
     )
+
+
+def test_kernels_save_time_where_the_cpu_waits_for_them(tmp_path):
+    [finding] = ask(ANALYSIS, late_steps(waits=True), tmp_path).findings
+
+    assert (finding.severity, finding.time_at_stake_ns) == ("medium", 2 * 999_990)
 
 
 def test_thousands_of_tiny_kernels_are_told_without_a_claim(tmp_path):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.analyses.single_answer import ask, rows
@@ -153,6 +154,7 @@ def test_a_point_needs_no_trace():
         bytes_from=DECLARED,
         flop_from=DECLARED,
         peaks=peaks,
+        items=np.arange(2),
     )
 
     assert (point.memory_pct, point.compute_pct) == (50.0, 50.0)
@@ -332,7 +334,9 @@ def test_ranges_that_declare_one_kernel_apart_have_rates_of_their_own(tmp_path):
     for number, (name, took) in enumerate([("plain", 1), ("by-2", 4), ("by-32", 16)] * 2):
         start = 40 * MS * number
         said = declaration(name, bytes=4_000_000_000, flop=0)
-        run(export, said, start, start + 200 + took * MS, name="copy")
+        end = start + 200 + took * MS
+        run(export, said, start, end, name="copy")
+        export.sync("cudaDeviceSynchronize_v3020", start + 100, end + 10)
 
     result = ask(ANALYSIS, export, tmp_path)
 

@@ -52,10 +52,10 @@ def fewer_launches(trace: Trace) -> str:
     graphs = cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
-    return _COMPILED if _is_compiled(trace) else _FEWER_LAUNCHES["torch"]
+    return _COMPILED if is_compiled(trace) else _FEWER_LAUNCHES["torch"]
 
 
-def _is_compiled(trace: Trace) -> bool:
+def is_compiled(trace: Trace) -> bool:
     """Whether more than a tenth of the kernels are TorchInductor's."""
     names = trace.recorded("kernels").texts("name")
     fused = [name for name in map(str, names.values) if name.startswith(_INDUCTOR)]

@@ -30,9 +30,10 @@ def gain_sentence(saved_ns: int, lost_ns: int) -> str:
     """
     if 2 * saved_ns >= lost_ns:
         return ""
+    gains = "{saved_ns} at most" if saved_ns else "nothing"
     return (
-        " The GPU waits for the CPU between launches, so the program gains {saved_ns} at most "
-        "until the CPU launches sooner."
+        " The GPU waits for the CPU between launches, so the program gains "
+        f"{gains} until the CPU launches sooner."
     )
 
 

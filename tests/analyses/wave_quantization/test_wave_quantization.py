@@ -521,13 +521,15 @@ def test_a_spinning_kernel_steps_where_we_say(unpack, name):
         assert bool(found) == (verdict == "step")
 
 
-def test_findings_of_two_kernels_of_one_wrapper_read_differently(unpack):
+def test_two_kernels_of_one_wrapper_read_differently(unpack):
     result = ANALYSIS.run(load(unpack("cuda_graphs_nodes")))
     assert isinstance(result, Result)
-    said = [finding.message for finding in result.findings]
-    assert [text.partition(" launches")[0] for text in said] == [
+    labels = {row["label"] for row in result.tables["kernels"].rows()}
+    assert {
         "elementwise add fp32",
         "elementwise mul fp32",
-    ]
+    } <= labels
+    # torch chooses their grids.
+    assert not result.findings
     told = rows(result, "kernels", "label", "grid", "block")
     assert len(set(told)) == len(told)

@@ -1,12 +1,17 @@
 """Time on a device's critical path, against programs that run again with faster kernels."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import Export
 from traceview import intervals
-from traceview.facts.idle.gpu_limited import critical, gpu_limited, limited_ns
+from traceview.facts.idle.cpu_activity import CPU_CAUSES
+from traceview.facts.idle.gaps import every_gap, steady_spans_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, critical, gpu_limited, kernels_named
 
 ACTION = st.tuples(st.sampled_from(["cpu", "launch", "launch", "sync"]), st.integers(1, 20))
 
@@ -59,16 +64,98 @@ def test_work_before_a_late_launch_is_not_on_the_path(tmp_path):
     export = Export().launch((0, 2), (10, 50)).launch((100, 102), (110, 150))
     trace = export.load(tmp_path)
     assert [each.tolist() for each in gpu_limited(trace)[0]] == [[110], [150]]
-    assert limited_ns(trace).tolist() == [0, 40]
+    assert [claimable_ns(trace, 0, np.array([row])) for row in (0, 1)] == [0, 40]
 
 
 def test_work_that_the_cpu_waited_for_is_on_the_path(tmp_path):
     export = Export().launch((0, 2), (10, 50)).sync("cudaStreamSynchronize_v3020", 5, 52)
     trace = export.launch((100, 102), (110, 150)).load(tmp_path)
-    assert limited_ns(trace).tolist() == [40, 40]
+    assert [claimable_ns(trace, 0, np.array([row])) for row in (0, 1)] == [40, 40]
 
 
 def test_devices_have_paths_of_their_own(tmp_path):
     export = Export().launch((0, 2), (10, 50), device=0).launch((100, 102), (110, 150), device=0)
     trace = export.launch((3, 5), (20, 60), device=1).load(tmp_path)
     assert {device: each.total() for device, each in gpu_limited(trace).items()} == {0: 40, 1: 40}
+
+
+def test_kernels_that_run_at_once_save_their_time_once(tmp_path):
+    export = Export().launch((0, 2), (10, 50)).launch((2, 4), (10, 50), stream=9)
+    trace = export.launch((4, 6), (30, 60), stream=11).load(tmp_path)
+    every = np.arange(3)
+    assert claimable_ns(trace, 0, every) == 50
+    assert claimable_ns(trace, 0, every, np.array([40, 40, 0])) == 50
+    assert claimable_ns(trace, 0, every, np.array([5, 0, 7])) == 12
+
+
+def test_warm_up_and_what_is_not_selected_save_nothing(tmp_path):
+    export = Export().range("warm_up", 0, 3).launch((0, 2), (10, 50), name="early")
+    trace = export.launch((4, 6), (50, 80), name="late").load(tmp_path)
+    rows = {name: kernels_named(trace, 0, [name]) for name in ("early", "late", "absent")}
+    assert {name: each.tolist() for name, each in rows.items()} == {
+        "early": [0],
+        "late": [1],
+        "absent": [],
+    }
+    claims = {name: claimable_ns(trace, 0, each) for name, each in rows.items()}
+    assert claims == {"early": 0, "late": 30, "absent": 0}
+
+
+def recorded(actions, took, devices):
+    """A program whose kernels take turns on these devices and on two streams, and its waits."""
+    now, export, waits = 0, Export(), []
+    free = dict.fromkeys(((device, stream) for device in range(devices) for stream in (7, 9)), 0)
+    for number, ((what, length), busy) in enumerate(zip(actions, took, strict=True)):
+        device, stream = number % devices, (7, 9)[number // 2 % 2]
+        if what == "cpu":
+            now += length
+        elif what == "launch":
+            start = max(now + 1, free[device, stream])
+            free[device, stream] = start + busy
+            export.launch((now, now + 1), (start, start + busy), device=device, stream=stream)
+            now += 1
+        else:
+            end = max(now + 1, max(free[device, each] for each in (7, 9)))
+            export.sync("cudaDeviceSynchronize_v3020", now, end, device=device)
+            waits.append((device, now, end))
+            now = end
+    return export, waits
+
+
+def nanoseconds_on_path(trace, waits, device):
+    """The nanoseconds of the critical path, walked backwards one at a time."""
+    kernels, every = trace.kernels, every_gap(trace)
+    here = kernels["device"] == device
+    start, end = kernels["start_ns"][here], kernels["end_ns"][here]
+    gaps = (every.device == device) & np.isin(every.cause, CPU_CAUSES)
+    late = set(every.end_ns[gaps].tolist())
+    busy = {time for one, other in zip(start, end, strict=True) for time in range(one, other)}
+    ended = [two for at, one, two in waits if at == device and busy.intersection(range(one, two))]
+    waited, on_device, path = set(ended), True, set()
+    for time in range(int(max(end)), int(min(start)) - 1, -1):
+        on_device = time in waited or (on_device and time not in late)
+        if on_device and time - 1 in busy:
+            path.add(time - 1)
+    return path
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(ACTION, min_size=1, max_size=20), st.integers(1, 2), st.data())
+def test_no_claim_exceeds_a_walk_along_the_critical_path(actions, devices, data):
+    actions = [("launch", 5)] * devices + actions
+    took = [length for _, length in actions]
+    with TemporaryDirectory() as folder:
+        export, waits = recorded(actions, took, devices)
+        trace = export.load(Path(folder))
+    kernels = trace.kernels
+    for device in range(devices):
+        rows = np.flatnonzero(kernels["device"] == device)
+        rows = rows[[data.draw(st.booleans()) for _ in rows]]
+        less = np.array([data.draw(st.integers(0, 25)) for _ in rows], np.int64)
+        path = nanoseconds_on_path(trace, waits, device)
+        run = [set(range(kernels["start_ns"][row], kernels["end_ns"][row])) & path for row in rows]
+        together = set().union(*run)
+        each = sum(min(len(one), most) for one, most in zip(run, less.tolist(), strict=True))
+        assert claimable_ns(trace, device, rows) == len(together)
+        assert claimable_ns(trace, device, rows, less) == min(len(together), each)
+        assert len(together) <= steady_spans_ns(trace)[device]

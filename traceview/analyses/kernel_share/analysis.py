@@ -10,12 +10,10 @@ from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.kernel_share.findings import (
     costliest_own_kernel,
     fusion_findings,
-    gemm_findings,
-    limited_by_gpu,
     tiny_kernels,
-    unaligned_findings,
 )
 from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernels
+from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unaligned_findings
 from traceview.analyses.kernel_share.range_totals import entered, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
@@ -27,7 +25,6 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import launched_in_warm_up
 from traceview.findings import Finding
 from traceview.tables import NULL, Array, Column, Integers, Mask, RowNumbers, Table, Texts, thrifty
 from traceview.trace import Trace
@@ -141,7 +138,7 @@ def compute(trace: Trace) -> Result:
             "classes": _by_class(trace, chosen, kernels, duration_ns),
             **_by_range(trace, chosen, kernels, duration_ns),
         },
-        _findings(trace, chosen, kernels, labels),
+        _findings(trace, chosen),
         {
             "kernel_calls": len(kernels),
             "kernel_total_ns": int(duration_ns.sum()),
@@ -151,20 +148,15 @@ def compute(trace: Trace) -> Result:
     )
 
 
-def _findings(trace: Trace, chosen: Mask, kernels: Table, labels: Texts) -> tuple[Finding, ...]:
-    duration_ns, span_ns = kernels.duration_ns, steady_span_ns(trace)
-    steady_ns = int(duration_ns[steady_kernels(trace)[chosen]].sum())
-    launched_steady = ~launched_in_warm_up(trace)[kernel_operations(trace)[chosen]]
-    names = kernels.texts("name")
-    savings = (
+def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
+    span_ns = steady_span_ns(trace)
+    steady_ns = int(trace.kernels.duration_ns[steady_kernels(trace)].sum())
+    return (
         *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
         *unaligned_findings(trace),
         *fusion_findings(trace),
-    )
-    return (
-        *limited_by_gpu(trace, savings),
         *tiny_kernels(trace),
-        *costliest_own_kernel(names, labels, duration_ns, launched_steady, span_ns),
+        *costliest_own_kernel(trace, chosen),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.gpu_limited import limited_kernels_ns
+from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.operations import kernel_operations
@@ -41,8 +41,8 @@ class Fp32Gemms:
     `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16;
     `fp32_flop_per_s` and `flop_per_s` are the peak rates of the CUDA cores and of that type.
     `saved_ns` is an upper bound: what is left of `time_ns` beyond the FLOP at `flop_per_s`. The
-    four are None where the rates of the GPU are unknown. `limited_ns` is their time on the critical
-    path, on which alone faster ones shorten the program.
+    four are None where the rates of the GPU are unknown. `saved_each_ns` is the same per launch;
+    `claimed_ns` is what of it shortens the program.
     """
 
     device: int
@@ -53,7 +53,8 @@ class Fp32Gemms:
     fp32_flop_per_s: float | None = None
     flop_per_s: float | None = None
     saved_ns: int | None = None
-    limited_ns: int | None = None
+    saved_each_ns: Integers | None = field(default=None, compare=False, repr=False)
+    claimed_ns: int | None = None
 
 
 def steady_kernels(trace: Trace) -> Mask:
@@ -68,26 +69,22 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
     used = groups.different(names.codes[names.codes >= 0])
-    gemms = [code for code in used.tolist() if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
-    if not gemms:
+    fp32 = [code for code in used.tolist() if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
+    if not fp32:
         return ()
-    rows = np.flatnonzero(np.isin(names.codes, gemms) & steady_kernels(trace))
+    rows = np.flatnonzero(np.isin(names.codes, fp32) & steady_kernels(trace))
     labels, flop = kernel_labels(trace), kernel_work(trace).estimate.flop
     duration_ns = kernels.duration_ns
     estimates = []
     for device in groups.different(kernels["device"][rows]).tolist():
         own = rows[kernels["device"][rows] == device]
         launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
-        estimates.append(estimate(device, launches, peaks(trace)[device]))
-    return tuple(_on_path(trace, each) for each in estimates if each)
-
-
-def _on_path(trace: Trace, gemms: Fp32Gemms) -> Fp32Gemms:
-    """The same GEMMs with their time on the critical path."""
-    names = trace.recorded("kernels").texts("name").values
-    every = [name for name in map(str, names) if is_fp32_gemm_on_cuda_cores(name)]
-    limited_ns = limited_kernels_ns(trace, gemms.device, every)
-    return replace(gemms, limited_ns=limited_ns)
+        gemms = estimate(device, launches, peaks(trace)[device])
+        if gemms and gemms.saved_each_ns is not None:
+            claimed_ns = claimable_ns(trace, device, own, gemms.saved_each_ns)
+            gemms = replace(gemms, claimed_ns=min(claimed_ns, gemms.saved_ns or 0))
+        estimates.append(gemms)
+    return tuple(each for each in estimates if each)
 
 
 def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | None:
@@ -114,5 +111,13 @@ def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | N
     kind = faster[0]
     # Launches of unknown FLOP can have done no more than the CUDA cores do in their time.
     flop = np.fmin(launches.flop, launches.duration_ns / 1e9 * fp32)
-    saved = total_ns - int(flop.sum() / rates[kind] * 1e9)
-    return Fp32Gemms(device, names, gemms.label, total_ns, kind, fp32, rates[kind], saved)
+    saved_ns = total_ns - int(flop.sum() / rates[kind] * 1e9)
+    each_ns = np.ceil(launches.duration_ns - flop / rates[kind] * 1e9).astype(np.int64)
+    return replace(
+        gemms,
+        kind=kind,
+        fp32_flop_per_s=fp32,
+        flop_per_s=rates[kind],
+        saved_ns=saved_ns,
+        saved_each_ns=each_ns,
+    )

@@ -14,6 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
+from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace
@@ -35,14 +36,15 @@ _FUSED_OPTIMIZER = re.compile(r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|L
 class Runs:
     """Runs of at least two kernels, one after another on a stream of one GPU, after warm-up.
 
-    `saved_ns` is their time without the longest kernel of each run. `class_ns` is their time by
-    `KernelClass`.
+    `less_ns` is their time without the longest kernel of each run, and `saved_ns` what of it the
+    program gains. `class_ns` is their time by `KernelClass`.
     """
 
     device: int
     runs: int
     kernels: int
     total_ns: int
+    less_ns: int
     saved_ns: int
     class_ns: dict[KernelClass, int]
     longest: tuple[int, int]
@@ -103,9 +105,11 @@ def _of_device(trace: Trace, device: int, run: Integers, rows: Integers, operati
     duration_ns, kinds = kernels.duration_ns[rows], kernel_classes(trace)[rows]
     by_run = groups.group(run)
     by_operation = groups.group(by_run.ids, operation[rows])
-    time = groups.sums(by_operation, duration_ns)
-    longest = np.zeros(by_run.size, np.int64)
-    np.maximum.at(longest, by_run.ids[by_operation.first], time)
+    time, of_run = groups.sums(by_operation, duration_ns), by_run.ids[by_operation.first]
+    longest_last = np.lexsort((time, of_run))
+    longest = longest_last[np.append(groups.opens(of_run[longest_last])[1:], True)]
+    stays = np.isin(by_operation.ids, longest)
+    less_ns = np.where(stays, 0, duration_ns)
     total = groups.sums(by_run, duration_ns)
     most = by_run.ids == int(np.argmax(total))
     by_class = np.zeros(len(KernelClass), np.int64)
@@ -115,7 +119,8 @@ def _of_device(trace: Trace, device: int, run: Integers, rows: Integers, operati
         by_run.size,
         len(rows),
         int(total.sum()),
-        int((total - longest).sum()),
+        int(less_ns.sum()),
+        claimable_ns(trace, device, rows, less_ns),
         {kind: int(by_class[kind]) for kind in KernelClass if by_class[kind]},
         (int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())),
     )

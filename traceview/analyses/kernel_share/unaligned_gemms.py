@@ -14,6 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
+from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.tables import Integers
 from traceview.trace import Trace
@@ -40,14 +41,16 @@ def aligned_elements(name: str) -> int | None:
 class UnalignedGemms:
     """The unaligned GEMMs of one GPU after warm-up; `names`, costliest first.
 
-    `elements` is what dimensions should be a multiple of. `dimension` is the one of a recorded
-    shape that is none, None without shapes. `longest` has start and end of the longest, in ns.
+    `saved_ns` is the part of their time that the program gains at most. `elements` is what
+    dimensions should be a multiple of. `dimension` is the one of a recorded shape that is none,
+    None without shapes. `longest` has start and end of the longest, in ns.
     """
 
     device: int
     names: tuple[str, ...]
     calls: int
     total_ns: int
+    saved_ns: int
     elements: int
     dimension: int | None
     longest: tuple[int, int]
@@ -79,6 +82,7 @@ def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
                 tuple(str(names[row]) for row in first.tolist()),
                 len(own),
                 int(duration_ns.sum()),
+                claimable_ns(trace, device, own),
                 elements,
                 _odd_dimension(trace, own, duration_ns, elements),
                 (int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),

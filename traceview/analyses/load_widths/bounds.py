@@ -16,6 +16,7 @@ import numpy as np
 
 from traceview import units
 from traceview.facts.code.gathered import LaunchedCode, gathered_code
+from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.steps.warm_up import kernels_in_warm_up
@@ -77,6 +78,7 @@ class WidthBound:
     peak_bytes_per_s: int | None = None
     bound_ns: int | None = None
     counted: bool = True
+    saved_ns: int = 0
 
     @property
     def at_stake_ns(self) -> int:
@@ -146,7 +148,15 @@ def _bound(
     why = WARM_UP_ALONE if only_warm_up else why_unknown(bound, twins, known)
     if why or timed is None or peak is None:
         return replace(bound, why=why if bits else "")
-    return with_bound(bound, timed, peak, known)
+    bound = with_bound(bound, timed, peak, known)
+    return replace(bound, saved_ns=_saved_ns(trace, bound, timed))
+
+
+def _saved_ns(trace: Trace, bound: WidthBound, timed: TimedLaunches) -> int:
+    """What of `at_stake_ns` the program gains, each launch saving the same fraction."""
+    rows, fraction = _rows(bound.code), bound.at_stake_ns / max(timed.total_ns, 1)
+    each_ns = np.ceil(trace.recorded("kernels").duration_ns[rows] * fraction).astype(np.int64)
+    return min(claimable_ns(trace, bound.code.device, rows, each_ns), bound.at_stake_ns)
 
 
 def _narrow_bits(widths: RunningWidths) -> int | None:

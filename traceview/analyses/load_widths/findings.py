@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.load_widths.bounds import (
     WARM_UP_ALONE,
     WIDE_BITS,
     TimedLaunches,
     WidthBound,
 )
+from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
 from traceview.findings import (
     Evidence,
     Finding,
     Severity,
     Subject,
     field_names,
-    severity_of,
     share_pct,
     shortened,
 )
@@ -41,9 +42,13 @@ def width_findings(bounds: Sequence[WidthBound], kernel_ns: int, span_ns: int) -
 
     `kernel_ns` is the time of all kernels, `span_ns` the steady time of the GPUs.
     """
-    counted = [bound for bound in bounds if bound.counted]
-    costly = [bound for bound in counted if severity_of(bound.at_stake_ns, span_ns)]
-    for bound in sorted(costly, key=lambda each: -each.at_stake_ns)[:_MOST_FINDINGS]:
+    counted = [bound for bound in bounds if bound.counted and _is_own(bound)]
+    costly = [
+        bound for bound in counted if severity_of_part(bound.saved_ns, bound.at_stake_ns, span_ns)
+    ]
+    for bound in sorted(costly, key=lambda each: (-each.saved_ns, -each.at_stake_ns))[
+        :_MOST_FINDINGS
+    ]:
         if bound.timed and bound.bound_ns is not None:
             yield _costly(bound, bound.timed, bound.bound_ns, bounds, kernel_ns, span_ns)
     unknown = [
@@ -54,6 +59,11 @@ def width_findings(bounds: Sequence[WidthBound], kernel_ns: int, span_ns: int) -
     for bound in unknown[:_MOST_FINDINGS]:
         if _kernel_pct(bound, kernel_ns) >= _REPORTED_FROM_PCT:
             yield _of_unknown_cost(bound, kernel_ns)
+
+
+def _is_own(bound: WidthBound) -> bool:
+    """Whether the program's author can change the kernel; a compiler's is not theirs to edit."""
+    return owner_of(bound.code.runs[0].name) is KernelOwner.PROGRAM
 
 
 def _costly(
@@ -82,8 +92,11 @@ def _costly(
             f" {{wide_kernel}} reaches {{wide_bytes_per_s}} in this run with {WIDE_BITS} bits."
         )
         values |= {"wide_kernel": label(example), "wide_bytes_per_s": example.bytes_per_s}
-    severity = severity_of(bound.at_stake_ns, span_ns) or "low"
-    return _finding(bound, severity, template, values, share_pct(bound.at_stake_ns, span_ns))
+    severity = severity_of_part(bound.saved_ns, bound.at_stake_ns, span_ns) or "low"
+    template += gain_sentence(bound.saved_ns, bound.at_stake_ns)
+    values |= {"saved_ns": bound.saved_ns}
+    share = share_pct(bound.saved_ns, span_ns) if bound.saved_ns else None
+    return _finding(bound, severity, template, values, share)
 
 
 def _of_unknown_cost(bound: WidthBound, kernel_ns: int) -> Finding:
@@ -108,7 +121,7 @@ def _finding(
         severity,
         template,
         remedy,
-        bound.at_stake_ns,
+        bound.saved_ns,
         Subject(
             "kernel", run.name, source.file if source else None, source.line if source else None
         ),

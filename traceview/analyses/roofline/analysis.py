@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
 from traceview.analyses.roofline.points import MEMORY, NEAR_PCT, RooflinePoint, points
 from traceview.analyses.roofline.work_items import WorkItems, work_items
 from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.idle.gpu_limited import limited_kernels_ns
+from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.hosts import HOST, gpu_cells
+from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.estimate import KINDS
@@ -27,7 +30,7 @@ from traceview.findings import (
     share_pct,
     shortened,
 )
-from traceview.tables import Cell, Column, Mask, Table
+from traceview.tables import Cell, Column, Integers, Mask, Table
 from traceview.trace import Trace
 
 _MOSTLY_BESIDE_PCT = 50.0
@@ -137,7 +140,7 @@ def compute(trace: Trace) -> Result | Skipped:
     labels = _labels(found)
     rows = (_row(point, label, trace) for point, label in zip(found, labels, strict=True))
     table = Table.from_rows(KERNELS.columns, rows)
-    reported = _reported(trace, found, table)
+    reported = _reported(trace, items, found, table)
     return Result(
         {"kernels": table, "roofs": _ceilings(trace, found, all_peaks)},
         tuple(finding for _, finding in reported),
@@ -236,25 +239,33 @@ def _ceilings(trace: Trace, found: Sequence[RooflinePoint], all_peaks: tuple[Pea
 
 
 def _reported(
-    trace: Trace, found: Sequence[RooflinePoint], table: Table
+    trace: Trace, items: WorkItems, found: Sequence[RooflinePoint], table: Table
 ) -> list[tuple[RooflinePoint, Finding]]:
     """Findings on kernels far below both ceilings: one near a ceiling needs less work instead.
 
-    Kernels that mostly overlap others are left out, as their rates are shared. A faster kernel
-    saves time only as far as it is on the critical path.
+    Kernels that mostly overlap others are left out, as their rates are shared, and so are those of
+    libraries and compilers, of which nobody can look at the code.
     """
     reported, span_ns = [], steady_span_ns(trace)
     for point, row in zip(found, table.rows(), strict=True):
-        steady_fraction = point.steady_ns / point.total_ns if point.total_ns else 0.0
-        saved_ns = min(round(int(row["at_stake_ns"] or 0) * steady_fraction), span_ns)
-        if point.grid:
-            names = [point.full_name or ""]
-            saved_ns = min(saved_ns, limited_kernels_ns(trace, point.device, names))
-        severity = severity_of(saved_ns, span_ns)
         alone = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
-        if severity and alone and row["bound"] == "latency":
+        too_long_ns = int(row["at_stake_ns"] or 0)
+        if not alone or row["bound"] != "latency" or not severity_of(too_long_ns, span_ns):
+            continue
+        rows = np.flatnonzero(np.isin(items.of, point.items))
+        saved_ns = _saved_ns(trace, point, rows, too_long_ns)
+        severity = severity_of(saved_ns, span_ns)
+        if severity and (kernel_owners(trace)[rows] == KernelOwner.PROGRAM).any():
             reported.append((point, _finding(point, row, severity, saved_ns, span_ns)))
     return reported
+
+
+def _saved_ns(trace: Trace, point: RooflinePoint, rows: Integers, too_long_ns: int) -> int:
+    """What of the time beyond the nearer ceiling the program gains, each call saving as much."""
+    duration_ns = trace.recorded("kernels").duration_ns[rows]
+    fraction = too_long_ns / max(point.total_ns, 1)
+    each_ns = np.ceil(duration_ns * fraction).astype(np.int64)
+    return min(claimable_ns(trace, point.device, rows, each_ns), too_long_ns)
 
 
 _LOOK = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -27,7 +27,8 @@ class RooflinePoint:
     `name`, `label`, `full_name` and `declared_in` are as in WorkItems; `grid`, `block` and
     `registers` are None for several kernels. `bytes` and `flop` are of all `calls`, None where
     unknown; their sources are indices into SOURCES, -1 where unknown. Of `total_ns`, `beside_ns`
-    is in calls beside which other work ran, and `steady_ns` in calls after warm-up.
+    is in calls beside which other work ran, and `steady_ns` in calls after warm-up. `items` are the
+    numbers of the work items.
     """
 
     device: int
@@ -48,6 +49,7 @@ class RooflinePoint:
     bytes_from: int
     flop_from: int
     peaks: Peaks
+    items: Integers = field(compare=False, repr=False)
 
     @property
     def flop_per_byte(self) -> float | None:
@@ -142,6 +144,7 @@ def _point(items: WorkItems, peaks: Sequence[Peaks], rows: Integers) -> Roofline
         bytes_from=bytes_from,
         flop_from=flop_from,
         peaks=peaks[device],
+        items=rows,
     )
 
 

@@ -49,6 +49,8 @@ class WorkItems:
     flop_from: Integers
     alone: Mask
     early: Mask
+    of: Integers
+    """The work item of each row of kernels, −1 for those of none."""
 
     @property
     def known(self) -> Mask:
@@ -84,7 +86,14 @@ def _kernels(trace: Trace, rows: Integers) -> WorkItems:
         work.flop_from[rows],
         alone(trace)[rows],
         kernels_in_warm_up(trace)[rows],
+        _item_of(trace, rows, np.arange(len(rows))),
     )
+
+
+def _item_of(trace: Trace, rows: Integers, items: Integers) -> Integers:
+    result = np.full(len(trace.recorded("kernels")), -1)
+    result[rows] = items
+    return result
 
 
 def _sides(kernels: Table, what: str, rows: Integers) -> Sides:
@@ -117,6 +126,7 @@ def _ranges(trace: Trace, rows: Integers) -> WorkItems:
         _source(estimate.flop),
         groups.sums(passes, ~alone(trace)[rows]) == 0,
         groups.sums(passes, ~kernels_in_warm_up(trace)[rows]) == 0,
+        _item_of(trace, rows, passes.ids),
     )
 
 
@@ -159,4 +169,5 @@ def _joined(first: WorkItems, second: WorkItems) -> WorkItems:
         both(first.flop_from, second.flop_from),
         both(first.alone, second.alone),
         both(first.early, second.early),
+        np.where(second.of >= 0, second.of + len(first.device), first.of),
     )

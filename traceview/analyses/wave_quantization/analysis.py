@@ -38,7 +38,6 @@ from traceview.analyses.wave_quantization.grid_waves import (
 from traceview.analyses.wave_quantization.launched_grids import launched_grids, sweeps
 from traceview.analyses.wave_quantization.losses import grid_losses, tile_losses
 from traceview.analyses.wave_quantization.sweeps import GridSweep
-from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.ranges.selection import selected_operations
@@ -137,7 +136,7 @@ def compute(trace: Trace) -> Result | Skipped:
     unknown = [each for device in devices if isinstance(each := limits[device], UnknownLimits)]
     if devices and len(unknown) == len(devices):
         return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
-    reported = costliest(grid_losses(trace), tile_losses(trace), steady_span_ns(trace))
+    reported = costliest(trace, grid_losses(trace), tile_losses(trace))
     missing = (f"{each.reason}. {_remedy([each])}" for each in unknown)
     return Result(
         {

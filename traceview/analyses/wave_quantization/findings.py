@@ -9,8 +9,11 @@ from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.analyses.wave_quantization.losses import Loss
+from traceview.analyses.wave_quantization.remedies import grid_remedy
+from traceview.facts.idle.gaps import steady_span_ns
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.hardware.waves import Waves
+from traceview.trace import Trace
 from traceview.units import Value
 
 MOST_FINDINGS = 5
@@ -19,14 +22,15 @@ FEW_BLOCKS_PER_SM = 4
 
 
 def costliest(
-    grids: Sequence[Loss[LaunchedGrid]], gemms: Sequence[Loss[TileWaves]], span_ns: int
+    trace: Trace, grids: Sequence[Loss[LaunchedGrid]], gemms: Sequence[Loss[TileWaves]]
 ) -> list[tuple[int, Finding]]:
     """The costliest findings, each with the number of its kernel's launches in warm-up."""
     found: list[tuple[int, Finding | None]] = []
+    span_ns = steady_span_ns(trace)
     for loss in grids:
         configurations = [each.configuration for each in loss.parts]
         early = sum(each.calls - each.steady_calls for each in configurations)
-        found.append((early, _grid_finding(loss, span_ns)))
+        found.append((early, _grid_finding(trace, loss, span_ns)))
     for tiled in gemms:
         early = sum(each.gemm.calls - each.gemm.steady_calls for each in tiled.parts)
         found.append((early, _gemm_finding(tiled, span_ns)))
@@ -34,12 +38,15 @@ def costliest(
     return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
 
 
-def _grid_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
+def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
     severity, worst = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns), loss.parts[0]
     if severity is None or worst.waves is None:
         return None
     of, waves, others = worst.configuration, worst.waves, len(loss.parts) - 1
-    template, remedy, values = _partial_wave(waves) if waves.whole > 1 else _small_grid(waves)
+    remedy = grid_remedy(trace, of.name, waves)
+    if remedy is None:
+        return None
+    template, values = _partial_wave(waves) if waves.whole > 1 else _small_grid(waves)
     if others:
         template += " ({other_grids:other grid size} too)"
     template += ". Up to {lost_ns} of {total_ns} "
@@ -61,9 +68,9 @@ def _grid_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
         "total_ns": sum(each.configuration.steady_ns for each in loss.parts),
     }
     return Finding(
-        severity,
+        severity if remedy.sure else "info",
         template,
-        remedy,
+        remedy.template,
         loss.saved_ns,
         Subject("kernel", of.name),
         Evidence(values, "kernels", grid_keys(of)),
@@ -83,16 +90,11 @@ def grid_keys(of: Configuration) -> dict[str, Value]:
     }
 
 
-def _partial_wave(waves: Waves) -> tuple[str, str, dict[str, Value]]:
-    """Template, remedy and values of a grid whose last wave is partly empty."""
+def _partial_wave(waves: Waves) -> tuple[str, dict[str, Value]]:
+    """Template and values of a grid whose last wave is partly empty."""
     template = (
         "{kernel} launches {blocks} blocks where the GPU holds {wave_blocks} at once. The last of "
         "{waves} waves has {last_blocks:block} and leaves {unused_pct} of all block slots unused"
-    )
-    fills = "{fewer_blocks} or {more_blocks}" if len(waves.fills) > 1 else "{more_blocks}"
-    remedy = (
-        f"Use {fills} blocks instead of {{blocks}}: another tile or block size, padded shapes, or "
-        "{wave_blocks} blocks that loop over the tiles."
     )
     values: dict[str, Value] = {
         "blocks": waves.blocks,
@@ -103,24 +105,20 @@ def _partial_wave(waves: Waves) -> tuple[str, str, dict[str, Value]]:
         "fewer_blocks": waves.fills[0],
         "more_blocks": waves.fills[-1],
     }
-    return template, remedy, values
+    return template, values
 
 
-def _small_grid(waves: Waves) -> tuple[str, str, dict[str, Value]]:
-    """Template, remedy and values of a grid with fewer blocks than the GPU has SMs."""
+def _small_grid(waves: Waves) -> tuple[str, dict[str, Value]]:
+    """Template and values of a grid with fewer blocks than the GPU has SMs."""
     stay = "stays" if waves.idle_sms == 1 else "stay"
     template = f"{{kernel}} launches {{blocks:block}} for {{sms}} SMs: {{idle_sms:SM}} {stay} idle"
-    remedy = (
-        "Make the blocks smaller, or split the work along another dimension, where possible: "
-        "{sms} blocks give each SM one, {better_blocks} are better."
-    )
     values: dict[str, Value] = {
         "blocks": waves.blocks,
         "sms": waves.sm_count,
         "idle_sms": waves.idle_sms,
         "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
     }
-    return template, remedy, values
+    return template, values
 
 
 def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:

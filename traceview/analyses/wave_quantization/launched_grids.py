@@ -36,7 +36,10 @@ def _grids(trace: Trace, found: Iterable[Configuration]) -> Iterator[LaunchedGri
     persistent = {gemm.key for gemm in persistent_gemms(trace)}
     for each in found:
         occupancy = occupancy_of(each, limits[each.device])
-        yield LaunchedGrid(each, occupancy, shortest_ns[each.device], each.key in persistent)
+        # More tiles than blocks show it only where all blocks run at once.
+        one_wave = occupancy is not None and occupancy.waves.whole == 1
+        is_persistent = one_wave and each.key in persistent
+        yield LaunchedGrid(each, occupancy, shortest_ns[each.device], is_persistent)
 
 
 @fact

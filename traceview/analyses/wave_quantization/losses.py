@@ -11,8 +11,9 @@ from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
 from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid
 from traceview.analyses.wave_quantization.launched_grids import launched_grids
-from traceview.facts.idle.gaps import busy
-from traceview.facts.idle.gpu_limited import limited_kernels_ns
+from traceview.facts.idle.gaps import busy, steady_span_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
+from traceview.findings import severity_of
 from traceview.trace import Trace, fact
 
 Part = TypeVar("Part")
@@ -74,12 +75,13 @@ def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
 def _on_path(
     trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
 ) -> tuple[Loss[Part], ...]:
-    """The losses with the time of their kernels on the critical path."""
-    on_path = []
+    """The losses worth a finding, with the time of their kernels on the critical path."""
+    on_path, span_ns = [], steady_span_ns(trace)
     for loss, kernels in losses:
-        names = (kernel.name for kernel in kernels)
-        limited_ns = limited_kernels_ns(trace, kernels[0].device, names)
-        on_path.append(replace(loss, limited_ns=limited_ns))
+        if severity_of(loss.lost_ns, span_ns):
+            device, names = kernels[0].device, (kernel.name for kernel in kernels)
+            limited_ns = claimable_ns(trace, device, kernels_named(trace, device, names))
+            on_path.append(replace(loss, limited_ns=limited_ns))
     return tuple(on_path)
 
 

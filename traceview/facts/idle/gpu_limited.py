@@ -5,8 +5,9 @@ idle gap that ended with a launch: before that the CPU was the limit, whatever r
 meanwhile. Where the CPU had waited for the device, the path returns to the device. Work off that
 path can take less time, and the recording as a whole lasts as long: its gaps grow.
 
-Kernels cannot save more than their time on the path, since the rest of the path stays. With several
-streams or threads more time counts as limited by the device than truly is, never less.
+Kernels cannot save more than their time on the path, since the rest of the path stays. This is the
+one rule for what faster kernels may claim to save: `claimable_ns`. With several streams or threads
+more time counts as limited by the device than truly is, never less.
 """
 
 from __future__ import annotations
@@ -63,30 +64,57 @@ def critical(work: Intervals, late: Integers, waited: Integers) -> Intervals:
 
 
 @fact
-def limited_ns(trace: Trace) -> Integers:
-    """For each operation, its time on the critical path: the most that a faster one can save."""
-    ops = operations(trace)
-    result = np.zeros(len(ops), np.int64)
+def _steady_limited(trace: Trace) -> dict[int, Intervals]:
+    """The critical path of each device without warm-up."""
+    ops, early = operations(trace), operations_in_warm_up(trace)
+    result = {}
     for device, limited in gpu_limited(trace).items():
-        rows = np.flatnonzero(ops.device == device)
-        result[rows] = intervals.overlap(limited, ops.start_ns[rows], ops.end_ns[rows])
+        rows = np.flatnonzero((ops.device == device) & ~early)
+        steady = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+        result[device] = intervals.intersection(limited, steady)
+    return result
+
+
+def claimable_ns(
+    trace: Trace, device: int, rows: Integers, saved_ns: Integers | None = None
+) -> int:
+    """What the program gains at most from kernels that take less time. Each claim passes here.
+
+    `rows` are kernels of the device and `saved_ns` the time that each takes less, all of it by
+    default. None saves more than its steady time on the critical path, and together they save no
+    more than the part of that path which they cover, as some may run at once. Kernels outside the
+    selection and of warm-up save nothing.
+    """
+    ops, of = operations(trace), kernel_operations(trace)[rows]
+    counted = selected_operations(trace)[of] & ~operations_in_warm_up(trace)[of]
+    of = of[counted]
+    path = _steady_limited(trace).get(device, intervals.EMPTY)
+    covered = intervals.union(ops.start_ns[of], ops.end_ns[of])
+    most = intervals.intersection(covered, path).total()
+    if saved_ns is None:
+        return most
+    each = intervals.overlap(path, ops.start_ns[of], ops.end_ns[of])
+    return min(int(np.minimum(each, saved_ns[counted]).sum()), most)
+
+
+def kernels_named(trace: Trace, device: int, names: Iterable[str]) -> Integers:
+    """Rows of the kernels of a device that have one of these whole names."""
+    order, places = _rows_by_name(trace)
+    found = [order[slice(*place)] for name in set(names) for place in places.get(name, ())]
+    rows = np.concatenate([order[:0], *found])
+    result: Integers = rows[trace.recorded("kernels")["device"][rows] == device]
     return result
 
 
 @fact
-def _limited_by_name(trace: Trace) -> dict[tuple[int, str], int]:
-    """Steady time on the critical path of the selected kernels, by device and whole name."""
-    rows = kernel_operations(trace)
-    counted = selected_operations(trace)[rows] & ~operations_in_warm_up(trace)[rows]
-    kernels = trace.recorded("kernels").take(counted)
-    names = kernels.texts("name")
-    each = groups.group(kernels["device"], names.codes)
-    total_ns = groups.sums(each, limited_ns(trace)[rows[counted]]).tolist()
-    devices, texts = kernels["device"][each.first].tolist(), names.take(each.first)
-    return {(device, str(texts[number])): total_ns[number] for number, device in enumerate(devices)}
-
-
-def limited_kernels_ns(trace: Trace, device: int, names: Iterable[str]) -> int:
-    """The most that faster kernels of these names can save: their steady time on the path."""
-    by_name = _limited_by_name(trace)
-    return sum(by_name.get((device, name), 0) for name in set(names))
+def _rows_by_name(trace: Trace) -> tuple[Integers, dict[str, list[tuple[int, int]]]]:
+    """Rows of kernels by name, and where those of each name begin and end."""
+    names = trace.recorded("kernels").texts("name")
+    order = np.argsort(names.codes, kind="stable")
+    codes = names.codes[order]
+    first = np.flatnonzero(groups.opens(codes)).tolist()
+    places: dict[str, list[tuple[int, int]]] = {}
+    for begin, end in zip(first, [*first[1:], len(codes)], strict=True):
+        if codes[begin] >= 0:
+            places.setdefault(str(names.values[codes[begin]]), []).append((begin, end))
+    return order, places

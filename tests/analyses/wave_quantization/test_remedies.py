@@ -1,0 +1,56 @@
+"""What to do about a grid depends on who launches the kernel."""
+
+import pytest
+
+from tests.analyses.single_answer import ask
+from tests.build import Export
+from traceview.analyses.wave_quantization.analysis import ANALYSIS
+
+MS = 1_000_000
+NORM = "void at::native::<unnamed>::GammaBetaBackwardCUDAKernelTemplate<float, float>(long)"
+OPTIMIZER = (
+    "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>, "
+    "at::native::FusedAdamMathFunctor<float>>(T1)"
+)
+GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4>(T1)"
+INDUCTOR = "triton_per_fused_native_layer_norm_2"
+
+
+def findings(name, blocks, folder):
+    """The findings on a kernel of so many blocks, before a short kernel of the whole GPU."""
+    export = Export().gpu(0, smCount=132, computeMajor=9, computeMinor=0)
+    export.launch((0, 5), (10, 9 * MS), name=name, gridX=blocks, blockX=1024)
+    export.launch((6, 9), (9 * MS, 9 * MS + 10), name="short", gridX=1320)
+    return ask(ANALYSIS, export, folder).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "remedy"),
+    [
+        ("mine", 12, "Make the blocks smaller, or split the work along another dimension"),
+        ("mine", 265, "Use 264 or 528 blocks instead of 265: another tile or block size"),
+        (GEMM, 12, "Use a larger batch, or put several of these operations into one batched call"),
+        (GEMM, 265, "Try nearby shapes that give 264 or 528 blocks instead of 265: another batch"),
+        ("cupy_sum", 1, "Write it as a matrix product, with a vector of ones"),
+    ],
+)
+def test_the_remedy_fits_who_owns_the_kernel(name, blocks, remedy, tmp_path):
+    [finding] = findings(name, blocks, tmp_path)
+
+    assert finding.action.startswith(remedy)
+    assert finding.severity != "info"
+
+
+def test_a_grid_of_torch_is_for_information(tmp_path):
+    [finding] = findings(NORM, 12, tmp_path)
+
+    assert finding.severity == "info"
+    assert finding.action.startswith("Try torch.compile, which replaces it")
+
+
+@pytest.mark.parametrize(
+    "name", [OPTIMIZER, INDUCTOR, "cudnn::bn_bw_1C11_kernel_new", "cupy_argmin"]
+)
+@pytest.mark.parametrize("blocks", [12, 265])
+def test_nothing_is_said_of_grids_that_nobody_can_change(name, blocks, tmp_path):
+    assert not findings(name, blocks, tmp_path)

@@ -1,0 +1,31 @@
+"""Whose kernel it is, by names of real recordings."""
+
+import pytest
+
+from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
+
+OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.LIBRARY
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("JacobiMethod(const float *, const double *, float, double *)", OWN),
+        ("gelu_kernel", OWN),
+        ("void spin<4>(int)", OWN),
+        ("triton_poi_fused_add_mul_tanh_0", COMPILER),
+        ("loop_add_fusion", COMPILER),
+        ("wrapped_add", COMPILER),
+        ("void at::native::<unnamed>::GammaBetaBackwardCUDAKernelTemplate<float>(long)", LIBRARY),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4>(T1)", LIBRARY),
+        ("nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_TNN", LIBRARY),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3", LIBRARY),
+        ("void wgrad_alg0_engine<float, (int)128, (int)5>(int, int)", LIBRARY),
+        ("void cudnn::bn_bw_1C11_kernel_new<float, float>(float)", LIBRARY),
+        ("cupy_sum", LIBRARY),
+        ("void cub::DeviceRadixSortOnesweepKernel<int>(int *)", LIBRARY),
+        ("void vision::ops::gather_keep_from_mask(bool *)", LIBRARY),
+    ],
+)
+def test_owners_of_kernels(name, owner):
+    assert owner_of(name) is owner

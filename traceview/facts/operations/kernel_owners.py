@@ -1,0 +1,55 @@
+"""Who wrote each kernel: the program, a compiler or a library, decided by its name.
+
+A program chooses the blocks of its own kernels. Those of a compiler or a library change only with
+the shapes, types and options of the operation that launches them.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.trace import Trace, fact
+
+
+class KernelOwner(IntEnum):
+    """Whose kernel it is. The Triton and CUDA kernels that a user writes are of the program."""
+
+    PROGRAM = 0
+    COMPILER = 1
+    LIBRARY = 2
+
+
+_COMPILER = re.compile(
+    r"^triton_\w+_fused|^(?:wrapped|loop|input)_\w*(?:fusion|\w)$|^(?:\w+_)?fusion(?:_\d+)?$"
+    r"|^xla_|\bxla::|gemm_fusion_dot"
+)
+_LIBRARY = re.compile(
+    r"\bat(_cuda_detail)?::|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
+    r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|curand|cufft|cusparse|vision::|torch::"
+    r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"
+    r"|^feistel_"
+)
+_LONGEST = 4000
+
+
+def owner_of(name: str) -> KernelOwner:
+    """The owner of the kernel of that name, demangled or not."""
+    if _COMPILER.search(name[:_LONGEST]):
+        return KernelOwner.COMPILER
+    return KernelOwner.LIBRARY if _LIBRARY.search(name[:_LONGEST]) else KernelOwner.PROGRAM
+
+
+@fact
+def kernel_owners(trace: Trace) -> npt.NDArray[np.uint8]:
+    """The owner of each row of kernels, as a `KernelOwner`; each distinct name is judged once."""
+    names = trace.recorded("kernels").texts("name")
+    by_code = np.full(len(names.values) + 1, KernelOwner.LIBRARY, np.uint8)
+    for code in groups.different(names.codes[names.codes >= 0]).tolist():
+        by_code[code] = owner_of(str(names.values[code]))
+    result: npt.NDArray[np.uint8] = by_code[names.codes]
+    return result
