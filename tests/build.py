@@ -17,6 +17,7 @@ from __future__ import annotations
 import html
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -551,10 +552,16 @@ class Export(ExportFile):
             )
 
     def os_call(
-        self, name: str, start: int, end: int, *, thread: int | None = None, process: int = 1
+        self,
+        name: str,
+        start: int,
+        end: int,
+        *frames: tuple[str, str | None],
+        thread: int | None = None,
+        process: int = 1,
     ) -> Self:
-        """Add a call of the operating system's libraries, such as clock_nanosleep."""
-        self._tables["OSRT_API"] = "start! end! globalTid nameId!"
+        """Add a call of the operating system's libraries, with its stack: (module, function)."""
+        self._tables["OSRT_API"] = "start! end! globalTid nameId! callchainId"
         self._rows.setdefault("OSRT_API", [])
         return self.raw(
             "OSRT_API",
@@ -562,7 +569,38 @@ class Export(ExportFile):
             end=end,
             globalTid=global_tid(process, thread),
             nameId=self.string(name),
+            callchainId=self._chain("OSRT_CALLCHAINS", frames) if frames else 0,
         )
+
+    def native_sample(
+        self,
+        time: int,
+        *frames: tuple[str, str | None],
+        thread: int | None = None,
+        process: int = 1,
+    ) -> Self:
+        """Add a sample of a running thread: (module, function), innermost first."""
+        self._tables["COMPOSITE_EVENTS"] = "id! start! cpu threadState globalTid cpuCycles!"
+        self._rows.setdefault("COMPOSITE_EVENTS", [])
+        number = self._chain("SAMPLING_CALLCHAINS", frames)
+        where = {"globalTid": global_tid(process, thread), "cpu": 0, "cpuCycles": 1}
+        return self.raw("COMPOSITE_EVENTS", id=number, start=time, threadState=1, **where)
+
+    def _chain(self, table: str, frames: Sequence[tuple[str, str | None]]) -> int:
+        """The number of a new call chain, from 1 on."""
+        self._tables[table] = "id! symbol! module! unresolved stackDepth!"
+        rows = self._rows.setdefault(table, [])
+        number = max((row["id"] for row in rows), default=0) + 1
+        for depth, (module, function) in enumerate(frames):
+            self.raw(
+                table,
+                id=number,
+                symbol=self.string(function or f"0x7f{depth:04x}"),
+                module=self.string(module),
+                unresolved=int(function is None),
+                stackDepth=depth,
+            )
+        return number
 
     def diagnostic(
         self, text: str, *, severity: str = "warning", time: int = 0, process: int | None = None

@@ -80,6 +80,7 @@ NEEDS_A_SOURCE = {"load-widths", "roofline"}
 # What the recorder leaves out unless asked.
 ON_REQUEST = {
     *("thread_runs", "call_sites", "gpu_metrics", "kernel_counters"),
+    *("native_samples", "native_frames"),
     *("os_calls", "python_samples", "python_frames", "host_functions", "jit_compilations"),
     *("collective_calls", "communicators"),
 }

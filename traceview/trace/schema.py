@@ -341,6 +341,32 @@ OS_CALLS = TableSchema(
         THREAD,
         PROCESS,
         Column("name", "text", "function, such as clock_nanosleep or pthread_cond_wait"),
+        Column(
+            "stack", "int64", "stack in the native_frames table; only longer calls have one", True
+        ),
+    ),
+)
+_NATIVE = "nsys profile --sample=process-tree --cpuctxsw=process-tree --trace=cuda,nvtx,osrt"
+NATIVE_SAMPLES = TableSchema(
+    "native_samples",
+    "samples of running threads, in order of time",
+    _NATIVE,
+    (
+        Column("time_ns", "int64", "time of the sample"),
+        PROCESS,
+        THREAD,
+        Column("stack", "int64", "stack in the native_frames table, if it was unwound"),
+    ),
+)
+NATIVE_FRAMES = TableSchema(
+    "native_frames",
+    "frames of the stacks of native_samples and os_calls, by stack, innermost frame first",
+    _NATIVE,
+    (
+        Column("stack", "int64", "number of the stack; below 0 for those of os_calls"),
+        Column("depth", "int32", "0 for the innermost frame"),
+        Column("function", "text", "demangled function; absent if no symbol is known", True),
+        Column("module", "text", "executable or shared library", nullable=True),
     ),
 )
 DIAGNOSTICS = TableSchema(
@@ -475,6 +501,8 @@ TABLES = {
         JIT_COMPILATIONS,
         THREAD_RUNS,
         OS_CALLS,
+        NATIVE_SAMPLES,
+        NATIVE_FRAMES,
         PYTHON_SAMPLES,
         PYTHON_FRAMES,
         DIAGNOSTICS,

@@ -134,17 +134,19 @@ LATE = TableSpec(
 )
 LINES = TableSpec(
     "lines",
-    "idle time waiting for the CPU by line of the Python program, most steady idle first",
+    "idle time waiting for the CPU by line or native function of the program, most steady first",
     (
         Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column("file", "text", "innermost file of the program; absent: library code", True),
-        Column("line", "int32", "line that the launching thread was at", nullable=True),
+        Column(
+            "file", "text", "innermost file of the program, or executable; absent: library", True
+        ),
+        Column("line", "int32", "line that the launching thread was at, in Python", nullable=True),
         Column("function", "text", "function that contains the line", nullable=True),
-        Column("inner", "text", "innermost library function called there", nullable=True),
+        Column("inner", "text", "library function that it was in there", nullable=True),
         Column("activity", "text", "cpu, or what the thread did or waited for instead"),
         Column("source", "text", "text of the line, where recorded", nullable=True),
-        Column("samples", "int64", "samples of the Python stack in idle gaps"),
-        Column("idle_ns", "int64", "GPU idle time that these samples stand for"),
+        Column("samples", "int64", "samples of the stack in idle gaps; 0 for recorded waits"),
+        Column("idle_ns", "int64", "GPU idle time that these samples stand for, or of these waits"),
         Column("share_pct", "float64", "share of the GPU's idle time waiting for the CPU"),
         Column("steady_idle_ns", "int64", "part of idle after warm-up"),
     ),
@@ -242,16 +244,15 @@ def _late(trace: Trace) -> Table:
 
 
 def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
-    """How much idle time the Python samples explain, if not all of it."""
+    """How much idle time the samples explain, if not all of it."""
     shown_ns = int(idle_samples(trace).time_ns.sum())
     waiting_ns = int(gaps.idle_ns[np.isin(gaps.cause, CPU_CAUSES)].sum())
-    if not len(trace.recorded("python_samples")) or shown_ns >= NEARLY_ALL * waiting_ns:
+    if not shown_ns or shown_ns >= NEARLY_ALL * waiting_ns:
         return ()
+    python = len(trace.recorded("python_samples"))
+    what = "Python samples show the line" if python else "Samples and waits show the function"
     shown, waiting = units.duration(shown_ns), units.duration(waiting_ns)
-    return (
-        f"Python samples show the line for {shown} of the {waiting} that the GPU sat idle waiting "
-        "for the CPU.",
-    )
+    return (f"{what} for {shown} of the {waiting} that the GPU sat idle waiting for the CPU.",)
 
 
 def _lines(trace: Trace, gaps: Gaps) -> Table:

@@ -245,7 +245,7 @@ def _add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None)
     place, values = line.place()
     all_of_it = line.time_ns == wording.values["idle_ns"]
     what = "All of it" if all_of_it else "{line_ns} of that"
-    wording.add(f" {what} was at {place}.", line_ns=line.time_ns, **values)
+    wording.add(f" {what} was {place}.", line_ns=line.time_ns, **values)
     if cause == LAUNCH_LATE:
         take_out = line.other_work
         wording.remedy = _take_out(trace) if take_out else action_for(trace, LAUNCH_LATE)

@@ -16,6 +16,8 @@ from traceview.analyses.gpu_idle.lines import (
     lines_of,
     sum_lines,
 )
+from traceview.analyses.gpu_idle.native_lines import function_name
+from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import ELSEWHERE_NS
 from traceview.facts.samples.stack_lines import (
@@ -26,9 +28,9 @@ from traceview.facts.samples.stack_lines import (
     FILE,
     IMPORT,
     LOCK,
+    OFF_CPU,
     PROCESS,
     SLEEP,
-    stack_lines,
 )
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
@@ -36,6 +38,8 @@ from traceview.trace import Trace
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
+LEAST_SAMPLES = 5
+"""A native function with fewer samples, and no recorded wait, is not named."""
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
 """The cells that identify a row of the table `lines`."""
 
@@ -53,6 +57,7 @@ OFF_CPU_LOST = {
     PROCESS: "while the launching thread waited for another process or a socket",
     FILE: "while the CPU read or wrote files",
     IMPORT: "while the CPU imported modules",
+    OFF_CPU: "while the launching thread was off the CPU",
 }
 """How the GPU lost time where the CPU did not launch, by activity.
 
@@ -67,6 +72,7 @@ OFF_CPU_ACTIONS = {
     PROCESS: "Look at what the other process does meanwhile, and start it earlier.",
     FILE: "Read ahead on another thread or from memory, and write outside of the loop.",
     IMPORT: "Import before the loop.",
+    OFF_CPU: "Look at what it waits for, and whether other threads or processes take its CPU core.",
 }
 NOT_COUNTED = {
     CPU: "other CPU work",
@@ -77,6 +83,7 @@ NOT_COUNTED = {
     PROCESS: "waiting for other processes",
     FILE: "reading or writing files",
     IMPORT: "importing",
+    OFF_CPU: "time off the CPU",
 }
 
 
@@ -87,12 +94,14 @@ _LAUNCHING = re.compile(
     r"(torch|torchvision|torchaudio|torch_geometric|transformers|diffusers|lightning|accelerate|timm"
     r"|peft|xformers|deepspeed|vllm|jax|jaxlib|flax|optax|equinox|cupy|cupyx|numba|triton|tensorflow"
     r"|keras)\b"
+    # Of native code: the CUDA runtime and driver, and what is built on them.
+    r"|cuda[A-Z]|cu[A-Z]|(thrust|cub|at|c10|torch)::|lib(cuda|cu[a-z]+|nccl|nv\w+|torch\w*|c10\w*)\b"
 )
-"""Libraries that launch GPU work: what their Python costs is part of the cost of launches."""
+"""Libraries that launch GPU work: what they cost on the CPU is part of the cost of launches."""
 
 
 class LineSite(NamedTuple):
-    """A source line, its part of an idle time, and whether most of it is work other than launches.
+    """A source line or native function, its part of an idle time, and whether most is no launching.
 
     `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
     is most of the line, `number` that of the line in lines_of.
@@ -107,27 +116,41 @@ class LineSite(NamedTuple):
     other_work: bool
     row: dict[str, Cell]
     number: int
+    native: bool
 
     @property
     def name(self) -> str:
-        """Such as `train.py:123`."""
-        base = self.file.rpartition("/")[2] or self.file
-        return base if self.line is None else f"{base}:{self.line}"
+        """Such as `train.py:123`, or `simulate` of native code."""
+        if self.native:
+            return function_name(self.function)
+        return self._file_name if self.line is None else f"{self._file_name}:{self.line}"
+
+    @property
+    def _file_name(self) -> str:
+        return self.file.rpartition("/")[2] or self.file
 
     def subject(self) -> Subject:
         return Subject("line", self.name, self.file, self.line)
 
     def place(self) -> tuple[str, dict[str, Cell]]:
-        """`train.py:123 in get_batch: `sorted(…)``, as a template and its values."""
-        template, values = "{site}", dict[str, Cell](site=self.name)
-        if self.function != "<module>":
-            template, values = f"{template} in {{function}}", {**values, "function": self.function}
-        if self.source:
-            template, values = f"{template} (`{{source}}`)", {**values, "source": self.source}
+        """`at train.py:123 in get_batch (`sorted(…)`)`, as a template and its values."""
+        if self.native:
+            values: dict[str, Cell] = {"function": self.name, "module": self._file_name}
+            template = "in {function} ({module})"
+        else:
+            template, values = self._python_place()
         if self.inner and self.inner.endswith(_BACKWARD):
             return f"{template}, in the backward pass", values
         if self.inner and self.row["activity"] not in _OBVIOUS:
             template, values = f"{template}, calling {{inner}}", {**values, "inner": self.inner}
+        return template, values
+
+    def _python_place(self) -> tuple[str, dict[str, Cell]]:
+        template, values = "at {site}", dict[str, Cell](site=self.name)
+        if self.function != "<module>":
+            template, values = f"{template} in {{function}}", {**values, "function": self.function}
+        if self.source:
+            template, values = f"{template} (`{{source}}`)", {**values, "source": self.source}
         return template, values
 
 
@@ -143,9 +166,10 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     The innermost library, if any, is none of those that launch, and the gap is too long to be about
     how costly launches are.
     """
-    names, stack = stack_lines(trace).inner, trace.recorded("python_samples")["stack"]
-    launching = names.isin([str(name) for name in names.values if _LAUNCHING.match(str(name))])
-    result: Mask = ~launching[stack[samples.sample]] & (samples.doing == CPU)
+    sites = stack_sites(trace)
+    names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
+    launching = sites.inner.isin(names) | (sites.native & (sites.number < 0))
+    result: Mask = ~launching[samples.site] & (samples.doing == CPU)
     result &= gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS
     return result
 
@@ -159,17 +183,25 @@ def off_cpu_times(samples: IdleSamples) -> dict[int, int]:
 def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite | None:
     """The line with most of the samples' time; None if that is little of the idle time."""
     lines = sum_lines(trace, samples)
-    known = np.flatnonzero(lines.frame >= 0)
+    known = np.flatnonzero(lines.line >= 0)
     if not len(known):
         return None
     each = groups.group(lines.line[known])
     time = groups.sums(each, lines.time_ns[known])
     most = int(np.argmax(time))
     time_ns = int(time[most])
-    if time_ns < LEAST_FRACTION * idle_ns:
+    line = int(lines.line[known[each.first[most]]])
+    if time_ns < LEAST_FRACTION * idle_ns or not _well_known(trace, samples, line):
         return None
     rows = known[each.ids == most]
     return _site(trace, lines, samples, rows, time_ns)
+
+
+def _well_known(trace: Trace, samples: IdleSamples, line: int) -> bool:
+    """Whether more than a few samples of native code, which are rare, or waits show a line."""
+    own = samples.take(lines_of(trace, samples) == line)
+    native = stack_sites(trace).native[own.site].any()
+    return not native or int(own.sampled.sum()) >= LEAST_SAMPLES or not own.sampled.all()
 
 
 def _site(
@@ -188,6 +220,7 @@ def _site(
         other_work=2 * _work_ns(trace, samples, int(lines.line[top])) > time_ns,
         row={name: cells[name] for name in ROW},
         number=int(lines.line[top]),
+        native=bool(stack_sites(trace).native[lines.site[top]]),
     )
 
 

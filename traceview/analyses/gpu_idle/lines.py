@@ -1,4 +1,4 @@
-"""Idle time by the line of the program that the launching thread was at, from Python samples.
+"""Idle time by the line or function of the program that the launching thread was at, from samples.
 
 A sample that falls into a gap shows what the CPU did instead of launching. A gap longer than two
 sampling periods is divided equally among the samples in it. Shorter ones are hit by chance, each
@@ -10,12 +10,21 @@ no line unless others of its kind have some.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.analyses.gpu_idle.native_idle import (
+    NativeSamples,
+    OffCpu,
+    cut_gaps,
+    thread_waits,
+    unwound_samples,
+)
+from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.cuda_api import api_calls
@@ -28,6 +37,7 @@ from traceview.facts.samples.stack_lines import (
     SLEEP,
     stack_lines,
 )
+from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
 from traceview.trace import Trace, fact
 
@@ -84,43 +94,104 @@ def spread_idle(
 
 @dataclass(frozen=True)
 class IdleSamples:
-    """The samples of launching threads in idle gaps with a cause on the CPU, one row per sample.
+    """What launching threads did in idle gaps with a cause on the CPU, one row per sample or wait.
 
-    `gap` is the row in gaps, `sample` that in python_samples, `time_ns` the idle time that it
-    stands for, `doing` an index into DOINGS.
+    `gap` is the row in gaps, `site` that in stack_sites, `time_ns` the idle time that it stands
+    for, `doing` an index into DOINGS. `sampled` is False for waits, whose time is known.
     """
 
     gap: Integers
-    sample: Integers
+    site: Integers
     time_ns: Integers
     doing: Array
+    sampled: Mask
 
     def take(self, chosen: Mask) -> IdleSamples:
         return IdleSamples(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
+class Launched(NamedTuple):
+    """Gaps of one device whose work a thread launched, in order of time.
+
+    `rows` are their rows in gaps; short gaps of one `kind` stand for each other.
+    """
+
+    thread: int
+    rows: Integers
+    idle: Intervals
+    kind: Integers
+
+
 @fact
 def idle_samples(trace: Trace) -> IdleSamples:
-    every, samples = gaps(trace), trace.recorded("python_samples")
-    known = np.isin(every.cause, CPU_CAUSES)
-    sampled_as = sampled_threads(trace)
-    parts: list[Spread] = []
+    """By Python samples; of threads that have none, by samples and waits of native code."""
+    parts = [*_of_python(trace), *_of_native(trace)]
+    none = np.zeros(0, np.int64)
+    empty = IdleSamples(none, none, none, none.astype(np.uint8), none.astype(bool))
+    columns = ([getattr(part, each.name) for part in (empty, *parts)] for each in fields(empty))
+    return IdleSamples(*map(np.concatenate, columns))
+
+
+def _launched(trace: Trace, threads: Mask, thread: int) -> Iterator[Launched]:
+    """The gaps with a cause on the CPU whose work one of the threads of a mask launched."""
+    every = gaps(trace)
+    chosen = np.isin(every.cause, CPU_CAUSES) & (every.thread >= 0)
+    chosen[chosen] = threads[every.thread[chosen]]
+    for device in groups.different(every.device[chosen]).tolist():
+        rows = np.flatnonzero(chosen & (every.device == device))
+        rows = rows[np.argsort(every.start_ns[rows], kind="stable")]
+        kind = 2 * every.cause[rows].astype(np.int64) + every.one_time[rows]
+        yield Launched(thread, rows, Intervals(every.start_ns[rows], every.end_ns[rows]), kind)
+
+
+def _of_python(trace: Trace) -> Iterator[IdleSamples]:
+    samples, sampled_as = trace.recorded("python_samples"), sampled_threads(trace)
     for thread in groups.different(samples["thread"]).tolist():
         own = np.flatnonzero(samples["thread"] == thread)
         times = samples["time_ns"][own]
-        if len(own) < 2:
-            continue
-        period_ns = max(int(np.median(np.diff(times))), 1)
-        launched = known & (sampled_as[np.maximum(every.thread, 0)] == thread)
-        for device in groups.different(every.device[launched]).tolist():
-            rows = np.flatnonzero(launched & (every.device == device))
-            rows = rows[np.argsort(every.start_ns[rows], kind="stable")]
-            kind = 2 * every.cause[rows].astype(np.int64) + every.one_time[rows]
-            part = spread_idle(every.start_ns[rows], every.end_ns[rows], kind, times, period_ns)
-            parts.append(Spread(rows[part.gap], own[part.sample], part.time_ns))
-    none = np.zeros(0, np.int64)
-    gap, sample, time = (np.concatenate([part[i] for part in parts] or [none]) for i in range(3))
-    return IdleSamples(gap, sample, time, _doing(trace, sample))
+        for launched in _launched(trace, sampled_as == thread, thread) if len(own) > 1 else ():
+            part = spread_idle(*launched.idle, launched.kind, times, _period_ns(times))
+            sample = own[part.sample]
+            doing, stack = _doing(trace, sample), samples["stack"][sample]
+            all_sampled = np.ones(len(sample), bool)
+            yield IdleSamples(launched.rows[part.gap], stack, part.time_ns, doing, all_sampled)
+
+
+def _of_native(trace: Trace) -> Iterator[IdleSamples]:
+    if not {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}:
+        return
+    samples, sampled_as = unwound_samples(trace), sampled_threads(trace)
+    for thread in np.flatnonzero(sampled_as[: len(trace.threads)] < 0).tolist():
+        own = samples.of_thread(thread)
+        only = np.arange(len(sampled_as)) == thread
+        for launched in _launched(trace, only, thread):
+            yield _native_part(trace, launched, own, thread_waits(trace, thread, _kinds(trace)))
+
+
+def _native_part(
+    trace: Trace, launched: Launched, samples: NativeSamples, waits: OffCpu
+) -> IdleSamples:
+    pieces = cut_gaps(launched.idle, waits)
+    off = pieces.wait >= 0
+    start, end = pieces.start[~off], pieces.end[~off]
+    kind, period_ns = launched.kind[pieces.gap[~off]], _period_ns(samples.time_ns)
+    part = spread_idle(start, end, kind, samples.time_ns, period_ns)
+    if "thread_runs" not in trace.tables:
+        # The thread may not have run between its samples.
+        part = part._replace(time_ns=np.minimum(part.time_ns, LONG_PERIODS * period_ns))
+    wait = pieces.wait[off]
+    gap = np.concatenate([pieces.gap[off], pieces.gap[~off][part.gap]])
+    return IdleSamples(
+        launched.rows[gap],
+        np.concatenate([waits.site[wait], samples.site[part.sample]]),
+        np.concatenate([(pieces.end - pieces.start)[off], part.time_ns]),
+        np.concatenate([waits.doing[wait], np.full(len(part.sample), CPU, np.uint8)]),
+        np.arange(len(gap)) >= len(wait),
+    )
+
+
+def _period_ns(times: Integers) -> int:
+    return max(int(np.median(np.diff(times))), 1) if len(times) > 1 else 1
 
 
 @fact
@@ -169,12 +240,23 @@ def _in_sleep_call(trace: Trace) -> Mask:
     return result
 
 
+@fact
+def _kinds(trace: Trace) -> Array:
+    """The activity that each name in os_calls stands for, by code; CPU if not known to block."""
+    names = trace.recorded("os_calls").texts("name").values
+    kinds = (
+        next((kind for kind, each in _BLOCKING.items() if each.fullmatch(str(name))), CPU)
+        for name in names
+    )
+    return np.array([*kinds, CPU], np.uint8)
+
+
 def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
     """The blocking call of the operating system at some times, as an index into DOINGS."""
     calls, result = trace.recorded("os_calls"), np.full(len(time), CPU, np.uint8)
-    names = calls.texts("name")
-    for kind, pattern in _BLOCKING.items():
-        chosen = names.isin([str(name) for name in names.values if pattern.fullmatch(str(name))])
+    kinds = _kinds(trace)[calls.texts("name").codes]
+    for kind in _BLOCKING:
+        chosen = kinds == kind
         if kind != SLEEP:
             chosen &= calls.duration_ns >= LEAST_WAIT_NS
         for row in groups.different(thread).tolist():
@@ -187,14 +269,12 @@ def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
 class IdleLines(NamedTuple):
     """Idle time by line, one row per device, line, library function and activity.
 
-    `frame` is the first row of the line in python_frames, −1 where the stack has no frame of the
-    program; `line` is equal where the line is. `inner` are the codes of the names in StackLines.
+    `site` is the first row of the line in stack_sites, `line` its number there.
     """
 
     device: Array
-    frame: Integers
+    site: Integers
     line: Integers
-    inner: RowNumbers
     doing: Array
     samples: Integers
     time_ns: Integers
@@ -203,19 +283,16 @@ class IdleLines(NamedTuple):
 
 def sum_lines(trace: Trace, chosen: IdleSamples) -> IdleLines:
     """Add up samples by line, most steady idle time first."""
-    every, lines = gaps(trace), stack_lines(trace)
-    stack = trace.recorded("python_samples")["stack"][chosen.sample]
-    device, inner = every.device[chosen.gap], lines.inner.codes[stack]
-    line = lines_of(trace, chosen)
-    each = groups.group(device, line, inner, chosen.doing)
+    every, sites = gaps(trace), stack_sites(trace)
+    device, line = every.device[chosen.gap], sites.number[chosen.site]
+    each = groups.group(device, line, sites.inner.codes[chosen.site], chosen.doing)
     steady = np.where(every.one_time[chosen.gap], 0, chosen.time_ns)
     result = IdleLines(
         device[each.first],
-        lines.frame[stack][each.first],
+        chosen.site[each.first],
         line[each.first],
-        inner[each.first],
         chosen.doing[each.first],
-        groups.count(each),
+        groups.count(each, chosen.sampled),
         groups.sums(each, chosen.time_ns),
         groups.sums(each, steady),
     )
@@ -225,36 +302,19 @@ def sum_lines(trace: Trace, chosen: IdleSamples) -> IdleLines:
 
 def lines_of(trace: Trace, chosen: IdleSamples) -> Integers:
     """The number of the program's line at each sample, as in IdleLines; −1 without one."""
-    stack = trace.recorded("python_samples")["stack"][chosen.sample]
-    result: Integers = line_numbers(trace)[stack_lines(trace).frame[stack]]
+    result: Integers = stack_sites(trace).number[chosen.site]
     return result
-
-
-@fact
-def line_numbers(trace: Trace) -> Integers:
-    """For each row of python_frames, the number of its line; −1 for row −1."""
-    frames = trace.recorded("python_frames")
-    file, function = frames.texts("file"), frames.texts("function")
-    ids = groups.group(file.codes, frames["line"], function.codes).ids
-    return np.append(ids, -1)
 
 
 def line_cells(trace: Trace, lines: IdleLines) -> dict[str, Array | Texts]:
     """The columns of the table `lines` that name the line and the activity."""
-    frames, known = trace.recorded("python_frames"), lines.frame >= 0
-    row = np.where(known, lines.frame, 0) if len(frames) else np.zeros(0, np.int64)
-
-    def texts(name: str) -> Texts:
-        column = frames.texts(name)
-        return Texts(np.where(known, column.codes[row], np.int32(-1)), column.values)
-
-    number = np.where(known, frames["line"][row], np.iinfo(np.int32).min)
+    sites = stack_sites(trace)
     return {
         "device_id": trace.devices["device_id"][lines.device],
-        "file": texts("file"),
-        "line": number.astype(np.int32),
-        "function": texts("function"),
-        "inner": Texts(lines.inner, stack_lines(trace).inner.values),
+        "file": sites.file.take(lines.site),
+        "line": sites.line[lines.site],
+        "function": sites.function.take(lines.site),
+        "inner": sites.inner.take(lines.site),
         "activity": Texts.of(DOINGS[each] for each in lines.doing.tolist()),
-        "source": texts("source"),
+        "source": sites.source.take(lines.site),
     }

@@ -136,7 +136,7 @@ def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, chosen: Mask) -> Gap
     call, calling = outermost_calls(api_calls(trace), thread, idle)
     names = trace.recorded("api_calls").texts("name").codes
     held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
-    did = ThreadTime(calling, names[call], held, _off_cpu(trace, thread))
+    did = ThreadTime(calling, names[call], held, off_cpu(trace, thread))
     edges = _range_edges(trace, int(trace.threads["process"][thread]), idle)
     parts = split_gaps(idle, gaps.queued_ns[rows], did, edges)
     return parts._replace(gap=rows[parts.gap])
@@ -168,7 +168,7 @@ def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:
     return np.concatenate([nesting.edges(thread, window) for thread in threads])
 
 
-def _off_cpu(trace: Trace, thread: int) -> Intervals:
+def off_cpu(trace: Trace, thread: int) -> Intervals:
     """Time in which the thread was off the CPU, where thread scheduling was recorded."""
     runs = trace.recorded("thread_runs")
     own: Mask = runs["thread"] == thread

@@ -13,8 +13,10 @@ from traceview.trace import Trace, fact
 from traceview.trace.program_files import is_library
 
 DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file", "import",
-          "compilation")  # fmt: skip
-CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION = range(len(DOINGS))
+          "compilation", "off-cpu")  # fmt: skip
+(CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION, OFF_CPU) = range(
+    len(DOINGS)
+)
 
 _OWN = re.compile(r"(^|/)traceview_injected/")
 _INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")

@@ -27,12 +27,21 @@ EVENTS = (
     "GPU_METRICS",
     "SCHED_EVENTS",
     "OSRT_API",
+    "SAMPLING_CALLCHAINS",
+    "OSRT_CALLCHAINS",
 )
 # Peak memory of a full report per row of EVENTS, beyond PROGRAM_BYTES: see docs/performance.md for
 # the traces it was measured on.
 BYTES_PER_ROW = 150
 # Tables that are only looked up or summed need less.
-BYTES_PER_ROW_OF = {"CUDA_CALLCHAINS": 80, "GPU_METRICS": 60, "SCHED_EVENTS": 90, "OSRT_API": 60}
+BYTES_PER_ROW_OF = {
+    "CUDA_CALLCHAINS": 80,
+    "GPU_METRICS": 60,
+    "SCHED_EVENTS": 90,
+    "OSRT_API": 60,
+    "SAMPLING_CALLCHAINS": 120,
+    "OSRT_CALLCHAINS": 120,
+}
 # Per range name that occurs once, with its path and pattern: PyTorch's emit_nvtx numbers every op.
 BYTES_PER_TEXT, BYTES_PER_CHARACTER = 1_000, 6
 PROGRAM_BYTES = 60_000_000

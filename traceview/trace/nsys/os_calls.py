@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from traceview.trace.nsys.cpu.native_samples import os_stacks
 from traceview.trace.nsys.names import UNNAMED, filled
 from traceview.trace.nsys.rows import ExportTable, Staged
 from traceview.trace.nsys.tables import Reader
 
-OS_CALLS = ExportTable("OSRT_API", ("start", "end", "nameId"), ("globalTid",))
+OS_CALLS = ExportTable("OSRT_API", ("start", "end", "nameId"), ("globalTid", "callchainId"))
 
 
 def os_calls(reader: Reader) -> Staged | None:
@@ -23,4 +24,5 @@ def os_calls(reader: Reader) -> Staged | None:
         "thread": thread,
         "process": process,
         "name": filled(reader.names.texts(rows.numbers("nameId")), UNNAMED),
+        "stack": os_stacks(rows),
     }

@@ -14,6 +14,7 @@ from traceview.trace.nsys import kernel_code, tables
 from traceview.trace.nsys.absent_tables import empty_tables
 from traceview.trace.nsys.cpu.callchains import callchains
 from traceview.trace.nsys.cpu.host_work import host_functions, jit_compilations
+from traceview.trace.nsys.cpu.native_samples import native_frames, native_samples
 from traceview.trace.nsys.cpu.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.cpu.thread_runs import thread_runs
@@ -84,7 +85,7 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     found |= {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     found["thread_runs"] = thread_runs(reader)
-    found["os_calls"] = os_calls(reader)
+    found |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
     found["ranges"], found["call_sites"] = split_marks(found["ranges"], meta.run)
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
@@ -117,6 +118,12 @@ def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
         found["python_samples"] = sampled[0]
         found["python_frames"] = with_sources(reader.export.database, sampled[1])
     return found
+
+
+def _native_stacks(reader: tables.Reader) -> dict[str, Staged | None]:
+    """Samples of native code, calls of the operating system, and the stacks of both."""
+    found = {"native_samples": native_samples(reader), "os_calls": os_calls(reader)}
+    return {**found, "native_frames": native_frames(reader, found)}
 
 
 def _thrifty(staged: Staged | None) -> Staged | None:

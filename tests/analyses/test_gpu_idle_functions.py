@@ -1,0 +1,136 @@
+"""Idle time by function of a C++ program: from samples of native code, and from waits."""
+
+import random
+
+import numpy as np
+
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.analyses.gpu_idle.native_idle import OffCpu, cut_gaps
+from traceview.intervals import Intervals
+
+MS = 1_000_000
+SIM, LIBC = "/home/ada/sim", "/usr/lib/libc.so.6"
+WORK = ((SIM, "sim::checksum(double*)"), (SIM, "main"))
+NAP = ((LIBC, "usleep"), (SIM, "throttle()"), (SIM, "main"))
+LAUNCH = ((SIM, "cudaLaunchKernel"), (SIM, "step(float*)"), (SIM, "main"))
+CELLS = ("file", "line", "function", "inner", "activity", "samples", "idle_ns")
+STEPS = 20
+
+
+def loop() -> Export:
+    """Steps of 1 ms of GPU work and 9 ms without, launched at its end."""
+    export = Export()
+    for step in range(STEPS):
+        start = 10 * step * MS
+        export.launch((start - 5_000, start - 3_000), (start, start + MS))
+    return export
+
+
+def sleeping(export: Export) -> Export:
+    """Off the CPU for 4 ms of each gap, in usleep; a sample in each of the other 5."""
+    for step in range(STEPS):
+        start = 10 * step * MS
+        export.os_call("usleep", start + 2 * MS, start + 6 * MS, *NAP)
+        for at in (1, 6, 7, 8, 9):
+            export.native_sample(start + at * MS + MS // 2, *WORK)
+    return export.off_cpu(*((10 * s * MS + 2 * MS, 10 * s * MS + 6 * MS) for s in range(STEPS)))
+
+
+def test_samples_share_the_time_on_the_cpu_and_waits_have_their_own(tmp_path):
+    result = ask(ANALYSIS, sleeping(loop()), tmp_path)
+    assert rows(result, "lines", *CELLS) == [
+        (SIM, None, "sim::checksum(double*)", None, "cpu", 95, 19 * 5 * MS),
+        (SIM, None, "throttle()", "usleep", "sleep", 0, 19 * 4 * MS),
+    ]
+
+
+def test_the_findings_name_the_functions(tmp_path):
+    slept, worked = ask(ANALYSIS, sleeping(loop()), tmp_path).findings[:2]
+    assert slept.message == (
+        "The GPU sat idle for 76.0 ms (19 gaps) while the CPU slept. "
+        "All of it was in throttle (sim), calling usleep."
+    )
+    assert worked.message == (
+        "The GPU sat idle for 95.0 ms (19 gaps) while the CPU did other work than launching. "
+        "All of it was in sim::checksum (sim)."
+    )
+    assert (worked.subject.kind, worked.subject.name) == ("line", "sim::checksum")
+    assert worked.evidence.row["function"] == "sim::checksum(double*)"
+
+
+def test_without_scheduling_events_a_sample_stands_for_no_more_than_its_period(tmp_path):
+    """Between samples that are far apart the thread may have waited for anything."""
+    export = loop()
+    for step in range(STEPS):
+        for at in (1, 2, 3):
+            export.native_sample(10 * step * MS + at * MS + MS // 2, *WORK)
+    result = ask(ANALYSIS, export, tmp_path)
+    assert rows(result, "lines", "samples", "idle_ns") == [(57, 57 * 2 * MS)]
+    assert result.notes[-1] == (
+        "Samples and waits show the function for 114 ms of the 171 ms that the GPU sat idle "
+        "waiting for the CPU."
+    )
+
+
+def test_off_the_cpu_without_a_call_is_told_as_such(tmp_path):
+    export = loop().off_cpu(*((10 * s * MS + 2 * MS, 10 * s * MS + 9 * MS) for s in range(STEPS)))
+    result = ask(ANALYSIS, export, tmp_path)
+    assert rows(result, "lines", *CELLS) == [
+        (None, None, None, None, "off-cpu", 0, 19 * 7 * MS),
+    ]
+    assert result.findings[0].message == (
+        "The GPU sat idle for 133 ms (19 gaps) while the launching thread was off the CPU."
+    )
+
+
+def test_a_wait_in_a_cuda_call_is_that_call(tmp_path):
+    export = loop()
+    for step in range(STEPS):
+        start, end = 10 * step * MS + 2 * MS, 10 * step * MS + 9 * MS
+        export.call("cudaMallocHost", start, end)
+        export.os_call("ioctl", start + 10, end - 10, (LIBC, "ioctl"), *LAUNCH[1:]).off_cpu(
+            (start + 10, end - 10)
+        )
+    result = ask(ANALYSIS, export, tmp_path)
+    assert {row[0] for row in rows(result, "lines", "activity")} == {"cpu"}
+
+
+def test_few_samples_name_no_function(tmp_path):
+    export = loop().off_cpu()
+    export.native_sample(MS + MS // 2, *WORK).native_sample(2 * MS, *WORK)
+    result = ask(ANALYSIS, export, tmp_path)
+    assert len(rows(result, "lines", "function")) == 1
+    assert "checksum" not in " ".join(finding.message for finding in result.findings)
+
+
+def test_python_samples_come_first(tmp_path):
+    export = sleeping(loop())
+    for number in range(STEPS * 10):
+        export.python_sample(number * MS + MS // 2, ("/work/train.py", 3, "load"))
+    result = ask(ANALYSIS, export, tmp_path)
+    assert {row[0] for row in rows(result, "lines", "file")} == {"/work/train.py"}
+
+
+def test_pieces_add_up_to_the_gaps():
+    """By brute force, one tick at a time."""
+    chance = random.Random(5)
+    for _ in range(50):
+        edges = np.array(sorted(chance.sample(range(200), 12)), np.int64)
+        idle = Intervals(edges[::2], edges[1::2])
+        away = np.array(sorted(chance.sample(range(200), 10)), np.int64)
+        waits = OffCpu(away[::2], away[1::2], np.arange(5), np.zeros(5, np.uint8))
+        pieces = cut_gaps(idle, waits)
+        ticks = {
+            (int(gap), int(wait), tick)
+            for gap, start, end, wait in zip(*pieces, strict=True)
+            for tick in range(start, end)
+        }
+        expected = set()
+        for gap, (start, end) in enumerate(zip(*idle, strict=True)):
+            for tick in range(start, end):
+                spans = zip(waits.start, waits.end, strict=True)
+                wait = next((row for row, (a, b) in enumerate(spans) if a <= tick < b), -1)
+                expected.add((gap, wait, tick))
+        assert ticks == expected
