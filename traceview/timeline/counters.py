@@ -1,0 +1,90 @@
+"""Counters over time: queue depth, device memory, and sampled metrics of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.memory.levels import levels
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.operations import operations
+from traceview.tables import Integers, joined
+from traceview.trace import Trace
+
+_METRICS = {"dram-read": "DRAM read", "dram-write": "DRAM write"}
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A value on a device (row in devices) that holds from each time to the next.
+
+    `unit` is operations, bytes or pct.
+    """
+
+    title: str
+    unit: str
+    device: int
+    time_ns: Integers
+    value: Integers
+
+    def reduced(self, most: int) -> Counter:
+        """The counter in at most so many points: the least and the greatest value per slot."""
+        if len(self.time_ns) <= most:
+            return self
+        first = np.linspace(0, len(self.time_ns), max(most // 2, 1) + 1).astype(np.int64)[:-1]
+        least = np.minimum.reduceat(self.value, first)
+        greatest = np.maximum.reduceat(self.value, first)
+        start = self.time_ns[first]
+        middle = start + (np.append(start[1:], self.time_ns[-1]) - start) // 2
+        return Counter(
+            self.title,
+            self.unit,
+            self.device,
+            np.stack((start, middle), 1).reshape(-1),
+            np.stack((greatest, least), 1).reshape(-1),
+        )
+
+
+def counters(trace: Trace) -> Iterator[Counter]:
+    """All counters of the trace, by device."""
+    yield from queue_depths(trace)
+    for device, level in levels(trace).items():
+        if len(level.time_ns):
+            yield Counter("Memory", "bytes", device, level.time_ns, level.bytes)
+    yield from _metrics(trace)
+
+
+def queue_depths(trace: Trace) -> Iterator[Counter]:
+    """Operations per device whose launch call has started and that have not ended."""
+    ops, calls = operations(trace), api_calls(trace)
+    for device in groups.different(ops.device[ops.launched]).tolist():
+        rows = np.flatnonzero(ops.launched & (ops.device == device))
+        launched = np.sort(calls.start_ns[ops.call[rows]])
+        yield _running("Queue depth", "operations", device, launched, np.sort(ops.end_ns[rows]))
+
+
+def _running(
+    title: str, unit: str, device: int, begun: Integers, ended: Integers
+) -> Counter:
+    """The number begun and not ended, at each time at which it changes."""
+    time = joined((ended, begun))
+    order = np.argsort(time, kind="stable")
+    change = np.repeat(np.array([-1, 1], np.int64), len(begun))
+    time, value = time[order], np.cumsum(change[order])
+    last = np.append(time[1:] != time[:-1], True)
+    return Counter(title, unit, device, time[last], value[last])
+
+
+def _metrics(trace: Trace) -> Iterator[Counter]:
+    samples = trace.recorded("gpu_metrics")
+    each = groups.group(samples["device"], samples.texts("metric").codes)
+    for number, first in enumerate(each.first.tolist()):
+        rows = np.flatnonzero(each.ids == number)
+        rows = rows[np.argsort(samples["time_ns"][rows], kind="stable")]
+        metric = str(samples.texts("metric")[first])
+        value = samples["value_pct"][rows].astype(np.int64)
+        title = _METRICS.get(metric, metric)
+        yield Counter(title, "pct", int(samples["device"][first]), samples["time_ns"][rows], value)

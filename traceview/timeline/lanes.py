@@ -1,0 +1,32 @@
+"""Lanes: what the timeline shows of one thread, one stream, or one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from traceview.timeline.tracks import Track
+
+LaneKind = Literal["steps", "phases", "thread", "stream", "idle", "migrations"]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Tracks under one heading.
+
+    `device` and `process` are rows of those tables, `thread` a row of threads; −1 for none.
+    `stream` is CUDA's number of the stream.
+    """
+
+    kind: LaneKind
+    title: str
+    tracks: tuple[Track, ...]
+    device: int = -1
+    process: int = -1
+    thread: int = -1
+    stream: int = -1
+
+    @property
+    def rows(self) -> int:
+        """Rows on all of its tracks."""
+        return sum(map(len, self.tracks))

@@ -1,0 +1,179 @@
+"""Lanes of GPU work: one per stream, one per device for its idle time, and page migrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import every_gap
+from traceview.facts.operations.kernel_classes import kernel_classes
+from traceview.facts.operations.kernel_labels import kernel_labels
+from traceview.facts.operations.operations import Kind, Operations, migrations, operations
+from traceview.facts.queue.queue import rows_by_stream
+from traceview.tables import Integers, RowNumbers, Table, Texts, object_array, row_numbers
+from traceview.timeline.classes import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER
+from traceview.timeline.lanes import Lane
+from traceview.timeline.names import Names
+from traceview.timeline.tracks import Track, spread
+from traceview.trace import Trace
+from traceview.trace.schema import UNIFIED
+
+LAUNCH_COLUMNS = (
+    *(f"grid_{axis}" for axis in "xyz"),
+    *(f"block_{axis}" for axis in "xyz"),
+    "registers_per_thread",
+    "static_shared_memory_bytes",
+    "dynamic_shared_memory_bytes",
+)
+MOST_LAUNCHES = 20_000
+"""Launch configurations beyond which the timeline tells kernels apart by name alone."""
+
+
+@dataclass(frozen=True)
+class LaunchConfigurations:
+    """The distinct launch configurations, one row each as LAUNCH_COLUMNS; `of` each kernel."""
+
+    rows: npt.NDArray[np.int64]
+    of: Integers
+
+
+def launch_configurations(trace: Trace) -> LaunchConfigurations:
+    """The configurations of all kernels; none if there are more than MOST_LAUNCHES."""
+    kernels = trace.recorded("kernels")
+    absent = LaunchConfigurations(
+        np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), np.full(len(kernels), -1, np.int64)
+    )
+    if not len(kernels):
+        return absent
+    each = groups.group(*(kernels[name] for name in LAUNCH_COLUMNS))
+    if each.size > MOST_LAUNCHES:
+        return absent
+    rows = np.stack([kernels[name][each.first] for name in LAUNCH_COLUMNS], axis=1)
+    return LaunchConfigurations(rows.astype(np.int64), each.ids)
+
+
+def stream_lanes(
+    trace: Trace, names: Names, launches: LaunchConfigurations
+) -> Iterator[Lane]:
+    """A lane per stream, by device, those with the longest work first."""
+    ops = operations(trace)
+    name = _operation_names(trace, ops, names, launches)
+    amount = _amounts(trace, ops)
+    by_stream = rows_by_stream(trace)
+    total = [int(ops.duration_ns[rows].sum()) for rows in by_stream]
+    order = sorted(range(len(by_stream)), key=lambda s: (ops.streams[s][1], -total[s]))
+    processes = len(groups.different(ops.process)) > 1
+    for stream in order:
+        rows = by_stream[stream]
+        process, device, _, number = ops.streams[stream].tolist()
+        track = Track.of(
+            "operations", ops.start_ns[rows], ops.end_ns[rows], name[rows], rows, amount[rows]
+        )
+        owner = f", process {trace.processes['process_id'][process]}" if processes else ""
+        yield Lane("stream", f"Stream {number}{owner}", spread(track), device, process, -1, number)
+
+
+def _operation_names(
+    trace: Trace, ops: Operations, names: Names, launches: LaunchConfigurations
+) -> RowNumbers:
+    result = np.zeros(len(ops), np.int32)
+    for kind, of_rows in (
+        (Kind.KERNEL, lambda: _kernel_names(trace, names, launches)),
+        (Kind.COPY, lambda: copy_names(trace.copies, names)),
+        (Kind.SET, lambda: _constant(names, "memset", "memset", len(trace.sets))),
+        (Kind.GRAPH, lambda: _graph_names(trace, names)),
+    ):
+        rows = np.flatnonzero(ops.kind == kind)
+        if len(rows):
+            result[rows] = of_rows()[ops.row[rows]]
+    return result
+
+
+def _kernel_names(trace: Trace, names: Names, launches: LaunchConfigurations) -> RowNumbers:
+    classes = kernel_classes(trace).astype(np.int64) + FIRST_KERNEL
+    whole = trace.kernels.texts("name")
+    return names.add(kernel_labels(trace), classes, whole, launches.of)
+
+
+def copy_names(copies: Table, names: Names) -> RowNumbers:
+    """Names of the rows of copies, such as `H2D copy, pageable to device`."""
+    columns = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
+    each = groups.group(*(column.codes for column in columns))
+    directions, sources, targets = (column.take(each.first).decode() for column in columns)
+    texts = [
+        f"{d} copy, {s} to {t}" for d, s, t in zip(directions, sources, targets, strict=True)
+    ]
+    classes = np.array([_copy_class(str(direction)) for direction in directions], np.int64)
+    labels = Texts(row_numbers(each.ids), object_array(texts))
+    return names.add(labels, classes[each.ids] if len(each.ids) else 0)
+
+
+def _copy_class(direction: str) -> int:
+    if direction.startswith(UNIFIED):
+        return NUMBER["copy-migration"]
+    key = direction.lower()
+    return NUMBER[f"copy-{key if key in COPIES else 'other'}"]
+
+
+def _graph_names(trace: Trace, names: Names) -> RowNumbers:
+    graph = groups.group(trace.graph_launches["graph_id"])
+    ids = trace.graph_launches["graph_id"][graph.first].tolist()
+    labels = object_array([f"CUDA graph {number}" for number in ids])
+    return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
+
+
+def _constant(names: Names, text: str, kind: str, rows: int) -> RowNumbers:
+    return names.add(Texts(np.zeros(rows, np.int32), object_array([text])), NUMBER[kind])
+
+
+def _amounts(trace: Trace, ops: Operations) -> Integers:
+    """Bytes of each copy and memset, 0 for other operations."""
+    result = np.zeros(len(ops), np.int64)
+    for kind, table in ((Kind.COPY, "copies"), (Kind.SET, "sets")):
+        rows = np.flatnonzero(ops.kind == kind)
+        if len(rows):
+            result[rows] = trace.recorded(table)["bytes"][ops.row[rows]]
+    return result
+
+
+def idle_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+    """A lane per device with its idle gaps, each named after its cause."""
+    gaps = every_gap(trace)
+    causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSES))
+    name = names.add(causes, gaps.cause.astype(np.int64) + FIRST_CAUSE)
+    for device in groups.different(operations(trace).device).tolist():
+        rows = np.flatnonzero(gaps.device == device)
+        track = Track.of("gaps", gaps.start_ns[rows], gaps.end_ns[rows], name[rows], rows)
+        yield Lane("idle", "Idle, by cause", spread(track), device)
+
+
+def migration_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+    """A lane per device with the page migrations of unified memory, which no stream runs."""
+    rows = np.flatnonzero(migrations(trace))
+    if not len(rows):
+        return
+    copies = trace.copies.take(rows)
+    name = copy_names(copies, names)
+    for device in groups.different(copies["device"]).tolist():
+        own = np.flatnonzero(copies["device"] == device)
+        track = Track.of(
+            "operations",
+            copies["start_ns"][own],
+            copies["end_ns"][own],
+            name[own],
+            np.full(len(own), -1),
+            copies["bytes"][own],
+        )
+        yield Lane("migrations", "Unified memory migrations", spread(track), device)
+
+
+def device_title(trace: Trace, device: int) -> str:
+    """Such as `GPU 0, NVIDIA H200`."""
+    name = trace.devices.texts("name")[device]
+    number = int(trace.devices["device_id"][device])
+    return f"GPU {number}, {name}" if name else f"GPU {number}"

@@ -1,0 +1,148 @@
+"""Lanes of CPU threads: ranges, CUDA calls coloured by what they cost, and sampled Python lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.sync_stalls.stalls import stalls
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.ranges.nesting import nest
+from traceview.facts.ranges.origins import INFERRED_DOMAIN
+from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.samples.stack_lines import stack_lines
+from traceview.tables import Array, Integers, RowNumbers, Texts
+from traceview.timeline.classes import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER
+from traceview.timeline.lanes import Lane
+from traceview.timeline.names import Names
+from traceview.timeline.tracks import Track, spread
+from traceview.trace import Trace
+
+HARMFUL_NS = 10_000
+"""A wait that leaves the GPU idle for less costs no more than the launch of a kernel does."""
+MOST_DEPTH = 16
+"""Ranges nested deeper are left out."""
+_MERGED_PERIODS = 3
+
+
+def thread_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+    """A lane per thread with ranges, calls or samples, those with most CUDA calls first."""
+    tracks: dict[int, list[Track]] = {}
+    for part in (_range_tracks, _call_tracks, _python_tracks):
+        for thread, track in part(trace, names):
+            tracks.setdefault(thread, []).append(track)
+    calls = np.bincount(api_calls(trace).thread, minlength=len(trace.threads))
+    for thread in sorted(tracks, key=lambda each: -int(calls[each])):
+        process = int(trace.threads["process"][thread])
+        yield Lane("thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread)
+
+
+def thread_title(trace: Trace, thread: int) -> str:
+    """Such as `python3, thread 4242`."""
+    name, number = trace.threads.texts("name")[thread], int(trace.threads["thread_id"][thread])
+    return f"{name}, thread {number}" if name else f"Thread {number}"
+
+
+def _range_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
+    """The ranges of each thread, one track per depth; steps that were inferred have their lane."""
+    tree, ranges = range_tree(trace), trace.recorded("ranges")
+    if not len(tree.row):
+        return
+    nesting = tree.nesting
+    shown = (nesting.depth < MOST_DEPTH) & ~_inferred(trace, tree.row)
+    rows = np.flatnonzero(shown)
+    name = np.zeros(len(tree.row), np.int32)
+    name[rows] = names.add(ranges.texts("name").take(tree.row[rows]), NUMBER["range"])
+    for thread in groups.different(nesting.track[rows]).tolist():
+        own = rows[nesting.track[rows] == thread]
+        for depth in groups.different(nesting.depth[own]).tolist():
+            at = own[nesting.depth[own] == depth]
+            track = Track.of("ranges", nesting.start[at], nesting.end[at], name[at], at)
+            yield from ((thread, each) for each in spread(track))
+
+
+def _inferred(trace: Trace, row: RowNumbers) -> Array:
+    domains = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
+    return domains[row]
+
+
+def _call_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
+    """The calls of each thread: those of the runtime, and below them what they call themselves."""
+    calls = api_calls(trace)
+    if not len(calls):
+        return
+    classes = np.array(CLASS_OF_CALL, np.int64)[calls.does]
+    classes[harmful_calls(trace)] = HARMFUL
+    name = names.add(trace.api_calls.texts("name"), classes)
+    end = np.maximum(calls.end_ns, calls.start_ns + 1)
+    for thread in groups.different(calls.thread).tolist():
+        own = np.flatnonzero(calls.thread == thread)
+        start = calls.start_ns[own]
+        if (start[1:] < start[:-1]).any():
+            own = own[np.argsort(start, kind="stable")]
+        track = Track.of("calls", calls.start_ns[own], end[own], name[own], own)
+        yield from ((thread, each) for each in _by_depth(track))
+
+
+def _by_depth(track: Track) -> Iterator[Track]:
+    """Rows in order of start on tracks by depth: what a call calls lies below it."""
+    if (track.start_ns[1:] >= track.end_ns[:-1]).all():
+        yield track
+        return
+    order = np.lexsort((-track.end_ns, track.start_ns))
+    track = track.take(order)
+    nesting = nest(np.zeros(len(track), np.int32), track.start_ns, track.end_ns)
+    for depth in groups.different(nesting.depth).tolist():
+        yield from spread(track.take(np.flatnonzero(nesting.depth == depth)))
+
+
+def harmful_calls(trace: Trace) -> Integers:
+    """Rows of api_calls that left a GPU idle for HARMFUL_NS or more."""
+    cost = stalls(trace)
+    idle = cost.idle_ns(np.ones(len(cost.wait), bool))
+    return waits(trace).call[idle >= HARMFUL_NS]
+
+
+def _python_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
+    """The line of the program in which each sampled thread was, as long as samples agree on it."""
+    samples = trace.recorded("python_samples")
+    if not len(samples):
+        return
+    lines = stack_lines(trace)
+    line = _line_names(trace, lines.frame)
+    for thread in groups.different(samples["thread"]).tolist():
+        own = np.flatnonzero(samples["thread"] == thread)
+        stack = samples["stack"][own]
+        own, stack = own[lines.frame[stack] >= 0], stack[lines.frame[stack] >= 0]
+        if len(own) < 2:
+            continue
+        kind = lines.doing[stack].astype(np.int64) + FIRST_DOING
+        name = names.add(line.take(stack), kind)
+        yield thread, _runs(samples["time_ns"][own], name, own)
+
+
+def _line_names(trace: Trace, frame: Integers) -> Texts:
+    """`train.py:42 in step` for the frame of each stack."""
+    frames = trace.recorded("python_frames")
+    rows = np.maximum(frame, 0)
+    file, function = (frames.texts(n).take(rows).decode() for n in ("file", "function"))
+    numbers = frames["line"][rows].tolist()
+    return Texts.of(
+        f"{str(path).rpartition('/')[2]}:{number} in {of}"
+        for path, number, of in zip(file, numbers, function, strict=True)
+    )
+
+
+def _runs(time: Integers, name: RowNumbers, source: Integers) -> Track:
+    """One row for samples in a row with the same name, none of them missing between."""
+    period = max(int(np.median(np.diff(time))), 1)
+    opens = np.append(True, name[1:] != name[:-1])
+    opens[1:] |= np.diff(time) > _MERGED_PERIODS * period
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], len(time)) - 1
+    following = np.append(time[first[1:]], time[-1] + period)
+    end = np.minimum(time[last] + period, np.maximum(following, time[last] + 1))
+    return Track.of("python", time[first], end, name[first], source[first])

@@ -1,0 +1,60 @@
+"""The timeline of a trace: all lanes and counters on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from traceview.timeline.counters import Counter, counters
+from traceview.timeline.lanes import Lane
+from traceview.timeline.names import Names
+from traceview.timeline.run_lanes import phase_lanes, step_lanes
+from traceview.timeline.stream_lanes import (
+    LaunchConfigurations,
+    idle_lanes,
+    launch_configurations,
+    migration_lanes,
+    stream_lanes,
+)
+from traceview.timeline.thread_lanes import thread_lanes
+from traceview.timeline.tracks import Track
+from traceview.trace import Trace
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Everything that happened, from `start_ns` to `end_ns` on the clock of the recording."""
+
+    start_ns: int
+    end_ns: int
+    lanes: tuple[Lane, ...]
+    counters: tuple[Counter, ...]
+    names: Names
+    launches: LaunchConfigurations
+
+    @property
+    def tracks(self) -> Iterator[Track]:
+        """The tracks of all lanes."""
+        return (track for lane in self.lanes for track in lane.tracks)
+
+
+def timeline(trace: Trace) -> Timeline:
+    """The timeline of the whole recording, whatever is selected."""
+    names, launches = Names(), launch_configurations(trace)
+    lanes = (
+        *step_lanes(trace, names),
+        *phase_lanes(trace, names),
+        *thread_lanes(trace, names),
+        *idle_lanes(trace, names),
+        *stream_lanes(trace, names, launches),
+        *migration_lanes(trace, names),
+    )
+    lanes = tuple(lane for lane in lanes if lane.rows)
+    counted = tuple(counters(trace))
+    tracks = [track for lane in lanes for track in lane.tracks]
+    starts = [int(track.start_ns[0]) for track in tracks]
+    ends = [int(track.end_ns.max()) for track in tracks]
+    times = [int(counter.time_ns[-1]) for counter in counted if len(counter.time_ns)]
+    return Timeline(
+        min(starts, default=0), max([*ends, *times], default=0), lanes, counted, names, launches
+    )
