@@ -10,7 +10,6 @@ from traceview import groups
 from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import api_calls
-from traceview.facts.ranges.nesting import nest
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.samples.stack_lines import stack_lines
@@ -84,19 +83,7 @@ def _call_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
         if (start[1:] < start[:-1]).any():
             own = own[np.argsort(start, kind="stable")]
         track = Track.of("calls", calls.start_ns[own], end[own], name[own], own)
-        yield from ((thread, each) for each in _by_depth(track))
-
-
-def _by_depth(track: Track) -> Iterator[Track]:
-    """Rows in order of start on tracks by depth: what a call calls lies below it."""
-    if (track.start_ns[1:] >= track.end_ns[:-1]).all():
-        yield track
-        return
-    order = np.lexsort((-track.end_ns, track.start_ns))
-    track = track.take(order)
-    nesting = nest(np.zeros(len(track), np.int32), track.start_ns, track.end_ns)
-    for depth in groups.different(nesting.depth).tolist():
-        yield from spread(track.take(np.flatnonzero(nesting.depth == depth)))
+        yield from ((thread, each) for each in spread(track))
 
 
 def harmful_calls(trace: Trace) -> Integers:

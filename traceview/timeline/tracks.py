@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from traceview.intervals import Timed
-from traceview.tables import Array, Integers, RowNumbers, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
 
 MOST_TRACKS = 32
 """The most tracks that rows which overlap are spread over."""
@@ -68,30 +68,42 @@ def spread(rows: Track) -> tuple[Track, ...]:
 
 def _spread(rows: Track) -> Iterator[Track]:
     for _ in range(MOST_TRACKS - 1):
-        if not len(rows) or (rows.start_ns[1:] >= rows.end_ns[:-1]).all():
+        overlapping = _overlapping(rows.start_ns, rows.end_ns)
+        if not len(overlapping):
             break
-        on_track = first_track(rows.start_ns, rows.end_ns)
+        on_track = np.ones(len(rows), bool)
+        on_track[overlapping] = first_track(rows.start_ns[overlapping], rows.end_ns[overlapping])
         yield rows.take(np.flatnonzero(on_track))
         rows = rows.take(np.flatnonzero(~on_track))
     if len(rows):
         yield rows
 
 
-def first_track(start: Integers, end: Integers) -> Array:
-    """True for the rows that a track takes which always takes the next row to start.
+def _overlapping(start: Integers, end: Integers) -> Integers:
+    """The intervals, of those in order of start, that overlap another one."""
+    if len(start) < 2 or (start[1:] >= end[:-1]).all():
+        return np.zeros(0, np.int64)
+    free = start[1:] >= np.maximum.accumulate(end)[:-1]
+    return np.flatnonzero(~(np.append(True, free) & np.append(free, True)))
 
-    Each row taken decides the next one. Instead of walking that chain, its jumps are doubled: what
-    is reached after 2^k rows, for all rows at once.
+
+def first_track(start: Integers, end: Integers) -> Mask:
+    """True for the intervals of a track that always takes the next one to start.
+
+    `start` ascends. Each interval taken decides the next one. Instead of walking that chain, its
+    jumps are doubled: what is reached after 2^k intervals, for all of them at once.
     """
     count = len(start)
     after = np.searchsorted(start, np.maximum(end, start), side="left")
-    after = np.append(np.maximum(after, np.arange(1, count + 1)), count)
-    jumps = [after]
-    while len(jumps) < max(count, 1).bit_length():
-        jumps.append(jumps[-1][jumps[-1]])
-    reached = np.zeros(1, np.int64)
+    jump = np.append(np.maximum(after, np.arange(1, count + 1)), count).astype(np.int32)
+    jumps = [jump]
+    while (jump[0] < count) and len(jumps) < count.bit_length():
+        jump = jump[jump]
+        jumps.append(jump)
+    taken = np.zeros(count + 1, bool)
+    reached = np.zeros(1, np.int32)
     for jump in reversed(jumps):
         reached = np.concatenate((reached, jump[reached]))
-    taken = np.zeros(count + 1, bool)
+        reached = reached[reached < count]
     taken[reached] = True
     return taken[:count]

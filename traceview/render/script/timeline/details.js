@@ -1,0 +1,220 @@
+/** What is known of a row, and the sums of a window, as elements. */
+
+import { button, element } from "../elements.js";
+import { label, meaning } from "./colors.js";
+import { linksOf } from "./draw.js";
+import { count, duration, percent, size } from "./format.js";
+import { busyOf, openAt } from "./model.js";
+import { ranked } from "./sums.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./model.js").Track} Track */
+/** @typedef {{track: Track, row: number}} Place */
+
+const MOST_NAMES = 5;
+
+/** A row in one line, for its tooltip and for screen readers.
+ * @param {Model} model
+ * @param {Place} place
+ */
+export function briefOf(model, { track, row }) {
+  const name = model.names.texts[track.name[row]];
+  const many = track.count ? track.count[row] : 1;
+  const length = duration(track.end[row] - track.start[row]);
+  if (many > 1) {
+    return `${count(many)} rows in ${length}, busy for ${duration(busyOf(track, row))}, longest ${name}`;
+  }
+  const kind = label(model.classes[model.names.classes[track.name[row]]]);
+  const what = track.content === "gaps" ? `idle: ${name}` : name;
+  return [what, ...(what.includes(kind) || track.content === "ranges" ? [] : [kind]), length].join(" \u00b7 ");
+}
+
+/**
+ * Everything known of a row, as pairs of a word and a text.
+ * @param {Model} model
+ * @param {Place} place
+ * @returns {[string, string][]}
+ */
+export function factsOf(model, place) {
+  const { track, row } = place;
+  const { names } = model;
+  const name = track.name[row];
+  const length = track.end[row] - track.start[row];
+  /** @type {[string, string][]} */
+  const facts = [
+    ["Start", `${(track.start[row] / 1e6).toLocaleString("en", { maximumFractionDigits: 6 })} ms`],
+    ["Duration", duration(length)],
+    ["Where", [track.lane.group, track.lane.title].filter(Boolean).join(", ")],
+  ];
+  if (track.count && track.count[row] > 1) {
+    facts.push(["Rows", `${count(track.count[row])}, busy for ${duration(busyOf(track, row))}`]);
+    return facts;
+  }
+  const bytes = track.bytes ? track.bytes[row] : 0;
+  if (bytes) facts.push(["Size", `${size(bytes)}, ${size((bytes / Math.max(length, 1)) * 1e9)}/s`]);
+  const launch = names.launches[names.launch[name]];
+  if (launch) facts.push(...launchFacts(launch));
+  facts.push(...linkFacts(model, place));
+  if (track.content === "gaps") facts.push(["Cause", model.causes[names.texts[name]] ?? ""]);
+  const wait = model.waits.get(track.offset + row);
+  if (wait) {
+    if (wait.idle) facts.push(["Then GPU idle", duration(wait.idle)]);
+    facts.push(["GPU busy meanwhile", `${duration(wait.benign)} of ${duration(length)}`]);
+    if (wait.site) facts.push(["Called at", wait.site]);
+  }
+  if (names.whole[name] && names.whole[name] !== names.texts[name]) facts.push(["Name", names.whole[name]]);
+  return facts;
+}
+
+/** @param {number[]} launch @returns {[string, string][]} */
+function launchFacts([gx, gy, gz, bx, by, bz, registers, fixed, dynamic]) {
+  /** @param {...number} sizes */
+  const times = (...sizes) => sizes.map(count).join("\u00d7");
+  return [
+    ["Grid", `${times(gx, gy, gz)} blocks of ${times(bx, by, bz)} threads`],
+    ["Per thread, block", `${registers} registers, ${size(fixed + dynamic)} shared memory`],
+  ];
+}
+
+/** @param {Model} model @param {Place} place @returns {[string, string][]} */
+function linkFacts(model, place) {
+  const pairs = linksOf(model, place);
+  if (!pairs.length) return [];
+  const [call, other] = pairs[0];
+  const made = call.track.end[call.row];
+  if (place.track.content === "calls") {
+    const what = model.names.texts[other.track.name[other.row]];
+    const more = pairs.length > 1 ? ` and ${pairs.length - 1} more` : "";
+    const verb = other.track.content === "gaps" ? "Left the GPU idle" : "Launched";
+    return [[verb, other.track.content === "gaps" ? duration(other.track.end[other.row] - other.track.start[other.row]) : `${what}${more}`]];
+  }
+  const name = model.names.texts[call.track.name[call.row]];
+  const path = pathAt(model, call);
+  if (place.track.content === "gaps") return [["Caused by", [name, path].filter(Boolean).join(" in ")]];
+  const wait = place.track.start[place.row] - made;
+  /** @type {[string, string][]} */
+  const facts = [["Launched by", `${name}, ${call.track.lane.title}`]];
+  if (path) facts.push(["In", path]);
+  facts.push(["Queue wait", wait > 0 ? duration(wait) : "none: it started before the call returned"]);
+  return facts;
+}
+
+/** The ranges open on a thread at a call, outermost first. @param {Model} model @param {Place} call */
+function pathAt(model, call) {
+  const time = call.track.start[call.row];
+  const own = rangesAt(model, call.track.lane, time);
+  if (own.length) return own.join(" / ");
+  const others = model.lanes.filter((lane) => lane.kind === "thread" && lane.process === call.track.lane.process);
+  for (const lane of others) {
+    const names = rangesAt(model, lane, time);
+    if (names.length) return names.join(" / ");
+  }
+  return "";
+}
+
+/** @param {Model} model @param {import("./model.js").Lane} lane @param {number} time */
+function rangesAt(model, lane, time) {
+  return lane.tracks
+    .filter((track) => track.content === "ranges" && !track.count)
+    .map((track) => ({ track, row: openAt(track, time) }))
+    .filter(({ row }) => row >= 0)
+    .map(({ track, row }) => model.names.texts[track.name[row]]);
+}
+
+/**
+ * @param {Model} model
+ * @param {Place} place
+ * @param {{zoom: () => void, follow: (to: Place) => void, close: () => void}} acts
+ */
+export function rowPanel(model, place, acts) {
+  const { track, row } = place;
+  const kind = model.classes[model.names.classes[track.name[row]]];
+  const list = element("dl");
+  for (const [word, text] of factsOf(model, place)) {
+    list.append(element("dt", {}, word), element("dd", {}, text));
+  }
+  const pairs = linksOf(model, place);
+  const [call, other] = pairs[0] ?? [null, null];
+  const target = track.content === "calls" ? other : call;
+  const ways = element("p", { class: "tl-ways" }, button("Zoom to it", acts.zoom));
+  if (target) {
+    const to = track.content === "calls" ? (target.track.content === "gaps" ? "Go to the gap" : "Go to the work") : "Go to the call";
+    ways.append(button(to, () => acts.follow(target)));
+  }
+  ways.append(button("Close", acts.close));
+  return element(
+    "div",
+    { class: "tl-row" },
+    element("h4", {}, swatch(kind), model.names.texts[track.name[row]], element("small", {}, label(kind))),
+    list,
+    ways,
+  );
+}
+
+/** @param {string} kind */
+function swatch(kind) {
+  const made = element("i", { class: "tl-swatch" });
+  made.style.background = `var(--c-${meaning(kind)})`;
+  return made;
+}
+
+/**
+ * @param {Model} model
+ * @param {import("./sums.js").Sums} sums
+ * @param {string} title
+ * @param {number} length of the window
+ */
+export function sumsPanel(model, sums, title, length) {
+  const panel = element("div", { class: "tl-sums" }, element("h4", {}, title, element("small", {}, duration(length))));
+  if (!sums.exact) panel.append(element("p", {}, "About: the window cuts rows that the page has as sums only."));
+  for (const device of sums.devices) panel.append(devicePanel(model, device));
+  return panel;
+}
+
+/** @param {Model} model @param {import("./sums.js").DeviceSums} device */
+function devicePanel(model, device) {
+  const whole = device.span;
+  const busy = element(
+    "p",
+    {},
+    element("b", { "data-ns": String(device.busy) }, percent(device.busy, whole)),
+    ` busy (${duration(device.busy)}), `,
+    element("b", { "data-ns": String(device.idle) }, percent(device.idle, whole)),
+    ` idle (${duration(device.idle)})`,
+  );
+  const tables = element(
+    "div",
+    { class: "tl-tables" },
+    totals("Idle, by cause", device.causes, whole, (kind) => model.classes[kind], (kind) => label(model.classes[kind]), "gaps"),
+    totals("GPU work, by class", device.classes, whole, (kind) => model.classes[kind], (kind) => label(model.classes[kind]), "calls"),
+    totals("Longest, by name", device.names, whole, (name) => model.classes[model.names.classes[name]], (name) => model.names.texts[name], "calls", MOST_NAMES),
+  );
+  return element("div", { class: "tl-device", "data-busy": String(device.busy), "data-idle": String(device.idle) },
+    element("h5", {}, device.title), busy, tables);
+}
+
+/**
+ * @param {string} title
+ * @param {Map<number, import("./sums.js").Total>} all
+ * @param {number} whole
+ * @param {(key: number) => string} kindOf
+ * @param {(key: number) => string} textOf
+ * @param {string} unit
+ * @param {number} [most]
+ */
+function totals(title, all, whole, kindOf, textOf, unit, most = 30) {
+  const body = element("tbody");
+  for (const [key, total] of ranked(all).slice(0, most)) {
+    body.append(
+      element(
+        "tr",
+        { "data-class": kindOf(key), "data-ns": String(total.ns), "data-calls": String(total.calls) },
+        element("th", { scope: "row", title: textOf(key) }, swatch(kindOf(key)), textOf(key)),
+        element("td", {}, duration(total.ns)),
+        element("td", {}, percent(total.ns, whole)),
+        element("td", {}, `${count(total.calls)} ${unit}`),
+      ),
+    );
+  }
+  return body.children.length ? element("table", {}, element("caption", {}, title), body) : "";
+}

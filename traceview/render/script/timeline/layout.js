@@ -1,0 +1,133 @@
+/** Where each lane lies: groups of lanes from top to bottom, and which of them are folded. */
+
+/** @typedef {import("./model.js").Track} Track */
+/** @typedef {import("./model.js").Lane} Lane */
+/** @typedef {import("./model.js").Counter} Counter */
+
+/**
+ * A line of the canvas: a heading, tracks drawn over each other, or a counter.
+ * @typedef {object} Line
+ * @property {Band} band
+ * @property {Track[]} tracks
+ * @property {Counter | null} counter
+ * @property {number} y
+ * @property {number} height
+ */
+
+/**
+ * A lane, or the counters of a device, under one title.
+ * @typedef {object} Band
+ * @property {string} title
+ * @property {string} group
+ * @property {Lane | null} lane
+ * @property {Counter[]} counters
+ * @property {boolean} folded
+ * @property {number} y
+ * @property {number} height
+ */
+
+const HEIGHTS = { operations: 20, gaps: 14, ranges: 16, calls: 16, python: 16, steps: 18, phases: 14 };
+const FOLDED = 9;
+const COUNTER = 34;
+const GAP = 5;
+const HEADING = 15;
+const OPEN_THREADS = 3;
+const OPEN_STREAMS = 12;
+
+/**
+ * The bands of a model: the run, the thread that launches most, each GPU, and the other threads.
+ * @param {import("./model.js").Model} model
+ * @returns {Band[]}
+ */
+export function bandsOf(model) {
+  const of = (/** @type {string[]} */ ...kinds) =>
+    model.lanes.filter((lane) => kinds.includes(lane.kind)).map(bandOf);
+  const threads = of("thread");
+  const gpu = of("idle", "stream", "migrations");
+  const devices = [...new Set(gpu.map((band) => band.lane?.device ?? -1))].sort((a, b) => a - b);
+  const bands = [...of("steps", "phases"), ...threads.slice(0, OPEN_THREADS)];
+  for (const device of devices) {
+    const counters = model.counters.filter((each) => each.device === device);
+    bands.push(...gpu.filter((band) => band.lane?.device === device));
+    bands.push(...counters.map(counterBand));
+  }
+  bands.push(...threads.slice(OPEN_THREADS));
+  threads.slice(OPEN_THREADS).forEach(fold);
+  const busiest = rows(threads[0]);
+  threads.filter((band) => rows(band) < busiest / 50).forEach(fold);
+  of("stream").length > OPEN_STREAMS &&
+    gpu.filter((band) => band.lane?.kind === "stream").slice(OPEN_STREAMS).forEach(fold);
+  return bands;
+}
+
+/** @param {Band} band */
+const fold = (band) => void (band.folded = true);
+
+/** @param {Band | undefined} band */
+const rows = (band) =>
+  band?.lane?.tracks.reduce((most, track) => Math.max(most, track.start.length), 0) ?? 0;
+
+/** @param {Lane} lane @returns {Band} */
+function bandOf(lane) {
+  const group = lane.kind === "thread" ? "CPU" : lane.group;
+  return { title: lane.title, group, lane, counters: [], folded: false, y: 0, height: 0 };
+}
+
+/** @param {Counter} counter @returns {Band} */
+function counterBand(counter) {
+  const { title, group } = counter;
+  return { title, group, lane: null, counters: [counter], folded: false, y: 0, height: 0 };
+}
+
+/**
+ * Give bands and lines their places.
+ * @param {Band[]} bands
+ * @param {boolean} narrow whether titles stand above their lanes
+ * @returns {{lines: Line[], height: number}}
+ */
+export function laidOut(bands, narrow) {
+  const lines = /** @type {Line[]} */ ([]);
+  let y = 0;
+  let group = "";
+  for (const band of bands) {
+    if (band.group !== group && band.group) y += GAP;
+    group = band.group;
+    band.y = y;
+    if (narrow) y += HEADING;
+    for (const { tracks, counter, height } of linesOf(band)) {
+      lines.push({ band, tracks, counter, y, height });
+      y += height + 1;
+    }
+    band.height = y - band.y;
+    y += GAP;
+  }
+  return { lines, height: y };
+}
+
+/**
+ * @param {Band} band
+ * @returns {{tracks: Track[], counter: Counter | null, height: number}[]}
+ */
+function linesOf(band) {
+  if (band.folded) {
+    const tracks = band.lane?.tracks ?? [];
+    const calls = tracks.filter((track) => track.content === "calls");
+    return [{ tracks: calls.length ? calls.slice(0, 1) : tracks, counter: null, height: FOLDED }];
+  }
+  if (!band.lane) {
+    return band.counters.map((counter) => ({ tracks: [], counter, height: COUNTER }));
+  }
+  return band.lane.tracks.map((track) => {
+    const height = /** @type {Record<string, number>} */ (HEIGHTS)[track.content] ?? FOLDED;
+    return { tracks: [track], counter: null, height };
+  });
+}
+
+/** The line that shows a track. @param {Line[]} lines @param {Track} track */
+export function lineOf(lines, track) {
+  return (
+    lines.find((line) => line.tracks.includes(track)) ??
+    lines.find((line) => line.band.lane === track.lane) ??
+    null
+  );
+}

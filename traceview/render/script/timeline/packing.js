@@ -1,0 +1,40 @@
+/** Numbers and text as traceview/render/timeline/packing.py packs them. */
+
+/** @param {string} packed @returns {Promise<Uint8Array>} */
+export async function inflated(packed) {
+  const letters = atob(packed);
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** @param {string} packed @returns {Promise<string>} */
+export async function text(packed) {
+  return new TextDecoder().decode(await inflated(packed));
+}
+
+/**
+ * The numbers of byte planes, lowest bytes first.
+ * @param {{rows: number, planes: number}} shape
+ * @param {Uint8Array} bytes
+ * @returns {any} Uint32Array, or Float64Array where four bytes are too few
+ */
+export function numbers({ rows, planes }, bytes) {
+  const values = planes > 4 ? new Float64Array(rows) : new Uint32Array(rows);
+  for (let plane = 0, weight = 1; plane < planes; plane++, weight *= 256) {
+    const first = plane * rows;
+    for (let row = 0; row < rows; row++) values[row] += bytes[first + row] * weight;
+  }
+  return values;
+}
+
+/** Numbers that were folded to be positive. @param {ArrayLike<number>} folded */
+export function signed(folded) {
+  const values = new Float64Array(folded.length);
+  for (let row = 0; row < values.length; row++) {
+    const value = folded[row];
+    values[row] = value % 2 ? -(value + 1) / 2 : value / 2;
+  }
+  return values;
+}

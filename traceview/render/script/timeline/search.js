@@ -1,0 +1,77 @@
+/** Search by name: which names hold the text, and the hit before or after a place. */
+
+/**
+ * @param {import("./model.js").Model} model
+ * @param {string} wanted
+ * @returns {Uint8Array} 1 for the names that hold the text, in any case
+ */
+export function namesWith(model, wanted) {
+  const text = wanted.toLowerCase();
+  const { texts, whole } = model.names;
+  return Uint8Array.from(texts, (each, name) =>
+    each.toLowerCase().includes(text) || whole[name].toLowerCase().includes(text) ? 1 : 0,
+  );
+}
+
+/** The number of rows with these names. @param {import("./model.js").Model} model @param {Uint8Array} hits */
+export function countOf(model, hits) {
+  let total = 0;
+  for (const { name } of model.tracks) {
+    for (let row = 0; row < name.length; row++) total += hits[name[row]];
+  }
+  return total;
+}
+
+/**
+ * The next hit in order of time, after or before a place; the first or last one beyond the ends.
+ * @param {import("./model.js").Model} model
+ * @param {Uint8Array} hits
+ * @param {{time: number, number: number}} from start and number of the row to go on from
+ * @param {1 | -1} step
+ * @returns {{track: import("./model.js").Track, row: number} | null}
+ */
+export function nextHit(model, hits, from, step) {
+  return nearest(model, hits, from, step) ?? nearest(model, hits, edge(step), step);
+}
+
+/** @param {1 | -1} step */
+const edge = (step) => ({ time: -step * Infinity, number: -step * Infinity });
+
+/**
+ * @param {import("./model.js").Model} model
+ * @param {Uint8Array} hits
+ * @param {{time: number, number: number}} from
+ * @param {1 | -1} step
+ */
+function nearest(model, hits, from, step) {
+  let best = null;
+  let [bestTime, bestNumber] = [Infinity, Infinity];
+  for (const track of model.tracks) {
+    const { start, name, offset } = track;
+    let row = lowerBound(start, from.time) - (step > 0 ? 0 : -1);
+    row = Math.min(Math.max(row, 0), start.length - 1);
+    for (; row >= 0 && row < start.length; row += step) {
+      const [time, number] = [start[row] * step, (offset + row) * step];
+      if (time > bestTime) break;
+      const beyond = time > from.time * step || (time === from.time * step && number > from.number * step);
+      if (!beyond || !hits[name[row]]) continue;
+      if (time < bestTime || number < bestNumber) {
+        best = { track, row };
+        [bestTime, bestNumber] = [time, number];
+      }
+      break;
+    }
+  }
+  return best;
+}
+
+/** @param {Float64Array} start @param {number} time */
+function lowerBound(start, time) {
+  let [low, high] = [0, start.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (start[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

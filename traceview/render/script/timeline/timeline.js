@@ -1,0 +1,446 @@
+/** The timeline of the page: what is shown, what is selected, and how both change. */
+
+import { colorsOf } from "./colors.js";
+import { briefOf, rowPanel, sumsPanel } from "./details.js";
+import { AXIS, draw, linksOf } from "./draw.js";
+import { count, level as levelText } from "./format.js";
+import { frameOf, toggle } from "./frame.js";
+import { listen } from "./input.js";
+import { bandsOf, laidOut, lineOf } from "./layout.js";
+import { fragmentOf, placeOf } from "./link.js";
+import { drawMap } from "./minimap.js";
+import { firstAfter, located, modelOf } from "./model.js";
+import { countOf, namesWith, nextHit } from "./search.js";
+import { sumsOf } from "./sums.js";
+import { View } from "./view.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {{track: import("./model.js").Track, row: number}} Place */
+
+/**
+ * What the rest of the page uses. Times are those of the recording's clock.
+ * @typedef {object} Timeline
+ * @property {(place: {start_ns: number | string, end_ns: number | string, select?: number}) => void} show
+ * @property {(act: (selected: number | null) => void) => void} onSelect
+ */
+
+const NARROW = 640;
+const MARGIN = 190;
+const LEAST_SPAN = 1000;
+const NEAR = 3;
+const FIRST_STEPS = 3;
+
+/**
+ * Draw the timeline of a document in place of an element's content.
+ * @param {HTMLElement} within
+ * @param {any} data the document, as parsed
+ * @returns {Timeline}
+ */
+export function mountTimeline(within, data) {
+  const listeners = /** @type {((selected: number | null) => void)[]} */ ([]);
+  const ready = modelOf(data).then((model) => new Lanes(within, model, listeners));
+  ready.catch((error) => within.prepend(`The timeline cannot be shown: ${error}`));
+  return {
+    show: ({ start_ns, end_ns, select }) =>
+      void ready.then((lanes) => lanes.showRecorded(BigInt(start_ns), BigInt(end_ns), select ?? null)),
+    onSelect: (act) => void listeners.push(act),
+  };
+}
+
+class Lanes {
+  /**
+   * @param {HTMLElement} within
+   * @param {Model} model
+   * @param {((selected: number | null) => void)[]} listeners
+   */
+  constructor(within, model, listeners) {
+    this.model = model;
+    this.listeners = listeners;
+    this.within = within;
+    this.view = new View(model.end);
+    this.bands = bandsOf(model);
+    this.lines = /** @type {import("./layout.js").Line[]} */ ([]);
+    this.selected = /** @type {Place | null} */ (null);
+    this.range = /** @type {{from: number, to: number} | null} */ (null);
+    this.hits = /** @type {Uint8Array | null} */ (null);
+    this.asked = 0;
+    this.later = 0;
+    this.narrow = false;
+    this.width = 0;
+    this.height = 0;
+    this.ratio = 1;
+    this.frame = frameOf(
+      within,
+      {
+        zoom: (factor) => this.zoom(factor),
+        whole: () => this.showWindow(0, model.end),
+        hit: (step) => this.goToHit(step),
+      },
+      notesOf(model),
+    );
+    this.pen = /** @type {CanvasRenderingContext2D} */ (this.frame.canvas.getContext("2d", { alpha: false }));
+    this.colors = colorsOf(within, model.classes);
+    this.listen();
+    this.resize();
+    this.open(location.hash) || this.showWindow(...firstWindow(model));
+    within.classList.add("ready");
+  }
+
+  listen() {
+    const { canvas, scroll, search, mapBox } = this.frame;
+    listen(canvas, {
+      point: (x, y) => this.point(x, y),
+      leave: () => void (this.frame.tip.hidden = true),
+      click: (x, y) => this.click(x, y),
+      enter: (x, y) => this.select(this.placeAt(x, y)) || this.zoomToSelected(),
+      pan: (pixels) => this.pan(pixels * this.view.nsPerPixel),
+      zoom: (factor, x) => this.zoom(factor, this.view.time(x)),
+      range: (from, to) => this.setRange(this.view.time(Math.min(from, to)), this.view.time(Math.max(from, to))),
+      key: (key) => this.key(key),
+      hold: (held, ms) => this.hold(held, ms),
+      onRuler: (y) => y < AXIS,
+    });
+    scroll.addEventListener("scroll", () => this.redraw());
+    search.addEventListener("input", () => this.search(search.value));
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.goToHit(event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") canvas.focus();
+    });
+    const follow = (/** @type {PointerEvent} */ event) => {
+      const box = mapBox.getBoundingClientRect();
+      const time = ((event.clientX - box.left) / box.width) * this.model.end;
+      this.showWindow(time - this.view.span / 2, time + this.view.span / 2);
+    };
+    mapBox.addEventListener("pointerdown", (event) => {
+      mapBox.setPointerCapture(event.pointerId);
+      follow(event);
+    });
+    mapBox.addEventListener("pointermove", (event) => void (event.buttons && follow(event)));
+    new ResizeObserver(() => this.resize()).observe(this.within);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.colors = colorsOf(this.within, this.model.classes);
+      this.resize();
+    });
+    addEventListener("hashchange", () => this.open(location.hash));
+  }
+
+  resize() {
+    const { canvas, scroll, spacer, map } = this.frame;
+    this.width = scroll.clientWidth;
+    this.narrow = this.width < NARROW;
+    this.ratio = devicePixelRatio || 1;
+    const { lines, height } = laidOut(this.bands, this.narrow);
+    this.lines = lines;
+    scroll.style.height = `min(${height + AXIS + 2}px, 75vh)`;
+    this.height = scroll.clientHeight;
+    spacer.style.height = `${Math.max(height + AXIS - this.height, 0)}px`;
+    canvas.width = Math.round(this.width * this.ratio);
+    canvas.height = Math.round(this.height * this.ratio);
+    canvas.style.width = `${this.width}px`;
+    canvas.style.height = `${this.height}px`;
+    this.view.left = this.narrow ? 0 : MARGIN;
+    this.view.right = this.width;
+    drawMap(map, this.model, this.colors, this.width, this.ratio);
+    this.redraw();
+  }
+
+  redraw() {
+    if (this.asked) return;
+    this.asked = requestAnimationFrame(() => {
+      this.asked = 0;
+      draw(this.pen, { ...this, height: this.height, top: this.frame.scroll.scrollTop });
+      const { mapWindow } = this.frame;
+      mapWindow.style.left = `${(100 * this.view.from) / this.model.end}%`;
+      mapWindow.style.width = `${(100 * this.view.span) / this.model.end}%`;
+    });
+  }
+
+  /** After a change of the window: draw now, and sum up and note the address once it rests. */
+  moved() {
+    this.redraw();
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.rested(), 200);
+  }
+
+  rested() {
+    const { from, to } = this.range ?? this.view;
+    const title = this.range ? "Selected range" : "Shown";
+    this.frame.sums.replaceChildren(sumsPanel(this.model, sumsOf(this.model, from, to), title, to - from));
+    const select = this.selected ? this.selected.track.offset + this.selected.row : null;
+    const fragment = fragmentOf({ from: this.view.from, to: this.view.to, select });
+    // Another fragment than a place of the timeline, or none, is left until something is chosen.
+    if (placeOf(location.hash) || this.touched) history.replaceState(null, "", fragment);
+  }
+
+  get touched() {
+    return this.selected !== null || this.range !== null;
+  }
+
+  /** @param {number} factor @param {number} [at] */
+  zoom(factor, at) {
+    this.view.zoom(factor, at);
+    this.moved();
+  }
+
+  /** @param {number} ns */
+  pan(ns) {
+    this.view.pan(ns);
+    this.moved();
+  }
+
+  /** @param {number} from @param {number} to */
+  showWindow(from, to) {
+    this.view.show(from, to);
+    this.moved();
+  }
+
+  /** @param {bigint} start @param {bigint} end @param {number | null} select */
+  showRecorded(start, end, select) {
+    const [from, to] = [Number(start - this.model.origin), Number(end - this.model.origin)];
+    const margin = Math.max((to - from) * 0.15, LEAST_SPAN);
+    this.range = to > from ? { from, to } : null;
+    this.showWindow(from - margin, to + margin);
+    this.select(select === null ? null : located(this.model, select));
+  }
+
+  /** @param {string} fragment @returns {boolean} whether the fragment is a place of the timeline */
+  open(fragment) {
+    const place = placeOf(fragment);
+    if (!place) return false;
+    this.showWindow(place.from, place.to);
+    if (place.select !== null) this.select(located(this.model, place.select));
+    return true;
+  }
+
+  /** @param {number} from @param {number} to */
+  setRange(from, to) {
+    this.range = to > from ? { from, to } : null;
+    this.moved();
+  }
+
+  /**
+   * The row at a place of the canvas: the one below the pointer, else the longest near it.
+   * @param {number} x
+   * @param {number} y
+   * @returns {Place | null}
+   */
+  placeAt(x, y) {
+    const line = this.lineAt(y);
+    if (!line || y < AXIS || x < this.view.left) return null;
+    const [from, to] = [this.view.time(x - NEAR), this.view.time(x + NEAR)];
+    const time = this.view.time(x);
+    let best = /** @type {Place | null} */ (null);
+    let longest = -1;
+    for (const track of line.tracks) {
+      for (let row = firstAfter(track, from); row < track.start.length && track.start[row] < to; row++) {
+        const over = track.start[row] <= time && track.end[row] > time;
+        const length = track.end[row] - track.start[row] + (over && track.end[row] - track.start[row] > this.view.nsPerPixel ? this.view.span : 0);
+        if (length > longest) [best, longest] = [{ track, row }, length];
+      }
+    }
+    return best;
+  }
+
+  /** @param {number} y */
+  lineAt(y) {
+    const at = y - AXIS + this.frame.scroll.scrollTop;
+    return this.lines.find((line) => at >= line.y && at <= line.y + line.height) ?? null;
+  }
+
+  /** @param {number} x @param {number} y */
+  point(x, y) {
+    const { tip, canvas } = this.frame;
+    const place = this.placeAt(x, y);
+    const counter = x >= this.view.left && y >= AXIS ? (this.lineAt(y)?.counter ?? null) : null;
+    canvas.style.cursor = y < AXIS ? "col-resize" : place ? "pointer" : x < this.view.left ? "default" : "grab";
+    tip.hidden = !place && !counter;
+    if (place) tip.textContent = briefOf(this.model, place);
+    else if (counter) tip.textContent = valueAt(counter, this.view.time(x));
+    if (tip.hidden) return;
+    const room = this.within.clientWidth - tip.offsetWidth - 8;
+    tip.style.left = `${Math.max(Math.min(x + 14, room), 0)}px`;
+    tip.style.top = `${this.frame.scroll.offsetTop + y + 18}px`;
+  }
+
+  /** @param {number} x @param {number} y */
+  click(x, y) {
+    this.frame.canvas.focus({ preventScroll: true });
+    const at = y - AXIS + this.frame.scroll.scrollTop;
+    const band = this.bands.find((each) => at >= each.y && at < each.y + each.height);
+    const title = this.narrow ? band && at < band.y + 15 : x < this.view.left;
+    if (band && title && y > AXIS) {
+      band.folded = !band.folded && band.lane !== null;
+      return this.resize();
+    }
+    this.range = null;
+    this.select(this.placeAt(x, y));
+  }
+
+  /** @param {Place | null} place @returns {boolean} whether nothing is selected now */
+  select(place) {
+    this.selected = place;
+    const { panel, said } = this.frame;
+    panel.replaceChildren();
+    if (place) {
+      panel.append(
+        rowPanel(this.model, place, {
+          zoom: () => this.zoomToSelected(),
+          follow: (to) => this.goTo(to),
+          close: () => this.select(null),
+        }),
+      );
+      said.textContent = briefOf(this.model, place);
+    }
+    const number = place ? place.track.offset + place.row : null;
+    for (const act of this.listeners) act(number);
+    this.moved();
+    return !place;
+  }
+
+  /** Select a row and bring it into view, with what it is linked to where that is near. @param {Place} place */
+  goTo(place) {
+    const { start, end } = place.track;
+    const [from, to] = [start[place.row], end[place.row]];
+    if (from < this.view.from || to > this.view.to) {
+      const half = Math.max(this.view.span / 2, (to - from) * 2);
+      this.view.show((from + to) / 2 - half, (from + to) / 2 + half);
+    }
+    this.select(place);
+    const line = lineOf(this.lines, place.track);
+    const { scroll } = this.frame;
+    if (!line) return;
+    const hidden = line.y < scroll.scrollTop || line.y + line.height + AXIS > scroll.scrollTop + this.height;
+    if (hidden) scroll.scrollTop = line.y - this.height / 2;
+  }
+
+  zoomToSelected() {
+    if (this.range && !this.selected) return this.showWindow(this.range.from, this.range.to);
+    if (!this.selected) return;
+    const { track, row } = this.selected;
+    const length = Math.max(track.end[row] - track.start[row], 20);
+    this.showWindow(track.start[row] - length, track.end[row] + length);
+  }
+
+  /** @param {string} text */
+  search(text) {
+    this.hits = text ? namesWith(this.model, text) : null;
+    const found = this.hits ? countOf(this.model, this.hits) : 0;
+    this.frame.hits.textContent = this.hits ? `${count(found)} hit${found === 1 ? "" : "s"}` : "";
+    this.redraw();
+  }
+
+  /** @param {1 | -1} step */
+  goToHit(step) {
+    if (!this.hits) return;
+    const { selected } = this;
+    const from = selected
+      ? { time: selected.track.start[selected.row], number: selected.track.offset + selected.row }
+      : { time: this.view.from, number: -Infinity };
+    const place = nextHit(this.model, this.hits, from, step);
+    if (place) this.goTo(place);
+  }
+
+  /** @param {string} key */
+  key(key) {
+    const acts = /** @type {Record<string, () => void>} */ ({
+      "+": () => this.zoom(0.6),
+      "=": () => this.zoom(0.6),
+      "-": () => this.zoom(1 / 0.6),
+      0: () => this.showWindow(0, this.model.end),
+      "?": () => toggle(this.frame.help),
+      "/": () => this.frame.search.focus(),
+      f: () => this.zoomToSelected(),
+      Enter: () => this.zoomToSelected(),
+      g: () => this.goAlong(),
+      Escape: () => {
+        this.range = null;
+        this.select(null);
+      },
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      ArrowUp: () => this.jump(-1),
+      ArrowDown: () => this.jump(1),
+    });
+    if (!acts[key]) return false;
+    acts[key]();
+    return true;
+  }
+
+  goAlong() {
+    const pair = this.selected && linksOf(this.model, this.selected)[0];
+    if (pair) this.goTo(this.selected?.track.content === "calls" ? pair[1] : pair[0]);
+  }
+
+  /** Select the row before or after on the same track. @param {1 | -1} step */
+  step(step) {
+    if (!this.selected) return this.jump(1);
+    const { track, row } = this.selected;
+    if (row + step >= 0 && row + step < track.start.length) this.goTo({ track, row: row + step });
+  }
+
+  /** Select the row at the same time on the next line that has one. @param {1 | -1} step */
+  jump(step) {
+    const time = this.selected
+      ? Math.max(this.selected.track.start[this.selected.row], this.view.from)
+      : (this.view.from + this.view.to) / 2;
+    const now = this.selected ? lineOf(this.lines, this.selected.track) : null;
+    for (let at = (now ? this.lines.indexOf(now) : -1) + step; this.lines[at]; at += step) {
+      const track = this.lines[at].tracks[0];
+      if (!track?.start.length) continue;
+      const row = Math.min(firstAfter(track, time), track.start.length - 1);
+      return this.goTo({ track, row });
+    }
+  }
+
+  /** @param {Set<string>} held @param {number} ms */
+  hold(held, ms) {
+    const [zoom, pan] = [Math.exp(ms * 0.004), this.view.span * ms * 0.0012];
+    if (held.has("w")) this.view.zoom(1 / zoom);
+    if (held.has("s")) this.view.zoom(zoom);
+    if (held.has("a")) this.view.pan(-pan);
+    if (held.has("d")) this.view.pan(pan);
+    this.moved();
+  }
+}
+
+/** A few steady steps where there are steps, else the time in which the GPUs worked.
+ * @param {Model} model
+ * @returns {[number, number]}
+ */
+function firstWindow(model) {
+  const steps = model.lanes.find((lane) => lane.kind === "steps")?.tracks[0];
+  const steady = model.classes.indexOf("step");
+  if (steps && steps.start.length > FIRST_STEPS + 2 && !steps.count) {
+    let row = Math.floor(steps.start.length / 2);
+    while (row > 1 && model.names.classes[steps.name[row]] !== steady) row--;
+    const last = Math.min(row + FIRST_STEPS - 1, steps.start.length - 1);
+    const margin = (steps.end[last] - steps.start[row]) * 0.04;
+    if (margin > 0) return [steps.start[row] - margin, steps.end[last] + margin];
+  }
+  const worked = model.tracks.filter((track) => track.content === "operations" && track.start.length);
+  const from = Math.min(...worked.map((track) => track.start[0]));
+  const to = Math.max(...worked.map((track) => track.end[track.end.length - 1]));
+  const margin = (to - from) * 0.02;
+  return worked.length ? [from - margin, to + margin] : [0, model.end];
+}
+
+/** @param {import("./model.js").Counter} counter @param {number} time */
+function valueAt(counter, time) {
+  let [low, high] = [0, counter.time.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (counter.time[middle] <= time) low = middle + 1;
+    else high = middle;
+  }
+  const value = low ? counter.value[low - 1] : 0;
+  return `${counter.title}: ${levelText(value, counter.unit)}`;
+}
+
+/** @param {Model} model */
+function notesOf(model) {
+  if (!model.summed) return [];
+  return [
+    `${count(model.summed)} of ${count(model.recorded)} rows are here as sums only, ` +
+      `so that the page stays small; the busiest windows have every row.`,
+  ];
+}

@@ -1,0 +1,71 @@
+/** Levels of detail: for groups of 4, 16, 64 … rows, how long they were busy and the longest. */
+
+const FEW = 4;
+
+/**
+ * One entry per level; level 0 is of groups of FEW rows.
+ * @typedef {{busy: Float64Array, longest: Int32Array, rows: number}[]} Tree
+ */
+
+/**
+ * @param {{start: Float64Array, end: Float64Array, busy: ArrayLike<number> | null}} track
+ * @returns {Tree}
+ */
+export function treeOf(track) {
+  /** @param {number} row */
+  const length = (row) => (track.busy ? track.busy[row] : track.end[row] - track.start[row]);
+  /** @type {Tree} */
+  const tree = [];
+  let below = track.start.length;
+  for (let rows = FEW; below > 1; rows *= FEW) {
+    const under = tree[tree.length - 1];
+    const nodes = Math.ceil(below / FEW);
+    const busy = new Float64Array(nodes);
+    const longest = new Int32Array(nodes);
+    for (let node = 0; node < nodes; node++) {
+      let best = -1;
+      for (let at = node * FEW; at < Math.min((node + 1) * FEW, below); at++) {
+        const row = under ? under.longest[at] : at;
+        busy[node] += under ? under.busy[at] : length(at);
+        if (best < 0 || length(row) > length(best)) best = row;
+      }
+      longest[node] = best;
+    }
+    tree.push({ busy, longest, rows });
+    below = nodes;
+  }
+  return tree;
+}
+
+/**
+ * Visit what of a track lies in a window, in order: rows as long as `least`, and groups of shorter
+ * rows that together span no more than that.
+ * @param {import("./model.js").Track} track
+ * @param {number} row the first to visit
+ * @param {number} until
+ * @param {number} least
+ * @param {(start: number, end: number, busy: number, longest: number) => void} visit
+ */
+export function walk(track, row, until, least, visit) {
+  const { start, end, tree, busy } = track;
+  const rows = start.length;
+  while (row < rows && start[row] < until) {
+    let level = -1;
+    let last = row;
+    while (level + 1 < tree.length) {
+      const size = tree[level + 1].rows;
+      if (row % size) break;
+      const reach = Math.min(row + size, rows) - 1;
+      if (end[reach] - start[row] > least) break;
+      level++;
+      last = reach;
+    }
+    if (level < 0) {
+      visit(start[row], end[row], busy ? busy[row] : end[row] - start[row], row);
+    } else {
+      const node = row / tree[level].rows;
+      visit(start[row], end[last], tree[level].busy[node], tree[level].longest[node]);
+    }
+    row = last + 1;
+  }
+}

@@ -1,0 +1,113 @@
+"""The columns of the timeline: those of the leaves of all tracks, one after the other.
+
+    gap        start less the end of the leaf before on its track; the first of a track counts from
+               the start of the timeline
+    duration   end less start
+    name       number of the name
+    bytes      of operations alone: the amount of a copy or memset
+    link       of operations and gaps alone: 1 + the leaf of the call that launched the operation,
+               or that caused the gap, as the difference to the one before; 0 for none
+    count, busy, by_class   of tracks with sums alone: rows of each leaf, their time, and that time
+               for each class in `class_of`, pairs of track and class
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from traceview.analyses.sync_stalls.call_sites import wait_sites
+from traceview.analyses.sync_stalls.stalls import stalls
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.operations import operations
+from traceview.render.base.safe_text import visible
+from traceview.render.timeline.packing import differences, packed_json, packed_numbers, zigzag
+from traceview.tables import Array, Integers
+from traceview.timeline.levels import Leaves
+from traceview.timeline.timeline import Timeline
+from traceview.trace import Trace
+
+MOST_WAITS = 20_000
+_LINKED = ("operations", "gaps")
+_THREADS = 2
+
+
+def columns(trace: Trace, timeline: Timeline, every: Sequence[Leaves]) -> dict[str, object]:
+    """All columns, packed."""
+    call_rows = _rows_of_calls(trace, every)
+    worked = [each for each in every if each.track.content == "operations"]
+    summed = [(number, each) for number, each in enumerate(every) if each.summed]
+    links = [_links(trace, call_rows, e) for e in every if e.track.content in _LINKED]
+    classes = np.array(timeline.names.classes, np.int64)
+    by_class = [
+        (number, kind, busy)
+        for number, each in summed
+        for kind, busy in each.busy_by_class(classes).items()
+    ]
+    unpacked = {
+        "gap": _joined(_gaps(each, timeline.start_ns) for each in every),
+        "duration": _joined(each.duration_ns for each in every),
+        "name": _joined(each.name for each in every),
+        "bytes": _joined(np.add.reduceat(each.track.bytes, each.first) for each in worked),
+        "link": zigzag(differences(_joined(links))),
+        "count": _joined(each.count for _, each in summed),
+        "busy": _joined(each.busy_ns for _, each in summed),
+        "by_class": _joined(busy for _, _, busy in by_class),
+    }
+    with ThreadPoolExecutor(_THREADS) as pool:
+        packed = dict(zip(unpacked, pool.map(packed_numbers, unpacked.values()), strict=True))
+    return {**packed, "class_of": [[number, kind] for number, kind, _ in by_class]}
+
+
+def _joined(parts: Iterator[Array] | Sequence[Array]) -> Integers:
+    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64, copy=False)
+
+
+def _gaps(each: Leaves, origin: int) -> Integers:
+    before = np.append(origin, np.maximum.accumulate(each.end_ns)[:-1])
+    return np.maximum(each.start_ns - before, 0)
+
+
+def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> Integers:
+    """For each row of api_calls, 1 + the leaf that is this call alone; 0 for none."""
+    result = np.zeros(len(trace.recorded("api_calls")) + 1, np.int64)
+    offset = 1
+    for each in every:
+        if each.track.content == "calls":
+            alone = np.flatnonzero(each.count == 1)
+            result[each.track.source[each.first[alone]]] = offset + alone
+        offset += len(each)
+    # A row number of −1, for no call, picks the last.
+    result[-1] = 0
+    return result
+
+
+def _links(trace: Trace, call_rows: Integers, each: Leaves) -> Integers:
+    source = each.track.source[each.first]
+    if each.track.content == "gaps":
+        wait, call = stalls(trace).wait[source], waits(trace).call
+        caused = np.append(call, -1)[wait]
+    else:
+        caused = np.append(operations(trace).call, -1)[source]
+    return np.where(each.count == 1, call_rows[caused], 0)
+
+
+def waits_column(trace: Trace, every: Sequence[Leaves]) -> dict[str, object]:
+    """Leaves that are waits, what they cost, and the line of the program they were made in."""
+    cost, made = stalls(trace), waits(trace)
+    idle = cost.idle_ns(np.ones(len(cost.wait), bool))
+    rows = np.argsort(-np.maximum(idle, made.duration_ns), kind="stable")[:MOST_WAITS]
+    leaf = _rows_of_calls(trace, every)[made.call[rows]]
+    rows, leaf = rows[leaf > 0], leaf[leaf > 0]
+    sites = wait_sites(trace).take(rows)
+    codes = sites.site.codes + 1
+    texts = [visible(str(text)) for text in sites.site.values]
+    return {
+        "row": packed_numbers(leaf - 1),
+        "idle": packed_numbers(idle[rows]),
+        "benign": packed_numbers(cost.benign_ns[rows]),
+        "site": packed_numbers(codes.astype(np.int64)),
+        "sites": packed_json(["", *texts]),
+    }

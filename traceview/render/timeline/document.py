@@ -1,0 +1,88 @@
+"""The timeline as a document for the script of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceview.analyses.gpu_idle.wording import MEANINGS
+from traceview.render.base.safe_text import visible
+from traceview.render.timeline.columns import columns, waits_column
+from traceview.render.timeline.packing import differences, packed_json, packed_numbers, zigzag
+from traceview.timeline.classes import CLASSES
+from traceview.timeline.counters import Counter
+from traceview.timeline.lanes import Lane
+from traceview.timeline.levels import Leaves, leaves
+from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, device_title
+from traceview.timeline.timeline import Timeline, timeline
+from traceview.trace import Trace
+
+MOST_POINTS = 60_000
+"""Points of a counter; of one with more, the least and greatest value per slot of time."""
+Document = dict[str, object]
+
+
+def timeline_document(trace: Trace) -> Document:
+    """What the script reads; values are numbers, lists, and text packed or made safe."""
+    whole = timeline(trace)
+    every = leaves(whole)
+    return {
+        "origin": str(whole.start_ns),
+        "end": whole.end_ns - whole.start_ns,
+        "classes": CLASSES,
+        "causes": MEANINGS,
+        "launch_columns": LAUNCH_COLUMNS,
+        "names": packed_json(_names(whole)),
+        "lanes": _lanes(trace, whole.lanes, every),
+        "counters": [_counter(trace, whole, each) for each in whole.counters],
+        "columns": columns(trace, whole, every),
+        "waits": waits_column(trace, every),
+        "recorded_rows": int(sum(len(each.track) for each in every)),
+    }
+
+
+def _names(timeline: Timeline) -> Document:
+    names = timeline.names
+    return {
+        "texts": [visible(text) for text in names.texts],
+        "classes": names.classes,
+        "whole": [visible(text, 4_000) for text in names.whole],
+        "launch": names.launch,
+        "launches": timeline.launches.rows.tolist(),
+    }
+
+
+def _lanes(trace: Trace, lanes: Sequence[Lane], every: Sequence[Leaves]) -> list[Document]:
+    following = iter(every)
+    return [
+        {
+            "kind": lane.kind,
+            "title": visible(lane.title, 200),
+            "group": visible(device_title(trace, lane.device), 200) if lane.device >= 0 else "",
+            "device": lane.device,
+            "process": lane.process,
+            "tracks": [_track(next(following)) for _ in lane.tracks],
+        }
+        for lane in lanes
+    ]
+
+
+def _track(each: Leaves) -> Document:
+    return {
+        "content": each.track.content,
+        "rows": len(each),
+        "summed": each.summed,
+        "recorded_rows": len(each.track),
+    }
+
+
+def _counter(trace: Trace, timeline: Timeline, counter: Counter) -> Document:
+    reduced = counter.reduced(MOST_POINTS)
+    return {
+        "title": counter.title,
+        "unit": counter.unit,
+        "device": counter.device,
+        "group": visible(device_title(trace, counter.device), 200),
+        "exact": reduced is counter,
+        "time": packed_numbers(zigzag(differences(reduced.time_ns - timeline.start_ns))),
+        "value": packed_numbers(zigzag(differences(reduced.value))),
+    }
