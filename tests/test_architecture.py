@@ -23,6 +23,7 @@ LEVELS = (
     {"inspect"},
     {"analyses", "bench", "recorders"},
     {"ranking"},
+    {"timeline"},
     {"report"},
     {"render"},
     {"cli"},

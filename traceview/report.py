@@ -94,6 +94,7 @@ class Report:
     Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
     `step_count` is 0 where the trace has no repeated ranges to take for steps. `verdict` says in
     one line what the recording comes to, `scoreboard` has the figures to look at first.
+    `recording` is the trace that it is of, for the timeline of the page.
     """
 
     trace: TraceFacts
@@ -103,6 +104,7 @@ class Report:
     step_count: int = 0
     verdict: Verdict | None = None
     scoreboard: Scoreboard | None = None
+    recording: Trace | None = field(default=None, compare=False)
 
     def __getitem__(self, name: str) -> Outcome:
         """The outcome of the analysis of that name. Raises InputError if it did not run."""
@@ -184,6 +186,7 @@ def analyze(
         len(steps(trace)),
         found,
         scoreboard(trace),
+        trace,
     )
 
 

@@ -66,9 +66,7 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
         yield _running("Queue depth", "operations", device, launched, np.sort(ops.end_ns[rows]))
 
 
-def _running(
-    title: str, unit: str, device: int, begun: Integers, ended: Integers
-) -> Counter:
+def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
     """The number begun and not ended, at each time at which it changes."""
     time = joined((ended, begun))
     order = np.argsort(time, kind="stable")

@@ -71,7 +71,7 @@ def leaves(timeline: Timeline) -> list[Leaves]:
 
 
 def within(tracks: Sequence[Track], most: int) -> list[Leaves]:
-    """The leaves of tracks, about `most` of them single rows: short tracks whole, others in part."""
+    """The leaves of tracks, with about `most` single rows: short tracks whole, others in part."""
     if sum(map(len, tracks)) <= most:
         return [single(track) for track in tracks]
     limit = _longest_whole(list(map(len, tracks)), most // 2)
@@ -114,9 +114,7 @@ def single(track: Track) -> Leaves:
     """A leaf per row."""
     ones = np.broadcast_to(np.int64(1), len(track))
     rows = np.arange(len(track))
-    return Leaves(
-        track, rows, ones, track.start_ns, track.end_ns, track.duration_ns, track.name
-    )
+    return Leaves(track, rows, ones, track.start_ns, track.end_ns, track.duration_ns, track.name)
 
 
 def in_runs(track: Track, whole: Mask, run: int) -> Leaves:

@@ -13,7 +13,7 @@ _LONGEST = 4_000
 
 
 @dataclass
-class Names:
+class RowNames:
     """Distinct names; a row refers to its name by number.
 
     `texts` are what to show, `classes` numbers of CLASSES, `whole` the full name where it differs

@@ -12,12 +12,12 @@ from traceview.facts.steps.steps import pace, steps
 from traceview.tables import Texts, object_array
 from traceview.timeline.classes import FIRST_PHASE, NUMBER
 from traceview.timeline.lanes import Lane
-from traceview.timeline.names import Names
+from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
 
 
-def step_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+def step_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """The steps, from the end of the GPU work of the one before to the end of their own."""
     every, timed = steps(trace), pace(trace)
     rows = np.flatnonzero(timed.timed)
@@ -31,7 +31,7 @@ def step_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
     yield Lane("steps", "Steps", spread(track))
 
 
-def phase_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+def phase_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """The phases of each process with GPU work."""
     every = phases(trace)
     labels = Texts(every.phase.astype(np.int32), object_array([each.label for each in Phase]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import kernel_classes
-from traceview.facts.operations.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import Kind, Operations, migrations, operations
 from traceview.facts.queue.queue import rows_by_stream
 from traceview.tables import Integers, RowNumbers, Table, Texts, object_array, row_numbers
 from traceview.timeline.classes import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER
 from traceview.timeline.lanes import Lane
-from traceview.timeline.names import Names
+from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED
@@ -57,9 +57,7 @@ def launch_configurations(trace: Trace) -> LaunchConfigurations:
     return LaunchConfigurations(rows.astype(np.int64), each.ids)
 
 
-def stream_lanes(
-    trace: Trace, names: Names, launches: LaunchConfigurations
-) -> Iterator[Lane]:
+def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> Iterator[Lane]:
     """A lane per stream, by device, those with the longest work first."""
     ops = operations(trace)
     name = _operation_names(trace, ops, names, launches)
@@ -79,35 +77,34 @@ def stream_lanes(
 
 
 def _operation_names(
-    trace: Trace, ops: Operations, names: Names, launches: LaunchConfigurations
+    trace: Trace, ops: Operations, names: RowNames, launches: LaunchConfigurations
 ) -> RowNumbers:
+    by_kind: dict[Kind, Callable[[], RowNumbers]] = {
+        Kind.KERNEL: lambda: _kernel_names(trace, names, launches),
+        Kind.COPY: lambda: copy_names(trace.copies, names),
+        Kind.SET: lambda: _constant(names, "memset", "memset", len(trace.sets)),
+        Kind.GRAPH: lambda: _graph_names(trace, names),
+    }
     result = np.zeros(len(ops), np.int32)
-    for kind, of_rows in (
-        (Kind.KERNEL, lambda: _kernel_names(trace, names, launches)),
-        (Kind.COPY, lambda: copy_names(trace.copies, names)),
-        (Kind.SET, lambda: _constant(names, "memset", "memset", len(trace.sets))),
-        (Kind.GRAPH, lambda: _graph_names(trace, names)),
-    ):
+    for kind, named in by_kind.items():
         rows = np.flatnonzero(ops.kind == kind)
         if len(rows):
-            result[rows] = of_rows()[ops.row[rows]]
+            result[rows] = named()[ops.row[rows]]
     return result
 
 
-def _kernel_names(trace: Trace, names: Names, launches: LaunchConfigurations) -> RowNumbers:
+def _kernel_names(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> RowNumbers:
     classes = kernel_classes(trace).astype(np.int64) + FIRST_KERNEL
     whole = trace.kernels.texts("name")
     return names.add(kernel_labels(trace), classes, whole, launches.of)
 
 
-def copy_names(copies: Table, names: Names) -> RowNumbers:
-    """Names of the rows of copies, such as `H2D copy, pageable to device`."""
+def copy_names(copies: Table, names: RowNames) -> RowNumbers:
+    """RowNames of the rows of copies, such as `H2D copy, pageable to device`."""
     columns = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
     each = groups.group(*(column.codes for column in columns))
     directions, sources, targets = (column.take(each.first).decode() for column in columns)
-    texts = [
-        f"{d} copy, {s} to {t}" for d, s, t in zip(directions, sources, targets, strict=True)
-    ]
+    texts = [f"{d} copy, {s} to {t}" for d, s, t in zip(directions, sources, targets, strict=True)]
     classes = np.array([_copy_class(str(direction)) for direction in directions], np.int64)
     labels = Texts(row_numbers(each.ids), object_array(texts))
     return names.add(labels, classes[each.ids] if len(each.ids) else 0)
@@ -120,14 +117,14 @@ def _copy_class(direction: str) -> int:
     return NUMBER[f"copy-{key if key in COPIES else 'other'}"]
 
 
-def _graph_names(trace: Trace, names: Names) -> RowNumbers:
+def _graph_names(trace: Trace, names: RowNames) -> RowNumbers:
     graph = groups.group(trace.graph_launches["graph_id"])
     ids = trace.graph_launches["graph_id"][graph.first].tolist()
     labels = object_array([f"CUDA graph {number}" for number in ids])
     return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
 
 
-def _constant(names: Names, text: str, kind: str, rows: int) -> RowNumbers:
+def _constant(names: RowNames, text: str, kind: str, rows: int) -> RowNumbers:
     return names.add(Texts(np.zeros(rows, np.int32), object_array([text])), NUMBER[kind])
 
 
@@ -141,7 +138,7 @@ def _amounts(trace: Trace, ops: Operations) -> Integers:
     return result
 
 
-def idle_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per device with its idle gaps, each named after its cause."""
     gaps = every_gap(trace)
     causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSES))
@@ -152,7 +149,7 @@ def idle_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
         yield Lane("idle", "Idle, by cause", spread(track), device)
 
 
-def migration_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
+def migration_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per device with the page migrations of unified memory, which no stream runs."""
     rows = np.flatnonzero(migrations(trace))
     if not len(rows):

@@ -16,7 +16,7 @@ from traceview.facts.samples.stack_lines import stack_lines
 from traceview.tables import Array, Integers, RowNumbers, Texts
 from traceview.timeline.classes import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER
 from traceview.timeline.lanes import Lane
-from traceview.timeline.names import Names
+from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
 
@@ -25,18 +25,25 @@ HARMFUL_NS = 10_000
 MOST_DEPTH = 16
 """Ranges nested deeper are left out."""
 _MERGED_PERIODS = 3
+_LEAST_MAIN = 100
+"""A main thread with fewer calls than this part of the most of any thread comes as it has calls."""
 
 
-def thread_lanes(trace: Trace, names: Names) -> Iterator[Lane]:
-    """A lane per thread with ranges, calls or samples, those with most CUDA calls first."""
+def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
+    """A lane per thread with ranges, calls or samples: main threads first, then by CUDA calls."""
     tracks: dict[int, list[Track]] = {}
     for part in (_range_tracks, _call_tracks, _python_tracks):
         for thread, track in part(trace, names):
             tracks.setdefault(thread, []).append(track)
     calls = np.bincount(api_calls(trace).thread, minlength=len(trace.threads))
-    for thread in sorted(tracks, key=lambda each: -int(calls[each])):
+    main = trace.threads["thread_id"] == trace.processes["process_id"][trace.threads["process"]]
+    most = int(calls.max(initial=0))
+    used = main & (calls >= most // _LEAST_MAIN)
+    for thread in sorted(tracks, key=lambda each: (not used[each], -int(calls[each]))):
         process = int(trace.threads["process"][thread])
-        yield Lane("thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread)
+        yield Lane(
+            "thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread
+        )
 
 
 def thread_title(trace: Trace, thread: int) -> str:
@@ -45,7 +52,7 @@ def thread_title(trace: Trace, thread: int) -> str:
     return f"{name}, thread {number}" if name else f"Thread {number}"
 
 
-def _range_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
+def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     """The ranges of each thread, one track per depth; steps that were inferred have their lane."""
     tree, ranges = range_tree(trace), trace.recorded("ranges")
     if not len(tree.row):
@@ -68,7 +75,7 @@ def _inferred(trace: Trace, row: RowNumbers) -> Array:
     return domains[row]
 
 
-def _call_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
+def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     """The calls of each thread: those of the runtime, and below them what they call themselves."""
     calls = api_calls(trace)
     if not len(calls):
@@ -93,7 +100,7 @@ def harmful_calls(trace: Trace) -> Integers:
     return waits(trace).call[idle >= HARMFUL_NS]
 
 
-def _python_tracks(trace: Trace, names: Names) -> Iterator[tuple[int, Track]]:
+def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     """The line of the program in which each sampled thread was, as long as samples agree on it."""
     samples = trace.recorded("python_samples")
     if not len(samples):

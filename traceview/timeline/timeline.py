@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from traceview.timeline.counters import Counter, counters
 from traceview.timeline.lanes import Lane
-from traceview.timeline.names import Names
+from traceview.timeline.names import RowNames
 from traceview.timeline.run_lanes import phase_lanes, step_lanes
 from traceview.timeline.stream_lanes import (
     LaunchConfigurations,
@@ -29,7 +29,7 @@ class Timeline:
     end_ns: int
     lanes: tuple[Lane, ...]
     counters: tuple[Counter, ...]
-    names: Names
+    names: RowNames
     launches: LaunchConfigurations
 
     @property
@@ -40,7 +40,7 @@ class Timeline:
 
 def timeline(trace: Trace) -> Timeline:
     """The timeline of the whole recording, whatever is selected."""
-    names, launches = Names(), launch_configurations(trace)
+    names, launches = RowNames(), launch_configurations(trace)
     lanes = (
         *step_lanes(trace, names),
         *phase_lanes(trace, names),

@@ -21,7 +21,7 @@ Content = Literal["operations", "gaps", "ranges", "calls", "python", "steps", "p
 class Track(Timed):
     """Rows in order of start, none of which overlap.
 
-    `name` is a number of Names, `source` the row in operations, api_calls, every_gap, the range
+    `name` is a number of RowNames, `source` the row in operations, api_calls, every_gap, the range
     tree or steps that it shows, by `content`. `bytes` is the amount of a copy or memset, else 0.
     """
 

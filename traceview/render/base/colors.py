@@ -58,6 +58,32 @@ PHASES: Mapping[str, _Shades] = {
     "replay": ("#4f6a8a", "#7f9cc0"),
 }
 
+TIMELINE: Mapping[str, _Shades] = {
+    "call": ("#c9ced5", "#4a525c"),
+    "call-launch": ("#8fa6c4", "#5d7698"),
+    "call-sync": ("#9bb8a6", "#4f7560"),
+    "call-harmful": ("#c62a3b", "#f2576a"),
+    "call-copy": ("#d6c27c", "#86763a"),
+    "call-allocate": ("#dd85a8", "#e8a0bd"),
+    "call-load": ("#9c6f66", "#c0948b"),
+    "call-graph": ("#de7445", "#f0916a"),
+    "range": ("#dfe5ee", "#39424e"),
+    "step": ("#c5d3e6", "#405573"),
+    "step-outlier": ("#e58f84", "#b0564c"),
+    "compute": ("#6f8fb8", "#6d8fbb"),
+    "shut-down": ("#b9bfc7", "#545c66"),
+    "python-cpu": ("#d9cdb4", "#5c543f"),
+    "python-sleep": ("#c2c7cd", "#4d555e"),
+    "python-data-wait": ("#e5a06b", "#a8693b"),
+    "python-data-loading": ("#e5a06b", "#a8693b"),
+    "python-lock": ("#c2c7cd", "#4d555e"),
+    "python-process": ("#c2c7cd", "#4d555e"),
+    "python-file": ("#c9b29a", "#70604e"),
+    "python-import": ("#c9b29a", "#70604e"),
+    "python-compilation": ("#b98e85", "#8a635b"),
+}
+"""What threads do: CUDA calls, ranges and sampled Python; steps, and the phases not above."""
+
 PARTS: Mapping[str, _Shades] = {
     "gpu-work": ("#6f8fb8", "#6d8fbb"),
     "gpu": ("#6f8fb8", "#6d8fbb"),
@@ -72,7 +98,7 @@ PARTS: Mapping[str, _Shades] = {
 }
 """Parts of a step, sides of a pair, verdicts on load widths."""
 
-MEANINGS: Mapping[str, _Shades] = {**PARTS, **PHASES, **CAUSES, **OPERATIONS, **CLASSES}
+MEANINGS: Mapping[str, _Shades] = {**PARTS, **TIMELINE, **PHASES, **CAUSES, **OPERATIONS, **CLASSES}
 _IDLE = "idle: "
 
 

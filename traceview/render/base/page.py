@@ -26,7 +26,7 @@ MOST_ROWS = 1_000
 """Rows of a table on the page unless all are requested. JSON has more."""
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
-STYLES = ("report.css", "charts.css", "tables.css")
+STYLES = ("report.css", "charts.css", "tables.css", "timeline.css")
 _SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 _SHORT = 64

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from traceview.render.base.page import MOST_ROWS, STYLES, Style, key, rendered
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import FindingEntry, finding_view, section_view
+from traceview.render.timeline.section import timeline_view
 from traceview.report import Report
 
 
@@ -30,6 +31,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
         warnings=trace.warnings,
         findings=_findings(report),
         sections=[section_view(a, report.outcomes[a.name], most_rows) for a in report.analyses],
+        timeline=timeline_view(report.recording),
         version=version,
     )
 

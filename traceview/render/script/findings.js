@@ -2,12 +2,7 @@
 
 import { all, button } from "./elements.js";
 
-/**
- * The timeline as the rest of the page uses it.
- * @typedef {object} Timeline
- * @property {(place: {start_ns: number, end_ns: number, select?: number}) => void} show
- * @property {(act: (selected: number | null) => void) => void} onSelect
- */
+/** @typedef {import("./timeline/timeline.js").Timeline} Timeline */
 
 /**
  * A table as the rest of the page uses it.
@@ -54,7 +49,7 @@ export function lead(page, id, tables) {
 function addTimelineButton(card, timeline) {
   const { start, end } = card.dataset;
   const show = () => {
-    timeline.show({ start_ns: Number(start), end_ns: Number(end) });
+    timeline.show({ start_ns: start ?? "0", end_ns: end ?? "0" });
     document.getElementById("timeline")?.scrollIntoView({ block: "start" });
   };
   card.querySelector(".ways")?.append(button("Show in timeline", show));

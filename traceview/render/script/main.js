@@ -3,8 +3,12 @@
 import { mountClipboard } from "./clipboard.js";
 import { mountFindings } from "./findings.js";
 import { mountTables } from "./tables.js";
+import { mountTimeline } from "./timeline/timeline.js";
 
 document.documentElement.classList.add("js");
 const tables = mountTables(document);
 mountClipboard(document);
-mountFindings(document, tables, null);
+const lanes = document.getElementById("timeline-lanes");
+const data = document.getElementById("timeline-data");
+const timeline = lanes && data && mountTimeline(lanes, JSON.parse(data.textContent ?? ""));
+mountFindings(document, tables, timeline);

@@ -1,14 +1,14 @@
 """The columns of the timeline: those of the leaves of all tracks, one after the other.
 
-    gap        start less the end of the leaf before on its track; the first of a track counts from
-               the start of the timeline
-    duration   end less start
-    name       number of the name
-    bytes      of operations alone: the amount of a copy or memset
-    link       of operations and gaps alone: 1 + the leaf of the call that launched the operation,
-               or that caused the gap, as the difference to the one before; 0 for none
-    count, busy, by_class   of tracks with sums alone: rows of each leaf, their time, and that time
-               for each class in `class_of`, pairs of track and class
+gap        start less the end of the leaf before on its track; the first of a track counts from
+           the start of the timeline
+duration   end less start
+name       number of the name
+bytes      of operations alone: the amount of a copy or memset
+link       of operations and gaps alone: 1 + the leaf of the call that launched the operation,
+           or that caused the gap, as the difference to the one before; 0 for none
+count, busy, by_class   of tracks with sums alone: rows of each leaf, their time, and that time
+           for each class in `class_of`, pairs of track and class
 """
 
 from __future__ import annotations
@@ -62,12 +62,14 @@ def columns(trace: Trace, timeline: Timeline, every: Sequence[Leaves]) -> dict[s
 
 
 def _joined(parts: Iterator[Array] | Sequence[Array]) -> Integers:
-    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64, copy=False)
+    result: Integers = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64, copy=False)
+    return result
 
 
 def _gaps(each: Leaves, origin: int) -> Integers:
     before = np.append(origin, np.maximum.accumulate(each.end_ns)[:-1])
-    return np.maximum(each.start_ns - before, 0)
+    gaps: Integers = np.maximum(each.start_ns - before, 0)
+    return gaps
 
 
 def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> Integers:

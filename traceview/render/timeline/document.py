@@ -13,7 +13,7 @@ from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
 from traceview.timeline.levels import Leaves, leaves
 from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, device_title
-from traceview.timeline.timeline import Timeline, timeline
+from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace
 
 MOST_POINTS = 60_000
@@ -21,9 +21,8 @@ MOST_POINTS = 60_000
 Document = dict[str, object]
 
 
-def timeline_document(trace: Trace) -> Document:
+def timeline_document(trace: Trace, whole: Timeline) -> Document:
     """What the script reads; values are numbers, lists, and text packed or made safe."""
-    whole = timeline(trace)
     every = leaves(whole)
     return {
         "origin": str(whole.start_ns),

@@ -1,7 +1,7 @@
 /** Drawing the lanes: rows wide enough as boxes with a label, the others as their busy share. */
 
 import { duration, level, moment } from "./format.js";
-import { lineOf } from "./layout.js";
+import { HEADING, lineOf } from "./layout.js";
 import { firstAfter } from "./model.js";
 import { walk } from "./tree.js";
 
@@ -157,7 +157,7 @@ export function elided(pen, text, room) {
   }
   if (width <= room) return text;
   const letters = Math.floor((room / width) * Math.min(text.length, 400)) - 1;
-  if (letters < 3) return "";
+  if (letters < 5) return "";
   const head = Math.ceil(letters * 0.6);
   return `${text.slice(0, head)}\u2026${text.slice(text.length - (letters - head))}`;
 }
@@ -192,10 +192,14 @@ function drawCounter(pen, scene, counter, y, height) {
   pen.globalAlpha = 0.35;
   pen.fill();
   pen.globalAlpha = 1;
+  const text = `max ${level(most, counter.unit)}`;
+  const wide = pen.measureText(text).width;
+  pen.fillStyle = colors.paper;
+  pen.globalAlpha = 0.8;
+  pen.fillRect(view.right - wide - 8, y, wide + 8, 14);
+  pen.globalAlpha = 1;
   pen.fillStyle = colors.quiet;
-  pen.textAlign = "right";
-  pen.fillText(`max ${level(most, counter.unit)}`, view.right - 4, y + 7);
-  pen.textAlign = "left";
+  pen.fillText(text, view.right - wide - 4, y + 7);
 }
 
 /** The first place whose time is not less. @param {Float64Array} times @param {number} time */
@@ -323,22 +327,33 @@ function drawTitles(pen, scene) {
   }
   for (const band of scene.bands) {
     const y = AXIS + band.y - scene.top;
-    if (y > height || y + band.height < AXIS) continue;
+    if (y - HEADING > height || y + band.height < AXIS) continue;
+    if (band.heads) drawHeading(pen, scene, band.group, y);
     const middle = y + (narrow ? 7 : Math.min(band.height / 2, 10));
-    const sign = band.lane && !/steps|phases|idle/.test(band.lane.kind);
     pen.fillStyle = colors.quiet;
-    if (sign) pen.fillText(band.folded ? "\u25b8" : "\u25be", 2, middle);
-    const group = band.lane?.kind === "idle" ? `${band.group} \u00b7 ` : "";
-    const room = (narrow ? scene.width : view.left) - 20;
-    pen.fillStyle = band.lane?.kind === "idle" ? colors.ink : colors.quiet;
-    pen.fillText(elided(pen, `${group}${band.title}`, room), 14, middle);
-    if (band.lane?.kind === "idle" || band.lane?.kind === "thread") {
-      pen.fillStyle = colors.rule;
-      pen.fillRect(0, y - 3, scene.width, 1);
-    }
+    if (folds(band)) pen.fillText(band.folded ? "\u25b8" : "\u25be", 2, middle);
+    pen.fillText(elided(pen, band.title, (narrow ? scene.width : view.left) - 20), 14, middle);
   }
   pen.fillStyle = colors.rule;
   if (!narrow) pen.fillRect(view.left - 1, AXIS, 1, height);
+}
+
+/** Whether a lane can be folded. @param {import("./layout.js").Band} band */
+export const folds = (band) => band.lane !== null && !/steps|phases|idle/.test(band.lane.kind);
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ * @param {string} text
+ * @param {number} y where the lanes of the group begin
+ */
+function drawHeading(pen, { colors, width, view }, text, y) {
+  pen.fillStyle = colors.rule;
+  pen.fillRect(0, y - HEADING - 2, width, 1);
+  pen.fillStyle = colors.ink;
+  pen.font = `600 ${FONT}`;
+  pen.fillText(text.slice(0, 120), view.left ? 2 : 0, y - HEADING / 2);
+  pen.font = FONT;
 }
 
 /** @param {import("./view.js").View} view */

@@ -19,6 +19,7 @@
  * @typedef {object} Band
  * @property {string} title
  * @property {string} group
+ * @property {boolean} heads whether the name of its group stands above it
  * @property {Lane | null} lane
  * @property {Counter[]} counters
  * @property {boolean} folded
@@ -30,7 +31,7 @@ const HEIGHTS = { operations: 20, gaps: 14, ranges: 16, calls: 16, python: 16, s
 const FOLDED = 9;
 const COUNTER = 34;
 const GAP = 5;
-const HEADING = 15;
+export const HEADING = 15;
 const OPEN_THREADS = 3;
 const OPEN_STREAMS = 12;
 
@@ -55,8 +56,9 @@ export function bandsOf(model) {
   threads.slice(OPEN_THREADS).forEach(fold);
   const busiest = rows(threads[0]);
   threads.filter((band) => rows(band) < busiest / 50).forEach(fold);
-  of("stream").length > OPEN_STREAMS &&
-    gpu.filter((band) => band.lane?.kind === "stream").slice(OPEN_STREAMS).forEach(fold);
+  const streams = gpu.filter((band) => band.lane?.kind === "stream");
+  const fullest = Math.max(...streams.map(rows));
+  streams.filter((band, at) => at >= OPEN_STREAMS || rows(band) < fullest / 100).forEach(fold);
   return bands;
 }
 
@@ -69,14 +71,14 @@ const rows = (band) =>
 
 /** @param {Lane} lane @returns {Band} */
 function bandOf(lane) {
-  const group = lane.kind === "thread" ? "CPU" : lane.group;
-  return { title: lane.title, group, lane, counters: [], folded: false, y: 0, height: 0 };
+  const group = lane.kind === "thread" ? "CPU threads" : lane.group;
+  return { title: lane.title, group, lane, counters: [], folded: false, heads: false, y: 0, height: 0 };
 }
 
 /** @param {Counter} counter @returns {Band} */
 function counterBand(counter) {
   const { title, group } = counter;
-  return { title, group, lane: null, counters: [counter], folded: false, y: 0, height: 0 };
+  return { title, group, lane: null, counters: [counter], folded: false, heads: false, y: 0, height: 0 };
 }
 
 /**
@@ -90,8 +92,9 @@ export function laidOut(bands, narrow) {
   let y = 0;
   let group = "";
   for (const band of bands) {
-    if (band.group !== group && band.group) y += GAP;
+    band.heads = band.group !== group && band.group !== "";
     group = band.group;
+    if (band.heads) y += HEADING + GAP;
     band.y = y;
     if (narrow) y += HEADING;
     for (const { tracks, counter, height } of linesOf(band)) {

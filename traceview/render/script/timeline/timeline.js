@@ -2,7 +2,7 @@
 
 import { colorsOf } from "./colors.js";
 import { briefOf, rowPanel, sumsPanel } from "./details.js";
-import { AXIS, draw, linksOf } from "./draw.js";
+import { AXIS, draw, folds, linksOf } from "./draw.js";
 import { count, level as levelText } from "./format.js";
 import { frameOf, toggle } from "./frame.js";
 import { listen } from "./input.js";
@@ -268,8 +268,8 @@ class Lanes {
     const at = y - AXIS + this.frame.scroll.scrollTop;
     const band = this.bands.find((each) => at >= each.y && at < each.y + each.height);
     const title = this.narrow ? band && at < band.y + 15 : x < this.view.left;
-    if (band && title && y > AXIS) {
-      band.folded = !band.folded && band.lane !== null;
+    if (band && title && y > AXIS && folds(band)) {
+      band.folded = !band.folded;
       return this.resize();
     }
     this.range = null;

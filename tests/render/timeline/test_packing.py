@@ -1,0 +1,52 @@
+"""Packed numbers come back: read here by hand, in the browser by its own code."""
+
+import base64
+import json
+import zlib
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview.render.timeline.packing import (
+    differences,
+    packed_json,
+    packed_numbers,
+    script_json,
+    zigzag,
+)
+
+
+def unpacked(column):
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(column["data"])), np.uint8)
+    planes = planes.reshape(column["planes"], column["rows"])
+    return [sum(int(v) << (8 * at) for at, v in enumerate(row)) for row in planes.T]
+
+
+@given(st.lists(st.integers(0, 2**47)))
+def test_numbers_come_back(values):
+    assert unpacked(packed_numbers(np.array(values, np.int64))) == values
+
+
+def test_small_numbers_take_one_plane():
+    assert packed_numbers(np.array([0, 255]))["planes"] == 1
+    assert packed_numbers(np.array([0, 256]))["planes"] == 2
+
+
+@given(st.lists(st.integers(-(2**40), 2**40)))
+def test_signed_differences_come_back(values):
+    folded = unpacked(packed_numbers(zigzag(differences(np.array(values, np.int64)))))
+    steps = [-(v + 1) // 2 if v % 2 else v // 2 for v in folded]
+    assert np.cumsum(steps).tolist() == values
+
+
+def test_no_text_ends_the_script_element():
+    hostile = "</script><script>alert(1)</script><!--"
+    text = script_json({"title": hostile})
+    assert "<" not in text
+    assert json.loads(text) == {"title": hostile}
+
+
+def test_json_comes_back():
+    document = {"texts": ["ä", "\ud800x"]}
+    assert json.loads(zlib.decompress(base64.b64decode(packed_json(document)))) == document

@@ -1,0 +1,66 @@
+"""Rows singly and in runs: sums of runs are those of their rows, and windows are the densest."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.timeline.test_tracks import track_of
+from traceview import intervals
+from traceview.timeline.levels import densest, in_runs, single, within
+
+lengths = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=40)
+
+
+def following(drawn):
+    """A track whose rows follow each other: pairs of the gap before a row, and its length."""
+    spans, time = [], 0
+    for gap, length in drawn:
+        spans.append((time + gap, length))
+        time += gap + length
+    return track_of(spans)
+
+
+@given(lengths, st.integers(2, 7), st.data())
+def test_a_run_sums_up_its_rows(drawn, run, data):
+    track = following(drawn)
+    mask = st.lists(st.booleans(), min_size=len(track), max_size=len(track))
+    whole = np.array(data.draw(mask))
+    classes = np.arange(len(track)) % 3
+    leaves = in_runs(track, whole, run)
+    by_class = leaves.busy_by_class(classes)
+    rows = [list(range(f, f + n)) for f, n in zip(leaves.first, leaves.count, strict=True)]
+    assert [row for own in rows for row in own] == list(range(len(track)))
+    for leaf, own in enumerate(rows):
+        assert len(own) <= run
+        assert len(own) == 1 or not whole[own].any()
+        took = track.duration_ns[own]
+        assert leaves.start_ns[leaf] == track.start_ns[own[0]]
+        assert leaves.end_ns[leaf] == track.end_ns[own[-1]]
+        assert leaves.busy_ns[leaf] == took.sum()
+        assert track.duration_ns[leaves.name[leaf]] == took.max()
+        for kind, busy in by_class.items():
+            assert busy[leaf] == took[classes[own] == kind].sum()
+
+
+def test_what_fits_stays_whole():
+    tracks = [following([(1, 2)] * 10), following([(1, 2)] * 20)]
+    assert [leaves.summed for leaves in within(tracks, 30)] == [False, False]
+    assert single(tracks[0]).busy_ns.tolist() == [2] * 10
+
+
+def test_short_tracks_stay_whole_and_long_ones_are_summed():
+    short, long = following([(1, 2)] * 10), following([(1, 2)] * 5_000)
+    of_short, of_long = within([short, long], 1_000)
+    assert not of_short.summed
+    assert of_long.summed
+    assert int(of_long.count.sum()) == 5_000
+    alone = int((of_long.count == 1).sum())
+    assert 900 <= alone <= 1_000
+
+
+def test_the_densest_windows_are_kept():
+    start = np.concatenate((np.arange(0, 512_000, 1_000), np.arange(100_000, 104_000, 10)))
+    windows = densest([np.sort(start)], 405)
+    assert windows.total() <= 6_000
+    assert 99_000 <= windows.start[0] < windows.end[-1] <= 106_000
+    assert intervals.inside(windows, np.arange(100_000, 104_000, 10)).mean() > 0.95
