@@ -47,7 +47,7 @@ def figure(result: Result, table: str) -> Figure:
 
 def page(report: Report, all_rows: bool) -> str:
     """The report as an HTML page."""
-    from traceview.render.base.page import MOST_ROWS
+    from traceview.render.base.table_view import MOST_ROWS
     from traceview.render.report.html import render_html
 
     return render_html(report, __version__, None if all_rows else MOST_ROWS)

@@ -14,7 +14,7 @@ import numpy as np
 from traceview import analyses as registered
 from traceview import display
 from traceview.analyses.base import Analysis
-from traceview.analyses.verdict import Scoreboard, Verdict, scoreboard, verdict
+from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.errors import InputError
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
@@ -93,8 +93,9 @@ class Report:
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
     Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
     `step_count` is 0 where the trace has no repeated ranges to take for steps. `verdict` says in
-    one line what the recording comes to, `scoreboard` has the figures to look at first.
-    `recording` is the trace that it is of, for the timeline of the page.
+    one line what the recording comes to, `scoreboard` has the figures to look at first,
+    `run_time` where the time of the GPU went. `recording` is the trace that it is of, for the
+    timeline of the page.
     """
 
     trace: TraceFacts
@@ -104,6 +105,7 @@ class Report:
     step_count: int = 0
     verdict: Verdict | None = None
     scoreboard: Scoreboard | None = None
+    run_time: RunTime | None = None
     recording: Trace | None = field(default=None, compare=False)
 
     def __getitem__(self, name: str) -> Outcome:
@@ -177,15 +179,16 @@ def analyze(
     with ThreadPoolExecutor(THREADS) as pool:
         results = pool.map(lambda analysis: analysis.run(trace), chosen)
         outcomes: dict[str, Outcome] = {a.name: o for a, o in zip(chosen, results, strict=True)}
-    found = verdict(trace)
+    found, facts = verdict(trace), facts_of(trace)
     return Report(
-        facts_of(trace),
+        facts,
         chosen,
         outcomes,
         ranked(outcomes, found.step_median_ns, max(steady_spans_ns(trace).values(), default=0)),
         len(steps(trace)),
         found,
         scoreboard(trace),
+        run_time(trace, facts.duration_ns),
         trace,
     )
 

@@ -205,7 +205,7 @@ def _show(report: Report, outputs: Outputs, all_rows: bool) -> None:
 
 def _page(report: Report, all_rows: bool) -> str:
     from traceview import __version__
-    from traceview.render.base.page import MOST_ROWS
+    from traceview.render.base.table_view import MOST_ROWS
     from traceview.render.report.html import render_html
 
     with progress("Rendering the page"):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_report
-from traceview.render.base.page import MOST_ROWS
+from traceview.render.base.table_view import MOST_ROWS
 from traceview.render.report.html import render_html
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -84,8 +84,7 @@ def test_ids_are_unique_and_links_have_targets(page):
 
 def test_findings_precede_the_sections(html):
     assert html.index("What to do first") < html.index("Which kernels take the time?")
-    assert '<li class="high">' in html
-    assert html.index('<li class="high">') < html.index('<li class="medium">')
+    assert html.index('<li class="finding high"') < html.index('<li class="finding medium"')
 
 
 def test_tables_are_accessible(page):
@@ -112,8 +111,8 @@ def test_page_has_values_absent_values_notes_and_skipped_analyses(html):
         "97.2 %",
         "–",
         "Launches were recorded whole",
-        "<strong>Not answered:</strong> the trace has no copies table",
-        "record with: traceview record SCRIPT",
+        "<strong>Copies</strong> the trace has no copies table",
+        "record with: <code data-copy>traceview record SCRIPT</code>",
         '<p class="rest">none</p>',
         "traceview 1.2.3",
     ):

@@ -32,6 +32,7 @@ def test_top_level_keys():
         "findings",
         "verdict",
         "scoreboard",
+        "run_time",
     ]
     assert parsed["schema_version"] == 1
     assert parsed["traceview_version"] == "1.2.3"

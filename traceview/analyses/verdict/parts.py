@@ -107,7 +107,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     parts = _work_parts(trace, device, work[device].steady_ns)
     for limit, idle_ns in _idle_parts(trace, device).items():
         parts[limit] = parts.get(limit, 0) + idle_ns
-    rows = _steady_operations(trace, device)
+    rows = steady_operations(trace, device)
     steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
     return SteadyParts(
         device,
@@ -119,7 +119,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     )
 
 
-def _steady_operations(trace: Trace, device: int) -> Integers:
+def steady_operations(trace: Trace, device: int) -> Integers:
     ops = operations(trace)
     steady = selected_operations(trace) & ~operations_in_warm_up(trace)
     return np.flatnonzero(steady & (ops.device == device))
@@ -127,7 +127,7 @@ def _steady_operations(trace: Trace, device: int) -> Integers:
 
 def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
     """Steady busy time by kind of work."""
-    ops, rows = operations(trace), _steady_operations(trace, device)
+    ops, rows = operations(trace), steady_operations(trace, device)
     communicating = communication_operations(trace)[rows]
     copying = ((ops.kind[rows] == Kind.COPY) | (ops.kind[rows] == Kind.SET)) & ~communicating
 
@@ -166,7 +166,7 @@ def _class_times(trace: Trace, rows: Integers) -> Integers:
 
 
 def _largest_class(trace: Trace, device: int) -> LargestClass | None:
-    rows = _steady_operations(trace, device)
+    rows = steady_operations(trace, device)
     time_ns = _class_times(trace, rows)
     if not time_ns.any():
         return None

@@ -1,4 +1,4 @@
-"""Pages from the templates in `render/templates`, and tables as the templates take them.
+"""Pages from the templates in `render/templates`.
 
 The templates escape every text; SVG drawn in Python is the only markup inserted as it is.
 """
@@ -16,57 +16,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceview import units
-from traceview.analyses.base import TableSpec
+from traceview.render.base.code_spans import coded
 from traceview.render.base.colors import colors_css
-from traceview.render.base.row_limit import limited
-from traceview.render.base.safe_text import cells_of, visible
-from traceview.tables import Column, Table
-
-MOST_ROWS = 1_000
-"""Rows of a table on the page unless all are requested. JSON has more."""
+from traceview.render.base.safe_text import visible
+from traceview.render.base.table_view import WHOLE
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 STYLES = ("report.css", "charts.css", "tables.css", "timeline.css")
 _SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
-_SHORT = 64
-_WHOLE = 4_000
-
-
-@dataclass(frozen=True)
-class CellView:
-    """A cell as text. `whole` is the full name where `text` leaves out its middle.
-
-    `link` is the id of an element of the page.
-    """
-
-    text: str
-    whole: str | None = None
-    link: str | None = None
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The heading of a column, with its name in JSON and its meaning."""
-
-    name: str
-    label: str
-    meaning: str
-    is_text: bool
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A table as text. `left_out` counts the rows that it does not show; `sums` are theirs."""
-
-    name: str
-    meaning: str
-    headings: tuple[Heading, ...]
-    rows: tuple[tuple[CellView, ...], ...]
-    left_out: int
-    kept: str
-    sums: tuple[tuple[str, str], ...]
-    detail: bool
 
 
 @dataclass(frozen=True)
@@ -122,53 +80,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = lambda text: visible(text, _WHOLE)
+    environment.filters["visible"] = lambda text: visible(text, WHOLE)
     environment.filters["count"] = units.count
+    environment.filters["coded"] = lambda text: coded(visible(text, WHOLE))
     return environment
 
 
 def key(name: str) -> str:
     """A name as the id of an element."""
     return re.sub(r"[^a-z0-9-]+", "-", name.lower())
-
-
-def table_view(spec: TableSpec, table: Table, most: int | None = MOST_ROWS) -> TableView:
-    """A table with its brief columns first and at most so many rows; all if `most` is None."""
-    part = limited(spec, table, most)
-    head = part.table
-    columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
-    cells = [_cells(column, head) for column in columns]
-    return TableView(
-        name=units.stem(spec.name),
-        meaning=spec.meaning,
-        headings=tuple(_heading(column) for column in columns),
-        rows=tuple(zip(*cells, strict=True)),
-        left_out=part.left_out,
-        kept=part.kept,
-        sums=tuple((units.stem(name), units.quantity(name, v)) for name, v in part.sums.items()),
-        detail=spec.detail,
-    )
-
-
-def _is_absent(column: Column, table: Table) -> bool:
-    """True if no row has a value in the column, which is then left out."""
-    return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
-
-
-def _in_reading_order(spec: TableSpec) -> list[Column]:
-    """The columns, brief ones first: on a small screen the others are a scroll away."""
-    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
-    return brief + [column for column in spec.columns if column.name not in spec.brief]
-
-
-def _heading(column: Column) -> Heading:
-    return Heading(column.name, units.label(column.name), column.meaning, column.dtype == "text")
-
-
-def _cells(column: Column, table: Table) -> list[CellView]:
-    wholes = [visible(units.quantity(column.name, v), _WHOLE) for v in table.cells(column.name)]
-    texts = cells_of(wholes, _SHORT, column.prose)
-    return [
-        CellView(text, None if text == whole else whole)
-        for text, whole in zip(texts, wholes, strict=True)
-    ]

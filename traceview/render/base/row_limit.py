@@ -6,7 +6,7 @@ so a document has as many as somebody may want to look at, and the sums of the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,25 +21,33 @@ MOST_ROWS = 10_000
 class LimitedTable:
     """A table, or part of one; `left_out` counts the other rows, 0 for a whole table.
 
-    `kept` describes the rows that are there. `sums` has one entry per column whose values may be
-    added up, over the rows left out.
+    `kept` describes the rows that are there, `rows` has their numbers, None for all. `sums` has one
+    entry per column whose values may be added up, over the rows left out.
     """
 
     table: Table
     left_out: int = 0
     kept: str = ""
     sums: Mapping[str, Cell] = field(default_factory=dict)
+    rows: Integers | None = None
+
+    def place(self, row: int) -> int:
+        """The place of a row of the whole table, which must be among those that are there."""
+        return row if self.rows is None else int(np.searchsorted(self.rows, row))
 
 
-def limited(spec: TableSpec, table: Table, most: int | None) -> LimitedTable:
-    """At most so many rows of a table, in their order; all if `most` is None."""
+def limited(
+    spec: TableSpec, table: Table, most: int | None, also: Sequence[int] = ()
+) -> LimitedTable:
+    """At most so many rows of a table, in their order, and `also` these; all if `most` is None."""
     if most is None or len(table) <= most:
         return LimitedTable(table)
     rows, kept = _chosen(spec, table, most)
+    rows = np.union1d(rows, np.asarray(also, np.int64))
     others = np.ones(len(table), bool)
     others[rows] = False
     sums = {name: _sum(table, name, others) for name in spec.adds}
-    return LimitedTable(table.take(rows), len(table) - most, kept, sums)
+    return LimitedTable(table.take(rows), len(table) - len(rows), kept, sums, rows)
 
 
 def _chosen(spec: TableSpec, table: Table, most: int) -> tuple[Integers, str]:

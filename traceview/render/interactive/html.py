@@ -12,7 +12,8 @@ from pathlib import PurePath
 
 from traceview.analyses.base import Result, Skipped
 from traceview.findings import Finding
-from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
+from traceview.render.base.page import STYLES, Style, rendered
+from traceview.render.base.table_view import TableView, table_view
 from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import SectionView, finding_view, section_view

@@ -13,7 +13,8 @@ from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
+from traceview.render.base.page import STYLES, Style, rendered
+from traceview.render.base.table_view import TableView, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff_rows import (
     DiffRow,

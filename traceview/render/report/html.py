@@ -5,10 +5,15 @@ Tables and figures are there without scripts; the script of `render/script` adds
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 
-from traceview.render.base.page import MOST_ROWS, STYLES, Style, key, rendered
+from traceview.render.base.page import STYLES, Style, key, rendered
+from traceview.render.base.table_view import MOST_ROWS
+from traceview.render.report.evidence import evidence_view, marked_rows
 from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.scoreboard import tiles
+from traceview.render.report.time_bar import time_bar
 from traceview.render.report.views import FindingEntry, finding_view, section_view
 from traceview.render.timeline.section import timeline_view
 from traceview.report import Report
@@ -19,18 +24,24 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
 
     `version` is that of traceview, for the footer.
     """
-    trace = report.trace
+    trace, marked = report.trace, marked_rows(report)
+    sections = [
+        section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses
+    ]
     return rendered(
         "report.html",
         Style(STYLES),
         verdict=report.verdict.text if report.verdict else "",
+        tiles=tiles(report.scoreboard) if report.scoreboard else (),
+        time=time_bar(report.run_time) if report.run_time else None,
         nothing_found=nothing_found(report),
         title=PurePath(trace.path).name,
         facts=header_facts(trace),
         run=sorted(trace.run.items()),
         warnings=trace.warnings,
         findings=_findings(report),
-        sections=[section_view(a, report.outcomes[a.name], most_rows) for a in report.analyses],
+        sections=[section for section in sections if not section.skipped],
+        skipped=[section for section in sections if section.skipped],
         timeline=timeline_view(report.recording),
         version=version,
     )
@@ -39,8 +50,14 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
 def _findings(report: Report) -> list[FindingEntry]:
     titles = {analysis.name: analysis.title for analysis in report.analyses}
     return [
-        finding_view(
-            each.finding, report.whole, titles[each.analysis], key(each.analysis), each.forecast
+        replace(
+            finding_view(
+                each.finding, report.whole, titles[each.analysis], key(each.analysis), each.forecast
+            ),
+            key=f"finding-{number}",
+            evidence=evidence_view(report, each),
+            start_ns=each.finding.evidence.start_ns,
+            end_ns=each.finding.evidence.end_ns,
         )
-        for each in report.findings
+        for number, each in enumerate(report.findings, 1)
     ]

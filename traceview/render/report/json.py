@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from traceview.analyses.base import Analysis, Skipped
+from traceview.analyses.verdict import RunTime
 from traceview.ranking import Outcome, RankedFinding
 from traceview.render.base.json_text import clean, finding_fields, pieces
 from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
@@ -44,7 +45,12 @@ def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in report.findings],
         "verdict": vars(report.verdict) if report.verdict else None,
         "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
+        "run_time": _run_time(report.run_time) if report.run_time else None,
     }
+
+
+def _run_time(time: RunTime) -> dict[str, Any]:
+    return {**vars(time), "parts": [vars(part) for part in time.parts]}
 
 
 def _trace(trace: TraceFacts) -> dict[str, Any]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from traceview import units
-from traceview.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
 from traceview.findings import Finding, Forecast
 from traceview.ranking import Outcome
-from traceview.render.base.page import TableView, key, table_view
+from traceview.render.base.page import key
+from traceview.render.base.table_view import TableView, table_view
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg.draw import draw
+from traceview.render.report.evidence import EvidenceView, table_key
 from traceview.render.report.saving import forecast_text, saving
 from traceview.tables import Table
+
+MarkedRows = Mapping[tuple[str, str], Sequence[int]]
+"""Rows of tables, by the names of the analysis and the table."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,10 @@ class ChartView:
 
 @dataclass(frozen=True)
 class FindingEntry:
-    """A finding; `section` is the id of its analysis on the page, empty where there is none."""
+    """A finding; `section` is the id of its analysis on the page, empty where there is none.
+
+    `key` is its own id, `start_ns` and `end_ns` are its place in the timeline.
+    """
 
     severity: str
     stake: str
@@ -38,6 +47,10 @@ class FindingEntry:
     title: str = ""
     section: str = ""
     forecast: str = ""
+    key: str = ""
+    evidence: EvidenceView | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +88,13 @@ def finding_view(
     )
 
 
-def section_view(analysis: Analysis, outcome: Outcome, most: int | None) -> SectionView:
-    """One analysis with at most so many rows of each table; all if `most` is None."""
+def section_view(
+    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
+) -> SectionView:
+    """One analysis with at most so many rows of each table; all if `most` is None.
+
+    On a page, `marked` has the rows that findings lead to, and elements have ids.
+    """
     names = (key(analysis.name), analysis.title, analysis.question)
     if isinstance(outcome, Skipped):
         return SectionView(*names, skipped=outcome)
@@ -87,9 +105,21 @@ def section_view(analysis: Analysis, outcome: Outcome, most: int | None) -> Sect
             for name, value in outcome.summary.items()
         ),
         charts=_charts(analysis, outcome),
-        tables=tuple(table_view(s, table, most) for s, table in outcome.shown(analysis.tables)),
+        tables=tuple(
+            _table(analysis.name, spec, table, most, marked)
+            for spec, table in outcome.shown(analysis.tables)
+        ),
         notes=outcome.notes,
     )
+
+
+def _table(
+    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
+) -> TableView:
+    if marked is None:
+        return table_view(spec, table, most)
+    rows = marked.get((analysis, spec.name), ())
+    return table_view(spec, table, most, table_key(analysis, spec.name), rows)
 
 
 def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
