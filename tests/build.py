@@ -58,6 +58,7 @@ _CREATED = {
 NCCL_SCHEMAS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
     "ncclCommInitRank": (0, _CREATED),
     "ncclCommInitRankConfig": (11, _CREATED),
+    "ncclCommDestroy": (2, _CREATED),
     "ncclAllGather": (4, _MESSAGE),
     "ncclAllReduce": (5, {**_MESSAGE, "Reduction operation": (16, "i")}),
     "ncclBroadcast": (6, {**_MESSAGE, "Root": (16, "i")}),
@@ -69,19 +70,18 @@ NCCL_SCHEMAS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
 }
 """NCCL's number of the schema of a function, and its fields: (offset, type), as NCCL 2.28 has it.
 
-Read in nvtx.h and nvtx_payload_schemas.h of NCCL, and in NVTX_PAYLOAD_SCHEMA_ENTRIES of exports of
-nsys 2026.2.
+Read in nvtx.h and nvtx_payload_schemas.h of NCCL, and in exports of nsys 2025.3 and 2026.2.
 """
 
 
-def nccl_payload(domain: int, function: str, payload: dict[str, int]) -> bytes:
+def nccl_payload(function: str, payload: dict[str, int]) -> bytes:
     """The bytes of a payload, after the header that nsys puts before it."""
     schema, fields = NCCL_SCHEMAS[function]
     body = bytearray(8 * -(-max(o + (4 if k == "i" else 8) for o, k in fields.values()) // 8))
     for name, value in payload.items():
         offset, kind = fields[name]
         struct.pack_into("<i" if kind == "i" else "<Q", body, offset, value)
-    header = struct.pack("<QQQQ", domain, STATIC_SCHEMA + schema, len(body), 32)
+    header = struct.pack("<QQQQ", 1, STATIC_SCHEMA + schema, len(body), 32)
     return header + bytes(body)
 
 
@@ -514,7 +514,7 @@ class Export(ExportFile):
         domain = self._domain("NCCL", process)
         columns: dict[str, Any] = {}
         if payload is not None and stored == "blob":
-            columns["binaryData"] = nccl_payload(domain, function, payload)
+            columns["binaryData"] = nccl_payload(function, payload)
             if described:
                 self._describe_nccl(domain, function)
         elif payload is not None and stored == "json":

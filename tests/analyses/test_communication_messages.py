@@ -231,3 +231,19 @@ def test_random_calls_and_groups_against_a_plain_loop(tmp_path):
 
     order = np.lexsort((moved.stream, moved.start_ns))
     assert moved.bytes[order].tolist() == [size for _, _, size in sorted(expected)]
+
+
+@pytest.mark.parametrize(
+    ("size", "remedy"), [(10**5, "Exchange more per call"), (10**7, "Overlap it with compute")]
+)
+def test_the_finding_names_size_and_bandwidth(tmp_path, size, remedy):
+    export = joined(0, of=2)
+    for step in range(5):
+        at = 10_000_000 * (step + 1)
+        call(export, "ncclAllReduce", at - 500, size, (at, at + 5_000_000))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.evidence.values["message_bytes"] == size
+    assert finding.evidence.values["bus_bytes_per_s"] == size * 200
+    assert finding.action.startswith(remedy)

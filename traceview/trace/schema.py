@@ -205,7 +205,7 @@ COLLECTIVE_CALLS = TableSchema(
 )
 COMMUNICATORS = TableSchema(
     "communicators",
-    "communicators of NCCL, one row per rank that the recording saw created",
+    "communicators of NCCL whose beginning or end was recorded, one row per rank",
     _NCCL,
     (
         PROCESS,

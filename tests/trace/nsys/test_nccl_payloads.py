@@ -41,6 +41,17 @@ def test_payloads_however_they_are_stored(tmp_path, stored, described):
     assert not trace.warnings
 
 
+def test_a_communicator_is_listed_once(tmp_path):
+    trace = (
+        Export()
+        .nccl("ncclCommInitRank", 0, 5, CREATED)
+        .nccl("ncclCommDestroy", 10, 15, CREATED)
+        .load(tmp_path)
+    )
+
+    assert rows(trace, "communicators", "ranks", "rank") == [(8, 5)]
+
+
 def test_ranges_without_payloads_still_tell_the_calls(tmp_path):
     trace = Export().nccl("ncclAllReduce", 0, 10).nccl("ncclCommInitRank", 20, 30).load(tmp_path)
 
@@ -73,7 +84,7 @@ def test_damaged_payloads_are_absent(tmp_path):
         b"",
         b"\0" * 31,
         b"\0" * 40,
-        nccl_payload(1, "ncclSend", SENT)[:-16],
+        nccl_payload("ncclSend", SENT)[:-16],
         b"\xff" * 64,
         "text",
         7,

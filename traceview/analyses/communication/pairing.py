@@ -31,11 +31,13 @@ _FEW = 3
 @dataclass(frozen=True)
 class Communicator:
     """Streams whose collectives belong together. `rows` has those of transfers, −1 where a GPU's
-    is not in the recording; shape (GPUs, collectives). `devices` are rows of devices.
+    is not in the recording; shape (GPUs, collectives). `devices` are rows of devices, of one
+    machine where they have the `same_clock`.
     """
 
     devices: tuple[int, ...]
     rows: Integers
+    same_clock: bool
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,11 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[Communicator, ...]:
                 break
         else:
             grown.append((rows, [(device, rows, 0)]))
-    return tuple(_communicator(len(first), members) for first, members in grown if len(members) > 1)
+    found = [_communicator(len(first), members) for first, members in grown if len(members) > 1]
+    return tuple(
+        Communicator(devices, rows, len(set(hosts[[*devices]].tolist())) == 1)
+        for devices, rows in found
+    )
 
 
 def _may_pair(moved: Transfers, one: Integers, other: Integers) -> bool:
@@ -136,13 +142,15 @@ def lag_between(
     return None
 
 
-def _communicator(count: int, members: list[tuple[int, Integers, int]]) -> Communicator:
+def _communicator(
+    count: int, members: list[tuple[int, Integers, int]]
+) -> tuple[tuple[int, ...], Integers]:
     rows = np.full((len(members), count), -1, np.int64)
     for place, (_, own, lag) in enumerate(members):
         at = np.arange(count) + lag
         there = (at >= 0) & (at < len(own))
         rows[place, there] = own[at[there]]
-    return Communicator(tuple(device for device, _, _ in members), rows)
+    return tuple(device for device, _, _ in members), rows
 
 
 def _busy_without_transfers(trace: Trace, moved: Transfers) -> dict[int, Intervals]:
@@ -161,7 +169,7 @@ def _busy_without_transfers(trace: Trace, moved: Transfers) -> dict[int, Interva
 def _fill(result: Waiting, moved: Transfers, of: Communicator, busy: dict[int, Intervals]) -> None:
     """Write the waits of the collectives of one communicator into the arrays of the result."""
     rows, there = of.rows, of.rows >= 0
-    paired = there.sum(axis=0) > 1
+    paired = (there.sum(axis=0) > 1) & _end_together(moved, of)
     rows, there = rows[:, paired], there[:, paired]
     if not rows.size:
         return
@@ -177,6 +185,21 @@ def _fill(result: Waiting, moved: Transfers, of: Communicator, busy: dict[int, I
     for values, extra in ((work, result.extra_work_ns), (idle, result.extra_idle_ns)):
         mean = (values.sum(axis=0) - values[last, at]) // others
         extra[late] = values[last, at] - mean
+
+
+def _end_together(moved: Transfers, of: Communicator) -> Mask:
+    """False for the collectives that a GPU left long before another, on one clock.
+
+    The sender of a small message or a broadcast need not wait for those who receive it.
+    """
+    if not of.same_clock:
+        return np.ones(of.rows.shape[1], bool)
+    there = of.rows >= 0
+    ends = moved.end_ns[of.rows]
+    last = np.where(there, ends, np.iinfo(np.int64).min).max(axis=0)
+    first = np.where(there, ends, np.iinfo(np.int64).max).min(axis=0)
+    together: Mask = last - first <= _ENDS_TOGETHER_NS
+    return together
 
 
 def _since_the_one_before(

@@ -44,9 +44,14 @@ KINDS = {
     "ncclGroupStart": "group-start",
     "ncclGroupEnd": "group-end",
 }
-CREATE = frozenset(
+# NCCL 2.28 attaches nothing to the split, which torch.distributed.new_group calls, but does to the
+# end of the communicator.
+OF_COMMUNICATORS = frozenset(
     f"ncclComm{name}"
-    for name in ("InitRank", "InitRankConfig", "InitRankScalable", "Split", "Shrink", "Grow")
+    for name in (
+        *("InitRank", "InitRankConfig", "InitRankScalable", "Split", "Shrink", "Grow"),
+        *("Destroy", "Abort"),
+    )
 )
 _COMMUNICATOR, _BYTES, _PEER, _ROOT = (
     "NCCL communicator ID",
@@ -78,7 +83,7 @@ class NcclTables:
 
 
 def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
-    """Calls of NCCL and the communicators they created; None without ranges of NCCL."""
+    """Calls of NCCL and its communicators; None without ranges of NCCL."""
     domains = _domains(reader, events)
     if not domains:
         return None
@@ -89,14 +94,18 @@ def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
         return None
     names = first_of(rows.texts("text"), reader.names.texts(rows.numbers("textId")))
     fields = _payloads(reader, domains, len(rows))
-    return NcclTables(_calls(reader, rows, names, fields), _created(reader, rows, names, fields))
+    return NcclTables(
+        _calls(reader, rows, names, fields), _communicators(reader, rows, names, fields)
+    )
 
 
 def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
     """Ids of the domain of NCCL, by its name, or by its schemas where the name was not recorded."""
     named = {domain for (_, domain), name in events.domains.items() if name == DOMAIN}
-    schemas = schemas_of(reader.export.database)
-    return named | {domain for (domain, _), fields in schemas.items() if _COMMUNICATOR in fields}
+    for domain, schemas in schemas_of(reader.export.database).items():
+        if any(_COMMUNICATOR in fields for fields in schemas.values()):
+            named.add(domain)
+    return named
 
 
 def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Integers]:
@@ -122,12 +131,10 @@ def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Int
 
 
 def _schemas(reader: Reader, domains: set[int]) -> Schemas:
-    known = {
-        (domain, FIRST_STATIC_ID + number): fields
-        for domain in domains
-        for number, fields in _STATIC.items()
-    }
-    return {**known, **schemas_of(reader.export.database)}
+    found = {FIRST_STATIC_ID + number: fields for number, fields in _STATIC.items()}
+    for domain, schemas in schemas_of(reader.export.database).items():
+        found |= schemas if domain in domains else {}
+    return found
 
 
 def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Integers]) -> Staged:
@@ -149,15 +156,23 @@ def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Intege
     }
 
 
-def _created(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Integers]) -> Staged:
-    chosen = names.isin(CREATE) & (bounded(fields[_RANKS]) > 0) & (fields[_COMMUNICATOR] != NULL)
+def _communicators(
+    reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Integers]
+) -> Staged:
+    chosen = (
+        names.isin(OF_COMMUNICATORS)
+        & (bounded(fields[_RANKS]) > 0)
+        & (fields[_COMMUNICATOR] != NULL)
+    )
     chosen &= bounded(fields[_RANK]) >= 0
     _, process = reader.owners.threads(rows.where(chosen))
+    communicator, rank = fields[_COMMUNICATOR][chosen], fields[_RANK][chosen]
+    once = np.unique(np.stack((process, communicator, rank)), axis=1, return_index=True)[1]
     return {
-        "process": process,
-        "communicator": fields[_COMMUNICATOR][chosen],
-        "ranks": _narrow(fields[_RANKS][chosen]),
-        "rank": _narrow(fields[_RANK][chosen]),
+        "process": process[once],
+        "communicator": communicator[once],
+        "ranks": _narrow(fields[_RANKS][chosen][once]),
+        "rank": _narrow(rank[once]),
     }
 
 

@@ -1,7 +1,8 @@
 """Extended NVTX payloads: structures of integers that a library attaches to its ranges.
 
-nsys exports the structure as it lay in memory (`nsys export --include-blobs=true`), after a header
-of 32 bytes, or as JSON (`--include-json=true`). Its fields are in NVTX_PAYLOAD_SCHEMA_ENTRIES.
+nsys exports the structures of a range as they lay in memory (`nsys export --include-blobs=true`),
+after their number and the schema, size and offset of each, or as JSON (`--include-json=true`).
+NVTX_PAYLOAD_SCHEMA_ENTRIES has their fields. Nothing here reads more than the first structure.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from traceview.trace.sqlite.file import Database
 ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 FIRST_STATIC_ID = 1 << 24
 """Ids of schemas that a library numbers itself count from here (nvToolsExtPayload.h)."""
-HEADER = np.dtype([(name, "<u8") for name in ("domain", "schema", "size", "end")])
+HEADER = np.dtype([(name, "<u8") for name in ("count", "schema", "size", "offset")])
 # Bytes of the integer types of nvToolsExtPayload.h, as on 64-bit Linux: int, unsigned, long,
 # unsigned long and long long, the types of fixed width, size_t.
 _WIDTHS = {5: 4, 6: 4, 7: 8, 8: 8, 9: 8, 10: 8, 15: 4, 16: 4, 17: 8, 18: 8, 22: 8}
@@ -34,14 +35,14 @@ class Field:
     size: int
 
 
-Schemas = Mapping[tuple[int, int], Mapping[str, Field]]
-"""Fields by name, by (domain id, schema id)."""
+Schemas = Mapping[int, Mapping[str, Field]]
+"""Fields by name, by schema id."""
 
 
-def schemas_of(database: Database) -> Schemas:
-    """The integer fields of every schema that the export describes."""
+def schemas_of(database: Database) -> Mapping[int, Schemas]:
+    """The integer fields of every schema that the export describes, by domain id."""
     names = ("domainId", "schemaId", "type", "offset", "name")
-    found: dict[tuple[int, int], dict[str, Field]] = {}
+    found: dict[int, dict[int, dict[str, Field]]] = {}
     for *numbers, name in database.lines(ENTRIES, names):
         # The first field has no offset.
         place = [0 if number is None else number for number in numbers]
@@ -49,7 +50,8 @@ def schemas_of(database: Database) -> Schemas:
             continue
         domain, schema, kind, offset = (int(str(number)) for number in place)
         if kind in _WIDTHS and 0 <= offset <= _LARGEST:
-            found.setdefault((domain, schema), {})[name] = Field(offset, _WIDTHS[kind])
+            schemas = found.setdefault(domain, {})
+            schemas.setdefault(schema, {})[name] = Field(offset, _WIDTHS[kind])
     return found
 
 
@@ -65,19 +67,18 @@ def decoded(blobs: Sequence[object], schemas: Schemas, names: Sequence[str]) -> 
         rows = np.flatnonzero(lengths == length)
         raw = np.frombuffer(b"".join(cells[rows]), np.uint8).reshape(-1, length)
         header = raw[:, : HEADER.itemsize].copy().view(HEADER)[:, 0]
-        body = raw[:, HEADER.itemsize :]
-        for domain, schema in np.unique(header[["domain", "schema"]]).tolist():
-            own = (header["domain"] == domain) & (header["schema"] == schema)
-            fields = schemas.get((domain, schema), {})
-            for name in names:
-                if name in fields and fields[name].offset + fields[name].size <= body.shape[1]:
-                    result[name][rows[own]] = _integers(body[own], fields[name])
+        for schema, offset in np.unique(header[["schema", "offset"]]).tolist():
+            own = (header["schema"] == schema) & (header["offset"] == offset)
+            for name, field in schemas.get(schema, {}).items():
+                if name in result and offset + field.offset + field.size <= length:
+                    there = raw[own, offset + field.offset :][:, : field.size]
+                    result[name][rows[own]] = _integers(there)
     return result
 
 
-def _integers(body: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], field: Field) -> Integers:
-    there = body[:, field.offset : field.offset + field.size].copy()
-    return there.view("<i8" if field.size == 8 else "<i4")[:, 0].astype(np.int64)
+def _integers(cells: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Integers:
+    numbers = cells.copy().view("<i8" if cells.shape[1] == 8 else "<i4")
+    return numbers[:, 0].astype(np.int64)
 
 
 def parsed(texts: Sequence[object], names: Sequence[str]) -> dict[str, Integers]:
