@@ -1,9 +1,21 @@
 """Findings in order: worst first, each loss said once, at most seven above info."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from traceview.analyses.base import Result
-from traceview.findings import Finding, Forecast, Severity, forecast, severity_of
+from traceview.findings import (
+    Finding,
+    Forecast,
+    LostTime,
+    Severity,
+    Subject,
+    forecast,
+    severity_of,
+)
+from traceview.intervals import Intervals
 from traceview.ranking import MOST_ABOVE_INFO, ranked
 
 MS = 1_000_000
@@ -13,6 +25,11 @@ def finding(
     severity: Severity, stake_ns: int, share: float | None = None, cause: str = ""
 ) -> Finding:
     return Finding(severity, "m", "a", stake_ns, share_of_step_pct=share, cause=cause)
+
+
+def lost(*times: tuple[int, int], device: int = 0) -> LostTime:
+    start, end = np.array(times, np.int64).reshape(-1, 2).T
+    return LostTime(device, Intervals(start, end))
 
 
 def severities(outcomes: dict[str, tuple[Finding, ...]]) -> list[tuple[str, str, int]]:
@@ -59,6 +76,56 @@ def test_findings_of_one_analysis_on_one_cause_are_about_different_places():
     assert [each[0] for each in severities({"sync-stalls": lines})] == ["medium", "low"]
 
 
+def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
+    late = replace(finding("high", 300, cause="launch-late"), general=True)
+    found = severities({"gpu-idle": (late, finding("high", 80)), "memory": (finding("high", 70),)})
+    assert [each[2] for each in found] == [80, 300, 70]
+
+
+def test_the_surest_part_of_a_loss_is_as_severe_as_the_whole():
+    late = replace(finding("high", 300, cause="launch-late"), general=True)
+    slept, small = (finding("medium", ns, cause="launch-late") for ns in (80, 70))
+    found = severities({"gpu-idle": (late, slept, small)})
+    assert found == [
+        ("high", "gpu-idle", 80),
+        ("high", "gpu-idle", 300),
+        ("medium", "gpu-idle", 70),
+    ]
+
+
+def test_of_findings_on_mostly_the_same_time_the_first_speaks():
+    first = replace(finding("high", 10), lost=lost((0, 10), (20, 30)))
+    same = replace(finding("medium", 9), lost=lost((0, 9), (40, 45)))
+    other = replace(finding("medium", 8), lost=lost((5, 10), (50, 60)))
+    elsewhere = replace(finding("low", 7), lost=lost((0, 10), device=1))
+    found = severities({"a": (first,), "b": (same, other, elsewhere)})
+    assert [(each[0], each[2]) for each in found] == [
+        *(("high", 10), ("medium", 8), ("low", 7), ("info", 9)),
+    ]
+
+
+def test_slow_steps_yield_to_a_finding_that_knows_why():
+    slow = replace(finding("high", 90), lost=lost((0, 90)), general=True)
+    late = replace(finding("high", 80, cause="launch-late"), lost=lost((0, 80)), general=True)
+    assert severities({"steps": (slow,), "gpu-idle": (late,)}) == [
+        ("high", "gpu-idle", 80),
+        ("info", "steps", 90),
+    ]
+
+
+def test_an_analysis_has_one_finding_for_a_kernel():
+    kernel = Subject("kernel", "nms")
+    twice = tuple(replace(finding("low", ns), subject=kernel) for ns in (9, 8))
+    found = severities({"wave-quantization": twice, "load-widths": twice[:1]})
+    assert [each[0] for each in found] == ["low", "low", "info"]
+
+
+def test_no_more_per_step_than_there_is_to_save():
+    found = forecast(finding("medium", 500_000, 20.0), 1_700 * MS)
+    assert found
+    assert found.saved_per_step_ns == 500_000
+
+
 def test_at_most_seven_findings_stand_above_info_and_keep_their_order():
     many = tuple(finding("low", stake) for stake in range(20, 10, -1))
     found = severities({"a": (*many, finding("info", 99))})
@@ -85,7 +152,7 @@ def test_no_finding_claims_more_than_the_steady_time():
     ],
 )
 def test_forecast_by_amdahls_law(share, step_ns, expected):
-    found = forecast(finding("high", MS, share), step_ns)
+    found = forecast(finding("high", 100 * MS, share), step_ns)
     if expected is None or found is None:
         assert found is expected
         return

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from traceview import display, units
+from traceview.intervals import Intervals
 from traceview.units import Value
 
 Severity = Literal["high", "medium", "low", "info"]
@@ -63,6 +64,14 @@ class Evidence:
     basis: str = ""
 
 
+@dataclass(frozen=True)
+class LostTime:
+    """When a device (row in devices) lost the time of a finding: disjoint times, in order."""
+
+    device: int
+    time: Intervals
+
+
 @dataclass(frozen=True, repr=False)
 class Finding:
     """What is wrong, what shows it, what to do, and how much time that can save.
@@ -75,6 +84,9 @@ class Finding:
 
     `cause` names what loses the time where several analyses see the same loss, such as
     `launch-late`: a report lets the largest of these findings speak. Empty where that is not known.
+    `lost` is when that time passed, None where it is no time of its own: of findings on mostly the
+    same time a report lets the first speak. `general` is True for a finding that sums up a cause
+    and names no single thing to change: one remedy seldom wins all of its time.
     """
 
     severity: Severity
@@ -85,6 +97,8 @@ class Finding:
     evidence: Evidence = field(default_factory=Evidence)
     share_of_step_pct: float | None = None
     cause: str = ""
+    lost: LostTime | None = field(default=None, compare=False)
+    general: bool = False
 
     @property
     def message(self) -> str:
@@ -183,8 +197,8 @@ class Forecast:
 def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:
     """The forecast for a finding that claims a share of the steady time; None for any other.
 
-    Of `step_ns` as much is saved as of the whole. By Amdahl's law a program that loses the
-    fraction f runs at most 1 / (1 - f) times as fast without that loss.
+    Of `step_ns` as much is saved as of the whole, and no more than there is to save. By Amdahl's
+    law a program that loses the fraction f runs at most 1 / (1 - f) times as fast without it.
     """
     share = finding.share_of_step_pct
     if not finding.time_at_stake_ns or share is None:
@@ -192,4 +206,5 @@ def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:
     left = 1.0 - share / 100.0
     speedup = 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
     saved = None if step_ns is None else round(step_ns * share / 100.0)
+    saved = None if saved is None else min(saved, finding.time_at_stake_ns)
     return Forecast(saved, step_ns, speedup)

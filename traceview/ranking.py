@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from traceview import intervals
 from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
-from traceview.findings import SEVERITIES, Finding, Forecast, forecast
+from traceview.findings import SEVERITIES, Finding, Forecast, LostTime, forecast
+from traceview.intervals import Intervals
 
 Outcome = Result | Skipped
 
 MOST_ABOVE_INFO = 7
 """Nobody acts on more in one go; further findings are `info`."""
+REACH = 0.25
+"""Part of the time of a general finding that one remedy is likely to win: torch.compile won 2.2 of
+the 12.0 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +34,13 @@ class RankedFinding:
 def ranked(
     outcomes: Mapping[str, Outcome], step_ns: int | None = None, steady_ns: int | None = None
 ) -> tuple[RankedFinding, ...]:
-    """All findings, by severity and then by time at stake; ties keep reading order.
+    """All findings, by severity and then by what acting on them is likely to win.
 
-    A finding that puts the whole recording in doubt comes first of all. Of findings that share a
-    cause those of one analysis keep their severity, the others become `info`, and so do all after
-    the first seven. `step_ns` is the median step, `steady_ns` the longest steady time of a device:
-    no finding can save more of it.
+    A finding that puts the whole recording in doubt comes first of all. Time is said once: of
+    findings that share a cause those of one analysis keep their severity, of findings on mostly
+    the same time, or on the same kernel in one analysis, the first. The others become `info`, and
+    so do all after the first seven. `step_ns` is the median step, `steady_ns` the longest steady
+    time of a device: no finding can save more of it.
     """
     findings = [
         RankedFinding(name, _within(finding, steady_ns))
@@ -40,7 +48,9 @@ def ranked(
         if isinstance(outcome, Result)
         for finding in outcome.findings
     ]
-    in_order = sorted(_one_analysis_per_cause(findings), key=_rank)
+    one_per_cause = [*_one_analysis_per_cause(findings)]
+    in_order = sorted(_with_leaders(one_per_cause), key=_rank)
+    in_order = sorted(_each_time_once(in_order), key=_rank)
     limited = (*in_order[:MOST_ABOVE_INFO], *map(_as_info, in_order[MOST_ABOVE_INFO:]))
     return tuple(replace(each, forecast=forecast(each.finding, step_ns)) for each in limited)
 
@@ -68,11 +78,72 @@ def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> Iterable[Ranke
         yield each if same else _as_info(each)
 
 
+def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings, where the surest part of a loss is as severe as its general finding.
+
+    That is the finding of a cause that names a single thing and wins more than the general one is
+    likely to: it goes first.
+    """
+    general = {each.finding.cause: each.finding for each in findings if _sums_up(each.finding)}
+    for each in findings:
+        whole = general.get(each.finding.cause)
+        leads = whole and not each.finding.general and _likely_ns(each.finding) > _likely_ns(whole)
+        if whole and leads and each.finding.severity != "info":
+            severity = min(each.finding.severity, whole.severity, key=SEVERITIES.index)
+            each = replace(each, finding=replace(each.finding, severity=severity))
+        yield each
+
+
+def _sums_up(finding: Finding) -> bool:
+    return finding.general and finding.cause != "" and finding.severity != "info"
+
+
+def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings, where those become `info` whose time, or kernel, another speaks for.
+
+    The first in order speaks; general findings without a cause, such as slow steps, after all else.
+    """
+    claimed: dict[int, Intervals] = {}
+    kernels: set[tuple[str, str]] = set()
+    for each in sorted(in_order, key=lambda each: each.finding.general and not each.finding.cause):
+        finding = each.finding
+        kernel = (each.analysis, finding.subject.name)
+        repeats = finding.subject.kind == "kernel" and kernel in kernels
+        if finding.severity == "info" or repeats or _is_claimed(finding.lost, claimed):
+            yield _as_info(each)
+            continue
+        kernels.add(kernel)
+        _claim(finding.lost, claimed)
+        yield each
+
+
+def _is_claimed(lost: LostTime | None, claimed: Mapping[int, Intervals]) -> bool:
+    """Whether most of some time is claimed."""
+    if lost is None or lost.device not in claimed:
+        return False
+    again = intervals.intersection(claimed[lost.device], lost.time)
+    return 2 * again.total() > lost.time.total()
+
+
+def _claim(lost: LostTime | None, claimed: dict[int, Intervals]) -> None:
+    if lost is not None:
+        parts = claimed.get(lost.device, intervals.EMPTY), lost.time
+        claimed[lost.device] = intervals.union(
+            np.concatenate([part.start for part in parts]),
+            np.concatenate([part.end for part in parts]),
+        )
+
+
 def _as_info(ranked: RankedFinding) -> RankedFinding:
     return replace(ranked, finding=replace(ranked.finding, severity="info"))
 
 
-def _rank(ranked: RankedFinding) -> tuple[int, bool, int]:
-    severity, at_stake = ranked.finding.severity, ranked.finding.time_at_stake_ns
+def _likely_ns(finding: Finding) -> float:
+    """The time that acting on a finding is likely to win."""
+    return finding.time_at_stake_ns * (REACH if finding.general else 1.0)
+
+
+def _rank(ranked: RankedFinding) -> tuple[int, bool, float]:
+    severity = ranked.finding.severity
     in_doubt = severity == "high" and ranked.analysis == trace_health.ANALYSIS.name
-    return SEVERITIES.index(severity), not in_doubt, -at_stake
+    return SEVERITIES.index(severity), not in_doubt, -_likely_ns(ranked.finding)

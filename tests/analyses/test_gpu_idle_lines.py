@@ -7,6 +7,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
 from traceview.analyses.gpu_idle.lines import LONG_PERIODS, MOST_PERIODS, spread_idle
+from traceview.analyses.verdict import verdict
 
 MS = 1_000_000
 SITE = "/usr/lib/python3.12/site-packages"
@@ -226,3 +227,42 @@ def test_no_idle_time_counts_twice(seed):
         start, end, kind, samples, period
     )
     assert spread.time_ns.sum() <= sum(b - a for a, b in zip(start, end, strict=True))
+
+
+def waits_for_data(*, wait_ms: int, every: int, steps: int = 40) -> Export:
+    """Steps of 10 kernels of 1 ms, 1 ms apart; before some of them the loop waits for a batch."""
+    export, now = Export(), 0
+    for step in range(steps):
+        waited = wait_ms if step and step % every == 0 else 0
+        for ms in range(waited):
+            at = now + ms * MS + MS // 2
+            export.python_sample(at, QUEUE_WAIT, LOADER, LOAD, MAIN)
+        begin = now = now + waited * MS
+        for _ in range(10):
+            export.launch((now + MS - 5_000, now + MS - 3_000), (now + MS, now + 2 * MS))
+            export.python_sample(now + MS // 2, LINEAR, MAIN).python_sample(now + 3 * MS // 2, MAIN)
+            now += 2 * MS
+        export.range(f"step_{step}", begin, now)
+    return export
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "every", "starves"), [(10, 4, True), (3, 1, False), (60, 20, False)]
+)
+def test_a_program_that_waits_for_data_again_and_again_gains_nothing_from_sooner_launches(
+    wait_ms, every, starves, tmp_path
+):
+    export = waits_for_data(wait_ms=wait_ms, every=every)
+    trace = export.load(tmp_path)
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+    late = [each for each in messages if "to launch work" in each]
+    assert (verdict(trace).limit == "data-loading") == starves
+    assert ["would wait for data" in each for each in late] == [starves]
+
+
+@pytest.mark.parametrize("nameless", ["", " ", "(unnamed)"])
+def test_a_frame_without_a_file_is_not_of_the_program(nameless, tmp_path):
+    export = sample_gaps(loop(gap_ms=4), (nameless, 359, "step"), LOAD, MAIN, gap_ms=4)
+    (line,) = rows(ask(ANALYSIS, export, tmp_path), "lines", "file", "line", "inner")
+    assert line[:2] == LOAD[:2]
+    assert line[2] in ("step", "(unnamed).step")

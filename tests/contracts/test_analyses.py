@@ -288,6 +288,7 @@ def test_every_file_is_in_the_list():
         "framework_wording",
         "gpu_wording",
         "graph_wording",
+        "lost_time",
         "verdict",
         "warm_up_wording",
     }

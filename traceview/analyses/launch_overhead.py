@@ -10,6 +10,7 @@ from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
@@ -152,6 +153,8 @@ def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> 
             Evidence(values, "calls", row, *window),
             share_pct(most_ns, span_ns),
             CAUSES[LAUNCH_LATE],
+            lost_in(every, own),
+            general=True,
         ),
     )
 

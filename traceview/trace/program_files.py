@@ -6,12 +6,12 @@ import re
 
 _LIBRARY = re.compile(
     r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
-    r"|^<(frozen|eval_with_key|torch|__array|attrs|decorator)|/torchinductor_"
+    r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator)|/torchinductor_"
     # Source builds, and templates that PyTorch Geometric writes to the temporary folder.
     r"|(^|/)torch/(nn|optim|autograd|utils|cuda|_\w+)/|/torch_geometric\.[\w.]+\.py$"
 )
 
 
 def is_library(file: str) -> bool:
-    """Whether a file, as Python names it, is outside the user's program."""
-    return bool(_LIBRARY.search(file))
+    """Whether a file, as Python names it, is outside the user's program; nameless ones are."""
+    return not file.strip() or bool(_LIBRARY.search(file))

@@ -18,6 +18,7 @@ from traceview.analyses.framework_wording import (
     memory_pool,
     other_threads,
 )
+from traceview.analyses.gpu_idle.cpu_parts import CpuPart, CpuParts, divided, gaps_of
 from traceview.analyses.gpu_idle.details import (
     BackToBack,
     back_to_back,
@@ -32,13 +33,12 @@ from traceview.analyses.gpu_idle.line_sites import (
     OFF_CPU_LOST,
     LineSite,
     longest_line,
-    off_cpu_times,
     samples_of,
-    works_on_cpu,
 )
-from traceview.analyses.gpu_idle.lines import IdleSamples, lines_of
+from traceview.analyses.gpu_idle.starvation import starved
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.graph_wording import AS_WHOLE
+from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.causes import (
     ALLOCATION,
     CAUSES,
@@ -61,8 +61,8 @@ from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_calls, selected_windows
-from traceview.facts.samples.stack_lines import CPU
-from traceview.findings import Evidence, Finding, Severity, severity_of, share_pct
+from traceview.facts.samples.stack_lines import CPU, DATA_WAIT
+from traceview.findings import SEVERITIES, Evidence, Finding, Severity, severity_of, share_pct
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 
@@ -90,6 +90,8 @@ ACTIONS = {
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
+GENERAL = (LAUNCH_LATE, DEPENDENCY)
+"""Causes whose idle time is that of many launches: one remedy seldom wins all of it."""
 KEEP_STREAM_FREE = (
     "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
     "of their own: the work behind them waits until the CPU has run them."
@@ -178,49 +180,59 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     if severity_of(idle_ns, span_ns) is None:
         return
     own = steady & (gaps(trace).device == device)
-    samples, apart = samples_of(trace, own), {}
+    parts = CpuParts((), samples_of(trace, own))
     if cause == LAUNCH_LATE:
-        apart = {
-            doing: time_ns
-            for doing, time_ns in off_cpu_times(samples).items()
-            if severity_of(time_ns, span_ns) in ("high", "medium")
-        }
-        for doing, time_ns in apart.items():
-            yield _off_cpu(trace, device, samples.take(samples.doing == doing), time_ns)
-        samples = samples.take(~np.isin(samples.doing, [*apart]))
-        work = longest_line(trace, samples.take(works_on_cpu(trace, samples)), idle_ns)
-        if work and severity_of(work.time_ns, span_ns) in ("high", "medium"):
-            at_work = works_on_cpu(trace, samples) & (lines_of(trace, samples) == work.number)
-            yield _off_cpu(trace, device, samples.take(at_work), work.time_ns)
-            samples, apart = samples.take(~at_work), {**apart, CPU: work.time_ns}
-    rest_ns = idle_ns - sum(apart.values())
+        parts = divided(trace, parts.rest, idle_ns, span_ns)
+    for part in parts.parts:
+        yield _off_cpu(trace, device, part)
+    rest_ns = idle_ns - parts.time_ns
     severity = severity_of(rest_ns, span_ns)
     if severity is None:
         return
     wording = _opening(trace, device, rest_ns, own, LOST[cause], action_for(trace, cause))
-    _add_not_counted(wording, apart)
-    line = longest_line(trace, samples, rest_ns)
+    _add_not_counted(wording, parts.by_doing())
+    line = longest_line(trace, parts.rest, rest_ns)
     site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
-    if site and not (line and (site.pattern < 0 or apart)):
+    if site and not (line and (site.pattern < 0 or parts.parts)):
         _add_late_site(wording, trace, site)
     if line:
         _add_line(wording, trace, line, cause)
     severity = _add_details(wording, trace, cause, own, severity, by_line=line is not None)
+    if cause == LAUNCH_LATE:
+        severity = _behind_data(wording, trace, device, severity, parts)
     _add_other_gpus(wording, trace, steady & ~own)
     row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
     shown_in = ("lines", line.row) if line else ("causes", row)
     finding = _finding(trace, severity, wording, device, own, shown_in, rest_ns)
-    yield replace(finding, subject=line.subject()) if line else finding
+    left = own & ~gaps_of(parts, len(own))
+    yield replace(
+        finding,
+        subject=line.subject() if line else finding.subject,
+        lost=lost_in(gaps(trace), left),
+        general=line is None or cause in GENERAL,
+    )
 
 
-def _off_cpu(trace: Trace, device: int, samples: IdleSamples, idle_ns: int) -> Finding:
+def _behind_data(
+    wording: Wording, trace: Trace, device: int, severity: Severity, parts: CpuParts
+) -> Severity:
+    """The severity of late launches: where data is the limit, no more than that of its wait."""
+    waits = [part.time_ns for part in parts.parts if part.doing == DATA_WAIT]
+    if not waits or not starved(trace).get(device):
+        return severity
+    wording.add(" Launches that come sooner would wait for data.")
+    of_data = severity_of(waits[0], steady_spans_ns(trace)[device]) or "info"
+    return max(severity, of_data, key=SEVERITIES.index)
+
+
+def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     """The finding for launch-late idle time in which the CPU did not launch."""
-    doing = int(samples.doing[0])
-    lost, action = OFF_CPU_LOST[doing], OFF_CPU_ACTIONS[doing]
+    idle_ns, samples = part.time_ns, part.samples
+    action = _take_out(trace) if part.doing == CPU else OFF_CPU_ACTIONS[part.doing]
     within = np.zeros(len(gaps(trace)), bool)
     within[samples.gap] = True
     line = longest_line(trace, samples, idle_ns)
-    wording = _opening(trace, device, idle_ns, within, lost, action)
+    wording = _opening(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
     row: dict[str, Cell] = {**gpu_cells(trace, device), "cause": CAUSES[LAUNCH_LATE]}
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
@@ -278,6 +290,7 @@ def _finding(
         Evidence(wording.values, table, row, start_ns, end_ns),
         share_pct(idle_ns, steady_spans_ns(trace)[device]) if steady else None,
         CAUSES[every.cause[longest]] if steady else "",
+        lost_in(every, own) if steady else None,
     )
 
 

@@ -43,11 +43,6 @@ LEAST_SAMPLES = 5
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
 """The cells that identify a row of the table `lines`."""
 
-TAKE_OUT = (
-    "Take this CPU work out of the loop: do it earlier, or on another thread or process "
-    "(DataLoader workers), so that launches reach the GPU before it runs dry."
-)
-"""For launch-late idle time in which the CPU did other work than launching."""
 OFF_CPU_LOST = {
     CPU: "while the CPU did other work than launching",
     SLEEP: "while the CPU slept",
@@ -63,7 +58,6 @@ OFF_CPU_LOST = {
 
 Compilation is not among them: `phases` reports it."""
 OFF_CPU_ACTIONS = {
-    CPU: TAKE_OUT,
     SLEEP: "Remove the sleep, or wait on a thread that launches nothing.",
     DATA_WAIT: "Raise num_workers of that DataLoader or make its transforms cheaper (smaller "
     "images, work on the GPU); persistent_workers=True keeps the workers between epochs.",

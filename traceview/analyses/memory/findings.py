@@ -10,6 +10,8 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.lost_time import lost_in
+from traceview.facts.idle.causes import ALLOCATION, CAUSES
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.memory.allocation_calls import Recurring, freeing_calls, recurring
 from traceview.facts.memory.growth import Growth, allocated_sizes, growth, steady_steps
@@ -104,6 +106,8 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
             int(every.end_ns[longest]),
         ),
         share_pct(found.idle_ns, span_ns),
+        CAUSES[ALLOCATION],
+        lost_in(every, np.isin(np.arange(len(every)), found.gap_rows)),
     )
 
 

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceview import intervals
+from traceview.analyses.lost_time import lost_in
 from traceview.analyses.steps.parts import step_parts
 from traceview.analyses.steps.reasons import reasons
 from traceview.analyses.steps.wording import reason_clause
-from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.idle.gaps import gaps, steady_span_ns
 from traceview.facts.steps.names import loop_names, selects_alone
 from traceview.facts.steps.steps import pace, steps
 from traceview.findings import (
     LONGEST_NAME,
     Evidence,
     Finding,
+    LostTime,
     Severity,
     Subject,
     severity_of,
@@ -81,7 +84,18 @@ def _finding(
             int(timed.end_ns[worst]),
         ),
         share_pct(lost_ns, steady_span_ns(trace)),
+        lost=_idle_in(trace, rows),
+        general=True,
     )
+
+
+def _idle_in(trace: Trace, rows: Integers) -> LostTime | None:
+    """The steady idle time of some steps, where that is most of what they took longer."""
+    timed, every = pace(trace), gaps(trace)
+    within = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
+    lost = lost_in(every, ~every.one_time & intervals.inside(within, every.start_ns))
+    excess_ns = int((timed.duration_ns - timed.median_ns)[rows].sum())
+    return lost if lost and 2 * lost.time.total() > excess_ns else None
 
 
 def _range_argument(trace: Trace, step: int, label: str) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.framework_wording import early_uploads, later_reads
+from traceview.analyses.lost_time import lost_in
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
 from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
@@ -101,6 +102,7 @@ def _finding(
         _subject(listed, first),
         Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
         share_pct(at_stake_ns, span_ns),
+        lost=lost_in(every_gap(trace), _caused_by(trace, rows)),
     )
 
 
@@ -124,10 +126,15 @@ def _subject(listed: ListedWaits, number: int) -> Subject:
     return Subject("line", f"{file}:{line}", file, line)
 
 
+def _caused_by(trace: Trace, rows: Integers) -> Mask:
+    """True for the steady gaps, of every_gap, that one of these waits caused."""
+    result: Mask = ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
+    return result
+
+
 def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
     """Start and end of the longest steady gap that one of these waits caused."""
-    gaps = every_gap(trace)
-    caused = ~gaps.one_time & np.isin(stalls(trace).wait, rows)
+    gaps, caused = every_gap(trace), _caused_by(trace, rows)
     longest = int(np.argmax(np.where(caused, gaps.idle_ns, -1)))
     return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
 

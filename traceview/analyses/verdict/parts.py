@@ -11,6 +11,7 @@ import numpy as np
 
 from traceview import intervals
 from traceview.analyses.gpu_idle.lines import idle_samples
+from traceview.analyses.gpu_idle.starvation import starved
 from traceview.facts.idle.causes import (
     ALLOCATION,
     COPY_WAIT,
@@ -77,7 +78,8 @@ class SteadyParts:
     """The steady time of one device (row in devices): `parts_ns` add up to `span_ns`.
 
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
-    busy time on the critical path: in the rest the CPU could not have launched earlier.
+    busy time on the critical path: in the rest the CPU could not have launched earlier. `starved`
+    is True where the program waits for the DataLoader's workers again and again.
     """
 
     device: int
@@ -86,6 +88,7 @@ class SteadyParts:
     gpu_limited_ns: int
     parts_ns: Mapping[Limit, int]
     largest: LargestClass | None
+    starved: bool = False
 
     @property
     def busy_pct(self) -> float:
@@ -116,6 +119,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         intervals.intersection(gpu_limited(trace)[device], steady).total(),
         parts,
         _largest_class(trace, device),
+        starved(trace)[device],
     )
 
 

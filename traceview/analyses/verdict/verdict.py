@@ -109,7 +109,8 @@ def _median(values: Integers) -> int:
 def limit_of(parts: SteadyParts) -> Limit:
     """What limits the device.
 
-    Work on the GPU where that is busy for BUSY_PCT of the time, else the largest part of the time.
+    Work on the GPU where that is busy for BUSY_PCT of the time. Else data, where the program waits
+    for it again and again: sooner launches would only wait longer. Else the largest part.
     """
     ns = parts.parts_ns
     gpu: Limit = (
@@ -122,6 +123,8 @@ def limit_of(parts: SteadyParts) -> Limit:
     }
     if parts.busy_pct >= BUSY_PCT:
         return max(work, key=lambda each: work[each])
+    if parts.starved:
+        return "data-loading"
     rest: dict[Limit, int] = {
         limit: time for limit, time in ns.items() if not limit.startswith("gpu-")
     }

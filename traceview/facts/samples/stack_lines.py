@@ -151,4 +151,4 @@ def _inner_names(file: Texts, function: Texts, rows: Integers) -> Texts:
 
 def _dotted(file: str, function: str) -> str:
     module = _INSTALLED.sub("", file).removesuffix(".py").removesuffix("/__init__")
-    return f"{module.strip('<>').replace('/', '.').lstrip('.')}.{function}"
+    return f"{module.strip(' <>').replace('/', '.')}.{function}".lstrip(".")
