@@ -53,6 +53,30 @@ def test_each_choice(tool, tmp_path):
     assert command.index("--delay=5") > command.index("--trace=nvtx")
 
 
+def test_native_samples(tool, tmp_path):
+    command = line(tool, tmp_path, RecordOptions(native_samples=True))
+    assert {"--trace=cuda,nvtx,cublas,osrt", "--sample=process-tree"} <= set(command)
+    assert {"--cpuctxsw=process-tree", "--cudabacktrace=sync:0"} <= set(command)
+    assert not [word for word in command if word.startswith(("--backtrace", "--sampling-period"))]
+
+
+def test_native_samples_without_call_chains(tool, tmp_path):
+    options = RecordOptions("cuda,osrt", backtrace="none", native_samples=True)
+    command = line(tool, tmp_path, options)
+    assert {"--trace=cuda,osrt", "--sample=process-tree"} <= set(command)
+
+
+def test_native_samples_where_nsys_may_not_sample(tool, tmp_path):
+    """Calls of the operating system are still recorded, and what is missing is said."""
+    able = Abilities(frozenset({"--sample", "--cpuctxsw", "--trace"}), None, can_sample=False)
+    options = RecordOptions(native_samples=True, backtrace="none")
+    command = line(tool, tmp_path, options, able)
+    assert {"--trace=cuda,nvtx,cublas,osrt", "--sample=none", "--cpuctxsw=none"} <= set(command)
+    [said] = blind_spots(options, able)
+    assert said.startswith("C++ call chains and CPU samples are not recorded")
+    assert "perf_event_paranoid" in said
+
+
 def test_shapes_of_tensors(tool, tmp_path):
     able = Abilities(frozenset({"--pytorch"}), None, can_sample=True)
     assert "--pytorch=autograd-shapes-nvtx" in line(

@@ -103,6 +103,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Sample the Python stacks, which show at which line the GPU waits for the CPU.",
 )
+@click.option(
+    "--native-samples/--no-native-samples",
+    default=None,
+    help="Sample the stacks of native code and record thread scheduling, which show in which "
+    "function the GPU waits for the CPU. Default: for programs that are not Python.",
+)
 @click.option("--keep-env", is_flag=True, help="Keep environment and home paths in the trace.")
 @click.option(
     "--keep-rep",

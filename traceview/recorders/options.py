@@ -29,7 +29,9 @@ class RecordOptions:
     (`node`) or each graph launch as a whole (`graph`). `backtrace` selects the CUDA calls whose C++
     call chain is recorded. `gpu_metrics` samples hardware counters. `shapes` records the tensor
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
-    that wait for the GPU, `python_samples` the Python stacks. `nsys_options` are passed to nsys
+    that wait for the GPU, `python_samples` the Python stacks. `native_samples` records stacks of
+    native code, thread scheduling and calls of the operating system; None stands for programs that
+    are not Python. `nsys_options` are passed to nsys
     profile and override traceview's own.
     """
 
@@ -42,6 +44,7 @@ class RecordOptions:
     sync_sites: bool = True
     shapes: bool = False
     python_samples: bool = False
+    native_samples: bool | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.nsys_options, str):
@@ -96,11 +99,11 @@ def profile_command(
 ) -> list[str]:
     """The whole command line that records `command` into `report`."""
     wanted = [
-        f"--trace={options.trace}",
+        f"--trace={options.trace}{',osrt' if _adds_osrt(options) else ''}",
         "--cuda-memory-usage=true",
         f"--cuda-graph-trace={options.graph_trace}",
         *_call_chains(options, able),
-        "--cpuctxsw=none",
+        f"--cpuctxsw={'process-tree' if options.native_samples and able.can_sample else 'none'}",
         *_metrics(options, able),
         *([_SHAPES] if options.shapes else []),
         *([f"{_PYTHON}=true"] if options.python_samples and able.samples_python else []),
@@ -117,6 +120,10 @@ def profile_command(
     return [str(nsys.path), "profile", *known, *options.nsys_options, output, *command]
 
 
+def _adds_osrt(options: RecordOptions) -> bool:
+    return bool(options.native_samples) and "osrt" not in options.trace.split(",")
+
+
 def _name(option: str) -> str:
     return option.partition("=")[0]
 
@@ -124,9 +131,10 @@ def _name(option: str) -> str:
 def blind_spots(options: RecordOptions, able: Abilities) -> list[str]:
     """Requested data that cannot be recorded here, one line each with the fix."""
     blind = []
-    if options.backtrace != "none" and not able.can_sample:
+    if (options.backtrace != "none" or options.native_samples) and not able.can_sample:
+        what = "C++ call chains and CPU samples" if options.native_samples else "C++ call chains"
         blind.append(
-            "C++ call chains are not recorded, because nsys may not sample the CPU here; allow it "
+            f"{what} are not recorded, because nsys may not sample the CPU here; allow it "
             "with: sysctl kernel.perf_event_paranoid=2 (in a container: --cap-add=SYS_ADMIN)"
         )
     if options.shapes and _name(_SHAPES) not in able.options:
@@ -138,18 +146,17 @@ def blind_spots(options: RecordOptions, able: Abilities) -> list[str]:
 
 
 def _call_chains(options: RecordOptions, able: Abilities) -> list[str]:
-    if options.backtrace == "none" or not able.can_sample:
+    chains = [] if options.backtrace == "none" else [f"--cudabacktrace={options.backtrace}:0"]
+    if not able.can_sample or not (chains or options.native_samples):
         return ["--sample=none"]
+    if options.native_samples:
+        # With nsys's own period and way to unwind: it picks those that the CPU can do cheaply.
+        return [*chains, "--sample=process-tree"]
     # nsys records call chains of CUDA calls only with CPU sampling. The samples themselves are not
     # used: take as few as possible, and without stacks, which would fill gigabytes. The threshold
     # of 0 ns also keeps short waits.
     period = [f"--sampling-period={able.sampling_period}"] if able.sampling_period else []
-    return [
-        f"--cudabacktrace={options.backtrace}:0",
-        "--sample=process-tree",
-        "--backtrace=none",
-        *period,
-    ]
+    return [*chains, "--sample=process-tree", "--backtrace=none", *period]
 
 
 def _metrics(options: RecordOptions, able: Abilities) -> list[str]:

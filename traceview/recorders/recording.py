@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,7 +89,10 @@ def record(
             check_trace_output(path, force=force)
     command = command_of(words)
     job = _Job(_usable_nsys(), words, command, target, report, keep_env, note)
-    return _recorded(job, options or RecordOptions())
+    chosen = options or RecordOptions()
+    if chosen.native_samples is None:
+        chosen = replace(chosen, native_samples=python_of(command) is None)
+    return _recorded(job, chosen)
 
 
 def _usable_nsys() -> Nsys:
