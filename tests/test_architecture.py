@@ -22,7 +22,7 @@ LEVELS = (
     {"facts"},
     {"inspect"},
     {"analyses", "bench", "recorders"},
-    {"ranking"},
+    {"ranking", "explanation"},
     {"timeline"},
     {"report"},
     {"render"},

@@ -11,6 +11,8 @@ TraceviewError              base: what happened, the evidence, what to do
 └── InputError              a name, range or option is invalid for this input
 """
 
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -72,3 +74,10 @@ class OutputExistsError(TraceviewError):
 
 class InputError(TraceviewError):
     """A name, range or option that is invalid for this input."""
+
+
+def suggestion(name: str, names: Sequence[str]) -> str:
+    """The remedy for a name that is none of these: the closest one, and all of them."""
+    close = difflib.get_close_matches(name, names, n=1)
+    guess = f"did you mean {close[0]}? " if close else ""
+    return f"{guess}choose from: {', '.join(names)}"

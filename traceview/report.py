@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from traceview import analyses as registered
 from traceview import display
 from traceview.analyses.base import Analysis
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
-from traceview.errors import InputError
+from traceview.errors import InputError, suggestion
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.steps import steps
@@ -112,7 +111,7 @@ class Report:
         """The outcome of the analysis of that name. Raises InputError if it did not run."""
         if name not in self.outcomes:
             raise InputError(
-                f"the report has no analysis {name!r}", _suggestion(name, [*self.outcomes])
+                f"the report has no analysis {name!r}", suggestion(name, [*self.outcomes])
             )
         return self.outcomes[name]
 
@@ -198,14 +197,8 @@ def selected(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysi
     names = [analysis.name for analysis in analyses]
     for name in only:
         if name not in names:
-            raise InputError(f"no analysis is named {name!r}", _suggestion(name, names))
+            raise InputError(f"no analysis is named {name!r}", suggestion(name, names))
     return tuple(a for a in analyses if not only or a.name in only)
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    guess = f"did you mean {close[0]}? " if close else ""
-    return f"{guess}choose from: {', '.join(names)}"
 
 
 def _finding_row(ranked: RankedFinding) -> dict[str, int | float | str | None]:

@@ -176,3 +176,16 @@ def _three_digits(value: float) -> str:
     before_point = int(f"{value:.2e}".partition("e")[2]) + 1
     decimals = min(max(3 - before_point, 0), 6)
     return f"{value:,.{decimals}f}"
+
+
+_KINDS = {
+    "ns": "nanoseconds", "bytes": "bytes", "bytes_per_s": "bytes/s", "flop": "FLOP",
+    "flop_per_s": "FLOP/s", "flop_per_byte": "FLOP/byte", "bits": "bits", "hz": "Hz",
+    "bytes_per_step": "bytes per step", "pct": "percent", "factor": "factor",
+}  # fmt: skip
+
+
+def of_column(name: str, dtype: str) -> str:
+    """The unit of a column in words, such as `nanoseconds`; else what kind of value it has."""
+    plain = {"text": "text", "bool": "yes or no", "bytes": "binary"}
+    return plain.get(dtype) or _KINDS.get(unit_of(name), "number")

@@ -39,21 +39,67 @@ def asked(monkeypatch, tmp_path):
     return calls
 
 
-def test_without_options_the_report_is_printed(asked, capsys):
+def test_without_options_one_screen_is_printed(asked, capsys):
     assert run(["report", "run.sqlite"]) == 0
     shown = capsys.readouterr()
-    assert "Which kernels take the time?" in shown.out
+    assert "What to do first" in shown.out
+    assert "Which kernels take the time?" not in shown.out
+    assert len(shown.out.splitlines()) <= 40
     assert "\x1b" not in shown.out
     assert shown.err == ""
 
 
+@pytest.mark.parametrize("option", [["--all"], ["--only", "memory"]])
+def test_all_and_only_print_tables(asked, capsys, option):
+    assert run(["report", "run.sqlite", *option]) == 0
+    assert "Which kernels take the time?" in capsys.readouterr().out
+
+
+def test_a_color_asked_for_is_given_to_a_pipe(asked, capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(["report", "run.sqlite", "--color", "always"]) == 0
+    assert "\x1b[1;31mhigh" in capsys.readouterr().out
+    assert run(["report", "run.sqlite", "--color", "never"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_explain_needs_no_trace(capsys):
+    assert run(["report", "--explain", "gpu-idle"]) == 0
+    shown = capsys.readouterr().out
+    assert "How long did the GPU have nothing to do, and why?" in shown
+    assert "traceview/analyses/gpu_idle/analysis.py" in shown
+    assert "idle_ns" in shown
+
+
+@pytest.mark.parametrize("option", ["--explain", "--only"])
+def test_an_unknown_analysis_is_misuse(asked, capsys, option):
+    assert run(["report", "run.sqlite", option, "gpu-idel"]) == 2
+    assert "did you mean gpu-idle?" in capsys.readouterr().err
+
+
+def test_the_page_is_opened_where_it_was_written(asked, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    assert run(["report", "run.sqlite", "--open"]) == 0
+    assert opened == [(tmp_path / "run.html").as_uri()]
+
+
 def test_options_reach_the_analysis(asked):
-    options = ["--only", "a", "--only", "b", "--range", "step_*", "--exclude-range", "step_0"]
+    options = [
+        "--only",
+        "gpu-idle,steps",
+        "--only",
+        "memory",
+        "--range",
+        "step_*",
+        "--exclude-range",
+        "step_0",
+    ]
     assert run(["report", "run.sqlite", *options]) == 0
     assert run(["report", "run.sqlite", "--strict"]) == 0
     assert run(["report", "run.sqlite", "--peak", "bf16=9e14", "--peak", "link=64e9"]) == 0
     assert asked == [
-        ("run.sqlite", ("a", "b"), ("step_*",), ("step_0",), False, (), None),
+        ("run.sqlite", ("gpu-idle", "steps", "memory"), ("step_*",), ("step_0",), False, (), None),
         ("run.sqlite", (), (), (), True, (), None),
         ("run.sqlite", (), (), (), False, ("bf16=9e14", "link=64e9"), None),
     ]
@@ -132,7 +178,7 @@ def test_a_real_recording_from_a_pipe_in_a_plain_locale(unpack):
 
 def test_a_real_recording_answers_an_unknown_name_and_range(unpack, capsys):
     trace = str(unpack("mlp_sync"))
-    assert run(["report", trace, "--only", "kernel-shares"]) == 1
+    assert run(["report", trace, "--only", "kernel-shares"]) == 2
     assert "did you mean kernel-share?" in capsys.readouterr().err
     assert run(["report", trace, "--range", "no_such_range"]) == 1
     assert "no range matches 'no_such_range'" in capsys.readouterr().err

@@ -34,6 +34,7 @@ class Settings:
     """Settings of one run of the command line."""
 
     debug: bool = False
+    color: str = "auto"
 
 
 class _Verbs(click.Group):
@@ -76,8 +77,25 @@ debug_option = click.option(
 )
 
 
+def _set_color(ctx: click.Context, _: click.Parameter, color: str) -> None:
+    settings = ctx.find_object(Settings)
+    if settings and color != "auto":
+        settings.color = color
+
+
+color_option = click.option(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    expose_value=False,
+    callback=_set_color,
+    help="Use colors. Default: auto, on a terminal without NO_COLOR.",
+)
+
+
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
+    "-V",
     "--version",
     is_flag=True,
     expose_value=False,

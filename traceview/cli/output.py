@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 
+from traceview.cli import Settings
 from traceview.errors import InputError, TraceviewError
 from traceview.outputs import check_report_output
 
@@ -71,17 +73,35 @@ def _replace(target: Path, pieces: Iterable[str]) -> None:
         written.unlink(missing_ok=True)
 
 
-def print_text(draw: Callable[[int, bool], str]) -> None:
-    """Print what `draw` makes of the width and the colours that stdout has."""
-    text = draw(max(_width(), _NARROWEST), _is_colorful())
+def print_text(draw: Callable[[int, bool], str], *, pager: bool = False) -> None:
+    """Print what `draw` makes of the width and the colours that stdout has.
+
+    With `pager`, a terminal shows it through $PAGER if it is longer than a screen.
+    """
+    color = is_colorful()
+    text = draw(max(_width(), _NARROWEST), color)
     encoding = sys.stdout.encoding or "utf-8"
     # A terminal that cannot show a sign gets a question mark, not a traceback.
-    click.echo(text.encode(encoding, "replace").decode(encoding), nl=False, color=True)
+    shown = text.encode(encoding, "replace").decode(encoding)
+    if pager and sys.stdout.isatty() and text.count("\n") >= get_terminal_size().lines:
+        click.echo_via_pager(shown, color=color)
+    else:
+        click.echo(shown, nl=False, color=True)
 
 
-def _is_colorful() -> bool:
+def is_colorful() -> bool:
+    """Whether stdout gets colours: as `--color` says, else on a terminal without NO_COLOR."""
+    context = click.get_current_context(silent=True)
+    settings = context.find_object(Settings) if context else None
+    if settings and settings.color != "auto":
+        return settings.color == "always"
     wanted = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return wanted and sys.stdout.isatty()
+
+
+def shows_links() -> bool:
+    """Whether stdout is a terminal that has links (OSC 8) or ignores them."""
+    return is_colorful() and sys.stdout.isatty() and os.environ.get("TERM") != "linux"
 
 
 def _width() -> int:
@@ -93,6 +113,14 @@ def _width() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _PLAIN
     except (OSError, ValueError):
         return _PLAIN
+
+
+def open_in_browser(page: Path) -> None:
+    """Open a written page in the browser of this machine; say so if there is none."""
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        click.echo(f"no browser found; open {click.format_filename(page)} yourself", err=True)
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli import debug_option
+from traceview.cli import color_option, debug_option
+from traceview.cli.completions import complete_analyses, complete_ranges
 from traceview.cli.output import (
     STDOUT,
     Outputs,
     check_writable,
     json_option,
+    open_in_browser,
     print_text,
     progress,
     put_json,
+    shows_links,
     write_file,
 )
 from traceview.cli.verb import Verb
+from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -28,16 +33,37 @@ if TYPE_CHECKING:
 _DEFAULT_PATH = ""
 
 
+def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in options that may each hold several, separated by commas."""
+    from traceview.analyses import ALL
+
+    names = tuple(name for value in given for name in value.split(",") if name)
+    return tuple(_known(name, [each.name for each in ALL]) for name in names)
+
+
+def _topic(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    from traceview.explanation import explanations
+
+    return given and _known(given, [each.name for each in explanations()])
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise click.BadParameter(f"no analysis is named {name!r}; {suggestion(name, names)}")
+    return name
+
+
 @click.command(
     cls=Verb,
     sections={
-        "Output": ("--html", "--json", "--all-rows", "--force"),
-        "Selection": ("--only", "--range", "--exclude-range", "--strict"),
+        "Terminal": ("--all", "--only", "--explain", "--full-names", "--no-pager", "--color"),
+        "Output": ("--html", "--open", "--json", "--all-rows", "--force"),
+        "Selection": ("--range", "--exclude-range", "--strict"),
         "Additional input": ("--peak", "--ncu", "--cubin"),
     },
     examples=(
         "traceview report train.sqlite --html",
-        "traceview report train.sqlite --only gpu-idle --range 'epoch_1/*'",
+        "traceview report train.sqlite --only gpu-idle,steps --range 'epoch_1/*'",
     ),
 )
 @click.argument("trace", required=False, type=click.Path(path_type=Path))
@@ -48,18 +74,33 @@ _DEFAULT_PATH = ""
     metavar="[PATH]",
     help="Write a self-contained HTML page. Default path: <trace>.html in the current folder.",
 )
+@click.option("--open", "opens", is_flag=True, help="Open the HTML page in the browser.")
 @json_option
+@click.option("--all", "shows_all", is_flag=True, help="Print every table, not just one screen.")
 @click.option(
     "--only",
     multiple=True,
-    metavar="NAME",
-    help="Run only this analysis, such as gpu-idle (repeatable).",
+    metavar="NAME[,NAME]",
+    callback=_names,
+    shell_complete=complete_analyses,
+    help="Run only these analyses, such as gpu-idle, and print their tables (repeatable).",
 )
+@click.option(
+    "--explain",
+    metavar="NAME",
+    callback=_topic,
+    shell_complete=complete_analyses,
+    help="Print what an analysis answers, what its columns mean and how it computes them.",
+)
+@click.option("--full-names", is_flag=True, help="Print the whole names of kernels in tables.")
+@click.option("--no-pager", is_flag=True, help="Print --all and --only without a pager.")
+@color_option
 @click.option(
     "--range",
     "ranges",
     multiple=True,
     metavar="GLOB",
+    shell_complete=complete_ranges,
     help="Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
     "(repeatable).",
 )
@@ -68,6 +109,7 @@ _DEFAULT_PATH = ""
     "exclude_ranges",
     multiple=True,
     metavar="GLOB",
+    shell_complete=complete_ranges,
     help="Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
 )
 @click.option(
@@ -111,8 +153,13 @@ _DEFAULT_PATH = ""
 def command(
     trace: Path | None,
     html: str | None,
+    opens: bool,
     json_: str | None,
+    shows_all: bool,
     only: tuple[str, ...],
+    explain: str | None,
+    full_names: bool,
+    no_pager: bool,
     ranges: tuple[str, ...],
     exclude_ranges: tuple[str, ...],
     strict: bool,
@@ -125,27 +172,49 @@ def command(
     """Show where the GPU time of TRACE went and what to fix first.
 
     TRACE is an nsys SQLite export or a .nsys-rep, which nsys exports first; either may be
-    compressed (.gz, .xz, .zst). Without --html or --json the report is printed.
+    compressed (.gz, .xz, .zst). Prints one screen: the verdict, a scoreboard and what to do first.
     """
+    shown = Shown(shows_all or bool(only), full_names, pager=not no_pager)
+    if explain is not None:
+        _explain(explain, shown)
+        return
     if trace is None:
         raise click.UsageError(_no_trace(html, json_), click.get_current_context())
+    if opens and html is None:
+        html = _DEFAULT_PATH
     outputs = Outputs.of(_stem(trace), html, json_)
     if all_rows and html is None and json_ is None:
         raise click.UsageError("--all-rows needs --html or --json")
     check_writable(outputs.files, source=trace, force=force)
-    _show(
-        _analyzed(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins),
-        outputs,
-        all_rows,
+    report = _analyzed(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
+    _show(report, outputs, all_rows, shown)
+    if opens and outputs.html:
+        open_in_browser(outputs.html)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a terminal shows of a report: every table, or one screen."""
+
+    tables: bool = False
+    full_names: bool = False
+    pager: bool = True
+
+
+def _explain(name: str, shown: Shown) -> None:
+    from traceview.explanation import explained
+    from traceview.render.terminal.explanation import render_explanation
+
+    told = explained(name)
+    print_text(
+        lambda width, color: render_explanation(told, width=width, color=color),
+        pager=shown.pager,
     )
 
 
 def print_summary(path: Path) -> None:
-    """Print the header and findings of a trace. Raises TraceviewError if it cannot be read."""
-    from traceview.render.report.text import render_summary
-
-    report = _analyzed(path)
-    print_text(lambda width, color: render_summary(report, width=width, color=color))
+    """Print the screen of a trace. Raises TraceviewError if it cannot be read."""
+    _print(_analyzed(path), Shown())
 
 
 def _no_trace(html: str | None, json_: str | None) -> str:
@@ -191,16 +260,31 @@ def _analyzed(
         )
 
 
-def _show(report: Report, outputs: Outputs, all_rows: bool) -> None:
-    from traceview.render.report import text
-
+def _show(report: Report, outputs: Outputs, all_rows: bool, shown: Shown) -> None:
     if not outputs.json_to_stdout:
-        draw = text.render_summary if outputs.files else text.render_text
-        print_text(lambda width, color: draw(report, width=width, color=color))
+        _print(report, shown)
     if outputs.html:
         write_file(outputs.html, _page(report, all_rows))
     if outputs.json or outputs.json_to_stdout:
         put_json(_document(report, all_rows), outputs.json)
+
+
+def _print(report: Report, shown: Shown) -> None:
+    from traceview.render.report.table_text import TextOptions
+    from traceview.render.report.text import render_text
+    from traceview.render.terminal.screen import render_screen
+
+    if not shown.tables:
+        links = shows_links()
+        print_text(
+            lambda width, color: render_screen(report, width=width, color=color, links=links)
+        )
+        return
+    options = TextOptions(full_names=shown.full_names)
+    print_text(
+        lambda width, color: render_text(report, width=width, color=color, options=options),
+        pager=shown.pager,
+    )
 
 
 def _page(report: Report, all_rows: bool) -> str:

@@ -52,7 +52,7 @@ KERNELS = TableSpec(
         Column("share_pct", "float64", "percentage of the time of all kernels"),
         Column("processes", "int64", "processes that launched it, on all hosts"),
     ),
-    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "tile", "max_ns", "min_ns"),
+    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
     adds=("calls", "total_ns", "share_pct"),
 )
 CLASSES = TableSpec(

@@ -109,8 +109,9 @@ def _median(values: Integers) -> int:
 def limit_of(parts: SteadyParts) -> Limit:
     """What limits the device.
 
-    Work on the GPU where that is busy for BUSY_PCT of the time. Else data, where the program waits
-    for it again and again: sooner launches would only wait longer. Else the largest part.
+    Work on the GPU where that is busy for 90 % of the time (BUSY_PCT). Else data, where the
+    program waits for it again and again: sooner launches would only wait longer. Else the largest
+    part: where it is half of the time, or half as much again as the next. Otherwise it is mixed.
     """
     ns = parts.parts_ns
     gpu: Limit = (

@@ -21,6 +21,11 @@ _BY_INDUCTOR = {
     "poi": "pointwise", "per": "reduction", "red": "loop reduction", "for": "foreach",
     "tem": "template", "mix": "mixed-order reduction", "spl": "split scan",
 }  # fmt: skip
+_OLD_CUDNN = re.compile(
+    r"[dw]grad_alg\w+_engine|implicit_convolve_\w+|tensorTransformGeneric|elemWiseRNNcell"
+    r"|(?:LSTM|GRU|GENERIC)_elementWise_\w+"
+)
+"""Kernels of cuDNN outside its namespace."""
 _REDUCTIONS = {"Sum", "Prod", "Min", "Max", "MinMax", "PreMulSum", "SumPostDiv"}
 _ALGORITHMS = {"RING", "TREE", "NVLS", "COLLNET"}
 
@@ -172,6 +177,8 @@ def _cudnn(base: str, name: str) -> str:
         ways = {"bw": "backward", "fw_inf": "inference"}
         layout = "NCHW" if "NCHW" in own else "NHWC" if "nhwc" in own.lower() else ""
         return joined("cuDNN batch norm", ways.get(form[1], "forward"), kind, layout)
+    if _OLD_CUDNN.fullmatch(own) and "::" not in base:
+        return joined("cuDNN", own, kind)
     if re.search(r"(^|::)(cudnn|cask_plugin__5x_cudnn)::", f"::{base}"):
         return joined("cuDNN", own)
     return ""

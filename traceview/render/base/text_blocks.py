@@ -27,6 +27,7 @@ def drawn(blocks: Iterable[RenderableType], width: int, color: bool) -> str:
         width=width,
         force_terminal=color,
         color_system="standard" if color else None,
+        no_color=not color,
         highlight=False,
         markup=False,
         emoji=False,

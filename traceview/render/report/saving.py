@@ -22,13 +22,20 @@ def saving(finding: Finding, whole: str) -> tuple[str, str]:
 
 def forecast_text(forecast: Forecast | None) -> str:
     """A forecast such as `4.75 of 12.4 ms per step; at most 1.6× as fast`; empty for none."""
-    if forecast is None:
+    parts = (saved_per_step(forecast), speedup(forecast) and f"at most {speedup(forecast)}")
+    return "; ".join(part for part in parts if part)
+
+
+def saved_per_step(forecast: Forecast | None) -> str:
+    """Such as `4.75 of 12.4 ms per step`; empty without steps."""
+    if forecast is None or forecast.saved_per_step_ns is None or not forecast.step_ns:
         return ""
-    parts = []
-    if forecast.saved_per_step_ns is not None and forecast.step_ns:
-        saved = units.part_of(forecast.saved_per_step_ns, forecast.step_ns)
-        parts.append(f"{saved} per step")
-    if forecast.speedup_at_most is not None and forecast.speedup_at_most >= LEAST_SPEEDUP:
-        factor = units.quantity("speedup_factor", forecast.speedup_at_most)
-        parts.append(f"at most {factor} as fast")
-    return "; ".join(parts)
+    return f"{units.part_of(forecast.saved_per_step_ns, forecast.step_ns)} per step"
+
+
+def speedup(forecast: Forecast | None) -> str:
+    """Such as `1.6× as fast`; empty for less than LEAST_SPEEDUP."""
+    factor = forecast.speedup_at_most if forecast else None
+    if factor is None or factor < LEAST_SPEEDUP:
+        return ""
+    return f"{units.quantity('speedup_factor', factor)} as fast"

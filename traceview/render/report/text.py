@@ -5,22 +5,20 @@ No text is taken as markup, so a name with brackets stays as it is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePath
 
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
 from traceview.ranking import Outcome, RankedFinding
-from traceview.render.base.columns import fitting
 from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
     SENTENCE,
     SEVERITY_STYLES,
-    cells,
     drawn,
     grid,
     heading,
@@ -29,21 +27,33 @@ from traceview.render.base.text_blocks import (
 )
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.saving import forecast_text, saving
+from traceview.render.report.table_text import TextOptions, single_ids, table_lines
 from traceview.report import Report
 from traceview.tables import Table
 
-MOST_ROWS = 10
+MOST_FINDINGS = 10
 
 
-def render_text(report: Report, *, width: int = 80, color: bool = False) -> str:
+def render_text(
+    report: Report,
+    *,
+    width: int = 80,
+    color: bool = False,
+    options: TextOptions = TextOptions(),  # noqa: B008 - frozen
+) -> str:
     """The whole report in lines of at most `width` cells; with ANSI styles if `color`."""
-    sections = [_answer(a, report.outcomes[a.name], width) for a in report.analyses]
+    page = _Page(width, single_ids(report.trace), options)
+    sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
     return drawn([*_opening(report), *sections], width, color)
 
 
-def render_summary(report: Report, *, width: int = 80, color: bool = False) -> str:
-    """The head of the report and its findings, without the tables behind them."""
-    return drawn(_opening(report), width, color)
+@dataclass(frozen=True)
+class _Page:
+    """What all tables of a report have in common."""
+
+    width: int
+    single: frozenset[str]
+    options: TextOptions
 
 
 def _opening(report: Report) -> list[RenderableType]:
@@ -69,11 +79,11 @@ def _findings(report: Report) -> RenderableType:
     if not report.findings:
         return Group(head, Text(nothing_found(report)))
     rows = grid("", "right", "")
-    if any(each.finding.time_at_stake_ns for each in report.findings[:MOST_ROWS]):
+    if any(each.finding.time_at_stake_ns for each in report.findings[:MOST_FINDINGS]):
         rows.add_row("", Text("can save up to", "dim"), "")
-    for each in report.findings[:MOST_ROWS]:
+    for each in report.findings[:MOST_FINDINGS]:
         rows.add_row(*_finding_cells(each, report.whole))
-    return Group(head, rows, *_rest(len(report.findings) - MOST_ROWS))
+    return Group(head, rows, *_rest(len(report.findings) - MOST_FINDINGS))
 
 
 def _finding_cells(ranked: RankedFinding, whole: str) -> tuple[Text, Text, Text]:
@@ -91,12 +101,12 @@ def _finding_cells(ranked: RankedFinding, whole: str) -> tuple[Text, Text, Text]
     return Text(finding.severity, SEVERITY_STYLES[finding.severity]), saved, message
 
 
-def _answer(analysis: Analysis, outcome: Outcome, width: int) -> RenderableType:
+def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType:
     head = heading(analysis.title, analysis.name)
     question = Text(analysis.question, "italic")
     if isinstance(outcome, Skipped):
         return Group(head, question, *_skipped(outcome))
-    tables = [_table(spec, table, width) for spec, table in outcome.shown(analysis.tables)]
+    tables = [_table(spec, table, page) for spec, table in outcome.shown(analysis.tables)]
     notes = [noted("Note: ", note, "dim") for note in outcome.notes]
     return Group(head, question, *_summary(outcome), *tables, *notes)
 
@@ -113,15 +123,14 @@ def _summary(result: Result) -> list[RenderableType]:
     return [Text(" · ".join(figures))] if figures else []
 
 
-def _table(spec: TableSpec, table: Table, width: int) -> RenderableType:
+def _table(spec: TableSpec, table: Table, page: _Page) -> RenderableType:
     caption = Text.assemble("\n", (units.stem(spec.name), "bold"), (f": {spec.meaning}", "dim"))
     if not len(table):
         return Group(caption, Text("none"))
     if spec.detail:
         return Group(caption, Text(_elsewhere(len(table))))
-    head = table.take(np.arange(min(len(table), MOST_ROWS)))
-    rows = cells(fitting(spec, head, width))
-    return Group(caption, rows, *_rest(len(table) - len(head), len(table)))
+    rows = table_lines(spec, table, page.width, page.single, page.options)
+    return Group(caption, *rows, *_rest(len(table) - page.options.rows, len(table)))
 
 
 def _elsewhere(rows: int) -> str:

@@ -1,0 +1,55 @@
+"""Every output of every shipped recording: one screen in the terminal, and the same in the data."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+import traceview
+from tests.contracts.report_numbers import recordings
+from tests.places import REPOSITORY
+from traceview.render.report.json import render_json
+from traceview.render.report.scoreboard import tiles
+from traceview.render.terminal.screen import MOST_LINES, render_screen
+from traceview.report import Report
+
+FOREIGN = sorted((REPOSITORY / "tests/data/foreign").glob("*.sqlite.xz"))
+PATHS = {**recordings(), **{str(path.relative_to(REPOSITORY)): path for path in FOREIGN}}
+
+
+@pytest.fixture(scope="module", params=PATHS)
+def report(request) -> Report:
+    return traceview.analyze(traceview.load(Path(PATHS[request.param])))
+
+
+@pytest.fixture(scope="module")
+def document(report):
+    return json.loads(render_json(report, traceview.__version__, None))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_report_fits_a_screen(report, width):
+    lines = render_screen(report, width=width).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(cell_len, lines)) <= width
+
+
+def test_every_finding_above_info_is_on_the_screen(report):
+    """At 80 columns: its severity, its analysis and the start of its message."""
+    lines = render_screen(report, width=80).splitlines()
+    heads = [line for line in lines if line.startswith(("high ", "medium ", "low "))]
+    urgent = [each for each in report.findings if each.finding.severity != "info"]
+    assert [line.split()[0] for line in heads] == [each.finding.severity for each in urgent]
+    assert [line.rpartition("[")[2] for line in heads] == [f"{e.analysis}]" for e in urgent]
+
+
+def test_the_screen_says_what_the_data_says(report, document):
+    words = " ".join(render_screen(report, width=80).split())
+    assert document["verdict"]["text"] in words
+    for tile in tiles(report.scoreboard):
+        assert f"{tile.name} {tile.value}" in words
+        assert tile.field in document["scoreboard"]
+    assert document["scoreboard"] == vars(report.scoreboard)
+    for field in ("steps", "step_median_ns", "gpu_busy_pct"):
+        assert document["scoreboard"][field] == document["verdict"][field]

@@ -1,0 +1,88 @@
+"""One screen: never more lines, whatever is found and however it is named."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from tests.render.example_report import CONTROLS, HOSTILE, a_report
+from traceview.findings import Evidence, Finding, Subject
+from traceview.ranking import RankedFinding
+from traceview.render.terminal.screen import MOST_LINES, render_screen
+
+LONG = "a sentence that goes on and on, with " * 60
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
+
+
+def with_findings(*findings):
+    return replace(a_report(), findings=tuple(RankedFinding("gpu-idle", each) for each in findings))
+
+
+def finding(severity="high", message=LONG, action=LONG, **options):
+    return Finding(severity, message, action, time_at_stake_ns=1_000_000, **options)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 160])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_never_more_than_a_screen(width, count):
+    many = with_findings(*[finding()] * count, *[finding("info")] * 30)
+    text = render_screen(many, width=width)
+    assert len(text.splitlines()) <= MOST_LINES
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+
+
+def test_a_single_finding_is_told_in_full():
+    text = render_screen(with_findings(finding(message="One. Two. Three.", action="Do it.")))
+    assert "One. Two. Three." in text
+    assert "→ Do it." in text
+
+
+def test_what_does_not_fit_ends_with_a_whole_sentence():
+    message = "The GPU sat idle. " + "More of it is told here in many words. " * 20
+    text = render_screen(with_findings(*[finding(message=message, action="")] * 7))
+    told = re.findall(r"\[gpu-idle\]\n((?:  .*\n)+)", text)
+    assert len(told) == 7
+    assert all(each.endswith(".\n") for each in told)
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("name", [HOSTILE, CONTROLS, "漢字" * 40, "x" * 10_000_000])
+@pytest.mark.parametrize("color", [False, True])
+def test_hostile_names_do_no_harm(name, color):
+    subject = Subject("line", name, name, 3)
+    values = Evidence(values={"place": name})
+    worst = finding(message="It is {place}.", action="Look at {place}.", evidence=values)
+    report = with_findings(replace(worst, subject=subject))
+    report = replace(report, trace=replace(report.trace, path=name, warnings=(name, name)))
+    text = render_screen(report, color=color, links=True)
+    assert len(text.splitlines()) <= MOST_LINES
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert not UNSAFE.search(plain)
+    assert max(cell_len(line) for line in plain.splitlines()) <= 80
+
+
+def test_a_source_line_of_this_machine_is_a_link(tmp_path):
+    odd = tmp_path / "a;b\x1b]8 é.py"
+    odd.write_text("pass\n")
+    for file in (odd, tmp_path / "train.py"):
+        file.write_text("pass\n")
+        place = f"{file.name}:31"
+        lost = finding(
+            message="Idle at {place}.",
+            action="",
+            subject=Subject("line", place, str(file), 31),
+            evidence=Evidence(values={"place": place}),
+        )
+        text = render_screen(with_findings(lost), color=True, links=True)
+        addresses = re.findall(r"\x1b\]8;[^;]*;([^\x1b]*)\x1b\\", text)
+        assert all(re.fullmatch(r"(file:///[\w/.%~-]+)?", address) for address in addresses)
+    assert f"file://{tmp_path}/train.py" in addresses
+
+
+def test_no_link_to_what_is_not_here(tmp_path):
+    gone = Subject("line", "train.py:31", str(tmp_path / "train.py"), 31)
+    text = render_screen(
+        with_findings(finding(message="Idle at train.py:31.", subject=gone)), color=True, links=True
+    )
+    assert "\x1b]8" not in text

@@ -1,0 +1,46 @@
+"""Values that the shell completes: names of analyses, and ranges of the trace on the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+_MOST = 200
+
+
+def complete_analyses(
+    _: click.Context, parameter: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """Names of analyses, each with its question; after a comma, the next one."""
+    from traceview.analyses import ALL
+    from traceview.explanation import explanations
+
+    before, comma, last = typed.rpartition(",")
+    known = explanations() if parameter.name == "explain" else ALL
+    items = [(each.name, each.question) for each in known]
+    return [
+        CompletionItem(f"{before}{comma}{name}", help=question)
+        for name, question in items
+        if name.startswith(last)
+    ]
+
+
+def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Names and path patterns of the ranges in TRACE; none if that cannot be read."""
+    trace = ctx.params.get("trace")
+    names = _range_names(Path(trace)) if trace else []
+    return [CompletionItem(name) for name in names if name.startswith(typed)][:_MOST]
+
+
+def _range_names(trace: Path) -> list[str]:
+    import traceview
+    from traceview.facts.ranges.ranges import range_tree
+
+    try:
+        patterns = range_tree(traceview.load(trace)).patterns
+    except Exception:  # A shell has no place for an error message.
+        return []
+    globs = (pattern.replace("#", "*") for pattern in patterns)
+    return sorted({name for name in globs if name.isprintable() and len(name) <= _MOST})

@@ -1,0 +1,95 @@
+"""What an answer means and how it is computed, from the declarations and docstrings of its code."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+
+from traceview.analyses import ALL
+from traceview.analyses.base import Analysis, TableSpec
+from traceview.analyses.verdict import SCOREBOARD, Verdict, scoreboard, verdict
+from traceview.analyses.verdict.verdict import limit_of
+from traceview.errors import InputError, suggestion
+from traceview.trace.schema import TABLES
+
+
+@dataclass(frozen=True)
+class Need:
+    """A recorded table that an answer needs, what it holds, and the command that records it."""
+
+    table: str
+    meaning: str
+    how_to_record: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An answer explained: `method` says how it is computed, `source` is the file that does."""
+
+    name: str
+    title: str
+    question: str
+    needs: tuple[Need, ...]
+    tables: tuple[TableSpec, ...]
+    method: str
+    source: str
+
+
+def explanations() -> tuple[Explanation, ...]:
+    """All of them: the verdict, the scoreboard and the analyses, in reading order."""
+    return (_verdict(), _scoreboard(), *map(_analysis, ALL))
+
+
+def explained(name: str) -> Explanation:
+    """The explanation of that name. Raises InputError if there is none."""
+    every = {each.name: each for each in explanations()}
+    if name not in every:
+        raise InputError(f"no analysis is named {name!r}", suggestion(name, [*every]))
+    return every[name]
+
+
+def _analysis(analysis: Analysis) -> Explanation:
+    needs = (Need(n, TABLES[n].meaning, TABLES[n].how_to_record) for n in analysis.needs)
+    return Explanation(
+        analysis.name,
+        analysis.title,
+        analysis.question,
+        tuple(needs),
+        analysis.tables,
+        _document(analysis.compute.__module__),
+        _file(analysis.compute.__module__),
+    )
+
+
+def _verdict() -> Explanation:
+    return Explanation(
+        "verdict",
+        "Verdict",
+        "What does the recording come to, in one line?",
+        (),
+        (),
+        "\n\n".join((inspect.getdoc(Verdict) or "", inspect.getdoc(limit_of) or "")),
+        _file(verdict.__module__),
+    )
+
+
+def _scoreboard() -> Explanation:
+    table = TableSpec("scoreboard", "the figures", SCOREBOARD, ())
+    return Explanation(
+        "scoreboard",
+        "Scoreboard",
+        "Which figures should I look at first?",
+        (),
+        (table,),
+        _document(scoreboard.__module__),
+        _file(scoreboard.__module__),
+    )
+
+
+def _document(module: str) -> str:
+    return inspect.getdoc(sys.modules[module]) or ""
+
+
+def _file(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"

@@ -1,0 +1,68 @@
+"""Sentences cut to a number of lines, and lists cut to a width, for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rich.cells import cell_len, chop_cells
+
+_ELLIPSIS = "…"
+_SENTENCE_END = re.compile(r"(?<=[.!?]) ")
+
+
+def wrapped(text: str, width: int, most: int) -> list[str]:
+    """The text in at most `most` lines of `width` cells.
+
+    What does not fit is left out from the end: whole sentences where one fits, else words behind
+    an ellipsis.
+    """
+    lines = _lines(text, width)
+    if len(lines) <= most:
+        return lines
+    sentences = _SENTENCE_END.split(text)
+    for count in range(len(sentences) - 1, 0, -1):
+        shorter = _lines(" ".join(sentences[:count]), width)
+        if len(shorter) <= most:
+            return shorter
+    kept = lines[:most]
+    return [*kept[:-1], cut(f"{kept[-1]} {lines[most]}", width)]
+
+
+def cut(text: str, width: int) -> str:
+    """The text in one line of `width` cells, with an ellipsis for the words left out."""
+    if cell_len(text) <= width:
+        return text
+    head = chop_cells(text, max(width - 1, 1))[0]
+    shorter = head.rpartition(" ")[0]
+    # A name without spaces is cut where the line ends.
+    kept = shorter if cell_len(shorter) > width // 2 else head
+    return f"{kept.rstrip(' ,;:')}{_ELLIPSIS}"
+
+
+def joined_within(parts: Iterable[str], separator: str, width: int) -> str:
+    """As many of the parts as fit in `width` cells, in order; a part that does not fit is skipped.
+
+    The first one is always there, cut to the width.
+    """
+    present = [part for part in parts if part]
+    text = cut(present[0], width) if present else ""
+    for part in present[1:]:
+        if cell_len(f"{text}{separator}{part}") <= width:
+            text = f"{text}{separator}{part}"
+    return text
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """The words of the text in lines of at most `width` cells; a longer word is split."""
+    lines, line = [], ""
+    for word in text.split():
+        pieces = chop_cells(word, width) if cell_len(word) > width else [word]
+        for piece in pieces:
+            longer = f"{line} {piece}" if line else piece
+            if cell_len(longer) <= width:
+                line = longer
+            else:
+                lines.append(line)
+                line = piece
+    return [*lines, line] if line or not lines else lines
