@@ -346,7 +346,7 @@ def test_nodes_of_a_graph_are_no_repetition(tmp_path):
     assert not status(ask(ANALYSIS, export, tmp_path), "rows")
 
 
-@pytest.mark.parametrize(("ranges", "expected"), [(4000, ["warning"]), (300, [])])
+@pytest.mark.parametrize(("ranges", "expected"), [(4000, ["warning"]), (300, ["ok"]), (30, [])])
 def test_the_cost_of_ranges_is_estimated(tmp_path, ranges, expected):
     """A span of 20 ms with 4,000 ranges of 2.5 µs each on one thread: half of it."""
     export = (
@@ -355,7 +355,29 @@ def test_the_cost_of_ranges_is_estimated(tmp_path, ranges, expected):
     for number in range(ranges):
         export.range("aten::add", 1000 + 4_000 * number, 3000 + 4_000 * number, thread=1)
 
-    found = status(ask(ANALYSIS, export, tmp_path), "cost of ranges")
+    found = status(ask(ANALYSIS, export, tmp_path), "cost of recording")
 
     assert [state for state, _ in found] == expected
-    assert all("estimate" in detail and "50.0 %" in detail for _, detail in found)
+    assert all("estimate" in detail for _, detail in found)
+    assert not found or ("50.0 %" in found[0][1]) == (ranges == 4000)
+
+
+def test_samples_and_call_chains_cost_time_as_well(tmp_path):
+    """Of 20 ms: 100 samples of Python and as many native ones 2 ms each, 100 call chains 1.5 ms."""
+    export = (
+        Export().launch((0, 2), (10, 20)).launch((19_990_000, 19_990_002), (19_990_010, 20_000_010))
+    )
+    for number in range(100):
+        export.python_sample(1000 + 180_000 * number, ("/home/user/train.py", 3, "main"), thread=1)
+        export.native_sample(1500 + 180_000 * number, ("libtorch.so", "at::add"), thread=1)
+        start = 2000 + 180_000 * number
+        export.call("cudaStreamSynchronize", start, start + 10, thread=1, callchain=number + 1)
+        export.chain(number + 1, "cudaStreamSynchronize")
+
+    result = ask(ANALYSIS, export, tmp_path)
+    [finding] = [each for each in result.findings if "cost_ns" in each.evidence.values]
+
+    assert "cost one thread up to 5.50 ms, 27.5 % (estimate): " in finding.message
+    for part in ("100 Python samples", "100 native samples", "100 call chains"):
+        assert part in finding.message
+    assert "--python-sampling-frequency=100" in finding.action

@@ -10,10 +10,13 @@ from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.kernel_share.findings import (
     costliest_own_kernel,
     fusion_findings,
+    per_tensor_optimizer,
     tiny_kernels,
 )
 from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernels
 from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unaligned_findings
+from traceview.analyses.kernel_share.memsets import memset_findings
+from traceview.analyses.kernel_share.older_kernels import older_kernel_findings
 from traceview.analyses.kernel_share.range_totals import entered, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
@@ -154,7 +157,10 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
     return (
         *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
         *unaligned_findings(trace),
+        *older_kernel_findings(trace),
         *fusion_findings(trace),
+        *per_tensor_optimizer(trace),
+        *memset_findings(trace),
         *tiny_kernels(trace),
         *costliest_own_kernel(trace, chosen),
     )

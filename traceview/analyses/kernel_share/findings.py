@@ -5,6 +5,7 @@ Shorter kernels shorten a step only where the GPU is what limits it: see facts/i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
-from traceview.analyses.kernel_share.fusion import Runs, unfused_kernels, unfused_optimizer
+from traceview.analyses.kernel_share.fusion import Runs, named, unfused_kernels, unfused_optimizer
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
@@ -22,6 +23,7 @@ from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import launched_in_warm_up
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.tables import Mask
@@ -35,6 +37,8 @@ _FUSE: dict[Framework, str] = {
     "jax": "Make them one jitted function: XLA fuses what it compiles together.",
     "": "Fuse them into one kernel per chain.",
 }
+_PER_TENSOR = re.compile(r"elementwise_kernel<.*\baddcdiv_cuda_kernel", re.DOTALL)
+_MANY_TENSORS = 20
 _OWN_KERNEL_PCT = 10.0
 _TINY_NS = 3_000
 _MANY_TINY = 1_000
@@ -90,6 +94,28 @@ def _runs_finding(trace: Trace, of: Runs, template: str, remedy: str) -> Iterato
             values, "classes", {**gpu_cells(trace, of.device), "class": kind.label}, *of.longest
         ),
         share_pct(of.saved_ns, span_ns) if of.saved_ns else None,
+    )
+
+
+def per_tensor_optimizer(trace: Trace) -> Iterator[Finding]:
+    """That an optimizer of the Adam family updates each tensor alone: only these call addcdiv.
+
+    Its cost is that of launches, which other answers claim, so no time is claimed here.
+    """
+    kernels, loops = trace.recorded("kernels"), max(len(steps(trace)), 1)
+    rows = np.flatnonzero(steady_kernels(trace) & named(trace, _PER_TENSOR))
+    if len(rows) < _MANY_TENSORS * loops:
+        return
+    device = int(kernels["device"][rows[0]])
+    name = str(kernels.texts("name")[rows[0]])
+    yield Finding(
+        "low",
+        "The optimizer updates its tensors one by one, {updates:update} in all, each of several "
+        "kernels.",
+        "Use foreach=True, or fused=True (Adam, AdamW): a few kernels update all tensors.",
+        0,
+        Subject("kernel", name),
+        Evidence({"updates": len(rows), "device": device}, "kernels", {"name": name}),
     )
 
 

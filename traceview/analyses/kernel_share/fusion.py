@@ -54,9 +54,9 @@ class Runs:
 def unfused_kernels(trace: Trace) -> tuple[Runs, ...]:
     """The runs of eager kernels that could be one kernel each, by GPU."""
     kinds = kernel_classes(trace)
-    eager = _named(trace, _TORCH) & np.isin(kinds, _FUSES)
+    eager = named(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
-    eager |= _named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
+    eager |= named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
     return _runs(trace, eager, np.arange(len(eager)))
 
 
@@ -66,11 +66,11 @@ def unfused_optimizer(trace: Trace) -> tuple[Runs, ...]:
     An operation over all tensors takes several launches, so the longest operation of a run counts
     instead of the longest kernel.
     """
-    foreach = (kernel_classes(trace) == KernelClass.OPTIMIZER) & ~_named(trace, _FUSED_OPTIMIZER)
+    foreach = (kernel_classes(trace) == KernelClass.OPTIMIZER) & ~named(trace, _FUSED_OPTIMIZER)
     return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
 
 
-def _named(trace: Trace, rule: re.Pattern[str]) -> Mask:
+def named(trace: Trace, rule: re.Pattern[str]) -> Mask:
     """True for the kernels whose names match."""
     names = trace.recorded("kernels").texts("name")
     matches = np.zeros(len(names.values) + 1, bool)

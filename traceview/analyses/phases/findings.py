@@ -17,6 +17,7 @@ from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.findings import Evidence, Finding, Severity, Subject, severity_of, share_pct
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
+from traceview.trace.recording_options import recording_options
 
 HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
 """Shares of the run, without start-up and shut-down, from which compilation counts."""
@@ -40,8 +41,7 @@ _REMEDIES = {
     compilers.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run.",
     compilers.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
     "per size. A longer run pays this once.",
-    compilers.UNKNOWN: "Use the compiler's cache, so that its result outlives the run; record with "
-    "traceview record --python-samples to see which compiler this is.",
+    compilers.UNKNOWN: "Use the compiler's cache, so that its result outlives the run.",
 }
 _RECOMPILATION = {
     compilers.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "
@@ -108,7 +108,10 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
     )
     template += " ({stretches:stretch|stretches}). The GPU was mostly idle then."
     values: dict[str, Cell] = {"compile_pct": min(100.0 * fraction, 100.0)}
-    return _finding(trace, process, chosen, severity, template, _REMEDIES[tool], values, None)
+    remedy = _REMEDIES[tool]
+    if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
+        remedy += " Record with traceview record --python-samples to see which compiler this is."
+    return _finding(trace, process, chosen, severity, template, remedy, values, None)
 
 
 def _recompilation(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:

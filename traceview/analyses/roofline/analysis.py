@@ -14,11 +14,13 @@ from traceview.analyses.roofline.work_items import WorkItems, work_items
 from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.estimate import KINDS
+from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import (
@@ -32,14 +34,10 @@ from traceview.findings import (
 )
 from traceview.tables import Cell, Column, Integers, Mask, Table
 from traceview.trace import Trace
+from traceview.trace.recording_options import recording_options
 
 _MOSTLY_BESIDE_PCT = 50.0
 _MOST = 1 << 62
-_RECORD = (
-    "record with shapes (traceview record --shapes) or sampled counters (traceview record "
-    "--gpu-metrics), or count with ncu and pass traceview report --ncu FILE.csv"
-)
-
 KERNELS = TableSpec(
     "kernels",
     "one row per kernel, grid, block, registers, declaring range, work per call and basis, longest "
@@ -128,11 +126,11 @@ ROOFS = TableSpec(
 def compute(trace: Trace) -> Result | Skipped:
     chosen = selected_operations(trace)[kernel_operations(trace)]
     if chosen.any() and kernel_work(trace).is_unknown:
-        return _WORK_UNKNOWN
+        return _work_unknown(trace)
     items = work_items(trace)
     known = items.known
     if len(known) and not known.any():
-        return _WORK_UNKNOWN
+        return _work_unknown(trace)
     all_peaks, devices = peaks(trace), groups.different(items.device[known]).tolist()
     if devices and not any(_has_rates(all_peaks[device]) for device in devices):
         return _peaks_unknown(trace, devices[0])
@@ -145,11 +143,23 @@ def compute(trace: Trace) -> Result | Skipped:
         {"kernels": table, "roofs": _ceilings(trace, found, all_peaks)},
         tuple(finding for _, finding in reported),
         _summary(table, items, known),
-        (*_notes(items, known), *_warm_up_notes([point for point, _ in reported])),
+        (*_notes(trace, items, known), *_warm_up_notes([point for point, _ in reported])),
     )
 
 
-_WORK_UNKNOWN = Skipped("bytes and FLOP of the kernels in this trace are unknown", _RECORD)
+def _work_unknown(trace: Trace) -> Skipped:
+    return Skipped("bytes and FLOP of the kernels in this trace are unknown", _record(trace))
+
+
+def _record(trace: Trace) -> str:
+    """How to learn bytes and FLOP, beyond what was recorded. Only torch tells shapes."""
+    options, ways = recording_options(trace), []
+    if framework(trace) in ("torch", "") and not options.shapes and shaped_gemms(trace) is None:
+        ways.append("shapes (traceview record --shapes)")
+    if not options.gpu_metrics:
+        ways.append("sampled counters (traceview record --gpu-metrics)")
+    count = "count with ncu and pass traceview report --ncu FILE.csv"
+    return f"record with {' or '.join(ways)}, or {count}" if ways else count
 
 
 def _has_rates(known: Peaks) -> bool:
@@ -328,13 +338,13 @@ def _summary(table: Table, items: WorkItems, known: Mask) -> dict[str, Cell]:
     return {**by_bound, "without_basis_ns": int(items.duration_ns[~known].sum())}
 
 
-def _notes(items: WorkItems, known: Mask) -> Iterator[str]:
+def _notes(trace: Trace, items: WorkItems, known: Mask) -> Iterator[str]:
     unknown_ns, total_ns = int(items.duration_ns[~known].sum()), int(items.duration_ns.sum())
     if unknown_ns:
         part = units.percent(100 * unknown_ns / total_ns)
         yield (
             f"Bytes and FLOP are unknown for {part} of kernel time ({units.duration(unknown_ns)}). "
-            f"To get them, {_RECORD}."
+            f"To get them, {_record(trace)}."
         )
     if (items.bytes_from == PTX).any():
         yield "Bytes counted in PTX are those that threads request; caches may serve part of them."

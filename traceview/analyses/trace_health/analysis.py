@@ -26,7 +26,7 @@ from traceview.analyses.trace_health.completeness import (
     warnings,
 )
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
-from traceview.analyses.trace_health.range_cost import range_cost
+from traceview.analyses.trace_health.recording_cost import recording_cost
 from traceview.analyses.trace_health.window import cut_window, unpaired
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
@@ -285,7 +285,7 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     missing_copies,
     repeated_rows,
     _profiler_overhead,
-    range_cost,
+    recording_cost,
 )
 
 

@@ -14,6 +14,7 @@ from traceview.facts.operations.operations import operations
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
 from traceview.trace.nsys.importer_errors import INCOMPLETE, import_error
+from traceview.trace.recording_options import recording_options
 from traceview.units import Value
 
 RECORD_LESS = (
@@ -23,10 +24,15 @@ FLUSH = (
     "Record from the start of the program to its end, let it exit by itself, and synchronize "
     "before it does."
 )
-_OTHERWISE = (
-    "Record again: a shorter run, fewer kinds of events (traceview record --backtrace none), or "
-    "another version of nsys."
-)
+
+
+def _otherwise(trace: Trace) -> str:
+    """How to record again, with less where it was more than the least."""
+    chains = recording_options(trace).call_chains
+    fewer = " (traceview record --backtrace none)" if chains else ""
+    return f"Record again: a shorter run, fewer kinds of events{fewer}, or another version of nsys."
+
+
 LEAST_LOST, LEAST_LOST_FRACTION = 3, 0.1
 """So many copies without a record are a loss, not a call that failed or copied nothing."""
 
@@ -58,12 +64,14 @@ def lost_events(trace: Trace) -> list[Check]:
     if failed is not None:
         template = "The recorder failed while reading its events back, so much is missing: {error}"
         values: dict[str, Value] = {"error": failed}
-        blind = Check("lost events", "blind", template, _OTHERWISE, values, all_in_doubt=True)
+        blind = Check(
+            "lost events", "blind", template, _otherwise(trace), values, all_in_doubt=True
+        )
         return [blind, *checks]
     if kinds and not cut:
         values = {"kinds": " and ".join(sorted(kinds))}
         template = "Not all {kinds} events may have been recorded; GPU work and CUDA calls were."
-        checks.append(Check("lost events", "note", template, _OTHERWISE, values))
+        checks.append(Check("lost events", "note", template, _otherwise(trace), values))
     lost = [text for text in texts if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
     lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
     if lost:
@@ -155,4 +163,4 @@ def repeated_rows(trace: Trace) -> list[Check]:
         "{repeated:operation} are recorded twice, with the same times, stream and launch call, so "
         "kernel-share and memory-copies count them twice."
     )
-    return [Check("rows", "warning", template, _OTHERWISE, {"repeated": repeated})]
+    return [Check("rows", "warning", template, _otherwise(trace), {"repeated": repeated})]

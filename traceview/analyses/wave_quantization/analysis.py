@@ -44,6 +44,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
+from traceview.trace.recording_options import recording_options
 
 KERNELS = TableSpec(
     "kernels",
@@ -278,7 +279,8 @@ def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
     hidden = [each.configuration for each in grids if _may_be_persistent_gemm(each)]
     total_ns = max(sum(each.configuration.total_ns for each in grids), 1)
     hidden_fraction = sum(of.total_ns for of in hidden) / total_ns
-    if hidden_fraction >= _MUCH and shaped_gemms(trace) is None:
+    unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
+    if hidden_fraction >= _MUCH and unknown:
         kernels = units.counted(len({of.name for of in hidden}), "kernel")
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "

@@ -25,7 +25,7 @@ from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.intervals import Intervals
-from traceview.tables import Integers
+from traceview.tables import Array, Integers
 from traceview.trace import Trace, fact
 
 _MAY_WAIT_FOR_WORK = [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC, CallKind.ALLOCATE]
@@ -85,7 +85,14 @@ def claimable_ns(
     more than the part of that path which they cover, as some may run at once. Kernels outside the
     selection and of warm-up save nothing.
     """
-    ops, of = operations(trace), kernel_operations(trace)[rows]
+    return claimable_operations_ns(trace, device, kernel_operations(trace)[rows], saved_ns)
+
+
+def claimable_operations_ns(
+    trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
+) -> int:
+    """The same for operations of any kind, by their rows."""
+    ops = operations(trace)
     counted = selected_operations(trace)[of] & ~operations_in_warm_up(trace)[of]
     of = of[counted]
     path = _steady_limited(trace).get(device, intervals.EMPTY)

@@ -1,0 +1,113 @@
+"""Older kernels, memsets and per-tensor optimizers: found where they are, silent elsewhere."""
+
+import pytest
+
+from tests.analyses.single_answer import ask
+from tests.build import Export
+from traceview.analyses.kernel_share.analysis import ANALYSIS
+
+US = 1_000
+FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Params)"
+FLASH_BACK = "void flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Traits>(Params)"
+DECODE = "void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64>>(Params)"
+OLD_GEMM = "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn"
+TF32 = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align4>(T1)"
+UNALIGNED = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_nn_align2>(T1)"
+NEW_GEMM = "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
+UPDATE = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::addcdiv_cuda_kernel("
+    "at::TensorIteratorBase&)::[lambda()], std::array<char*, 4>>(int)"
+)
+
+
+def in_turn(*names, took=50 * US, times=40, major=9):
+    """These kernels one after another, without a gap."""
+    export = Export().gpu(0, smCount=132, computeMajor=major, computeMinor=0)
+    for number in range(times * len(names)):
+        span = (number * took, (number + 1) * took)
+        export.kernel_without_launch(span, name=names[number % len(names)], gridX=1320)
+    return export
+
+
+def advice(export, folder, word):
+    return [each for each in ask(ANALYSIS, export, folder).findings if word in each.message]
+
+
+@pytest.mark.parametrize("name", [FLASH, FLASH_BACK])
+def test_flash_attention_2_on_hopper(name, tmp_path):
+    [finding] = advice(in_turn(name, NEW_GEMM), tmp_path, "FlashAttention-2")
+
+    # Half of half the time.
+    assert (finding.severity, finding.time_at_stake_ns) == ("high", 40 * 25 * US)
+    assert finding.share_of_step_pct == pytest.approx(25)
+    assert "CUDNN_ATTENTION" in finding.action
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        in_turn(FLASH, NEW_GEMM, major=8),
+        in_turn(FLASH, NEW_GEMM, major=10),
+        in_turn(FLASH, NEW_GEMM, took=10 * US),
+        in_turn(DECODE, NEW_GEMM),
+    ],
+)
+def test_elsewhere_flash_attention_2_is_right(export, tmp_path):
+    assert not advice(export, tmp_path, "FlashAttention-2")
+
+
+def test_gemms_of_which_none_is_of_the_gpu(tmp_path):
+    [finding] = advice(in_turn(OLD_GEMM), tmp_path, "older architecture")
+
+    assert finding.severity == "medium"  # 37.5 %, but less than 1 ms
+    assert finding.action.startswith("Update CUDA's libraries")
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        in_turn(OLD_GEMM, NEW_GEMM),
+        in_turn(OLD_GEMM, major=8),
+        in_turn(TF32),
+        in_turn(UNALIGNED),
+        in_turn("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_ffma_aligna4"),
+    ],
+)
+def test_a_library_may_choose_an_older_kernel(export, tmp_path):
+    assert not advice(export, tmp_path, "older architecture")
+
+
+def with_memsets(name, times=1200):
+    export = Export()
+    for number in range(times):
+        start = 10 * US * number
+        export.set((start, start + 2), (start + 10, start + 1010))
+        export.launch((start + 3, start + 5), (start + 1010, start + 9 * US), name=name)
+        export.sync("cudaStreamSynchronize_v3020", start + 6, start + 9 * US + 10)
+    return export
+
+
+def test_a_memset_before_each_kernel_of_the_program(tmp_path):
+    [finding] = advice(with_memsets("jacobi"), tmp_path, "memset")
+
+    assert finding.time_at_stake_ns == 1200 * 1000
+    assert finding.message == (
+        "1,200 kernels of the program each follow a memset (50.0 % of all operations). These "
+        "memsets take 1.20 ms."
+    )
+    assert finding.severity == "medium"
+
+
+@pytest.mark.parametrize(
+    "export", [with_memsets("cub::DeviceRadixSortOnesweepKernel<int>"), with_memsets("own", 900)]
+)
+def test_workspaces_of_libraries_and_few_memsets_are_no_storm(export, tmp_path):
+    assert not advice(export, tmp_path, "memset")
+
+
+@pytest.mark.parametrize(("names", "found"), [((UPDATE,), 1), ((NEW_GEMM,), 0)])
+def test_an_optimizer_that_updates_tensor_by_tensor(names, found, tmp_path):
+    findings = advice(in_turn(*names), tmp_path, "one by one")
+
+    assert len(findings) == found
+    assert all(each.action.startswith("Use foreach=True") for each in findings)

@@ -1,0 +1,75 @@
+"""Storms of memsets: nearly every kernel of the program waits for one before it.
+
+Libraries clear their own workspaces, which nobody can change: only memsets that come right before
+a kernel of the program count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.idle.gpu_limited import claimable_operations_ns
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.findings import Evidence, Finding, share_pct
+from traceview.tables import Integers
+from traceview.trace import Trace
+from traceview.units import Value
+
+_MANY, _LEAST_FRACTION = 1_000, 0.25
+
+
+def memset_findings(trace: Trace) -> Iterator[Finding]:
+    """A finding on the GPU with most memsets before kernels of the program."""
+    ops = operations(trace)
+    rows, after = _before_own_kernels(trace)
+    if len(rows) < _MANY:
+        return
+    device = int(np.argmax(np.bincount(ops.device[rows])))
+    here = ops.device[rows] == device
+    rows, after = rows[here], after[here]
+    steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
+    total_ns, span_ns = int(ops.duration_ns[rows].sum()), steady_spans_ns(trace).get(device, 0)
+    saved_ns = claimable_operations_ns(trace, device, rows)
+    severity = severity_of_part(saved_ns, total_ns, span_ns)
+    if len(rows) < max(_MANY, _LEAST_FRACTION * int(steady.sum())) or severity is None:
+        return
+    kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
+    values: dict[str, Value] = {
+        "memsets": len(rows),
+        "operations_pct": 100.0 * len(rows) / int(steady.sum()),
+        "total_ns": total_ns,
+        "saved_ns": saved_ns,
+    }
+    yield Finding(
+        severity,
+        "{memsets} kernels of the program each follow a memset ({operations_pct} of all "
+        f"operations). These memsets take {{total_ns}}.{gain_sentence(saved_ns, total_ns)}",
+        "Clear the values in the kernel before, or many of them with one memset: each is a launch "
+        "of its own.",
+        saved_ns,
+        gpu_subject(trace, device),
+        Evidence(values, "classes", {**gpu_cells(trace, device), "class": kind.label}),
+        share_pct(saved_ns, span_ns) if saved_ns else None,
+    )
+
+
+def _before_own_kernels(trace: Trace) -> tuple[Integers, Integers]:
+    """Steady memsets whose next operation on the stream is a kernel of the program, and these."""
+    ops = operations(trace)
+    order = np.lexsort((ops.start_ns, ops.stream))
+    now, then = order[:-1], order[1:]
+    follows = (ops.stream[now] == ops.stream[then]) & (ops.kind[now] == Kind.SET)
+    follows &= ops.kind[then] == Kind.KERNEL
+    now, then = now[follows], then[follows]
+    own = kernel_owners(trace)[ops.row[then]] == KernelOwner.PROGRAM
+    own &= selected_operations(trace)[now] & ~operations_in_warm_up(trace)[now]
+    return now[own], then[own]

@@ -1,0 +1,45 @@
+"""What a recording was asked to record, so that no remedy asks for it again."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from traceview.trace.model import Trace, fact
+
+_COMMAND = "nsys_command"
+"""Key of the command line in TRACEVIEW_RUN."""
+_CHAINS = "PROCESS_0:CUDA_BACKTRACE_OPTIONS:COLLECT_"
+_PYTHON_SAMPLES = "PYTHON_BACKTRACE_SAMPLING_OPTIONS:COLLECT_SAMPLES"
+
+
+@dataclass(frozen=True)
+class RecordingOptions:
+    """What the recorder was asked for. False where that is not known.
+
+    `by_traceview` is True for a recording of `traceview record`.
+    """
+
+    by_traceview: bool = False
+    shapes: bool = False
+    call_chains: bool = False
+    python_samples: bool = False
+    gpu_metrics: bool = False
+
+
+@fact
+def recording_options(trace: Trace) -> RecordingOptions:
+    """The options of the recording, from its metadata and from what it contains."""
+    try:
+        words = shlex.split(trace.run.get(_COMMAND, ""))
+    except ValueError:
+        words = []
+    chains = (key for key in trace.capture if key.startswith(_CHAINS))
+    sampled = trace.capture.get(_PYTHON_SAMPLES) == "true" or "--python-sampling=true" in words
+    return RecordingOptions(
+        by_traceview=bool(trace.run.get("traceview_version")),
+        shapes=any("shapes-nvtx" in word for word in words),
+        call_chains=any(trace.capture[key] == "true" for key in chains),
+        python_samples=sampled or bool(len(trace.recorded("python_samples"))),
+        gpu_metrics=any("gpu-metrics" in word for word in words) or "gpu_metrics" in trace.tables,
+    )
