@@ -274,7 +274,11 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
         exposed_ns = min(int(parts[worst]), span_ns)
         severity = severity_of(exposed_ns, span_ns)
         if severity:
-            yield _exposed_finding(trace, row, _longest(copies, row), severity, exposed_ns, device)
+            # Copies of other GPUs run at the same time: their sum would be longer than the run.
+            on_gpu = own.take(own["device"] == device)
+            [of_gpu] = _copies(trace, on_gpu).rows()
+            longest = _longest(on_gpu, row)
+            yield _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device)
 
 
 def _exposed_finding(

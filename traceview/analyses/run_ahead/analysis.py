@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
-from traceview.analyses.run_ahead.findings import verdict_finding
+from traceview.analyses.run_ahead.findings import verdict_findings
 from traceview.analyses.run_ahead.verdicts import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.operations.hosts import HOST, gpu_cells, process_hosts
 from traceview.facts.operations.operations import operations
@@ -120,14 +120,14 @@ RANGES = TableSpec(
 
 def compute(trace: Trace) -> Result:
     used = groups.different(operations(trace).device[selected_operations(trace)]).tolist()
-    rows = [_device_row(trace, device) for device in used]
+    rows = {device: _device_row(trace, device) for device in used}
     return Result(
         {
             "streams": _streams(trace),
-            "devices": Table.from_rows(DEVICES.columns, rows),
+            "devices": Table.from_rows(DEVICES.columns, [*rows.values()]),
             "ranges": _ranges(trace),
         },
-        tuple(verdict_finding(trace, device, row) for device, row in zip(used, rows, strict=True)),
+        tuple(verdict_findings(trace, rows)),
     )
 
 

@@ -5,7 +5,8 @@ What idle time costs is a finding of other analyses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -51,14 +52,39 @@ _COPY_LESS = (
 )
 
 
-def verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Finding:
+_LAUNCH_BOUND = (
+    "is launch-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU "
+    "launches too late."
+)
+
+
+def verdict_findings(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> Iterator[Finding]:
+    """One finding per verdict; `rows` are the rows of the table `devices` by device."""
+    by_verdict: dict[str, list[int]] = {}
+    for device, row in rows.items():
+        by_verdict.setdefault(str(row["verdict"]), []).append(device)
+    for devices in by_verdict.values():
+        first, *others = devices
+        found = _verdict_finding(trace, first, rows[first])
+        if others:
+            same = " {other_gpus:other GPU} got the same verdict."
+            values = {**found.evidence.values, "other_gpus": len(others)}
+            evidence = replace(found.evidence, values=values)
+            found = replace(found, template=found.template + same, evidence=evidence)
+        yield found
+
+
+def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Finding:
     """The verdict on a device; `row` is its row of the table `devices`."""
     verdict, every = str(row["verdict"]), gaps(trace)
     drained = counted_gaps(trace, device, every) & (every.cause == SYNC_DRAIN)
     idle_ns = int(every.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
     figures = ("queue_wait_median_ns", "max_queue_depth")
     values: dict[str, Cell] = {name: row[name] for name in figures}
-    template = f"{gpu_name(trace, device)} {VERDICTS[verdict]}"
+    words = VERDICTS[verdict]
+    if verdict == "launch-bound" and row["steady_idle_pct"] is not None:
+        words, values["steady_idle_pct"] = _LAUNCH_BOUND, row["steady_idle_pct"]
+    template = f"{gpu_name(trace, device)} {words}"
     if idle_ns:
         template += " It sits idle for {idle_ns} because of that."
         values["idle_ns"] = idle_ns
