@@ -131,6 +131,61 @@ def test_json_alone_on_stdout(asked, capsys, option):
     assert told["traceview_version"] == traceview.__version__
 
 
+def test_markdown_alone_on_stdout(asked, capsys):
+    assert run(["report", "run.sqlite", "--markdown"]) == 0
+    shown = capsys.readouterr()
+    assert "### What to do first" in shown.out
+    assert "--explain" not in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("a.html", "<!doctype html>"), ("a.json", "{"), ("a.md", "**run 1"), ("A.HTM", "<!doctype")],
+)
+def test_o_writes_what_the_name_ends_in(asked, tmp_path, capsys, name, start):
+    assert run(["report", "run.sqlite", "-o", name]) == 0
+    assert (tmp_path / name).read_text().startswith(start)
+    assert capsys.readouterr().err == f"Wrote {name}\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-o", "a.txt"],
+        ["-o", "a.html", "--html", "b.html"],
+        ["--json", "--markdown"],
+        ["--all-rows"],
+        ["--color", "sometimes"],
+    ],
+)
+def test_options_that_contradict_are_misuse(asked, tmp_path, options):
+    assert run(["report", "run.sqlite", *options]) == 2
+    assert list(tmp_path.iterdir()) == []
+    assert asked == []
+
+
+def test_csv_writes_a_folder_and_overwrites_nothing(asked, tmp_path, capsys):
+    assert run(["report", "run.sqlite", "--csv", "out"]) == 0
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert "findings.csv" in written
+    assert capsys.readouterr().err == f"Wrote out ({len(written)} tables)\n"
+    (tmp_path / "out" / "findings.csv").write_text("mine")
+    assert run(["report", "run.sqlite", "--csv", "out"]) == 1
+    assert "exists already; pass --force" in capsys.readouterr().err
+    assert (tmp_path / "out" / "findings.csv").read_text() == "mine"
+    assert run(["report", "run.sqlite", "--csv", "out", "--force"]) == 0
+    assert (tmp_path / "out" / "findings.csv").read_text() != "mine"
+
+
+@pytest.mark.parametrize("folder", ["taken", "no/such/folder"])
+def test_csv_into_no_folder_is_refused_before_any_work(asked, tmp_path, capsys, folder):
+    (tmp_path / "taken").write_text("a file")
+    assert run(["report", "run.sqlite", "--csv", folder]) == 1
+    assert asked == []
+    assert "folder" in capsys.readouterr().err
+
+
 def test_existing_output_is_refused_before_any_work(asked, tmp_path, capsys):
     (tmp_path / "run.html").write_text("mine")
     assert run(["report", "run.sqlite", "--html"]) == 1

@@ -39,8 +39,8 @@ def check_writable(
         check_report_output(path, force=force, source=source, source_kind=kind)
 
 
-def write_file(path: Path, text: str | Iterable[str]) -> None:
-    """Write text, whole or in pieces, to a file and print `Wrote PATH` to stderr.
+def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) -> None:
+    """Write text, whole or in pieces, to a file and print `Wrote PATH` to stderr, unless `quiet`.
 
     The file is replaced as a whole or not at all.
     """
@@ -60,7 +60,8 @@ def write_file(path: Path, text: str | Iterable[str]) -> None:
         raise TraceviewError(
             f"cannot write {path}: {reason}", "choose another output file"
         ) from error
-    click.echo(f"Wrote {click.format_filename(path)}", err=True)
+    if not quiet:
+        click.echo(f"Wrote {click.format_filename(path)}", err=True)
 
 
 def _replace(target: Path, pieces: Iterable[str]) -> None:

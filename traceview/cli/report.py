@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,16 @@ from traceview.cli import color_option, debug_option
 from traceview.cli.completions import complete_analyses, complete_ranges
 from traceview.cli.output import (
     STDOUT,
-    Outputs,
-    check_writable,
     json_option,
     open_in_browser,
     print_text,
     progress,
-    put_json,
-    shows_links,
-    write_file,
+)
+from traceview.cli.report_outputs import (
+    ReportOutputs,
+    ScreenOptions,
+    print_report,
+    put_report,
 )
 from traceview.cli.verb import Verb
 from traceview.errors import suggestion
@@ -57,7 +57,16 @@ def _known(name: str, names: Sequence[str]) -> str:
     cls=Verb,
     sections={
         "Terminal": ("--all", "--only", "--explain", "--full-names", "--no-pager", "--color"),
-        "Output": ("--html", "--open", "--json", "--all-rows", "--force"),
+        "Output": (
+            "-o",
+            "--html",
+            "--open",
+            "--json",
+            "--markdown",
+            "--csv",
+            "--all-rows",
+            "--force",
+        ),
         "Selection": ("--range", "--exclude-range", "--strict"),
         "Additional input": ("--peak", "--ncu", "--cubin"),
     },
@@ -74,8 +83,28 @@ def _known(name: str, names: Sequence[str]) -> str:
     metavar="[PATH]",
     help="Write a self-contained HTML page. Default path: <trace>.html in the current folder.",
 )
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write HTML, JSON or Markdown, as the name ends: .html, .json or .md.",
+)
 @click.option("--open", "opens", is_flag=True, help="Open the HTML page in the browser.")
 @json_option
+@click.option(
+    "--markdown",
+    is_flag=False,
+    flag_value=STDOUT,
+    metavar="[PATH|-]",
+    help="Write Markdown for an issue or a pull request. With no path or -, print only that.",
+)
+@click.option(
+    "--csv",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write every table as a CSV file into a folder.",
+)
 @click.option("--all", "shows_all", is_flag=True, help="Print every table, not just one screen.")
 @click.option(
     "--only",
@@ -153,8 +182,11 @@ def _known(name: str, names: Sequence[str]) -> str:
 def command(
     trace: Path | None,
     html: str | None,
+    output: Path | None,
     opens: bool,
     json_: str | None,
+    markdown: str | None,
+    csv: Path | None,
     shows_all: bool,
     only: tuple[str, ...],
     explain: str | None,
@@ -174,34 +206,23 @@ def command(
     TRACE is an nsys SQLite export or a .nsys-rep, which nsys exports first; either may be
     compressed (.gz, .xz, .zst). Prints one screen: the verdict, a scoreboard and what to do first.
     """
-    shown = Shown(shows_all or bool(only), full_names, pager=not no_pager)
+    shown = ScreenOptions(shows_all or bool(only), full_names, pager=not no_pager)
     if explain is not None:
         _explain(explain, shown)
         return
     if trace is None:
-        raise click.UsageError(_no_trace(html, json_), click.get_current_context())
-    if opens and html is None:
+        raise click.UsageError(_no_trace(html, json_, markdown), click.get_current_context())
+    if opens and html is None and not (output and output.suffix.startswith(".htm")):
         html = _DEFAULT_PATH
-    outputs = Outputs.of(_stem(trace), html, json_)
-    if all_rows and html is None and json_ is None:
-        raise click.UsageError("--all-rows needs --html or --json")
-    check_writable(outputs.files, source=trace, force=force)
+    outputs = ReportOutputs.of(_stem(trace), output, html, json_, markdown, csv, all_rows)
+    outputs.check(trace, force=force)
     report = _analyzed(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
-    _show(report, outputs, all_rows, shown)
+    put_report(report, outputs, shown)
     if opens and outputs.html:
         open_in_browser(outputs.html)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a terminal shows of a report: every table, or one screen."""
-
-    tables: bool = False
-    full_names: bool = False
-    pager: bool = True
-
-
-def _explain(name: str, shown: Shown) -> None:
+def _explain(name: str, shown: ScreenOptions) -> None:
     from traceview.explanation import explained
     from traceview.render.terminal.explanation import render_explanation
 
@@ -214,11 +235,11 @@ def _explain(name: str, shown: Shown) -> None:
 
 def print_summary(path: Path) -> None:
     """Print the screen of a trace. Raises TraceviewError if it cannot be read."""
-    _print(_analyzed(path), Shown())
+    print_report(_analyzed(path), ScreenOptions())
 
 
-def _no_trace(html: str | None, json_: str | None) -> str:
-    for option, taken in (("--html", html), ("--json", json_)):
+def _no_trace(html: str | None, json_: str | None, markdown: str | None) -> str:
+    for option, taken in (("--html", html), ("--json", json_), ("--markdown", markdown)):
         if taken and taken != STDOUT:
             return (
                 f"{option} took {taken!r} as its output file, so TRACE is missing. "
@@ -258,47 +279,3 @@ def _analyzed(
             ncu=ncu,
             cubins=cubins,
         )
-
-
-def _show(report: Report, outputs: Outputs, all_rows: bool, shown: Shown) -> None:
-    if not outputs.json_to_stdout:
-        _print(report, shown)
-    if outputs.html:
-        write_file(outputs.html, _page(report, all_rows))
-    if outputs.json or outputs.json_to_stdout:
-        put_json(_document(report, all_rows), outputs.json)
-
-
-def _print(report: Report, shown: Shown) -> None:
-    from traceview.render.report.table_text import TextOptions
-    from traceview.render.report.text import render_text
-    from traceview.render.terminal.screen import render_screen
-
-    if not shown.tables:
-        links = shows_links()
-        print_text(
-            lambda width, color: render_screen(report, width=width, color=color, links=links)
-        )
-        return
-    options = TextOptions(full_names=shown.full_names)
-    print_text(
-        lambda width, color: render_text(report, width=width, color=color, options=options),
-        pager=shown.pager,
-    )
-
-
-def _page(report: Report, all_rows: bool) -> str:
-    from traceview import __version__
-    from traceview.render.base.table_view import MOST_ROWS
-    from traceview.render.report.html import render_html
-
-    with progress("Rendering the page"):
-        return render_html(report, __version__, None if all_rows else MOST_ROWS)
-
-
-def _document(report: Report, all_rows: bool) -> Iterator[str]:
-    from traceview import __version__
-    from traceview.render.base.row_limit import MOST_ROWS
-    from traceview.render.report.json import json_pieces
-
-    return json_pieces(report, __version__, None if all_rows else MOST_ROWS)

@@ -49,7 +49,7 @@ def table_lines(
 ) -> Iterator[Text]:
     """The first rows of a table as lines of at most `width` cells, below a line of headings."""
     head = table.take(np.arange(min(len(table), options.rows)))
-    telling = replace(spec, columns=tuple(_telling(spec, table, single)))
+    telling = replace(spec, columns=tuple(telling_columns(spec, table, single)))
     inline, below = _split(telling, head, width, options)
     columns = fitting(inline, head, width)
     yield _line([column.heading for column in columns], columns, "dim")
@@ -61,7 +61,7 @@ def table_lines(
                 yield from _own_lines(str(value), width)
 
 
-def _telling(spec: TableSpec, table: Table, single: Set[str]) -> Iterator[Column]:
+def telling_columns(spec: TableSpec, table: Table, single: Set[str]) -> Iterator[Column]:
     """The columns that say something; the first column always stays."""
     for position, column in enumerate(spec.columns):
         silent = column.name in single or _is_zero(table, column)

@@ -1,0 +1,145 @@
+"""A report as Markdown for an issue or a pull request: verdict, figures, findings, tables folded.
+
+Names in a trace are hostile: they may hold markup, and GitHub turns `@name` into a notification and
+`#12` into a reference. All of it is written so that it shows as the text that it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+
+import numpy as np
+
+from traceview import units
+from traceview.analyses.base import Result, TableSpec
+from traceview.ranking import RankedFinding
+from traceview.render.base.safe_text import visible
+from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.saving import forecast_text, saving
+from traceview.render.report.scoreboard import tiles
+from traceview.render.report.table_text import single_ids, telling_columns
+from traceview.report import Report
+from traceview.tables import Table
+
+MOST_ROWS = 10
+_MOST_TEXT, _MOST_CELL, _MOST_COLUMNS = 1_000, 120, 8
+_MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
+_AT_START = re.compile(r"^([-+=:]|\d+(?=[.)]))")
+_LINKED = re.compile(r"@|\\#|(?<=http)s?:|(?<=www)\.|\bGH(?=-\d)", re.IGNORECASE)
+_BREAK = "<!-- -->"
+"""Between two characters it shows nothing and keeps GitHub from making a link of them."""
+
+
+def render_markdown(report: Report) -> str:
+    """The report, with at most MOST_ROWS rows of each table."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def escaped(text: str, most: int = _MOST_TEXT) -> str:
+    """A text that Markdown shows as it is, on one line."""
+    plain = visible(text, most).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    unmarked = _AT_START.sub(_backslashed, _MARKUP.sub(r"\\\1", plain))
+    return _LINKED.sub(rf"\g<0>{_BREAK}", unmarked)
+
+
+def _backslashed(start: re.Match[str]) -> str:
+    """A list or a heading that a line would begin: `1.` becomes `1\\.`, `-` becomes `\\-`."""
+    return f"{start[0]}\\" if start[0].isdigit() else f"\\{start[0]}"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    facts = dict(header_facts(report.trace))
+    name = escaped(report.trace.path.rpartition("/")[2], _MOST_CELL)
+    chosen = ("only ranges", "without ranges", "GPU", "duration", "contains", "recorded by")
+    yield f"**{name}** · " + " · ".join(escaped(facts[key]) for key in chosen if key in facts)
+    yield ""
+    if report.verdict:
+        yield from (f"**{escaped(report.verdict.text)}**", "")
+    if report.scoreboard:
+        each = tiles(report.scoreboard)
+        yield _row(tile.name for tile in each)
+        yield _row("---" for _ in each)
+        yield _row(f"**{escaped(tile.value)}** {escaped(tile.detail)}".strip() for tile in each)
+        yield ""
+    for warning in report.trace.warnings:
+        yield from (f"> Warning: {escaped(warning)}", "")
+    yield from _findings(report)
+    yield from _tables(report)
+
+
+def _findings(report: Report) -> Iterator[str]:
+    yield from ("### What to do first", "")
+    urgent = [each for each in report.findings if each.finding.severity != "info"]
+    notes = report.findings[len(urgent) :]
+    if not report.findings:
+        yield from (nothing_found(report), "")
+    for number, each in enumerate(urgent, 1):
+        yield from _finding(f"{number}.", each, report.whole)
+    yield from (
+        _folded(units.counted(len(notes), "note"), _notes(notes, report.whole)) if notes else ()
+    )
+
+
+def _notes(notes: Sequence[RankedFinding], whole: str) -> Iterator[str]:
+    for each in notes:
+        yield from _finding("-", each, whole)
+
+
+def _finding(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
+    finding, margin = ranked.finding, " " * (len(lead) + 1)
+    amounts = [part for part in saving(finding, whole) if part]
+    told = forecast_text(ranked.forecast) if finding.severity != "info" else ""
+    parts = [f"**{finding.severity}**", *([f"up to {', '.join(amounts)}"] if amounts else []), told]
+    yield f"{lead} {' · '.join(part for part in parts if part)} · `{ranked.analysis}`  "
+    yield f"{margin}{escaped(finding.message)}" + ("  " if finding.action else "")
+    if finding.action:
+        yield f"{margin}→ {escaped(finding.action)}"
+    yield ""
+
+
+def _tables(report: Report) -> Iterator[str]:
+    single = single_ids(report.trace)
+    for analysis in report.analyses:
+        outcome = report.outcomes[analysis.name]
+        if not isinstance(outcome, Result):
+            lines = [
+                f"Not answered: {escaped(outcome.reason)}  ",
+                f"→ {escaped(outcome.remedy)}",
+                "",
+            ]
+            yield from _folded(analysis.title, lines)
+            continue
+        parts = [
+            line
+            for spec, table in outcome.shown(analysis.tables)
+            if len(table) and not spec.detail
+            for line in _table(spec, table, single)
+        ]
+        if parts:
+            yield from _folded(f"{analysis.title}: {analysis.question}", parts)
+
+
+def _table(spec: TableSpec, table: Table, single: frozenset[str]) -> Iterator[str]:
+    columns = {column.name: column for column in telling_columns(spec, table, single)}
+    names = [name for name in spec.brief if name in columns][:_MOST_COLUMNS]
+    head = table.take(np.arange(min(len(table), MOST_ROWS)))
+    yield from (f"**{units.stem(spec.name)}**: {escaped(spec.meaning)}", "")
+    yield _row(units.label(name) for name in names)
+    yield _row("---" if columns[name].dtype == "text" else "---:" for name in names)
+    for row in zip(*(head.cells(name) for name in names), strict=True):
+        cells = (units.quantity(name, cell) for name, cell in zip(names, row, strict=True))
+        yield _row(escaped(str(cell), _MOST_CELL) for cell in cells)
+    more = len(table) - len(head)
+    yield from ("", f"… and {units.count(more)} more", "") if more else ("",)
+
+
+def _row(cells: Iterator[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _folded(title: str, lines: Sequence[str] | Iterator[str]) -> Iterator[str]:
+    yield from (f"<details><summary>{escape(title)}</summary>", "")
+    yield from lines
+    yield from ("</details>", "")
