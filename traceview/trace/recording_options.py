@@ -15,12 +15,8 @@ _PYTHON_SAMPLES = "PYTHON_BACKTRACE_SAMPLING_OPTIONS:COLLECT_SAMPLES"
 
 @dataclass(frozen=True)
 class RecordingOptions:
-    """What the recorder was asked for. False where that is not known.
+    """What the recorder was asked for. False where that is not known."""
 
-    `by_traceview` is True for a recording of `traceview record`.
-    """
-
-    by_traceview: bool = False
     shapes: bool = False
     call_chains: bool = False
     python_samples: bool = False
@@ -37,7 +33,6 @@ def recording_options(trace: Trace) -> RecordingOptions:
     chains = (key for key in trace.capture if key.startswith(_CHAINS))
     sampled = trace.capture.get(_PYTHON_SAMPLES) == "true" or "--python-sampling=true" in words
     return RecordingOptions(
-        by_traceview=bool(trace.run.get("traceview_version")),
         shapes=any("shapes-nvtx" in word for word in words),
         call_chains=any(trace.capture[key] == "true" for key in chains),
         python_samples=sampled or bool(len(trace.recorded("python_samples"))),
