@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import traceview
-from tests.build import Export
+from tests.build import Export, global_pid
 from traceview.cli.scrub import command
 from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.tables import Texts
@@ -298,3 +298,26 @@ def test_the_names_of_other_peoples_processes_go(tmp_path):
 
     assert b"secret-project" not in (tmp_path / "out.sqlite").read_bytes()
     assert len(load(tmp_path / "out.sqlite").processes) == 1
+
+
+def test_the_names_of_processes_that_were_only_scheduled_or_sampled_go(tmp_path):
+    """With the right to, nsys records all processes of the machine."""
+    export = Export().launch((0, 2), (10, 20)).off_cpu((5, 6), process=77)
+    source = export.native_sample(7, ("/usr/bin/app", "main"), process=78).write(tmp_path / "in.db")
+    with closing(sqlite3.connect(source)) as connection, connection:
+        for process in (77, 78):
+            owner = global_pid(process)
+            connection.execute("INSERT INTO PROCESSES VALUES (?, 1, 'secret-project')", (owner,))
+    scrub(source, tmp_path / "out.sqlite")
+
+    assert b"secret-project" not in (tmp_path / "out.sqlite").read_bytes()
+
+
+def test_home_folders_in_native_stacks_go(tmp_path):
+    export = Export().launch((0, 2), (10, 20))
+    source = export.native_sample(7, ("/home/alice/sim", "main")).write(tmp_path / "in.sqlite")
+    scrub(source, tmp_path / "out.sqlite")
+
+    trace = load(tmp_path / "out.sqlite")
+    assert trace.table("native_frames").cells("module") == ["~/sim"]
+    assert trace.table("native_frames").cells("function") == ["main"]

@@ -161,7 +161,8 @@ def _of_native(trace: Trace) -> Iterator[IdleSamples]:
     if not {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}:
         return
     samples, sampled_as = unwound_samples(trace), sampled_threads(trace)
-    for thread in np.flatnonzero(sampled_as[: len(trace.threads)] < 0).tolist():
+    launching = groups.different(gaps(trace).thread[gaps(trace).thread >= 0])
+    for thread in launching[sampled_as[launching] < 0].tolist():
         own = samples.of_thread(thread)
         only = np.arange(len(sampled_as)) == thread
         for launched in _launched(trace, only, thread):

@@ -122,6 +122,8 @@ def _clean_copy(copy: Path, clean: Path) -> ScrubReport:
 
 
 _ALL_PROCESSES = {"PROCESSES": "globalPid", "ThreadNames": "globalTid"}
+# Sampled and scheduled are all processes of the machine, if the recorder was allowed to.
+_OF_THE_MACHINE = {"SCHED_EVENTS", "COMPOSITE_EVENTS"}
 
 
 def _among(global_id: object, processes: set[int]) -> bool:
@@ -159,7 +161,7 @@ class _Scrubber:
         used: set[int] = set()
         for table in self._tables:
             for column in {"globalPid", "globalTid"} & set(self._columns(table)):
-                if table not in _ALL_PROCESSES:
+                if table not in _ALL_PROCESSES.keys() | _OF_THE_MACHINE:
                     select = f"SELECT DISTINCT {column} FROM {quoted(table)}"  # noqa: S608
                     found = self._connection.execute(select)
                     used |= {value >> 24 for (value,) in found if isinstance(value, int)}
