@@ -120,6 +120,12 @@ def test_an_analysis_has_one_finding_for_a_kernel():
     assert [each[0] for each in found] == ["low", "low", "info"]
 
 
+def test_a_better_recording_makes_nothing_faster():
+    hidden, late = finding("medium", 50 * MS, 50.0), finding("low", MS, 1.0)
+    results = {"trace-health": Result({}, (hidden,)), "gpu-idle": Result({}, (late,))}
+    assert [each.forecast is None for each in ranked(results, 10 * MS)] == [True, False]
+
+
 def test_no_more_per_step_than_there_is_to_save():
     found = forecast(finding("medium", 500_000, 20.0), 1_700 * MS)
     assert found

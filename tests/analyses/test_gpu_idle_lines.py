@@ -158,7 +158,15 @@ def test_compilation_is_left_to_phases(tmp_path):
     result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), compiler, MAIN, gap_ms=4), tmp_path)
 
     assert rows(result, "lines", "activity", "steady_idle_ns") == [("compilation", 0)]
-    assert [finding.severity for finding in result.findings] == ["info"]
+    assert rows(result, "causes", "cause", "gaps", "steady_idle_ns") == [("compilation", 19, 0)]
+    assert result.findings == ()
+
+
+def test_a_frame_of_generated_code_is_named_after_its_compiler(tmp_path):
+    generated = ("/tmp/torchinductor_me/5m/c5mujy2g.py", 1200, "call")
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), generated, MAIN, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", "file", "inner") == [(MAIN[0], "torch.compile.call")]
 
 
 def test_short_waits_for_the_interpreter_lock_are_no_waits(tmp_path):

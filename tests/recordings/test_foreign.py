@@ -37,7 +37,7 @@ def test_the_limit_is_one_that_the_expert_accepts(program):
 
 def test_steps_are_found_without_ranges(program):
     key, report = program
-    assert report.verdict.steps_from == "repetition"
+    assert report.verdict.steps_from == key.get("steps_from", "repetition")
     if "steps" in key:
         least, most = key["steps"]
         assert least <= report.verdict.steps <= most
@@ -45,6 +45,8 @@ def test_steps_are_found_without_ranges(program):
 
 def test_the_finding_that_the_expert_expects_is_in_its_place(program):
     key, report = program
+    if "first" not in key:
+        return
     found = above_info(report)[key.get("place", 1) - 1]
     assert found.analysis == key["first"]
     assert (found.finding.subject.file or "").endswith(key.get("line", ""))

@@ -27,6 +27,8 @@ def test_idle_time_of_compilation_is_not_told_as_late_launches(tmp_path):
 
     # Only the pauses of 9 ms between the later launches are.
     assert sum(finding.time_at_stake_ns for finding in late) <= 90 * MS
+    causes = dict(rows(ask(GPU_IDLE, export, tmp_path), "causes", "cause", "gaps"))
+    assert causes["compilation"] == 1
 
 
 def test_a_short_compilation_before_a_long_run_is_information(tmp_path):

@@ -3,8 +3,9 @@ import pytest
 
 from tests.build import Export
 from traceview.facts.phases import compilers
-from traceview.facts.phases.algorithm_trials import trial_runs
+from traceview.facts.phases.algorithm_trials import trial_runs, with_preparation
 from traceview.facts.phases.compilation import compilation, compiling
+from traceview.intervals import Intervals
 
 MS = 1_000_000
 MAIN = ("/home/me/train.py", 7, "<module>")
@@ -154,3 +155,16 @@ def test_convolutions_of_a_network_are_no_trial():
     assert runs("xaaaaaaaax") == []
     assert runs("xabcdefabcdefx") == []
     assert runs("xaabbccx" * 4) == []
+
+
+def test_idle_time_before_kernels_of_cudnn_near_a_trial_belongs_to_it():
+    def ms(*times):
+        return np.array(times, np.int64) * MS
+
+    # Idle before the operations at 140 (cuDNN, near), 700 (not cuDNN), 703 (short) and 800 (far).
+    start, end = ms(100, 140, 700, 703, 800), ms(110, 141, 701, 704, 801)
+    by_cudnn = np.array([True, True, False, True, True])
+    found = with_preparation(Intervals(ms(100), ms(110)), start, end, by_cudnn)
+
+    assert (found.start // MS).tolist() == [100]
+    assert (found.end // MS).tolist() == [140]

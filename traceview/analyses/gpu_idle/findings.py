@@ -42,6 +42,7 @@ from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.causes import (
     ALLOCATION,
     CAUSES,
+    COMPILATION,
     COPY_WAIT,
     DEPENDENCY,
     GRAPH_LAUNCH,
@@ -447,17 +448,25 @@ def _add_other_gpus(wording: Wording, trace: Trace, others: Mask) -> None:
 
 
 def _one_time(trace: Trace) -> Iterator[Finding]:
-    """Idle time in warm-up and first uses, for the GPU that idled longest then."""
+    """Idle time in warm-up and first uses, for the GPU that idled longest then.
+
+    `phases` reports what was compilation.
+    """
     every = gaps(trace)
-    device, idle_ns = _most_idle(trace, every.one_time)
+    once = every.one_time & (every.cause != COMPILATION)
+    device, idle_ns = _most_idle(trace, once)
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
-    own = every.one_time & (every.device == device)
+    own = once & (every.device == device)
     lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
     action = "Warm up before measuring; a longer run pays this once."
     wording = _opening(trace, device, idle_ns, own, lost, action)
     _add_jit(wording, trace, own)
-    _add_other_gpus(wording, trace, every.one_time & ~own)
+    compiling_ns = int(every.idle_ns[(every.cause == COMPILATION) & (every.device == device)].sum())
+    if compiling_ns:
+        wording.template = wording.template.removesuffix(".")
+        wording.add(", not counting {compiling_ns} of compilation.", compiling_ns=compiling_ns)
+    _add_other_gpus(wording, trace, once & ~own)
     row = ("devices", gpu_cells(trace, device))
     yield _finding(trace, "info", wording, device, own, row, idle_ns)
 

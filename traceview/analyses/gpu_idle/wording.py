@@ -20,6 +20,7 @@ MEANINGS = {
     "module-load": "the CPU spent most of the gap loading GPU code",
     "allocation": "the CPU spent most of the gap allocating or freeing memory",
     "profiler": "the profiler held the CPU up for most of the gap",
+    "compilation": "a compiler worked for most of the gap, or a library tried algorithms (phases)",
     "unknown": "the launch call of the next work was not recorded",
 }
 """What each of CAUSES means, in that order."""

@@ -84,17 +84,16 @@ def _finding(
             int(timed.end_ns[worst]),
         ),
         share_pct(lost_ns, steady_span_ns(trace)),
-        lost=_idle_in(trace, rows),
+        lost=_idle_in(trace, rows, lost_ns),
         general=True,
     )
 
 
-def _idle_in(trace: Trace, rows: Integers) -> LostTime | None:
-    """The steady idle time of some steps, where that is most of what they took longer."""
+def _idle_in(trace: Trace, rows: Integers, excess_ns: int) -> LostTime | None:
+    """The steady idle time of some steps, where it is as much as half of what they took longer."""
     timed, every = pace(trace), gaps(trace)
     within = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
     lost = lost_in(every, ~every.one_time & intervals.inside(within, every.start_ns))
-    excess_ns = int((timed.duration_ns - timed.median_ns)[rows].sum())
     return lost if lost and 2 * lost.time.total() > excess_ns else None
 
 

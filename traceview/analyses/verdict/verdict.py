@@ -9,6 +9,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.run_ahead.verdicts import drained_in_steps
+from traceview.analyses.steps.parts import step_parts
 from traceview.analyses.verdict.parts import LargestClass, Limit, SteadyParts, steady_parts
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
@@ -96,10 +97,14 @@ def main_loop(trace: Trace) -> MainLoop:
     rows = np.flatnonzero(timed.timed & selected(trace, found.process, found.cpu_start_ns))
     if not len(rows):
         return MainLoop(0, None)
+    # A step that mostly compiles is as long as what it repeats.
+    once_ns = step_parts(trace).once_ns
+    compiles = 2 * once_ns > timed.duration_ns
+    repeating_ns = timed.duration_ns - np.where(compiles, once_ns, 0)
     total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
     rows = rows[found.series[rows] == np.argmax(total_ns)]
     steady = rows[~timed.warm_up[rows]]
-    return MainLoop(len(rows), _median(timed.duration_ns[steady if len(steady) else rows]))
+    return MainLoop(len(rows), _median(repeating_ns[steady if len(steady) else rows]))
 
 
 def _median(values: Integers) -> int:

@@ -32,6 +32,7 @@ from traceview.facts.operations.operations import (
     first_launches,
     operations,
 )
+from traceview.facts.phases.compilation import compiling
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -44,6 +45,7 @@ CAUSES = (
     "module-load",
     "allocation",
     "profiler",
+    "compilation",
     "unknown",
 )
 (
@@ -55,6 +57,7 @@ CAUSES = (
     MODULE_LOAD,
     ALLOCATION,
     PROFILER,
+    COMPILATION,
     UNKNOWN,
 ) = range(len(CAUSES))
 
@@ -104,6 +107,8 @@ def gap_causes(trace: Trace) -> GapCauses:
     drain = find_drains(gaps, launches, waits(trace), calls, calls_that_enqueue(ops, len(calls)))
     behind_copy = ended_behind_copy(gaps, launches, predecessors(trace), ops)
     cause = classify(gaps, launches, behind_copy, drain, cpu)
+    late = np.isin(cause, (LAUNCH_LATE, SYNC_DRAIN))
+    cause[late & compiling(trace, gaps.start_ns, gaps.end_ns)] = COMPILATION
     first = first_launches(trace)[gaps.after] & (cpu.loading_ns > 0) & launches.known
     first |= (cause == ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
     return GapCauses(

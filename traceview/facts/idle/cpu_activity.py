@@ -10,6 +10,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.idle.causes import (
     ALLOCATION,
+    COMPILATION,
     GRAPH_LAUNCH,
     LAUNCH_LATE,
     MODULE_LOAD,
@@ -25,7 +26,15 @@ from traceview.intervals import Intervals, Timed
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
-CPU_CAUSES = (LAUNCH_LATE, SYNC_DRAIN, GRAPH_LAUNCH, MODULE_LOAD, ALLOCATION, PROFILER)
+CPU_CAUSES = (
+    LAUNCH_LATE,
+    SYNC_DRAIN,
+    GRAPH_LAUNCH,
+    MODULE_LOAD,
+    ALLOCATION,
+    PROFILER,
+    COMPILATION,
+)
 """Causes on the CPU: what the launching thread did explains the gap."""
 
 OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4

@@ -13,12 +13,15 @@ from traceview import groups, intervals
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
 from traceview.intervals import Intervals
-from traceview.tables import Integers, Mask
+from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
 
 LEAST_KERNELS, LEAST_ALGORITHMS = 6, 3
 TWICE = 0.3
 """Least fraction of a run's kernels that repeat the one before."""
+PREPARES_NS, NEAR_NS = 10_000_000, 500_000_000
+"""A GPU that idles for so long before a kernel of cuDNN, this close to a trial, waits for the next
+candidates: a trial of few algorithms does not show in the kernels."""
 MOST_REPEATS = 3
 """A kernel that occurs more often is part of the network."""
 
@@ -45,8 +48,31 @@ def algorithm_trials(trace: Trace) -> dict[int, Intervals]:
         if len(first):
             start, end = ops.start_ns[own], ops.end_ns[own]
             before = np.append(start[:1], end)[_before(is_kernel & layout, first)]
-            result[process] = intervals.union(np.minimum(before, start[first]), end[last])
+            trials = intervals.union(np.minimum(before, start[first]), end[last])
+            by_cudnn = is_kernel & (is_convolution[row] | layout | _of_cudnn(kernels)[row])
+            result[process] = with_preparation(trials, start, end, by_cudnn)
     return result
+
+
+def with_preparation(
+    trials: Intervals, start: Integers, end: Integers, by_cudnn: Mask
+) -> Intervals:
+    """The trials and the idle time near them before kernels of cuDNN, from operations by start."""
+    idle_from = np.maximum.accumulate(end)[:-1]
+    idle_to, waits = start[1:], by_cudnn[1:] & (start[1:] - idle_from >= PREPARES_NS)
+    after = np.searchsorted(trials.start, idle_from[waits], side="right")
+    last_end = np.append(np.iinfo(np.int64).min // 2, trials.end)[after]
+    next_start = np.append(trials.start, np.iinfo(np.int64).max // 2)[after]
+    near = (idle_from[waits] - last_end <= NEAR_NS) | (next_start - idle_to[waits] <= NEAR_NS)
+    begin, stop = idle_from[waits][near], idle_to[waits][near]
+    return intervals.union(
+        np.concatenate((trials.start, begin)), np.concatenate((trials.end, stop))
+    )
+
+
+def _of_cudnn(kernels: Table) -> Mask:
+    names = kernels.texts("name")
+    return names.isin([name for name in names.values if "cudnn::" in str(name)])
 
 
 def _before(is_layout: Mask, row: Integers) -> Integers:

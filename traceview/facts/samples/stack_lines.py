@@ -20,6 +20,7 @@ DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file"
 
 _OWN = re.compile(r"(^|/)traceview_injected/")
 _INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
+_GENERATED = re.compile(r"/torchinductor_[^/]*/")
 # Of a frame, as `torch/nn/functional.py::linear`.
 _COMPILES = re.compile(
     r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py::"
@@ -150,5 +151,7 @@ def _inner_names(file: Texts, function: Texts, rows: Integers) -> Texts:
 
 
 def _dotted(file: str, function: str) -> str:
+    if _GENERATED.search(file):
+        return f"torch.compile.{function}"
     module = _INSTALLED.sub("", file).removesuffix(".py").removesuffix("/__init__")
     return f"{module.strip(' <>').replace('/', '.')}.{function}".lstrip(".")

@@ -44,6 +44,7 @@ CAUSES: Mapping[str, _Shades] = {
     "module-load": ("#9c6f66", "#c0948b"),
     "allocation": ("#dd85a8", "#e8a0bd"),
     "profiler": ("#a3a8ae", "#6f7780"),
+    "compilation": ("#8a7fc7", "#a79ee0"),
     "unknown": ("#c2c7cd", "#4d555e"),
 }
 """Causes of idle gaps, as `facts/idle/causes.py` names them."""
