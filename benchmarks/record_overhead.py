@@ -1,13 +1,14 @@
-"""Measure what recording costs a launch-bound training loop on a GPU.
+"""Measure what each part of a recording costs two training loops on a GPU.
 
-    python benchmarks/record_overhead.py [--steps 300] [--runs 3] [--csv FILE]
+    python benchmarks/record_overhead.py [--runs 5] [--steps 150] [--seconds 340] [--csv FILE]
 
-Each figure is the median step time of a fresh process, and the median of several such runs, which
-take turns. The steps of a small transformer take a thousand small kernels each, which the CPU
-launches more slowly than the GPU runs them, so that every microsecond on the CPU counts.
+One loop is launch-bound: the steps of a small transformer take a thousand small kernels each, which
+the CPU launches more slowly than the GPU runs them, so that every microsecond on the CPU counts.
+The other is GPU-bound. A fresh process measures the median step of both. The ways to record take
+turns, and a run of one is compared with the run of nsys alone in the same turn; the interval is the
+least and the greatest of these ratios (of five: 94 % confidence for the median).
 
-The ways: no profiler, plain `traceview record`, with the Python samples of nsys, and with those of
-the sampler inside the process. Without nsys only the last and the first are measured.
+Without nsys the parts are measured on top of the plain program. `--seconds` ends the turns early.
 """
 
 from __future__ import annotations
@@ -25,20 +26,50 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-INJECTED = ROOT / "traceview" / "recorders" / "injected"
+sys.path.insert(0, str(ROOT))
+
+from traceview.errors import TraceviewError  # noqa: E402
+from traceview.recorders import gathering  # noqa: E402
+from traceview.recorders.nsys import ATTEMPTS, find  # noqa: E402
+from traceview.recorders.options import (  # noqa: E402
+    Abilities,
+    RecordOptions,
+    abilities,
+    profile_command,
+)
+
 FIGURES = "figures "
-WARM_UP = 20
+LOOPS = ("launch-bound", "GPU-bound")
+PLAIN, BASE = "no profiler", "nsys alone"
+STEPS = 150
+
+# By name: the part of a recording, and whether samples are taken inside the program.
+ALONE = RecordOptions(kernels=False, sync_sites=False, annotate="off", python_samples=False)
+WAYS: dict[str, tuple[RecordOptions, bool]] = {
+    BASE: (ALONE, False),
+    "+ sync sites": (RecordOptions(kernels=False, annotate="off"), False),
+    "+ annotate auto": (RecordOptions(kernels=False, sync_sites=False), False),
+    "+ annotate modules": (
+        RecordOptions(kernels=False, sync_sites=False, annotate="modules"),
+        False,
+    ),
+    "+ samples of nsys": (
+        RecordOptions(kernels=False, sync_sites=False, annotate="off", python_samples=True),
+        False,
+    ),
+    "+ samples of our own": (ALONE, True),
+}
 
 
-def training_step() -> Callable[[], object]:
+def launch_bound(device: str) -> Callable[[], object]:
     """One step of a transformer so small that launches are all that it costs."""
     import torch
 
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, device="cuda")
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, device=device)
     model = torch.nn.TransformerEncoder(layer, 6)
     optimizer = torch.optim.Adam(model.parameters(), fused=False, foreach=False)
-    x = torch.randn(4, 16, 64, device="cuda")
+    x = torch.randn(4, 16, 64, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -49,114 +80,127 @@ def training_step() -> Callable[[], object]:
     return step
 
 
-def measured(steps: int) -> dict[str, float]:
-    """Step times of this process in ms."""
+def gpu_bound(device: str) -> Callable[[], object]:
+    """One step of an MLP so wide that the GPU is all that it costs; ends with a wait for it."""
     import torch
 
-    step = training_step()
-    for _ in range(WARM_UP):
-        step()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(steps):
-        begun = time.perf_counter()
-        step()
-        times.append(1e3 * (time.perf_counter() - begun))
-    torch.cuda.synchronize()
-    quarters = statistics.quantiles(times, n=4)
-    return {
-        "median_ms": quarters[1],
-        "p25_ms": quarters[0],
-        "p75_ms": quarters[2],
-        "mean_ms": sum(times) / len(times),
-    }
+    size = 4096 if device == "cuda" else 256
+    kind = {"device": device, "dtype": torch.bfloat16}
+    model = torch.nn.Sequential(*(torch.nn.Linear(size, size, **kind) for _ in range(8)))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3, fused=device == "cuda")
+    x = torch.randn(4 * size, size, **kind)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    return step
 
 
-def ways(has_nsys: bool) -> dict[str, tuple[bool, bool, tuple[str, ...]]]:
-    """By name: whether to record, whether to sample inside the process, and options of record."""
-    plain = {
-        "no profiler": (False, False, ()),
-        "in-process samples alone": (False, True, ()),
-    }
-    if not has_nsys:
-        return plain
-    return {
-        **plain,
-        "record, no samples": (True, False, ("--no-python-samples",)),
-        "record, in-process samples": (True, True, ("--no-python-samples",)),
-        "record, --python-samples": (True, False, ("--python-samples",)),
-    }
+def measured(steps: int) -> dict[str, float]:
+    """Median step of each loop in this process, in ms; the GPU-bound one takes fewer steps."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    figures = {}
+    loops = ((launch_bound, steps), (gpu_bound, steps // 3))
+    for name, (made, count) in zip(LOOPS, loops, strict=True):
+        step, times = made(device), []
+        for _ in range(max(count // 8, 1)):
+            step()
+        wait()
+        for _ in range(count):
+            begun = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - begun))
+        wait()
+        figures[name] = statistics.median(times)
+    return figures
 
 
-def run(steps: int, recorded: bool, sampled: bool, options: tuple[str, ...]) -> dict[str, float]:
-    """The figures of a fresh process."""
+def run(way: str, steps: int, able: Abilities | None) -> dict[str, float]:
+    """The figures of a fresh process recorded in this way; without nsys only its hooks run."""
+    options, sample = WAYS.get(way, (ALONE, False))
     with tempfile.TemporaryDirectory() as folder:
-        program = [str(Path(__file__).resolve()), "--measure", "--steps", str(steps)]
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        environment = {**os.environ, "PYTHONPATH": path}
-        if sampled:
-            environment["TRACEVIEW_PYTHON_SAMPLES"] = folder
-            environment["PYTHONPATH"] = os.pathsep.join([str(INJECTED), path])
-        command = [sys.executable, *program]
-        if recorded:
-            out = ["-o", str(Path(folder, "out.sqlite"))]
-            command = [sys.executable, "-m", "traceview", "record", *out, *options, *program]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
-        lines = [line for line in done.stdout.splitlines() if line.startswith(FIGURES)]
-        if not lines:
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "--measure",
+            "--steps",
+            str(steps),
+        ]
+        added = gathering.environment(options, Path(folder, "gathered"), sample_python=sample)
+        if able and way != PLAIN:
+            command = profile_command(find(), able, options, Path(folder, "out"), command)
+        environment = {**os.environ, **added, "TMPDIR": folder}
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            lines = [line for line in done.stdout.splitlines() if line.startswith(FIGURES)]
+            if lines:
+                break
+        else:
             sys.exit(f"{command} gave no figures:\n{done.stdout}\n{done.stderr}")
         figures: dict[str, float] = json.loads(lines[0].removeprefix(FIGURES))
-        if recorded:
-            figures["trace_mb"] = Path(folder, "out.sqlite").stat().st_size / 1e6
         return figures
 
 
-def nsys_works() -> bool:
-    from traceview.errors import TraceviewError
-    from traceview.recorders.nsys import find
-
+def known_abilities() -> Abilities | None:
     try:
-        return not find().defect
+        return abilities(find())
     except TraceviewError:
-        return False
+        return None
 
 
-def compare(steps: int, runs: int, out: Path | None) -> None:
-    every = ways(nsys_works())
-    # They take turns, so that other load on the machine affects all of them.
-    turns = [{name: run(steps, *way) for name, way in every.items()} for _ in range(runs)]
-    print(f"median of {runs} runs of {steps} steps")
-    print(f"{'':28} step (ms)   more    trace (MB)")
-    medians = {name: statistics.median(turn[name]["median_ms"] for turn in turns) for name in every}
-    for name, median in medians.items():
-        more = 100 * (median / medians["no profiler"] - 1)
-        size = turns[0][name].get("trace_mb")
-        print(f"{name:28} {median:9.3f} {more:+6.1f} %  {'' if size is None else f'{size:8.1f}'}")
-    if "record, no samples" in medians:
-        for name in ("record, in-process samples", "record, --python-samples"):
-            more = 100 * (medians[name] / medians["record, no samples"] - 1)
-            print(f"{name}: {more:+.1f} % on top of recording")
-    if out:
-        with out.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["run", "way", "median_ms", "p25_ms", "p75_ms", "mean_ms"])
-            for number, turn in enumerate(turns):
-                for name, figures in turn.items():
-                    keys = ("median_ms", "p25_ms", "p75_ms", "mean_ms")
-                    writer.writerow([number, name, *(figures[key] for key in keys)])
+def compare(runs: int, steps: int, seconds: float, out: Path | None) -> None:
+    able = known_abilities()
+    ways = [PLAIN, *(way for way in WAYS if way != "+ samples of nsys" or able)]
+    begun, turns = time.monotonic(), []
+    longest = 0.0
+    while len(turns) < runs and time.monotonic() - begun + longest < seconds:
+        started = time.monotonic()
+        # Alternating order, so that what drifts during a turn affects all of them.
+        order = ways if len(turns) % 2 == 0 else ways[::-1]
+        turns.append({way: run(way, steps, able) for way in order})
+        longest = max(longest, time.monotonic() - started)
+        print(f"turn {len(turns)}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+        # Whatever ends this process early, the turns so far are known.
+        if out:
+            write(out, turns)
+    print(f"{len(turns)} turns{'' if able else '; no nsys here'}")
+    for loop in LOOPS:
+        print(f"\n{loop:22} step (ms)   of {BASE} (least to greatest of the turns)")
+        for way in ways:
+            ratios = [100 * (turn[way][loop] / turn[BASE][loop] - 1) for turn in turns]
+            step = statistics.median(turn[way][loop] for turn in turns)
+            between = f"({min(ratios):+.1f} to {max(ratios):+.1f})"
+            print(f"{way:22} {step:9.3f}  {statistics.median(ratios):+6.1f} %  {between}")
+
+
+def write(out: Path, turns: list[dict[str, dict[str, float]]]) -> None:
+    with out.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["turn", "way", "loop", "median_ms"])
+        for number, turn in enumerate(turns):
+            for way, figures in turn.items():
+                writer.writerows([number, way, loop, ms] for loop, ms in figures.items())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What recording costs a launch-bound loop.")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--runs", type=int, default=3)
+    parser = argparse.ArgumentParser(description="What each part of a recording costs.")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seconds", type=float, default=340, help="begin no turn that ends later")
     parser.add_argument("--csv", type=Path, help="write the figures of every run to this file")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
         print(FIGURES + json.dumps(measured(given.steps)), flush=True)
     else:
-        compare(given.steps, given.runs, given.csv)
+        compare(given.runs, given.steps, given.seconds, given.csv)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ LINE_OF_DEF = (
 
 def environment(folder: Path, **changes: str) -> dict[str, str]:
     """As `traceview record` sets it, with caches of Triton's and Inductor's beside the folder."""
-    added = gathering.environment(RecordOptions(sync_sites=False), folder)
+    added = gathering.environment(RecordOptions(sync_sites=False, annotate="off"), folder)
     caches = {
         "TRITON_CACHE_DIR": str(folder.parent / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "inductor"),

@@ -147,9 +147,8 @@ def test_what_the_hooks_noted_is_said(tmp_path):
 
 
 def test_nothing_is_added_where_nothing_is_wanted(tmp_path):
-    assert (
-        gathering.environment(RecordOptions(kernels=False, sync_sites=False), tmp_path / "g") == {}
-    )
+    none = RecordOptions(kernels=False, sync_sites=False, annotate="off")
+    assert gathering.environment(none, tmp_path / "g") == {}
     assert not (tmp_path / "g").exists()
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
         "What to record": (
             *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
-            *("--no-kernels", "--no-sync-sites", "--python-samples", "--nsys-option"),
+            *("--no-kernels", "--no-sync-sites", "--annotate", "--python-samples", "--nsys-option"),
         ),
     },
     examples=(
@@ -96,6 +96,14 @@ if TYPE_CHECKING:
     flag_value=False,
     default=True,
     help="Do not record which Python lines wait for the GPU.",
+)
+@click.option(
+    "--annotate",
+    type=click.Choice(["auto", "modules", "off"]),
+    default="auto",
+    show_default=True,
+    help="Add ranges to a torch program: its steps, data loading, forward, backward and optimizer; "
+    "with modules, the modules of the model as well.",
 )
 @click.option(
     "--python-samples/--no-python-samples",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from traceview.recorders.injected.traceview_injected.notes import NOTES, STARTED
 from traceview.recorders.injected.traceview_injected.start import (
+    ANNOTATE,
     GATHER,
     PYTHON_SAMPLES,
     SYNC_SITES,
@@ -44,6 +45,8 @@ def environment(
         wanted[PYTHON_SAMPLES] = str(folder)
     if options.sync_sites:
         wanted[SYNC_SITES] = "1"
+    if options.annotate != "off":
+        wanted[ANNOTATE] = options.annotate
     if not wanted:
         return {}
     # An empty entry would be the current folder.

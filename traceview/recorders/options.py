@@ -31,8 +31,9 @@ class RecordOptions:
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
     that wait for the GPU, `python_samples` the Python stacks. `native_samples` records stacks of
     native code, thread scheduling and calls of the operating system; None stands for programs that
-    are not Python. `nsys_options` are passed to nsys
-    profile and override traceview's own.
+    are not Python. `annotate` adds ranges to torch programs: their steps and the parts of these
+    (`auto`), with the modules of the model (`modules`). `nsys_options` are passed to nsys profile
+    and override traceview's own.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -45,6 +46,7 @@ class RecordOptions:
     shapes: bool = False
     python_samples: bool = False
     native_samples: bool | None = None
+    annotate: Literal["auto", "modules", "off"] = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.nsys_options, str):

@@ -6,7 +6,8 @@ import pytest
 import traceview
 from tests.build import Export
 from traceview.facts.ranges.ranges import pattern_of
-from traceview.facts.steps.inferred import steps_source, with_steps
+from traceview.facts.steps.inferred import with_steps
+from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import steps
 
 

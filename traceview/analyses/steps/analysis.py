@@ -17,8 +17,8 @@ from traceview.analyses.steps.parts import PARTS, step_parts
 from traceview.analyses.steps.wording import reason_texts
 from traceview.facts.operations.hosts import HOST, process_hosts
 from traceview.facts.ranges.selection import selected
-from traceview.facts.steps.inferred import steps_source
 from traceview.facts.steps.names import loop_names, step_names
+from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps
 from traceview.groups import Groups
 from traceview.tables import (

@@ -14,7 +14,7 @@ from traceview.analyses.verdict.parts import LargestClass, Limit, SteadyParts, s
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.ranges.selection import selected
-from traceview.facts.steps.inferred import steps_source
+from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps
 from traceview.tables import Integers
 from traceview.trace import Trace

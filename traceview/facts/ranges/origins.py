@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceview.tables import Array, Mask
+from traceview.tables import Array, Mask, Texts
 from traceview.trace import Trace, fact
 
 StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]
@@ -37,6 +37,7 @@ _OPERATOR_NAME = re.compile(
     r"|record_param_comms|\w+Backward\d*$|AccumulateGrad|DistributedDataParallel\.|TorchDynamo"
 )
 _ARGUMENTS = re.compile(r", (op_id|seq) = \d+")
+_ADDED_STEP = re.compile(r"step_\d+$")
 _PROFILER_STEP = re.compile(r"ProfilerStep[#*]|\[pl\]\[profile\]run_training_batch|train_step_jax")
 
 
@@ -49,6 +50,28 @@ def program_ranges(trace: Trace) -> Mask:
     foreign = np.array([_is_foreign(str(name)) for name in names.values], bool)
     result: Mask = ~library & ~np.append(foreign, False)[names.codes]
     return result
+
+
+def added_ranges(trace: Trace) -> Mask:
+    """True for the rows of `ranges` that `traceview record` added to the program."""
+    return trace.recorded("ranges").texts("domain").isin([ADDED_DOMAIN])
+
+
+@fact
+def candidates_for_steps(trace: Trace) -> Mask:
+    """True for the rows of `ranges` that may be steps.
+
+    Of added ranges those named so; next to them the steps that a profiler marks do not count.
+    """
+    names = trace.recorded("ranges").texts("name")
+    added = added_ranges(trace)
+    steps = added & _matching(names, _ADDED_STEP)
+    result = program_ranges(trace) & (~added | steps)
+    return result & ~_matching(names, _PROFILER_STEP) if steps.any() else result
+
+
+def _matching(names: Texts, rule: re.Pattern[str]) -> Mask:
+    return names.isin(text for text in names.values if rule.match(str(text)))
 
 
 def _is_foreign(name: str) -> bool:

@@ -12,12 +12,12 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
-from traceview.facts.ranges.origins import INFERRED_DOMAIN, StepsSource, source_of
-from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges.origins import INFERRED_DOMAIN
+from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.repetition import find_repetition
-from traceview.facts.steps.steps import steps
+from traceview.facts.steps.sources import steps_source
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
-from traceview.trace import Trace, fact
+from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 
 _SHORT = 8
@@ -25,7 +25,11 @@ _SHORT = 8
 
 
 def with_steps(trace: Trace) -> Trace:
-    """The trace itself if its ranges hold steps, else with a range for each repeated pass."""
+    """The trace itself if its ranges hold steps, else with a range for each repeated pass.
+
+    Added steps are removed where the program has steps of its own.
+    """
+    trace = with_added_steps(trace)
     if steps_source(trace) != "none":
         return trace
     found = [_passes(trace, process) for process in groups.different(operations(trace).process)]
@@ -34,18 +38,6 @@ def with_steps(trace: Trace) -> Trace:
         return trace
     ranges = _joined(trace.recorded("ranges"), _as_ranges(passes))
     return trace.with_ranges(ranges, kept=operations)
-
-
-@fact
-def steps_source(trace: Trace) -> StepsSource:
-    """What the steps of a trace are taken from."""
-    found = steps(trace)
-    working = np.flatnonzero(found.operations > 0)
-    if not len(working):
-        return "none"
-    from_ranges = trace.recorded("ranges")
-    row = int(range_tree(trace).row[found.range[working[0]]])
-    return source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
 
 
 _Passes = tuple[int, int, Integers, Integers]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.origins import program_ranges
+from traceview.facts.ranges.origins import candidates_for_steps
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -57,7 +57,7 @@ def step_ranges(trace: Trace) -> Integers:
     found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
     repeats = np.bincount(found.ids, minlength=found.size) > 1
     # A range lent to another thread is a part of the original.
-    own = repeats[found.ids] & ~tree.lent & program_ranges(trace)[tree.row]
+    own = repeats[found.ids] & ~tree.lent & candidates_for_steps(trace)[tree.row]
     own &= ~_sweeps(trace, tree, found.ids, found.size)[found.ids]
     working = np.zeros(found.size, bool)
     working[found.ids[_has_work(trace, tree) & own]] = True
@@ -74,6 +74,11 @@ def step_ranges(trace: Trace) -> Integers:
         tree.depth[first],
     )
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
+
+
+def is_epoch(name: str) -> bool:
+    """Whether a range is named like an epoch, in which steps repeat."""
+    return bool(_EPOCH.match(name))
 
 
 def _has_work(trace: Trace, tree: RangeTree) -> Mask:

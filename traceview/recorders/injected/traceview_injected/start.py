@@ -9,6 +9,7 @@ from . import notes
 GATHER = "TRACEVIEW_GATHER"
 SYNC_SITES = "TRACEVIEW_SYNC_SITES"
 PYTHON_SAMPLES = "TRACEVIEW_PYTHON_SAMPLES"
+ANNOTATE = "TRACEVIEW_ANNOTATE"
 
 
 def begin() -> None:
@@ -23,6 +24,12 @@ def begin() -> None:
     if os.environ.get(SYNC_SITES) == "1":
         with notes.noting_errors(folder, "marking sync sites failed"):
             _install_sync_sites()
+    ranges = os.environ.get(ANNOTATE)
+    if ranges:
+        with notes.noting_errors(folder, "adding ranges failed"):
+            from . import annotations
+
+            annotations.install(ranges)
     samples = os.environ.get(PYTHON_SAMPLES)
     if samples:
         with notes.noting_errors(samples, "sampling Python stacks failed"):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.tables import NULL, Integers, Mask, Texts, rows_of
+from traceview.trace.nsys.cpu.added_ranges import in_own_domain, is_added
 from traceview.trace.nsys.rows import Staged
 
 DOMAIN = "traceview"
@@ -50,23 +51,28 @@ def parsed(text: str) -> Mark:
 def split_marks(
     ranges: Staged | None, run: Mapping[str, str]
 ) -> tuple[Staged | None, Staged | None]:
-    """Split ranges into the program's own and marks (None if no marks were requested)."""
+    """Split ranges into those of the program and marks (None if no marks were requested).
+
+    Ranges that the recorder added to the program stay, in a domain of their own.
+    """
     if ranges is None:
         return None, None
     marked = _is_mark(_texts(ranges, "name"), _texts(ranges, "domain"))
     if not marked.any():
-        return ranges, _sites(ranges, marked) if NOTED in run else None
+        return in_own_domain(ranges), _sites(ranges, marked) if NOTED in run else None
     names = _texts(ranges, "name")
     clock = names.isin([str(text) for text in names.values if str(text).startswith(CLOCK)])
     sites = marked & ~clock
     known = sites.any() or NOTED in run
-    return _taken(ranges, ~marked), _sites(ranges, sites) if known else None
+    return in_own_domain(_taken(ranges, ~marked)), _sites(ranges, sites) if known else None
 
 
 def _is_mark(name: Texts, domain: Texts) -> Mask:
     prefixed = np.array([text.startswith((PREFIX, CLOCK)) for text in name.values] or [False], bool)
     in_default = (domain.codes < 0) & (name.codes >= 0)
-    marks: Mask = domain.isin([DOMAIN]) | (in_default & prefixed[np.maximum(name.codes, 0)])
+    marks: Mask = (domain.isin([DOMAIN]) & ~is_added(name, domain)) | (
+        in_default & prefixed[np.maximum(name.codes, 0)]
+    )
     return marks
 
 

@@ -1,0 +1,74 @@
+"""A torch program recorded for real: the ranges added to it are in the trace, in order."""
+
+import importlib.util
+import os
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.recorders.fake_nsys import traceview as run_traceview
+from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.steps.inferred import with_steps
+from traceview.facts.steps.steps import steps
+from traceview.recorders.nsys import probe
+from traceview.recorders.nvtx_compatibility import incompatibility
+
+LOOPS = Path(__file__).with_name("injected") / "torch_loops.py"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not importlib.util.find_spec("torch"),
+        reason="torch is not installed: pip install 'traceview[workloads]'",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def recorded(nsys, tmp_path_factory):
+    try:
+        if problem := incompatibility(version("nvtx"), probe(nsys)):
+            pytest.skip(problem)
+    except PackageNotFoundError:
+        pytest.skip("nvtx is not installed: pip install 'nvtx<0.2.12'")
+    folder = tmp_path_factory.mktemp("annotated")
+    (folder / "train.py").write_text(f"{LOOPS.read_text()}\nevaluation()\n")
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(nsys)}
+
+    def record(mode):
+        words = ("record", "--annotate", mode, "-o", f"{mode}.sqlite", "train.py")
+        done = run_traceview(*words, cwd=folder, environment=environment)
+        assert done.returncode == 0, done.stderr
+        return traceview.load(folder / f"{mode}.sqlite")
+
+    return record
+
+
+def paths(trace):
+    tree = range_tree(trace)
+    return Counter(
+        (str(name), int(depth))
+        for name, depth in zip(
+            trace.ranges.texts("name").take(tree.row).decode(), tree.depth, strict=True
+        )
+    )
+
+
+def test_steps_and_modules_are_recorded(recorded):
+    trace = with_steps(recorded("modules"))
+    assert set(trace.ranges.texts("domain").decode()) == {"traceview"}
+    assert steps(trace).names.decode().tolist() == [f"step_{number}" for number in range(4)]
+    found = paths(trace)
+    for name in ("forward Net", "backward", "optimizer"):
+        assert found[name, 1] == 4
+    # The same modules in training and, outside the steps, in evaluation.
+    assert found["h.0", 2] == found["h.0", 1] == 4
+    assert found["h.1.a", 3] == 4
+    assert not range_tree(trace).nesting.walked
+
+
+def test_off_adds_nothing(recorded):
+    assert not len(recorded("off").recorded("ranges"))

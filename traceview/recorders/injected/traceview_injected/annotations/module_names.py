@@ -1,0 +1,81 @@
+"""Names of modules: of an outermost one by its class, of those inside by their path."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MOST_RANGES = 64
+"""Ranges inside a call of an outermost module: what they cost must stay small against a step."""
+_WRAPPERS = ("module", "_orig_mod")
+_FORWARD = "forward"
+
+
+class ModuleNames:
+    """Names of the ranges of modules, by the id of the module.
+
+    `inside` has the modules inside an outermost one that get a range of their own: the levels
+    nearest to it, as many as make few enough ranges.
+    """
+
+    def __init__(self, named_inside: bool) -> None:
+        self.inside: dict[int, str] = {}
+        # By class as well: a loss that is made anew at each step may get the id of another.
+        self._outermost: dict[tuple[int, type], str] = {}
+        self._named_inside = named_inside
+        self._left = 0
+
+    def outermost(self, module: Any) -> str:
+        """`forward GPT`, from a module that nothing calls from inside another one."""
+        self._left = 2 * MOST_RANGES
+        name = self._outermost.get((id(module), type(module)))
+        if name is None:
+            model = _unwrapped(module)
+            name = self._outermost[id(module), type(module)] = f"{_FORWARD} {type(model).__name__}"
+            if self._named_inside:
+                self._name_inside(model)
+        return name
+
+    def affords(self, module: Any) -> bool:
+        """Whether a module inside may have its range; one that is called too often loses it."""
+        self._left -= 1
+        if self._left < 0:
+            self.inside.pop(id(module), None)
+        return self._left >= 0
+
+    def _name_inside(self, model: Any) -> None:
+        level = [("", model)]
+        room = MOST_RANGES
+        while level := [child for path, module in level for child in _called(path, module)]:
+            room -= len(level)
+            if room < 0:
+                return
+            self.inside.update((id(module), path) for path, module in level)
+
+
+def _unwrapped(module: Any) -> Any:
+    """The model inside torch.compile's and the data-parallel wrappers."""
+    for _ in range(len(_WRAPPERS) + 1):
+        children = dict(module.named_children())
+        wrapped = [children[name] for name in _WRAPPERS if list(children) == [name]]
+        if not wrapped or type(module).__module__.partition(".")[0] != "torch":
+            break
+        module = wrapped[0]
+    return module
+
+
+def _called(path: str, module: Any) -> Iterator[tuple[str, Any]]:
+    """The children of a module, and those of lists and dicts of modules, which are not called."""
+    for name, child in module.named_children():
+        inner = f"{path}.{name}" if path else name
+        if _is_called(child):
+            yield inner, child
+        else:
+            yield from _called(inner, child)
+
+
+def _is_called(module: Any) -> bool:
+    forward = getattr(type(module), "forward", None)
+    return getattr(forward, "__name__", "") != "_forward_unimplemented"

@@ -1,0 +1,224 @@
+"""Wrap the calls of torch that make up a training step, to open a range around each.
+
+The wrappers keep names, signatures and results. torch.compile neither traces them nor sees what
+they do: a call that it traces goes to the original.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from functools import wraps
+
+from ..import_hooks import after
+from . import module_names, nvtx_ranges, training_steps
+from .module_names import ModuleNames
+from .nvtx_ranges import end, start
+from .training_steps import TrainingSteps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, ModuleType
+    from typing import Any
+
+    Tracing = Callable[[], bool]
+
+_OURS = "_traceview_ours"
+
+
+def wrap(torch: ModuleType, *, name_modules: bool) -> None:
+    """Install the wrappers, if there is a way to emit ranges."""
+    if not nvtx_ranges.choose():
+        return
+    steps, names = TrainingSteps(), ModuleNames(name_modules)
+    inside: set[int] = set()
+    os.register_at_fork(after_in_child=steps.forget)
+    os.register_at_fork(after_in_child=inside.clear)
+    tracing = getattr(torch.compiler, "is_dynamo_compiling", None) or (lambda: False)
+    _wrap_modules(torch, tracing, steps, names, inside)
+    _wrap_backward(torch, tracing, steps, inside)
+    _wrap_optimizers(torch, tracing, steps)
+    _wrap_data_loaders(torch, steps)
+    after("torch._dynamo", lambda _: _hide_from_dynamo())
+
+
+def _wrap_modules(
+    torch: ModuleType,
+    tracing: Tracing,
+    steps: TrainingSteps,
+    names: ModuleNames,
+    inside: set[int],
+) -> None:
+    """Open a range around calls of outermost modules, and of named ones inside.
+
+    `inside` has the threads on which an outermost module or a backward pass is running.
+    """
+    module_class = torch.nn.Module
+    original, has_gradients = module_class.__call__, torch.is_grad_enabled
+    named = names.inside
+
+    # The name by which torch.compile knows the original.
+    @wraps(original)
+    def _wrapped_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tracing():
+            return original(self, *args, **kwargs)
+        thread = get_ident()
+        # During backward, threads of autograd call modules whose activations were not kept.
+        if inside and (thread in inside or _BACKWARD in inside):
+            name = named.get(id(self)) if named else None
+            if name is None or not names.affords(self):
+                return original(self, *args, **kwargs)
+            opened = start(name)
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                end(opened)
+        inside.add(thread)
+        opened = entered(self)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            inside.discard(thread)
+            end(opened)
+
+    def entered(module: Any) -> Any:
+        try:
+            affordable = steps.calls_model(module, has_gradients())
+            return start(names.outermost(module)) if affordable else None
+        except Exception:  # A failed range must not break the program.
+            return None
+
+    module_class.__call__ = _wrapped_call_impl
+
+
+# Not the id of a thread: any may call modules during a backward pass.
+_BACKWARD = -1
+
+
+def _wrap_backward(
+    torch: ModuleType, tracing: Tracing, steps: TrainingSteps, inside: set[int]
+) -> None:
+    """Open a range around torch.autograd.backward, which Tensor.backward calls."""
+    original = torch.autograd.backward
+
+    @wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        # Checkpointed blocks call it inside a backward pass.
+        if tracing() or _BACKWARD in inside:
+            return original(*args, **kwargs)
+        inside.add(_BACKWARD)
+        steps.starts_backward()
+        opened = start("backward")
+        try:
+            return original(*args, **kwargs)
+        finally:
+            inside.discard(_BACKWARD)
+            end(opened)
+            steps.ended_backward()
+
+    torch.autograd.backward = backward
+
+
+def _wrap_optimizers(torch: ModuleType, tracing: Tracing, steps: TrainingSteps) -> None:
+    """Open a range around `step` and `zero_grad` of every optimizer.
+
+    Each class has its own `step`, which torch wraps when its first optimizer is made: so do we.
+    """
+    optimizer_class = torch.optim.Optimizer
+    prepare, zero_grad = optimizer_class._patch_step_function, optimizer_class.zero_grad
+    working: set[int] = set()
+    os.register_at_fork(after_in_child=working.clear)
+
+    @wraps(prepare)
+    def _patch_step_function(self: Any) -> None:
+        prepare(self)
+        try:
+            steps.has_optimizer()
+            if not hasattr(type(self).step, _OURS):
+                type(self).step = _optimizing(type(self).step, tracing, steps, working)
+        except Exception:  # The program must still get its optimizer.
+            return
+
+    @wraps(zero_grad)
+    def zero_grads(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tracing():
+            return zero_grad(self, *args, **kwargs)
+        opened = start("zero_grad")
+        try:
+            return zero_grad(self, *args, **kwargs)
+        finally:
+            end(opened)
+
+    optimizer_class._patch_step_function = _patch_step_function
+    optimizer_class.zero_grad = zero_grads
+
+
+def _optimizing(original: Any, tracing: Tracing, steps: TrainingSteps, working: set[int]) -> Any:
+    """The `step` of an optimizer in a range; `working` has the threads that are in one."""
+    inner = getattr(original, "__wrapped__", None)
+
+    @wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tracing():
+            return original(self, *args, **kwargs)
+        thread = get_ident()
+        # A subclass or a wrapping optimizer calls the `step` of another one.
+        if thread in working:
+            return original(self, *args, **kwargs)
+        working.add(thread)
+        opened = start(training_steps.OPTIMIZER)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            working.discard(thread)
+            end(opened)
+            steps.ended_optimizer(self)
+
+    setattr(step, _OURS, True)
+    if getattr(original, "hooked", False) and inner is not None:
+        # Some versions of torch.compile take off the outermost wrapper of a hooked step.
+        step.__wrapped__ = _optimizing(inner, tracing, steps, working)
+    return step
+
+
+def _wrap_data_loaders(torch: ModuleType, steps: TrainingSteps) -> None:
+    """Open a range where a DataLoader starts its workers, and around each batch."""
+    module = torch.utils.data.dataloader
+    for holder, name in (("DataLoader", "_get_iterator"), ("_BaseDataLoaderIter", "__next__")):
+        loader = getattr(module, holder, None)
+        original = getattr(loader, name, None)
+        if original is not None:
+            setattr(loader, name, _loading(original, steps))
+
+
+def _loading(original: Any, steps: TrainingSteps) -> Any:
+    @wraps(original)
+    def load(self: Any) -> Any:
+        steps.loads_data()
+        opened = start("data loading")
+        try:
+            return original(self)
+        finally:
+            end(opened)
+
+    return load
+
+
+def _hide_from_dynamo() -> None:
+    """Keep torch.compile from tracing our frames, as if they were written in C."""
+    modules = (sys.modules[__name__], nvtx_ranges, training_steps, module_names)
+    values = [value for module in modules for value in vars(module).values()]
+    own = [value for value in values if getattr(value, "__module__", "").startswith(__package__)]
+    methods = [value for each in own if isinstance(each, type) for value in vars(each).values()]
+    codes = {getattr(each, "__code__", None) for each in (*own, *methods)} - {None}
+    skip = sys.modules["torch._dynamo.decorators"].skip_code
+    for code in _nested(codes):
+        skip(code)
+
+
+def _nested(codes: Any) -> Iterator[CodeType]:
+    for code in codes:
+        yield code
+        yield from _nested({each for each in code.co_consts if isinstance(each, type(code))})

@@ -1,0 +1,48 @@
+"""Ranges that `traceview record` adds to a program, told by a prefix of their names.
+
+torch opens its ranges in the default domain only, so the prefix stands for a domain of our own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.tables import Mask, Texts, object_array
+from traceview.trace.nsys.rows import Staged
+
+DOMAIN = "traceview"
+PREFIX = "traceview:range:"
+
+
+def is_added(name: Texts, domain: Texts) -> Mask:
+    """True for the ranges that were added."""
+    prefixed = np.array([str(text).startswith(PREFIX) for text in name.values] + [False], bool)
+    if not prefixed.any():
+        return np.zeros(len(name), bool)
+    ours: Mask = prefixed[name.codes] & ((domain.codes < 0) | domain.isin([DOMAIN]))
+    return ours
+
+
+def in_own_domain(ranges: Staged) -> Staged:
+    """The ranges, with those that were added in a domain of their own and without the prefix."""
+    name, domain = ranges["name"], ranges["domain"]
+    assert isinstance(name, Texts)
+    assert isinstance(domain, Texts)
+    added = is_added(name, domain)
+    if not added.any():
+        return ranges
+    used = np.zeros(len(name.values) + 1, bool)
+    used[name.codes[added]] = True
+    short = [
+        str(text).removeprefix(PREFIX) if mine else str(text)
+        for text, mine in zip(name.values, used, strict=False)
+    ]
+    # Behind the values there are: a name may be in use by the program as well.
+    codes = np.where(added, name.codes + len(name.values), name.codes)
+    names = Texts(codes.astype(np.int32), object_array([*name.values, *short]))
+    domains = np.where(added, len(domain.values), domain.codes).astype(np.int32)
+    return {
+        **ranges,
+        "name": names.map([str(text) for text in names.values]),
+        "domain": Texts(domains, object_array([*domain.values, DOMAIN])),
+    }
