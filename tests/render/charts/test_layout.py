@@ -88,7 +88,8 @@ def test_damaged_values_have_no_bar():
     table = table.with_columns(share_pct=np.array([np.nan, np.inf, 50.0]))
     drawing = layout(Chart("bars", "shares", "t", "short_name", "share_pct"), table)
     assert drawing is not None
-    assert [bar.length for bar in drawing.bars] == [0.0, 0.0, 50.0]
+    assert drawing.labels == ("copy",)
+    assert [bar.length for bar in drawing.bars] == [50.0]
 
 
 def test_hostile_names_are_drawn_as_text():

@@ -306,5 +306,7 @@ ANALYSIS = Analysis(
     needs=("kernels",),
     tables=(DEVICES, CAUSE_TABLE, LATE, LINES, GAPS),
     compute=compute,
-    charts=(Chart("bars", "causes", "Idle time by cause", "cause", "idle_ns"),),
+    charts=(
+        Chart("bars", "causes", "Idle time by cause, after warm-up", "cause", "steady_idle_ns"),
+    ),
 )

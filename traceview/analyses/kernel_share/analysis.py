@@ -54,9 +54,10 @@ KERNELS = TableSpec(
         Column("max_ns", "int64", "longest call"),
         Column("share_pct", "float64", "percentage of the time of all kernels"),
         Column("processes", "int64", "processes that launched it, on all hosts"),
+        Column("steady_total_ns", "int64", "part of total after warm-up"),
     ),
     brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
-    adds=("calls", "total_ns", "share_pct"),
+    adds=("calls", "total_ns", "share_pct", "steady_total_ns"),
 )
 CLASSES = TableSpec(
     "classes",
@@ -75,9 +76,10 @@ CLASSES = TableSpec(
         Column("total_ns", "int64", "GPU time of all calls"),
         Column("median_ns", "int64", "median time per call"),
         Column("share_pct", "float64", "percentage of the time of all kernels of this GPU"),
+        Column("steady_total_ns", "int64", "part of total after warm-up"),
     ),
     brief=("device_id", "class", "calls", "total_ns", "share_pct", "median_ns"),
-    adds=("calls", "total_ns"),
+    adds=("calls", "total_ns", "steady_total_ns"),
 )
 RANGES = TableSpec(
     "ranges",
@@ -135,10 +137,11 @@ def compute(trace: Trace) -> Result:
     kernels = trace.kernels.take(chosen)
     labels = kernel_labels(trace).take(chosen)
     duration_ns = kernels.duration_ns
+    steady_ns = np.where(steady_kernels(trace)[chosen], duration_ns, 0)
     return Result(
         {
-            "kernels": _by_name(kernels, labels, duration_ns),
-            "classes": _by_class(trace, chosen, kernels, duration_ns),
+            "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
+            "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
             **_by_range(trace, chosen, kernels, duration_ns),
         },
         _findings(trace, chosen),
@@ -189,7 +192,7 @@ def _whole_graph_notes(trace: Trace) -> tuple[str, ...]:
     )
 
 
-def _by_name(kernels: Table, labels: Texts, duration_ns: Integers) -> Table:
+def _by_name(kernels: Table, labels: Texts, duration_ns: Integers, steady_ns: Integers) -> Table:
     by_kernel = groups.group(kernels.texts("name").codes)
     figures = groups.stats(by_kernel, duration_ns)
     table = Table(
@@ -207,12 +210,15 @@ def _by_name(kernels: Table, labels: Texts, duration_ns: Integers) -> Table:
             "max_ns": figures.most,
             "share_pct": _pct_of(figures.total, duration_ns),
             "processes": groups.distinct(by_kernel, kernels["process"]),
+            "steady_total_ns": groups.sums(by_kernel, steady_ns),
         },
     )
     return table.take(np.argsort(-figures.total, kind="stable"))
 
 
-def _by_class(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:
+def _by_class(
+    trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers, steady_ns: Integers
+) -> Table:
     """Kernel time of each GPU by class."""
     device, kind = kernels["device"], kernel_classes(trace)[chosen]
     by_class = groups.group(device, kind)
@@ -231,6 +237,7 @@ def _by_class(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers)
             "total_ns": figures.total,
             "median_ns": figures.median,
             "share_pct": 100.0 * figures.total / np.maximum(of_device[devices], 1),
+            "steady_total_ns": groups.sums(by_class, steady_ns),
         },
     )
     return table.take(np.lexsort((-figures.total, devices)))
@@ -335,8 +342,8 @@ ANALYSIS = Analysis(
     tables=(KERNELS, CLASSES, PATTERNS, RANGES, INCLUSIVE),
     compute=compute,
     charts=(
-        Chart("bars", "kernels", "GPU time by kernel", "label", "total_ns"),
-        Chart("bars", "classes", "GPU time by kernel class", "class", "total_ns"),
+        Chart("bars", "kernels", "GPU time by kernel, after warm-up", "label", "steady_total_ns"),
+        Chart("bars", "classes", "GPU time by class, after warm-up", "class", "steady_total_ns"),
         Chart("bars", "range_patterns", "GPU time by range", "range_pattern", "total_ns"),
     ),
 )

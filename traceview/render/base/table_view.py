@@ -119,14 +119,15 @@ def _in_reading_order(spec: TableSpec) -> list[Column]:
 def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> set[str]:
     """Columns that say nothing here: the same in all rows, or names that another column shortens.
 
-    Beyond _MOST_COLUMNS the rest is off, too; brief columns never are.
+    Beyond _MOST_COLUMNS the rest is off, too. Of brief columns only ids can be.
     """
     names = {column.name for column in columns}
     shortened = {"name", "short_name"} if "label" in names else {"name"}
     shortened = shortened if names & {"label", "short_name"} else set()
-    others = [c.name for c in columns if c.name not in spec.brief]
+    ids = {name for name in names if name.endswith("_id") and len(names) > 1}
+    others = [c.name for c in columns if c.name not in spec.brief or c.name in ids]
     off = {name for name in others if name in shortened or _is_constant(table, name)}
-    on = [name for name in others if name not in off]
+    on = [name for name in others if name not in off and name not in spec.brief]
     return off | set(on[max(_MOST_COLUMNS - len(spec.brief), 0) :])
 
 

@@ -59,7 +59,12 @@ def bar_chart(chart: Chart, table: Table) -> BarChart | None:
 def _bars(chart: Chart, table: Table) -> BarChart:
     if chart.stack is not None:
         return _stacked(chart, chart.stack, table)
-    shown = table.take(np.arange(min(len(table), chart.most)))
+    lengths = np.array([_length(value) for value in table.cells(chart.value)])
+    if chart.kind == "columns":
+        shown = table.take(np.arange(min(len(table), chart.most)))
+    else:
+        rows = np.argsort(-lengths, kind="stable")[: chart.most]
+        shown = table.take(rows[lengths[rows] > 0])
     values = shown.cells(chart.value)
     bars = tuple(Bar(row, 0.0, _length(value), "") for row, value in enumerate(values))
     texts = tuple(units.quantity(chart.value, value) for value in values)

@@ -1,8 +1,7 @@
 /** Findings: each one leads to its row in a table and to its place in the timeline. */
 
-import { all, button } from "./elements.js";
-
-/** @typedef {import("./timeline/timeline.js").Timeline} Timeline */
+import { copyButton } from "./clipboard.js";
+import { all, button, element } from "./elements.js";
 
 /**
  * A table as the rest of the page uses it.
@@ -12,18 +11,33 @@ import { all, button } from "./elements.js";
 /**
  * @param {Document} page
  * @param {Tables} tables
- * @param {Timeline | null} timeline null on a page without one
+ * @param {import("./timeline/timeline.js").Timeline | null} timeline null on a page without one
  */
 export function mountFindings(page, tables, timeline) {
-  for (const card of all(page, ".finding[data-start]")) {
-    if (timeline) addTimelineButton(card, timeline);
-  }
+  for (const card of all(page, ".finding[id]")) addWays(card, timeline);
   for (const link of all(page, "a.to-row")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      lead(page, link.getAttribute("href")?.slice(1) || "", tables);
+      const id = link.getAttribute("href")?.slice(1) ?? "";
+      if (lead(page, id, tables)) history.replaceState(null, "", `#${id}`);
     });
   }
+  const open = () => openAt(page, decodeURIComponent(location.hash.slice(1)), tables);
+  addEventListener("hashchange", open);
+  open();
+}
+
+/**
+ * An address that names a finding opens it, one that names a row shows it.
+ * @param {Document} page
+ * @param {string} id
+ * @param {Tables} tables
+ */
+function openAt(page, id, tables) {
+  const place = id && !id.includes("=") ? page.getElementById(id) : null;
+  if (place instanceof HTMLTableRowElement) lead(page, id, tables);
+  const evidence = place?.matches(".finding") && place.querySelector("details");
+  if (evidence) evidence.open = true;
 }
 
 /**
@@ -31,26 +45,42 @@ export function mountFindings(page, tables, timeline) {
  * @param {Document} page
  * @param {string} id
  * @param {Tables} tables
+ * @returns {boolean} false where there is no such row
  */
-export function lead(page, id, tables) {
+function lead(page, id, tables) {
   const row = page.getElementById(id);
-  if (!(row instanceof HTMLTableRowElement)) return;
+  if (!(row instanceof HTMLTableRowElement)) return false;
   tables.reveal(row);
   for (const marked of all(page, "tr.marked")) marked.classList.remove("marked");
   row.classList.add("marked");
-  row.scrollIntoView({ block: "center" });
+  row.tabIndex = -1;
   row.focus({ preventScroll: true });
+  row.scrollIntoView({ block: "center" });
+  return true;
 }
 
 /**
  * @param {HTMLElement} card
- * @param {Timeline} timeline
+ * @param {import("./timeline/timeline.js").Timeline | null} timeline
  */
-function addTimelineButton(card, timeline) {
+function addWays(card, timeline) {
   const { start, end } = card.dataset;
-  const show = () => {
-    timeline.show({ start_ns: start ?? "0", end_ns: end ?? "0" });
-    document.getElementById("timeline")?.scrollIntoView({ block: "start" });
-  };
-  card.querySelector(".ways")?.append(button("Show in timeline", show));
+  const evidence = card.querySelector(".evidence");
+  const ways = element("div", { class: "deeds" });
+  if (timeline && start && end) {
+    ways.append(button("Show in the timeline", () => {
+      timeline.show({ start_ns: start, end_ns: end });
+      document.getElementById("timeline")?.scrollIntoView({ block: "start" });
+    }));
+  }
+  const action = card.querySelector(".action");
+  if (action) ways.append(copyButton("Copy what to do", () => words(action)));
+  evidence?.before(ways);
+  if (evidence) ways.append(evidence);
+}
+
+/** The text of an element without that of its buttons. @param {Element} element */
+function words(element) {
+  const texts = [...element.childNodes].filter((node) => node.nodeName !== "BUTTON");
+  return texts.map((node) => node.textContent).join("").replace(/\s+/g, " ").trim();
 }

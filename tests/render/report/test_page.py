@@ -1,0 +1,284 @@
+"""The page at work in a real browser: findings lead to rows, tables sort, filter, sum and copy."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.render.chromium import AXE, a_browser, needs_chromium, opened
+from tests.render.example_report import CONTROLS, HOSTILE, a_report
+from tests.render.report.random_traces import random_trace
+from traceview.render.report.html import render_html
+from traceview.render.report.json import render_json
+
+pytestmark = needs_chromium
+ROOT = Path(__file__).parents[3]
+DATA = ROOT / "tests" / "data"
+GALLERY = sorted(ROOT.glob("reports/*/*.sqlite.xz"))
+SAMPLE = [
+    DATA / f"{name}.sqlite.xz"
+    for name in (
+        "training", "two_gpus", "two_processes", "streams", "sync_sites", "cuda_graphs", "waves",
+        "graph_whole", "metrics", "ranges_2023_4", "jax", "foreign/nanogpt", "foreign/dcgan",
+        "foreign/tv_detection", "foreign/radix_sort", "workloads/transformer", "workloads/gelu",
+    )
+]  # fmt: skip
+RANDOM_TRACES = 200
+KERNELS = "#kernel-share\\.kernels"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with a_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def report():
+    return traceview.analyze(traceview.load(DATA / "foreign/nanogpt.sqlite.xz"))
+
+
+@pytest.fixture(scope="module")
+def path(report, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(report.to_html(), "utf-8")
+    return path
+
+
+@pytest.fixture
+def shown(browser, path):
+    with opened(browser, path) as shown:
+        yield shown
+        assert shown.problems == []
+
+
+@pytest.mark.parametrize("trace", GALLERY + SAMPLE, ids=lambda path: path.name.split(".")[0])
+def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, trace):
+    report = traceview.analyze(traceview.load(trace))
+    path = tmp_path / "page.html"
+    path.write_text(report.to_html(), "utf-8")
+    with opened(browser, path) as shown:
+        cards = shown.page.locator(".finding")
+        assert cards.count() == len(report.findings)
+        for number, each in enumerate(report.findings):
+            evidence = each.finding.evidence
+            card = cards.nth(number)
+            card.locator("details > summary").click()
+            links = card.locator("a.to-row")
+            assert links.count() == bool(evidence.table and evidence.row)
+            if links.count():
+                links.click()
+                row = shown.page.locator("tr.marked")
+                assert row.evaluate("row => row === document.activeElement")
+                assert in_view(row)
+                cells = row.evaluate(
+                    "row => [...row.cells].map(c => c.querySelector('.elided')?.title ??"
+                    " (c.dataset.v ?? c.textContent.trim()))"
+                )
+                for value in evidence.row.values():
+                    assert value is None or str(value)[:300] in " ".join(cells)[:20_000]
+            if evidence.start_ns is not None:
+                card.get_by_role("button", name="Show in the timeline").click()
+        assert shown.problems == []
+
+
+def in_view(row):
+    return row.evaluate(
+        "row => { const {top, bottom} = row.getBoundingClientRect();"
+        " return top >= 0 && bottom <= innerHeight; }"
+    )
+
+
+def total_of(shown, selector=KERNELS):
+    return shown.page.locator(f"{selector} output").inner_text()
+
+
+def copied(shown, selector):
+    """What a button puts on the clipboard."""
+    shown.page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text }")
+    shown.page.locator(selector).first.click()
+    return shown.page.evaluate("window.copied")
+
+
+def test_sums_of_a_filter_are_those_of_the_json(shown, report):
+    kernels = json.loads(render_json(report, "1"))["analyses"]["kernel-share"]["tables"]["kernels"]
+    shown.page.locator(f"{KERNELS} input[type=search]").fill("total>1ms calls<1000 -layer")
+    rows = list(csv.DictReader(io.StringIO(copied(shown, f"{KERNELS} .foot .tool"))))
+    expected = [
+        row for row in kernels
+        if row["total_ns"] > 1_000_000 and row["calls"] < 1_000
+        and not any("layer" in str(value).lower() for value in row.values())
+    ]  # fmt: skip
+    assert 3 < len(expected) < len(kernels)
+    for name in ("calls", "total_ns", "median_ns"):
+        assert [int(row[name]) for row in rows] == [row[name] for row in expected]
+    total = sum(row["total_ns"] for row in expected)
+    assert total_of(shown).startswith(f"{len(expected)} of {len(kernels)} rows")
+    assert f"total {traceview.units.duration(total)}" in total_of(shown)
+
+
+def test_sums_of_selected_rows(shown, report):
+    rows = list(report["kernel-share"].tables["kernels"].rows())
+    body = shown.page.locator(f"{KERNELS} tbody tr")
+    for place in (0, 2):
+        body.nth(place).locator("td").nth(1).click()
+    total = traceview.units.duration(rows[0]["total_ns"] + rows[2]["total_ns"])
+    assert total_of(shown).startswith(f"2 of {len(rows)} rows selected")
+    assert f"total {total}" in total_of(shown)
+
+
+def test_sorting_by_a_column_and_back(shown, report):
+    def shown_calls():
+        cells = shown.page.locator(f"{KERNELS} tbody tr").evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.dataset.v))"
+        )
+        return [int(next(value for value in row if value)) for row in cells]
+
+    calls = [row["calls"] for row in report["kernel-share"].tables["kernels"].rows()]
+    heading = shown.page.locator(f"{KERNELS} th").filter(has_text=re.compile("^calls$"))
+    for order, said in ((sorted(calls, reverse=True), "descending"), (sorted(calls), "ascending")):
+        heading.get_by_role("button").click()
+        assert shown_calls() == order
+        assert heading.get_attribute("aria-sort") == said
+    heading.get_by_role("button").click()
+    assert shown_calls() == calls
+    assert heading.get_attribute("aria-sort") is None
+
+
+def test_an_address_opens_a_table_as_it_was(shown, browser, path):
+    shown.page.locator(f"{KERNELS} input[type=search]").fill("bf16")
+    shown.page.locator(f"{KERNELS} th").filter(has_text=re.compile("^calls$")).locator(
+        "button"
+    ).click()
+    fragment = shown.page.evaluate("location.hash")
+    names = shown.page.locator(f"{KERNELS} tbody tr:visible").all_inner_texts()
+    assert fragment == "#table=kernel-share.kernels&sort=-calls&find=bf16"
+    with opened(browser, path, fragment) as again:
+        assert again.page.locator(f"{KERNELS} tbody tr:visible").all_inner_texts() == names
+        assert again.page.locator(KERNELS).evaluate("t => t.getBoundingClientRect().top") < 200
+
+
+def test_an_address_opens_a_finding(browser, path):
+    with opened(browser, path, "#finding-2") as shown:
+        assert shown.page.locator("#finding-2 details").get_attribute("open") is not None
+        assert in_view(shown.page.locator("#finding-2"))
+
+
+def test_columns_are_chosen(shown):
+    columns = shown.page.locator(f"{KERNELS} .columns")
+    name = shown.page.locator(f"{KERNELS} th[data-name=name]")
+    assert not name.is_visible()
+    columns.locator("summary").click()
+    columns.locator("dt").filter(has_text=re.compile("^ *name$")).locator("input").check()
+    assert name.is_visible()
+    assert "name" in copied(shown, f"{KERNELS} .foot .tool").partition("\n")[0].split(",")
+
+
+def test_a_shortened_name_is_whole_on_hover_on_a_click_and_in_a_copy(shown):
+    name = shown.page.locator("main .table .elided:visible").first
+    whole = name.get_attribute("title")
+    assert "…" in name.inner_text()
+    name.evaluate("name => getSelection().selectAllChildren(name)")
+    text = name.evaluate(
+        "name => { const data = new DataTransfer(); name.dispatchEvent(new ClipboardEvent('copy',"
+        " {clipboardData: data, bubbles: true})); return data.getData('text/plain'); }"
+    )
+    assert text == whole
+    shown.page.evaluate("getSelection().removeAllRanges()")
+    name.click()
+    assert name.inner_text() == whole
+
+
+def test_a_command_has_a_copy_button(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(traceview.analyze(traceview.load(DATA / "graph_whole.sqlite.xz")).to_html())
+    with opened(browser, path) as shown:
+        command = copied(shown, ".action code[data-copy] + button")
+        assert command == "traceview record --graph-trace node SCRIPT"
+        assert shown.problems == []
+
+
+def test_no_cell_has_seven_lines(browser, path):
+    for width in (1400, 390):
+        size = {"width": width, "height": 900}
+        with opened(browser, path, viewport=size) as shown:
+            shown.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+            tallest = shown.page.evaluate(
+                "Math.max(...[...document.querySelectorAll('td')].map(c => c.clientHeight /"
+                " parseFloat(getComputedStyle(c).lineHeight)))"
+            )
+            assert tallest < 6.5
+            assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_text_is_readable_on_a_phone(browser, path):
+    with opened(browser, path, viewport={"width": 390, "height": 844}) as shown:
+        sizes = shown.page.evaluate(
+            "[...document.querySelectorAll('body *')].filter(e => e.checkVisibility() &&"
+            " !e.closest('title') &&"
+            " [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))"
+            ".map(e => parseFloat(getComputedStyle(e).fontSize))"
+        )
+        assert min(sizes) >= 11
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_screen_reader_finds_nothing_serious(browser, path, scheme):
+    if not AXE.exists():
+        pytest.skip("no node_modules: make page-tools gets axe through npm")
+    with opened(browser, path, color_scheme=scheme, bypass_csp=True) as shown:
+        shown.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        shown.page.evaluate(AXE.read_text("utf-8"))
+        found = shown.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [
+            (violation["id"], violation["nodes"][0]["html"][:200], violation["nodes"][0]["any"][:1])
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
+
+
+def test_the_first_screen_and_the_findings_print_on_two_sheets(browser, path):
+    with opened(browser, path) as shown:
+        sheets = shown.page.pdf(
+            format="A4", margin=dict.fromkeys(("top", "bottom", "left", "right"), "1.2cm")
+        )
+        assert len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 2
+
+
+def test_everything_is_there_without_scripts(browser, path, report):
+    with opened(browser, path, java_script_enabled=False) as shown:
+        rows = shown.page.locator(f"{KERNELS} tbody tr")
+        assert rows.count() == len(report["kernel-share"].tables["kernels"])
+        assert shown.page.locator(f"{KERNELS} th[data-name=name]").is_visible()
+        assert shown.page.locator(".time-bar rect.part").count() > 3
+        assert shown.page.locator(".tool").count() == 0
+
+
+@pytest.mark.parametrize("names", [[HOSTILE, CONTROLS, "gemm"], ["x" * 10_000_000, "\u2028;//"]])
+def test_hostile_names_neither_break_nor_run(browser, tmp_path, names):
+    path = tmp_path / "page.html"
+    path.write_text(render_html(a_report(names), "1"), "utf-8")
+    with opened(browser, path) as shown:
+        assert shown.count("img") == 0
+        assert shown.count(".finding") == 5
+        shown.page.locator("#share-of-all\\.shares th button").first.click()
+        assert shown.problems == []
+
+
+@pytest.mark.slow
+def test_random_recordings_with_hostile_names_open_without_an_error(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("<title>t</title>")
+    with opened(browser, path) as shown:
+        for seed in range(RANDOM_TRACES):
+            report = traceview.analyze(random_trace(tmp_path, seed))
+            path.write_text(report.to_html(), "utf-8")
+            shown.page.reload()
+            assert shown.count("img") == 0
+            assert shown.count(".finding") == len(report.findings)
+            assert shown.problems == [], f"seed {seed}"
