@@ -1,3 +1,5 @@
+import pytest
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.launch_overhead import ANALYSIS
@@ -45,4 +47,42 @@ def test_runtime_driver_and_graph_launches_have_rows_of_their_own(tmp_path):
         ("cudaLaunchKernelExC", 1, 4),
         ("cudaGraphLaunch", 1, 3),
         ("cudaLaunchKernel", 1, 2),
+    ]
+
+
+def test_every_function_of_the_cuda_api_is_a_row(tmp_path):
+    export = Export().launch(call=(0, 10), kernel=(20, 30)).launch(call=(40, 70), kernel=(80, 90))
+    export.call("cudaMalloc_v3020", 100, 160).sync("cudaStreamSynchronize_v3020", 200, 300)
+    export.call("cudaGetDevice", 310, 311, thread=3).call("cudaGetDevice", 320, 323)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("api", "does", "calls", "total_ns", "median_ns", "max_ns")
+    assert rows(result, "api", *figures) == [
+        ("cudaStreamSynchronize", "synchronize", 1, 100, 100, 100),
+        ("cudaMalloc", "allocate", 1, 60, 60, 60),
+        ("cudaLaunchKernel", "launch", 2, 40, 20, 30),
+        ("cudaGetDevice", "other", 2, 4, 2, 3),
+    ]
+    assert sum(result.tables["api"]["share_pct"]) == pytest.approx(100)
+
+
+def test_ranges_have_the_cpu_time_that_no_inner_range_has(tmp_path):
+    """Two steps of 100 ns with a forward of 30 ns each; the other thread has a range of its own."""
+    export = Export()
+    for step in range(2):
+        at = 1000 * step
+        export.range(f"step_{step}", at, at + 100).range("forward", at + 10, at + 40)
+        export.launch(call=(at + 12, at + 17), kernel=(at + 20, at + 90))
+        export.call("cudaMalloc", at + 50, at + 53)
+        export.range("load", at, at + 200, thread=2)
+        export.call("cudaHostAlloc", at + 110, at + 111, thread=2)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    figures = ("range_path", "instances", "cpu_ns", "own_ns", "cuda_ns", "launches")
+    assert rows(result, "ranges", *figures) == [
+        ("load", 2, 400, 400, 2, 0),
+        ("step_#", 2, 200, 140, 6, 0),
+        ("step_#/forward", 2, 60, 60, 10, 2),
     ]

@@ -381,3 +381,37 @@ def test_samples_and_call_chains_cost_time_as_well(tmp_path):
     for part in ("100 Python samples", "100 native samples", "100 call chains"):
         assert part in finding.message
     assert "--python-sampling-frequency=100" in finding.action
+
+
+def of_length(length, *spans):
+    """A recording of that length with these kernels."""
+    export = Export()
+    export.raw("ANALYSIS_DETAILS", globalVid=1, duration=length, startTime=0, stopTime=length)
+    for span in spans:
+        export.launch((span[0] - 20, span[0] - 10), span)
+    return export
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("spans", "wrong"),
+    [
+        ([(SECOND, SECOND + 10), (2 * SECOND, 3 * SECOND)], 0),
+        ([(SECOND, SECOND + 10), (SECOND + 20, 9 * SECOND)], 1),
+        ([(SECOND, SECOND + 10)] * 3 + [(50 * SECOND, 50 * SECOND + 10)], 1),
+        ([(-50 * SECOND, 10 - 50 * SECOND)] + [(SECOND, SECOND + 10)] * 3, 1),
+    ],
+)
+def test_times_beyond_the_length_of_the_recording_are_warned_of(tmp_path, spans, wrong):
+    result = ask(ANALYSIS, of_length(3 * SECOND, *spans), tmp_path)
+
+    found = [
+        row for row in rows(result, "checks", "check", "status", "detail") if row[0] == "times"
+    ]
+    assert len(found) == bool(wrong)
+    for _, status_of_times, detail in found:
+        assert status_of_times == "warning"
+        assert detail.startswith(f"The times of {wrong} operation")
+        assert "recording of 3.00 s" in detail

@@ -24,7 +24,8 @@ def one_gap(call, scale=1):
 
 
 def cpu(**times):
-    names = ("staging_ns", "graph_ns", "loading_ns", "allocating_ns", "pinning_ns", "profiler_ns")
+    names = ("staging_ns", "graph_ns", "jit_ns", "loading_ns", "allocating_ns", "pinning_ns")
+    names = (*names, "profiler_ns")
     return CpuTime(**{name: ints([times.get(name, 0)]) for name in names})
 
 
@@ -42,6 +43,8 @@ def cause_of(call, *, scale=1, behind_copy=False, drain=-1, **times):
         ("profiler", {"profiler_ns": 51, "drain": 0}),
         ("allocation", {"allocating_ns": 51, "profiler_ns": 51}),
         ("module-load", {"loading_ns": 51, "allocating_ns": 51}),
+        ("jit-compile", {"jit_ns": 51, "loading_ns": 80}),
+        ("module-load", {"jit_ns": 50, "loading_ns": 80}),
         ("graph-launch", {"graph_ns": 51, "loading_ns": 51}),
         ("copy-wait", {"staging_ns": 51, "graph_ns": 51}),
         # Half of the gap is not most of it.

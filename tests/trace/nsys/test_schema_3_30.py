@@ -95,7 +95,7 @@ def test_callbacks_stand_in_for_host_functions_of_unknown_streams(tmp_path):
 
 
 @pytest.mark.parametrize(("operation", "told"), [(3, True), (1, False)])
-def test_jit_compilation_is_the_loading_of_code(tmp_path, operation, told):
+def test_jit_compilation_is_a_cause_of_its_own(tmp_path, operation, told):
     """A call that the recording lost compiles for 80 of each 100 µs between two kernels."""
     export = Export(SCHEMA)
     for place in range(6):
@@ -118,7 +118,9 @@ def test_jit_compilation_is_the_loading_of_code(tmp_path, operation, told):
     assert set(trace.table("jit_compilations").cells("operation")) == {
         "compile" if told else "cache load"
     }
-    assert {CAUSES[cause] for cause in gaps(trace).cause} == {"module-load"}
+    assert {CAUSES[cause] for cause in gaps(trace).cause} == {
+        "jit-compile" if told else "module-load"
+    }
     finding = next(each for each in GPU_IDLE.run(trace).findings if "first uses" in each.message)
     clause = "For 400 µs of it the driver compiled PTX (5 JIT compilations)."
     assert (clause in finding.message) == told

@@ -46,6 +46,7 @@ from traceview.facts.idle.causes import (
     COPY_WAIT,
     DEPENDENCY,
     GRAPH_LAUNCH,
+    JIT_COMPILE,
     LAUNCH_LATE,
     MODULE_LOAD,
     PROFILER,
@@ -73,13 +74,19 @@ LOST = {
     DEPENDENCY: "with work already queued",
     COPY_WAIT: "waiting for memory copies",
     GRAPH_LAUNCH: "while the CPU launched, instantiated or uploaded the next CUDA graph",
+    JIT_COMPILE: "while the driver compiled PTX",
     MODULE_LOAD: "while the CPU loaded GPU code",
     ALLOCATION: "while the CPU allocated or freed memory",
     PROFILER: "while the profiler held the CPU up",
     UNKNOWN: "before work whose launch call was not recorded",
 }
 """How the GPU lost the time, by cause, behind `The GPU sat idle for 147 ms (135 gaps)`."""
+BUILD_FOR_GPU = (
+    "Build the code for this GPU (nvcc -gencode, TORCH_CUDA_ARCH_LIST), so that the driver does "
+    "not compile PTX when the program runs, and keep its cache (CUDA_CACHE_MAXSIZE)."
+)
 ACTIONS = {
+    JIT_COMPILE: BUILD_FOR_GPU,
     SYNC_DRAIN: "Look at sync-stalls of the whole recording: that synchronization is outside the "
     "selected ranges.",
     DEPENDENCY: "Look at what the work waited for: another stream or an event. Short gaps "
@@ -96,10 +103,6 @@ GENERAL = (LAUNCH_LATE, DEPENDENCY)
 KEEP_STREAM_FREE = (
     "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
     "of their own: the work behind them waits until the CPU has run them."
-)
-BUILD_FOR_GPU = (
-    "Build the code for this GPU (nvcc -gencode, TORCH_CUDA_ARCH_LIST), so that the driver does "
-    "not compile PTX when the program runs, and keep its cache (CUDA_CACHE_MAXSIZE)."
 )
 NEARLY_ALL, _GOOD_PART = 0.75, 0.25
 IF_REPEATED = "Check whether every step does this. If so, "

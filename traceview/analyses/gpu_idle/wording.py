@@ -17,6 +17,7 @@ MEANINGS = {
     "had to move out of pageable memory",
     "graph-launch": "the CPU spent most of the gap launching, instantiating or uploading the CUDA "
     "graph that came next",
+    "jit-compile": "the driver spent most of the gap compiling PTX for this GPU",
     "module-load": "the CPU spent most of the gap loading GPU code",
     "allocation": "the CPU spent most of the gap allocating or freeing memory",
     "profiler": "the profiler held the CPU up for most of the gap",

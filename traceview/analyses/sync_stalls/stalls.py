@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.causes import ALLOCATION, COPY_WAIT, MODULE_LOAD
+from traceview.facts.idle.causes import ALLOCATION, COPY_WAIT, JIT_COMPILE, MODULE_LOAD
 from traceview.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
 from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.copies import pageable_uploads, uploads
@@ -103,13 +103,14 @@ def outermost_waits(waits: Waits) -> Integers:
 def causing_waits(waits: Waits, gaps: Gaps, staged: Mask) -> Integers:
     """The wait that caused each gap, −1 where none did.
 
-    Of a sync-drain that is its synchronization, of an allocation or a module-load the longest such
-    call in the gap, of a staged copy (a mask over gaps) the call of the copy.
+    Of a sync-drain that is its synchronization, of an allocation, a module-load or a jit-compile
+    the longest such call in the gap, of a staged copy (a mask over gaps) the call of the copy.
     """
     result = gaps.wait.copy()
     for cause, kinds in (
         (ALLOCATION, (CallKind.ALLOCATE,)),
         (MODULE_LOAD, (CallKind.LOAD, CallKind.LOOK_UP)),
+        (JIT_COMPILE, (CallKind.LOAD, CallKind.LOOK_UP)),
     ):
         rows = np.flatnonzero(gaps.cause == cause)
         result[rows] = _longest_within(waits, np.isin(waits.does, kinds), gaps, rows)

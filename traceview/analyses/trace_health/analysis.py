@@ -18,6 +18,7 @@ from traceview.analyses.trace_health.checks import STATUSES, Check
 from traceview.analyses.trace_health.completeness import (
     FLUSH,
     RECORD_LESS,
+    beyond_capture,
     lost_events,
     missing_copies,
     recorded_window,
@@ -283,6 +284,7 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     lost_events,
     recorded_window,
     missing_copies,
+    beyond_capture,
     repeated_rows,
     _profiler_overhead,
     recording_cost,

@@ -13,6 +13,7 @@ from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_c
 from traceview.facts.operations.operations import operations
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
+from traceview.trace.nsys.export_info import LENGTH
 from traceview.trace.nsys.importer_errors import INCOMPLETE, import_error
 from traceview.trace.recording_options import recording_options
 from traceview.units import Value
@@ -33,6 +34,7 @@ def _otherwise(trace: Trace) -> str:
     return f"Record again: a shorter run, fewer kinds of events{fewer}, or another version of nsys."
 
 
+_CLOCKS_APART_NS = 100_000_000
 LEAST_LOST, LEAST_LOST_FRACTION = 3, 0.1
 """So many copies without a record are a loss, not a call that failed or copied nothing."""
 
@@ -146,6 +148,27 @@ def missing_copies(trace: Trace) -> list[Check]:
         "and gpu-idle may call their time idle."
     )
     return [Check("copies", "warning", template, FLUSH, {"lost": lost, "calls": calls})]
+
+
+def beyond_capture(trace: Trace) -> list[Check]:
+    """Operations that cannot have run in a recording of that length: a damaged clock or end."""
+    length, ops = trace.capture.get(LENGTH, ""), operations(trace)
+    if not length.isdecimal() or not len(ops):
+        return []
+    capture_ns = int(length)
+    longest_ns = capture_ns + capture_ns // 100 + _CLOCKS_APART_NS
+    middle = int(np.median(ops.start_ns))
+    wrong = (ops.duration_ns > longest_ns) | (np.abs(ops.start_ns - middle) > longest_ns)
+    wrong |= np.abs(ops.end_ns - middle) > longest_ns
+    number = int(wrong.sum())
+    if not number:
+        return []
+    template = (
+        "The times of {operations:operation} do not fit into the recording of {capture_ns}, so "
+        "busy and idle time are wrong."
+    )
+    values: dict[str, Value] = {"operations": number, "capture_ns": capture_ns}
+    return [Check("times", "warning", template, _otherwise(trace), values)]
 
 
 def repeated_rows(trace: Trace) -> list[Check]:

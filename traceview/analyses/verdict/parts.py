@@ -16,6 +16,7 @@ from traceview.facts.idle.causes import (
     ALLOCATION,
     COPY_WAIT,
     GRAPH_LAUNCH,
+    JIT_COMPILE,
     LAUNCH_LATE,
     MODULE_LOAD,
     SYNC_DRAIN,
@@ -51,6 +52,7 @@ _LIMITS: dict[int, Limit] = {
     ALLOCATION: "cpu-launch",
     SYNC_DRAIN: "synchronization",
     COPY_WAIT: "copies",
+    JIT_COMPILE: "compilation",
     MODULE_LOAD: "compilation",
 }
 """The limit that idle time of a cause stands for; `unknown` for other causes."""

@@ -42,6 +42,7 @@ CAUSES = (
     "dependency",
     "copy-wait",
     "graph-launch",
+    "jit-compile",
     "module-load",
     "allocation",
     "profiler",
@@ -54,6 +55,7 @@ CAUSES = (
     DEPENDENCY,
     COPY_WAIT,
     GRAPH_LAUNCH,
+    JIT_COMPILE,
     MODULE_LOAD,
     ALLOCATION,
     PROFILER,
@@ -75,12 +77,14 @@ class CpuTime:
 
     `staging_ns` is the time in which the call of a copy moved bytes out of pageable memory before
     the copy ran; `pinning_ns` that of the first allocation of pinned memory in the process, which
-    is part of `allocating_ns`; `graph_ns` is 0 for gaps that no graph ended. The profiler's own
+    is part of `allocating_ns`; `jit_ns` that of the driver's compilation of PTX, part of
+    `loading_ns`; `graph_ns` is 0 for gaps that no graph ended. The profiler's own
     cost may lie inside of any of the others.
     """
 
     staging_ns: Integers
     graph_ns: Integers
+    jit_ns: Integers
     loading_ns: Integers
     allocating_ns: Integers
     pinning_ns: Integers
@@ -114,7 +118,7 @@ def gap_causes(trace: Trace) -> GapCauses:
     return GapCauses(
         cause=cause,
         wait=np.where(cause == SYNC_DRAIN, drain, -1),
-        first_use=first | (cause == MODULE_LOAD),
+        first_use=first | (cause == MODULE_LOAD) | (cause == JIT_COMPILE),
     )
 
 
@@ -136,6 +140,7 @@ def classify(
         (queued & behind_copy, COPY_WAIT),
         (queued, DEPENDENCY),
         (cpu.graph_ns > half, GRAPH_LAUNCH),
+        (cpu.jit_ns > half, JIT_COMPILE),
         (cpu.loading_ns > half, MODULE_LOAD),
         (cpu.allocating_ns > half, ALLOCATION),
         (cpu.profiler_ns > half, PROFILER),
@@ -172,6 +177,7 @@ def cpu_time(trace: Trace) -> CpuTime:
     return CpuTime(
         staging_ns=staging_time(gaps, launches, pageable_uploads(trace)[gaps.after]),
         graph_ns=np.where(by_graph, graph_ns, 0),
+        jit_ns=time_on_thread(gaps, launches, *_jit_times(trace)),
         loading_ns=time_on_thread(gaps, launches, *_loading_times(trace, calls)),
         allocating_ns=spent_in(calls.does == CallKind.ALLOCATE),
         pinning_ns=spent_in(_first_pinning_calls(trace)),
@@ -196,8 +202,15 @@ def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:
     return result
 
 
+def _jit_times(trace: Trace) -> tuple[Array, Integers, Integers]:
+    """Thread, start and end of the driver's JIT compilation; loads of its cache are none."""
+    jit = trace.recorded("jit_compilations")
+    jit = jit.take(jit.texts("operation").isin(["compile"]))
+    return jit["thread"], jit["start_ns"], jit["end_ns"]
+
+
 def _loading_times(trace: Trace, calls: ApiCalls) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of the calls that load code, and of the driver's JIT compilation."""
+    """Thread, start and end of the calls that load code, of JIT compilation and of its cache."""
     rows, jit = np.flatnonzero(_loading_calls(trace, calls)), trace.recorded("jit_compilations")
     return (
         np.concatenate((calls.thread[rows], jit["thread"])),

@@ -41,6 +41,7 @@ CAUSES: Mapping[str, _Shades] = {
     "dependency": ("#c78585", "#b98080"),
     "copy-wait": ("#d8b75c", "#b59a4c"),
     "graph-launch": ("#de7445", "#f0916a"),
+    "jit-compile": ("#7d5a52", "#a67a70"),
     "module-load": ("#9c6f66", "#c0948b"),
     "allocation": ("#dd85a8", "#e8a0bd"),
     "profiler": ("#a3a8ae", "#6f7780"),

@@ -14,6 +14,8 @@ META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 NEWEST_SCHEMA = (3, 30)
 DIAGNOSTICS_SINCE = (3, 11)
 REEXPORT = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
+LENGTH = "CAPTURE_LENGTH_NS"
+"""Key under which `Trace.capture` has the length of the recording, from ANALYSIS_DETAILS."""
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 
@@ -105,7 +107,17 @@ def _capture(database: Database) -> dict[str, str]:
     events = [str(value) for name, value in lines if name == "CAPTURE_EVENT_TYPE"]
     if events:
         pairs["CAPTURE_EVENT_TYPE"] = ",".join(events)
+    length_ns = _length_ns(database)
+    if length_ns is not None:
+        pairs[LENGTH] = str(length_ns)
     return {name: value for name, value in pairs.items() if not _of_environment(name, value)}
+
+
+def _length_ns(database: Database) -> int | None:
+    """Length of the recording, the longest of several machines; None if the export has none."""
+    lines = database.lines("ANALYSIS_DETAILS", ("duration",))
+    known = [length for (length,) in lines if isinstance(length, int) and length > 0]
+    return max(known, default=None)
 
 
 def _of_environment(name: str, value: str) -> bool:

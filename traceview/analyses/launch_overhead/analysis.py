@@ -10,6 +10,7 @@ from traceview import groups, intervals, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.launch_overhead.cpu_time import API, RANGES, api_table, range_table
 from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
@@ -77,7 +78,7 @@ def compute(trace: Trace) -> Result:
         },
     ).take(np.argsort(-figures.total, kind="stable"))
     return Result(
-        {"calls": table},
+        {"calls": table, "api": api_table(trace), "ranges": range_table(trace)},
         _findings(trace, by_device, table),
         {
             "launches": len(rows),
@@ -176,7 +177,7 @@ ANALYSIS = Analysis(
     title="Launch overhead",
     question="What does launching cost the CPU, and does the GPU have to wait for it?",
     needs=("kernels", "api_calls"),
-    tables=(CALLS,),
+    tables=(CALLS, API, RANGES),
     compute=compute,
     charts=(Chart("bars", "calls", "CPU time in launch calls", "api", "total_ns"),),
 )

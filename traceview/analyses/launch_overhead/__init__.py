@@ -1,0 +1,3 @@
+"""The analysis `launch-overhead`."""
+
+from traceview.analyses.launch_overhead.analysis import ANALYSIS as ANALYSIS

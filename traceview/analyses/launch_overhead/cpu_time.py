@@ -1,0 +1,126 @@
+"""Tables of CPU time: every function of the CUDA API, and the ranges of the program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import TableSpec
+from traceview.facts.operations.cuda_api import CallKind, api_calls
+from traceview.facts.ranges.ranges import RangeTree, attributed_calls, range_tree
+from traceview.facts.ranges.selection import selected, selected_calls
+from traceview.tables import Column, Integers, Mask, Table, Texts
+from traceview.trace import Trace
+
+_DOES = {
+    CallKind.OTHER: "other",
+    CallKind.LAUNCH: "launch",
+    CallKind.SYNCHRONIZE: "synchronize",
+    CallKind.COPY: "copy",
+    CallKind.COPY_ASYNC: "copy",
+    CallKind.ALLOCATE: "allocate",
+    CallKind.LOAD: "load code",
+    CallKind.LOOK_UP: "look up code",
+    CallKind.GRAPH: "prepare graph",
+}
+API = TableSpec(
+    "api",
+    "one row per function of the CUDA runtime and driver, most CPU time first; what a thread waits "
+    "for in it counts",
+    (
+        Column("api", "text", "runtime or driver call"),
+        Column(
+            "does",
+            "text",
+            "launch, synchronize, copy, allocate, load code, look up code, prepare graph or other",
+        ),
+        Column("calls", "int64", "number of calls"),
+        Column("total_ns", "int64", "CPU time in it, over all threads"),
+        Column("median_ns", "int64", "median per call"),
+        Column("max_ns", "int64", "longest call"),
+        Column("share_pct", "float64", "percentage of the CPU time in all CUDA calls"),
+    ),
+    brief=("api", "does", "calls", "total_ns", "share_pct", "median_ns", "max_ns"),
+    adds=("calls", "total_ns", "share_pct"),
+)
+RANGES = TableSpec(
+    "ranges",
+    "one row per path pattern of ranges, most CPU time of its own first",
+    (
+        Column("range_path", "text", "path of the range, with # for numbers"),
+        Column("instances", "int64", "number of ranges"),
+        Column("cpu_ns", "int64", "time from start to end, over all instances"),
+        Column("own_ns", "int64", "part of it in no inner range of the same thread"),
+        Column("cuda_ns", "int64", "time of CUDA calls made in no inner range"),
+        Column("launches", "int64", "launch calls made in no inner range"),
+    ),
+    brief=("range_path", "instances", "own_ns", "cpu_ns", "cuda_ns", "launches"),
+    adds=("instances", "own_ns", "cuda_ns", "launches"),
+    rare=True,
+)
+
+
+def api_table(trace: Trace) -> Table:
+    """The selected calls of every function."""
+    calls, rows = api_calls(trace), np.flatnonzero(selected_calls(trace))
+    names = trace.api_calls.texts("name").take(rows)
+    each = groups.group(names.codes)
+    figures = groups.stats(each, calls.duration_ns[rows])
+    does = [_DOES[CallKind(kind)] for kind in calls.does[rows][each.first].tolist()]
+    table = Table(
+        API.columns,
+        {
+            "api": names.take(each.first),
+            "does": Texts.of(does),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "median_ns": figures.median,
+            "max_ns": figures.most,
+            "share_pct": 100.0 * figures.total / max(int(figures.total.sum()), 1),
+        },
+    )
+    return table.take(groups.most_first(figures.total))
+
+
+def range_table(trace: Trace) -> Table:
+    """The selected ranges by path pattern. Those that never ended count until the last event."""
+    tree = range_tree(trace)
+    chosen = selected(trace, tree.process, tree.nesting.start)
+    cuda, launches = _calls_inside(trace, tree)
+    rows = np.flatnonzero(chosen)
+    by = groups.group(tree.pattern_of_paths(tree.path)[rows])
+    own = groups.sums(by, own_time_ns(tree)[rows])
+    patterns = tree.patterns.texts(tree.pattern_of_paths(tree.path)[rows][by.first])
+    table = Table(
+        RANGES.columns,
+        {
+            "range_path": patterns,
+            "instances": groups.count(by),
+            "cpu_ns": groups.sums(by, (tree.nesting.end - tree.nesting.start)[rows]),
+            "own_ns": own,
+            "cuda_ns": groups.sums(by, cuda[rows]),
+            "launches": groups.sums(by, launches[rows]),
+        },
+    )
+    return table.take(groups.most_first(own))
+
+
+def own_time_ns(tree: RangeTree) -> Integers:
+    """Time of each range outside the ranges inside it, on its own thread."""
+    duration: Integers = tree.nesting.end - tree.nesting.start
+    own, parent = duration.copy(), tree.nesting.parent
+    inner: Mask = parent >= 0
+    np.subtract.at(own, parent[inner], duration[inner])
+    # Ranges that overlap without nesting share time.
+    np.maximum(own, 0, out=own)
+    return own
+
+
+def _calls_inside(trace: Trace, tree: RangeTree) -> tuple[Integers, Integers]:
+    """CUDA time and launch calls of each range's own thread, by innermost range."""
+    calls, inside = api_calls(trace), attributed_calls(trace)
+    cuda, launches = (np.zeros(len(tree.row), np.int64) for _ in range(2))
+    within = (inside.range >= 0) & ~inside.inferred
+    np.add.at(cuda, inside.range[within], calls.duration_ns[within])
+    np.add.at(launches, inside.range[within], calls.does[within] == CallKind.LAUNCH)
+    return cuda, launches
