@@ -3,6 +3,7 @@ import random
 import numpy as np
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
@@ -131,6 +132,18 @@ def test_idle_time_without_samples_is_noted(tmp_path):
         "Python samples show the line for 4.00 ms of the 8.00 ms that the GPU sat idle waiting for "
         "the CPU."
     )
+
+
+def test_how_to_see_the_lines_is_noted_once(unpack, tmp_path):
+    notes = traceview.analyze(traceview.load(unpack("training")))["gpu-idle"].notes
+    assert [note for note in notes if "--python-samples" in note] == [
+        "The GPU sat idle for 140 ms while Python code ran; to see which lines, record again with "
+        "traceview record --python-samples."
+    ]
+    # The CPU runs ahead there.
+    assert not traceview.analyze(traceview.load(unpack("mlp_nosync")))["gpu-idle"].notes
+    sampled = sample_gaps(loop(gap_ms=4), LOAD, MAIN, gap_ms=4)
+    assert not any("record again" in note for note in ask(ANALYSIS, sampled, tmp_path).notes)
 
 
 @pytest.mark.parametrize(

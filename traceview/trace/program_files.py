@@ -7,6 +7,8 @@ import re
 _LIBRARY = re.compile(
     r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
     r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator)|/torchinductor_"
+    # Wrappers that `traceview record` puts around the program's calls.
+    r"|/traceview_injected/"
     # Source builds, and templates that PyTorch Geometric writes to the temporary folder.
     r"|(^|/)torch/(nn|optim|autograd|utils|cuda|_\w+)/|/torch_geometric\.[\w.]+\.py$"
 )

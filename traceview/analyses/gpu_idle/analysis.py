@@ -168,6 +168,7 @@ LINES = TableSpec(
 )
 LONGEST = 100
 NEARLY_ALL = 0.99
+MUCH = 0.10
 
 
 def compute(trace: Trace) -> Result:
@@ -181,7 +182,7 @@ def compute(trace: Trace) -> Result:
             "gaps": _longest(trace, every),
         },
         idle_findings(trace),
-        notes=(*warm_up_notes(trace), *_line_notes(trace, every)),
+        notes=(*warm_up_notes(trace), *_line_notes(trace, every), *_sample_notes(trace, every)),
     )
 
 
@@ -253,6 +254,22 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     what = "Python samples show the line" if python else "Samples and waits show the function"
     shown, waiting = units.duration(shown_ns), units.duration(waiting_ns)
     return (f"{what} for {shown} of the {waiting} that the GPU sat idle waiting for the CPU.",)
+
+
+def _sample_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
+    """How to see the lines, where the GPU waited long for Python and no stacks were recorded."""
+    if trace.recorder != "nsys" or "python_samples" in trace.tables:
+        return ()
+    python_ns = int(late_idle(trace).python_ns.sum())
+    steady_ns = sum(
+        work + gaps.steady_idle_ns(gpu) for gpu, (_, work) in device_work(trace).items()
+    )
+    if python_ns < MUCH * max(steady_ns, 1):
+        return ()
+    return (
+        f"The GPU sat idle for {units.duration(python_ns)} while Python code ran; to see which "
+        "lines, record again with traceview record --python-samples.",
+    )
 
 
 def _lines(trace: Trace, gaps: Gaps) -> Table:
