@@ -68,7 +68,7 @@ def evidence_view(report: Report, ranked: RankedFinding) -> EvidenceView:
         values=_figures(evidence.values),
         window=_window(evidence),
         basis=evidence.basis,
-        source=_source(ranked.finding.subject, evidence.values, recorded),
+        source=_source(ranked.finding.subject, recorded),
     )
 
 
@@ -88,15 +88,14 @@ def _window(evidence: Evidence) -> str:
     return f"{length} from {units.quantity('start_ns', evidence.start_ns)}"
 
 
-def _source(
-    subject: Subject, values: Mapping[str, Value], row: Mapping[str, Value]
-) -> tuple[str, str] | None:
+def _source(subject: Subject, row: Mapping[str, Value]) -> tuple[str, str] | None:
     """The line that a finding is about, as `file:line`, and its text where it was recorded."""
     if not subject.file:
         return None
     place = f"{subject.file}:{subject.line}" if subject.line else subject.file
-    text = values.get("source") or row.get("source") or ""
-    return place, str(text).strip()
+    # Elsewhere `source` names a place in code, as load-widths does.
+    text = row.get("source") if "line" in row or "call_site" in row else None
+    return place, str(text or "").strip()
 
 
 def _table_of(report: Report, analysis: str, name: str) -> tuple[Analysis, TableSpec, Table]:
