@@ -62,7 +62,7 @@ def test_help_describes_each_option_once(verb, capsys):
         assert len(re.findall(rf"^  {first}{end}", shown, re.MULTILINE)) == 1, option.name
 
 
-@pytest.mark.parametrize("verb", ["record", "report", "scrub", "doctor"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "ptx"])
 def test_help_ends_with_two_examples(verb, capsys):
     run([verb, "--help"])
     examples = capsys.readouterr().out.rpartition("\nExamples:\n")[2].splitlines()
@@ -181,7 +181,7 @@ def test_a_python_without_streams_is_left_as_it_was(monkeypatch):
 
 def test_where_nothing_is_printed_nothing_is_lost(monkeypatch, failing):
     monkeypatch.setattr(sys, "stdout", None)
-    monkeypatch.setattr("traceview.cli.report.print_text", lambda draw, **_: None)
+    monkeypatch.setattr("traceview.cli.report_outputs.print_text", lambda draw, **_: None)
     monkeypatch.setattr("traceview.cli.report._analyzed", lambda *_: None)
     assert run(["report", "x"]) == 0
 

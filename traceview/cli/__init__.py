@@ -23,6 +23,8 @@ VERBS = {
     "bench": "Check and time every version of a GPU operation.",
     "scrub": "Copy a trace without private data.",
     "doctor": "Check this machine's setup and show how to fix what is missing.",
+    "schema": "Print the JSON Schema of a JSON output.",
+    "completion": "Print the completion script of a shell.",
 }
 """Verbs by name, with their one-line help; each is a module here with a click `command`."""
 

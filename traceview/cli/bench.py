@@ -22,6 +22,7 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
+from traceview.cli.verb import Verb
 
 if TYPE_CHECKING:
     from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
@@ -41,7 +42,13 @@ _PROGRAM_OPTIONS = {
 }
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "traceview bench kernels/gelu.py --size 1048576",
+        "traceview bench kernels/softmax.py --sweep size=1024,4096,16384 --json",
+    ),
+)
 @click.argument("operation", type=click.Path(path_type=Path), metavar="FILE.py")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @click.option(

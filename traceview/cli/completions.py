@@ -8,6 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 
 _MOST = 200
+OURS = "traceview:"
+"""Ranges that `traceview record` adds around calls; no selection is about them."""
 
 
 def complete_analyses(
@@ -28,9 +30,11 @@ def complete_analyses(
 
 
 def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Names and path patterns of the ranges in TRACE; none if that cannot be read."""
-    trace = ctx.params.get("trace")
-    names = _range_names(Path(trace)) if trace else []
+    """Names of the ranges in TRACE, with * for numbers; none if that cannot be read."""
+    # While the option's value is missing, click leaves the whole line unparsed.
+    words = [ctx.params.get("trace"), *ctx.args]
+    trace = next((Path(word) for word in words if word and Path(word).is_file()), None)
+    names = _range_names(trace) if trace else []
     return [CompletionItem(name) for name in names if name.startswith(typed)][:_MOST]
 
 
@@ -39,8 +43,8 @@ def _range_names(trace: Path) -> list[str]:
     from traceview.facts.ranges.ranges import range_tree
 
     try:
-        patterns = range_tree(traceview.load(trace)).patterns
+        names = range_tree(traceview.load(trace)).patterns.names
     except Exception:  # A shell has no place for an error message.
         return []
-    globs = (pattern.replace("#", "*") for pattern in patterns)
-    return sorted({name for name in globs if name.isprintable() and len(name) <= _MOST})
+    globs = {str(name).replace("#", "*") for name in names if not str(name).startswith(OURS)}
+    return sorted(name for name in globs if name and name.isprintable() and len(name) <= _MOST)

@@ -1,0 +1,79 @@
+"""Every JSON output fits its schema, which names every key of it."""
+
+import json
+
+import pytest
+from jsonschema import ValidationError
+
+from tests.places import PTX_FILES, REPOSITORY
+from tests.render.schemas.strictness import validator
+from traceview.cli import run
+from traceview.cli.schema import OUTPUTS
+from traceview.render.schemas.documents import SCHEMAS
+
+
+def printed(capsys, *arguments):
+    assert run([str(each) for each in arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_schema_is_printed(capsys):
+    assert [*SCHEMAS] == [*OUTPUTS]
+    for name in OUTPUTS:
+        document = printed(capsys, "schema", name)
+        assert document["$schema"].endswith("2020-12/schema")
+        assert document["type"] == "object"
+
+
+def test_an_unknown_name_is_misuse_and_files_are_kept(tmp_path, capsys):
+    assert run(["schema", "reports"]) == 2
+    target = tmp_path / "a.json"
+    assert run(["schema", "ptx", "-o", str(target)]) == 0
+    assert run(["schema", "ptx", "-o", str(target)]) == 1
+    assert json.loads(target.read_text())["title"].startswith("traceview ptx")
+
+
+@pytest.mark.parametrize("path", sorted(PTX_FILES.rglob("*.ptx"))[:12], ids=lambda path: path.name)
+def test_kernels_of_a_file(path, capsys):
+    validator("ptx").validate(printed(capsys, "ptx", path, "--json"))
+
+
+def test_two_files_compared(capsys):
+    one, other = sorted(PTX_FILES.rglob("*.ptx"))[:2]
+    document = printed(capsys, "ptx", "--diff", one, other, "--json")
+    validator("ptx-diff").validate(document)
+
+
+def test_an_operation_timed(bench_here):
+    status, out, _ = bench_here(REPOSITORY / "kernels" / "gelu.py", "--size", "64", "--json")
+    assert status == 0
+    validator("bench").validate(json.loads(out))
+
+
+def test_an_operation_swept_described_and_profiled(bench_here, tmp_path):
+    operation = REPOSITORY / "kernels" / "gelu.py"
+    one = ("--version", "manual", "--trials", 2, "--json", "-")
+    for more in (
+        ("--sweep", "size=64,128,256"),
+        ("--size", 64, "--describe"),
+        ("--size", 64, "--profile", tmp_path / "profile.svg"),
+    ):
+        status, out, _ = bench_here(operation, *one, *more)
+        assert status == 0
+        validator("bench").validate(json.loads(out))
+
+
+def test_the_setup_of_this_machine(capsys, monkeypatch):
+    from traceview.recorders import MachineCheck
+
+    checks = [MachineCheck("nsys", "missing", "not found", "install it")]
+    monkeypatch.setattr("traceview.recorders.check_machine", lambda: checks)
+    validator("doctor").validate(printed(capsys, "doctor", "--json"))
+
+
+def test_a_key_that_is_missing_new_or_of_another_type_is_found():
+    document = {"schema_version": 1, "checks": []}
+    validator("doctor").validate(document)
+    for wrong in ({"schema_version": 1}, {**document, "new": 1}, {**document, "checks": 3}):
+        with pytest.raises(ValidationError):
+            validator("doctor").validate(wrong)

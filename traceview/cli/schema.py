@@ -1,0 +1,40 @@
+"""`traceview schema`: print the JSON Schema of a JSON output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.output import put_json
+from traceview.cli.verb import Verb
+
+OUTPUTS = ("report", "ptx", "ptx-diff", "bench", "bench-program", "doctor")
+
+
+@click.command(
+    cls=Verb, examples=("traceview schema report", "traceview schema ptx -o ptx.schema.json")
+)
+@click.argument("name", type=click.Choice(OUTPUTS))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write it to a file. Default: stdout.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@debug_option
+def command(name: str, output: Path | None, force: bool) -> None:
+    """Print the JSON Schema of what a command writes with --json.
+
+    ptx-diff is `traceview ptx --diff`, bench-program is `traceview bench` of a whole program.
+    """
+    from traceview.outputs import check_output
+    from traceview.render.schemas.documents import schema
+
+    if output is not None:
+        check_output(output, force=force)
+    put_json(json.dumps(schema(name), indent=1) + "\n", output)

@@ -1,0 +1,117 @@
+"""The schemas of `traceview ptx --json` and of its comparisons."""
+
+from __future__ import annotations
+
+from traceview.ptx.accesses import TensorOp
+from traceview.ptx.model import Access, Argument
+from traceview.render.report.json import SCHEMA_VERSION
+from traceview.render.schemas.findings import finding
+from traceview.render.schemas.shapes import (
+    NUMBER,
+    SCALAR,
+    TEXT,
+    WHOLE,
+    YES_NO,
+    Schema,
+    fields_of,
+    many,
+    mapping,
+    maybe,
+    record,
+)
+
+_SOURCE = {"source": maybe(TEXT), "source_file": maybe(TEXT)}
+_HEAD = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT, "target": TEXT}
+
+
+def kernels() -> Schema:
+    """The kernels of one target."""
+    return record(**_HEAD, arch=maybe(TEXT), kernels=many(_kernel()))
+
+
+def diff() -> Schema:
+    """The kernels of several targets or versions, and what differs between them."""
+    return record(
+        **_HEAD,
+        arch=maybe(TEXT),
+        kernels=many(_kernel(version=TEXT, target=TEXT)),
+        option=maybe(TEXT),
+        versions=many(TEXT),
+        diff=many(_comparison()),
+        left_out=many(record(name=TEXT, version=TEXT, index=WHOLE)),
+    )
+
+
+def _kernel(**more: Schema) -> Schema:
+    access = fields_of(Access, without=("source", *_not_written()))
+    access["properties"] |= _SOURCE
+    difference = record(
+        kind=TEXT, space=maybe(TEXT), change=TEXT, ptx=maybe(TEXT), sass=maybe(TEXT), **_SOURCE
+    )
+    return record(
+        name=TEXT,
+        arch=maybe(TEXT),
+        how=TEXT,
+        arguments=many(fields_of(Argument)),
+        grid=maybe(many(WHOLE)),
+        launches=maybe(WHOLE),
+        num_warps=maybe(WHOLE),
+        num_stages=maybe(WHOLE),
+        registers=maybe(WHOLE),
+        spill_bytes=maybe(WHOLE),
+        stack_bytes=maybe(WHOLE),
+        shared_memory_bytes=maybe(WHOLE),
+        static_shared_memory_bytes=maybe(WHOLE),
+        dynamic_shared_memory_bytes=maybe(WHOLE),
+        accesses=many(access),
+        differences=many(difference),
+        elements_per_thread=maybe(NUMBER),
+        tensor_ops=many(fields_of(TensorOp)),
+        barriers=WHOLE,
+        shuffles=WHOLE,
+        instruction_mix=mapping(WHOLE),
+        occupancy=maybe(_occupancy()),
+        waves=maybe(NUMBER),
+        sm_count=maybe(WHOLE),
+        sm_count_assumed_of=maybe(TEXT),
+        findings=many(finding(**_SOURCE)),
+        remarks=many(TEXT),
+        notes=many(TEXT),
+        **more,
+    )
+
+
+def _not_written() -> tuple[str, ...]:
+    """Fields of an access that JSON does not have."""
+    written = {
+        *("level", "kind", "space", "opcode", "width_bits", "predicated", "count", "loop_depth"),
+        *("scope", "hints"),
+    }
+    return tuple(name for name in Access.__dataclass_fields__ if name not in written)
+
+
+def _occupancy() -> Schema:
+    return record(
+        blocks_per_sm=WHOLE,
+        limiter=maybe(TEXT),
+        limiters=many(TEXT),
+        theoretical_occupancy_pct=NUMBER,
+        active_warps=WHOLE,
+        blocks_by_limit=mapping(maybe(WHOLE)),
+    )
+
+
+def _comparison() -> Schema:
+    moved = record(
+        source=maybe(TEXT),
+        widths=many(record(width_bits=maybe(WHOLE), count=WHOLE)),
+        unsized=WHOLE,
+    )
+    moves = record(level=TEXT, kind=TEXT, space=TEXT, differs=YES_NO, values=many(maybe(moved)))
+    return record(
+        name=TEXT,
+        kernels=many(WHOLE),
+        quantities=many(record(topic=TEXT, name=TEXT, differs=YES_NO, values=many(SCALAR))),
+        accesses=many(moves),
+        findings=many(many(maybe(finding(**_SOURCE)))),
+    )
