@@ -134,6 +134,12 @@ def test_idle_time_without_samples_is_noted(tmp_path):
     )
 
 
+def test_wrappers_of_the_recorder_are_no_lines_of_the_program(tmp_path):
+    ours = ("/work/traceview/recorders/injected/traceview_injected/sync_torch.py", 102, "method")
+    export = sample_gaps(loop(gap_ms=4), LINEAR, ours, LOAD, MAIN, gap_ms=4)
+    assert rows(ask(ANALYSIS, export, tmp_path), "lines", "file", "line")[0] == LOAD[:2]
+
+
 def test_how_to_see_the_lines_is_noted_once(unpack, tmp_path):
     notes = traceview.analyze(traceview.load(unpack("training")))["gpu-idle"].notes
     assert [note for note in notes if "--python-samples" in note] == [

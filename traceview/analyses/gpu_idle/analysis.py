@@ -16,7 +16,7 @@ from traceview.analyses.gpu_idle.wording import MEANINGS, activity_name, operati
 from traceview.analyses.warm_up_wording import warm_up_notes
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
-from traceview.facts.idle.gaps import Gaps, device_work, gaps
+from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
 from traceview.facts.operations.operations import operations
@@ -182,7 +182,7 @@ def compute(trace: Trace) -> Result:
             "gaps": _longest(trace, every),
         },
         idle_findings(trace),
-        notes=(*warm_up_notes(trace), *_line_notes(trace, every), *_sample_notes(trace, every)),
+        notes=(*warm_up_notes(trace), *_line_notes(trace, every), *_sample_notes(trace)),
     )
 
 
@@ -256,15 +256,12 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     return (f"{what} for {shown} of the {waiting} that the GPU sat idle waiting for the CPU.",)
 
 
-def _sample_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
+def _sample_notes(trace: Trace) -> tuple[str, ...]:
     """How to see the lines, where the GPU waited long for Python and no stacks were recorded."""
     if trace.recorder != "nsys" or "python_samples" in trace.tables:
         return ()
     python_ns = int(late_idle(trace).python_ns.sum())
-    steady_ns = sum(
-        work + gaps.steady_idle_ns(gpu) for gpu, (_, work) in device_work(trace).items()
-    )
-    if python_ns < MUCH * max(steady_ns, 1):
+    if python_ns < MUCH * max(sum(steady_spans_ns(trace).values()), 1):
         return ()
     return (
         f"The GPU sat idle for {units.duration(python_ns)} while Python code ran; to see which "
