@@ -9,8 +9,9 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
-from traceview.analyses.phases.findings import compilation_findings
+from traceview.analyses.phases.findings import compilation_findings, replay_finding
 from traceview.analyses.phases.phases import Phase, Phases, phases
+from traceview.analyses.phases.replays import replayed
 from traceview.analyses.phases.verdicts import verdicts
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation
@@ -61,12 +62,54 @@ TOTALS = TableSpec(
     brief=("process_id", "phase", "stretches", "total_ns", "share_pct", "busy_pct"),
 )
 
+REPLAYS = TableSpec(
+    "replays",
+    "one row per CUDA graph whose kernels the process also launches one by one, most replays first",
+    (
+        _PROCESS,
+        Column("first_kernel", "text", "name of the first kernel"),
+        Column("kernels", "int64", "kernels per pass"),
+        Column("passes", "int64", "passes launched kernel by kernel"),
+        Column("pass_ns", "int64", "median time of these, from first start to last end"),
+        Column("replays", "int64", "passes replayed by a graph"),
+        Column("replay_ns", "int64", "median time of these, from first start to last end"),
+        Column("kernel_ns", "int64", "median time in kernels of a replay"),
+        Column("ratio", "float64", "pass_ns ÷ replay_ns"),
+    ),
+    brief=("first_kernel", "kernels", "passes", "pass_ns", "replays", "replay_ns", "ratio"),
+    rare=True,
+)
+
 
 def compute(trace: Trace) -> Result:
     every = phases(trace)
     shown = _selected(trace, every)
-    tables = {"phases": _phases(trace, every, shown), "totals": _totals(trace, every, shown)}
-    return Result(tables, compilation_findings(trace, every) if shown.any() else ())
+    tables = {
+        "phases": _phases(trace, every, shown),
+        "totals": _totals(trace, every, shown),
+        "replays": _replays(trace),
+    }
+    findings = compilation_findings(trace, every) if shown.any() else ()
+    return Result(tables, (*findings, *replay_finding(trace)))
+
+
+def _replays(trace: Trace) -> Table:
+    names, ops = trace.recorded("kernels").texts("short_name"), operations(trace)
+    rows = [
+        {
+            "process_id": int(trace.processes["process_id"][each.process]),
+            "first_kernel": names[int(ops.row[each.launched[0]])],
+            "kernels": each.kernels,
+            "passes": len(each.launched),
+            "pass_ns": each.median_ns,
+            "replays": each.replays,
+            "replay_ns": each.replay_ns,
+            "kernel_ns": each.kernel_ns,
+            "ratio": each.median_ns / max(each.replay_ns, 1),
+        }
+        for each in replayed(trace)
+    ]
+    return Table.from_rows(REPLAYS.columns, rows)
 
 
 def _selected(trace: Trace, every: Phases) -> Mask:
@@ -144,6 +187,6 @@ ANALYSIS = Analysis(
     title="Phases",
     question="What did the program do when, and how long did it compile?",
     needs=("kernels", "api_calls"),
-    tables=(PHASES, TOTALS),
+    tables=(PHASES, TOTALS, REPLAYS),
     compute=compute,
 )

@@ -2,15 +2,22 @@
 
 Compilation before a loop is paid once per run, so its severity is its share of the run that was
 recorded. In a loop it is a loss of every step. Trials of convolution algorithms are paid once in
-any case: they are told, and no more.
+any case: they are told, and no more. And kernels that a CUDA graph replays faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.gpu_wording import gpu_subject
 from traceview.analyses.phases.phases import Phase, Phases
+from traceview.analyses.phases.replays import Replayed, replayed
+from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.operations.operations import operations
 from traceview.facts.phases import compilers
 from traceview.facts.phases.compilation import compilation, launch_times, working_processes
 from traceview.facts.steps.steps import steps, warm_up_end_ns
@@ -73,6 +80,48 @@ def compilation_findings(trace: Trace, every: Phases) -> tuple[Finding, ...]:
         _once(trace, every, process, own & ~again),
     )
     return tuple(finding for finding in found if finding is not None)
+
+
+def replay_finding(trace: Trace) -> Iterator[Finding]:
+    """Passes launched kernel by kernel after warm-up that a graph of the program replays faster."""
+    lost = [(_slower_ns(each), each) for each in replayed(trace)]
+    excess_ns, worst = max(lost, key=lambda pair: pair[0], default=(0, None))
+    if worst is None:
+        return
+    device = int(operations(trace).device[worst.launched[0]])
+    span_ns = steady_spans_ns(trace).get(device, 0)
+    severity = severity_of(excess_ns, span_ns)
+    if severity is None:
+        return
+    longest = int(np.argmax(np.where(worst.steady, worst.launched_ns, -1)))
+    start_ns = int(operations(trace).start_ns[worst.launched[longest]])
+    yield Finding(
+        severity,
+        "{kernels:kernel} take {pass_ns} where the CPU launches each ({passes:time} after "
+        "warm-up), and {replay_ns} where a CUDA graph replays them.",
+        "Replay the graph there as well, if the sizes are the same.",
+        min(excess_ns, span_ns),
+        gpu_subject(trace, device),
+        Evidence(
+            {
+                "kernels": worst.kernels,
+                "pass_ns": int(np.median(worst.launched_ns[worst.steady])),
+                "passes": int(worst.steady.sum()),
+                "replay_ns": worst.replay_ns,
+            },
+            "replays",
+            {"kernels": worst.kernels, "replays": worst.replays},
+            start_ns,
+            start_ns + int(worst.launched_ns[longest]),
+        ),
+        share_pct(min(excess_ns, span_ns), span_ns),
+        CAUSES[LAUNCH_LATE],
+    )
+
+
+def _slower_ns(passes: Replayed) -> int:
+    """Time of the passes after warm-up beyond that of as many replays."""
+    return int(np.maximum(passes.launched_ns[passes.steady] - passes.replay_ns, 0).sum())
 
 
 def _recurring(trace: Trace, process: int, start: Integers, tool: Integers) -> Mask:
