@@ -1,9 +1,13 @@
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
+from tests.places import REPOSITORY
 from traceview.analyses import steps, sync_stalls
+from traceview.analyses.base import Result
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.facts.steps.inferred import with_steps
 
 DEVICE = ("device_id", "span_ns", "busy_ns", "idle_ns")
 CAUSE = ("cause", "gaps", "idle_ns")
@@ -400,3 +404,17 @@ def test_a_finding_carries_its_figures_and_the_row_and_time_that_show_it(tmp_pat
     # 90 ns of work first, and 100 after each gap.
     assert finding.share_of_step_pct == pytest.approx(100 * 903_000 / (903_000 + 390))
     assert (finding.subject.kind, finding.subject.name) == ("device", "GPU 0")
+
+
+@pytest.mark.parametrize(
+    ("path", "general"),
+    [
+        ("examples/training.sqlite.xz", False),
+        ("tests/data/foreign/nanogpt.sqlite.xz", True),
+    ],
+)
+def test_only_late_launches_behind_other_work_in_one_place_name_a_single_thing(path, general):
+    result = ANALYSIS.run(with_steps(traceview.load(REPOSITORY / path)))
+    assert isinstance(result, Result)
+    assert "waiting for the CPU to launch work" in result.findings[0].message
+    assert result.findings[0].general == general

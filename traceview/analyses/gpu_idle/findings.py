@@ -213,8 +213,20 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
         finding,
         subject=line.subject() if line else finding.subject,
         lost=lost_in(gaps(trace), left),
-        general=line is None or cause in GENERAL,
+        general=not _names_one_place(cause, site, line, rest_ns),
     )
+
+
+def _names_one_place(
+    cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
+) -> bool:
+    """Whether a single line, or other CPU work in a range of the program, takes most of it."""
+    if cause not in GENERAL:
+        return line is not None
+    if line and line.other_work and 2 * line.time_ns > idle_ns:
+        return True
+    in_range = site is not None and site.other_work and site.pattern >= 0
+    return bool(site and in_range and 2 * site.steady_ns > idle_ns)
 
 
 def _behind_data(

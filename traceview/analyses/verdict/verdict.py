@@ -97,14 +97,17 @@ def main_loop(trace: Trace) -> MainLoop:
     rows = np.flatnonzero(timed.timed & selected(trace, found.process, found.cpu_start_ns))
     if not len(rows):
         return MainLoop(0, None)
-    # A step that mostly compiles is as long as what it repeats.
-    once_ns = step_parts(trace).once_ns
-    compiles = 2 * once_ns > timed.duration_ns
-    repeating_ns = timed.duration_ns - np.where(compiles, once_ns, 0)
     total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
     rows = rows[found.series[rows] == np.argmax(total_ns)]
     steady = rows[~timed.warm_up[rows]]
-    return MainLoop(len(rows), _median(repeating_ns[steady if len(steady) else rows]))
+    return MainLoop(len(rows), _usual_ns(trace, steady if len(steady) else rows))
+
+
+def _usual_ns(trace: Trace, rows: Integers) -> int:
+    """The median of some steps; without first uses and compilation where these are most of it."""
+    duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts(trace).once_ns[rows]
+    mostly_once = 2 * _median(once_ns) > _median(duration_ns)
+    return _median(duration_ns - once_ns if mostly_once else duration_ns)
 
 
 def _median(values: Integers) -> int:
