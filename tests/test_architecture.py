@@ -14,7 +14,17 @@ import traceview
 ROOT = Path(traceview.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LEVELS = (
-    {"errors", "findings", "units", "intervals", "tables", "groups", "outputs", "version"},
+    {
+        "errors",
+        "findings",
+        "units",
+        "intervals",
+        "tables",
+        "groups",
+        "outputs",
+        "version",
+        "stages",
+    },
     {"hardware"},
     {"ptx"},
     {"toolchain"},

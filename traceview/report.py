@@ -19,6 +19,7 @@ from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.steps import steps
 from traceview.ranking import Outcome, RankedFinding, ranked
+from traceview.stages import in_stage
 from traceview.tables import Array, Column, Table
 from traceview.trace import Selection, Trace
 
@@ -177,7 +178,9 @@ def analyze(
     # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(THREADS) as pool:
         results = pool.map(lambda analysis: analysis.run(trace), chosen)
-        outcomes: dict[str, Outcome] = {a.name: o for a, o in zip(chosen, results, strict=True)}
+        outcomes: dict[str, Outcome] = {
+            analysis.name: next(results) for analysis in in_stage("Analyzing", chosen)
+        }
     found, facts = verdict(trace), facts_of(trace)
     return Report(
         facts,

@@ -15,6 +15,7 @@ import click
 from traceview.cli import Settings
 from traceview.errors import InputError, TraceviewError
 from traceview.outputs import check_report_output
+from traceview.stages import listening
 
 STDOUT = "-"
 json_option = click.option(
@@ -167,7 +168,10 @@ def _blocks(pieces: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show the current step on stderr if it is a terminal; call the result for the next step."""
+    """Show stage and percentage on stderr if it is a terminal; call the result for the next stage.
+
+    What the work itself tells (`traceview.stages`) is shown, too.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -175,4 +179,9 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
     from rich.text import Text
 
     with Console(stderr=True).status(Text(first)) as status:
-        yield lambda text: status.update(Text(text))
+
+        def show(name: str, pct: float | None = None) -> None:
+            status.update(Text(name if pct is None else f"{name}  {pct:.0f} %"))
+
+        with listening(show):
+            yield show

@@ -9,9 +9,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from traceview.errors import TraceFormatError
+from traceview.stages import stage
 from traceview.trace.memory.requirement import check_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
@@ -128,8 +129,10 @@ def _named(path: Path) -> str | None:
 
 def _unpack(path: Path, archive: str, plain: Path) -> None:
     try:
-        with plain.open("wb") as target:
-            for piece in _pieces(path, archive):
+        with plain.open("wb") as target, path.open("rb") as packed:
+            size = path.stat().st_size
+            for piece in _pieces(packed, archive):
+                stage("Unpacking the trace", packed.tell(), size)
                 target.write(piece)
     except _damage(archive) as error:
         raise TraceFormatError(
@@ -138,26 +141,25 @@ def _unpack(path: Path, archive: str, plain: Path) -> None:
         ) from error
 
 
-def _pieces(path: Path, archive: str) -> Iterator[bytes]:
+def _pieces(packed: BinaryIO, archive: str) -> Iterator[bytes]:
     if archive == "zstd":
-        yield from _zstd_pieces(path)
+        yield from _zstd_pieces(packed)
         return
     module = gzip if archive == "gzip" else lzma
-    with module.open(path, "rb") as source:
+    with module.open(packed, "rb") as source:
         while piece := source.read(BLOCK_BYTES):
             yield piece
 
 
-def _zstd_pieces(path: Path) -> Iterator[bytes]:
+def _zstd_pieces(source: BinaryIO) -> Iterator[bytes]:
     # zstandard's own file reader ignores a truncated frame; this one raises.
     decompressor = _zstandard().ZstdDecompressor()
     frame = None
-    with path.open("rb") as source:
-        while packed := source.read(BLOCK_BYTES):
-            while packed:
-                frame = frame or decompressor.decompressobj()
-                yield frame.decompress(packed)
-                packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    while packed := source.read(BLOCK_BYTES):
+        while packed:
+            frame = frame or decompressor.decompressobj()
+            yield frame.decompress(packed)
+            packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
         raise EOFError("the last frame has no end")
 

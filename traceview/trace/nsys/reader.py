@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
+from traceview.stages import in_stage
 from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
 from traceview.trace.model import Trace
 from traceview.trace.nsys import kernel_code, tables
@@ -81,7 +82,10 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
 
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
-    found = {name: _thrifty(read_table(reader)) for name, read_table in _READERS.items()}
+    found = {
+        name: _thrifty(read_table(reader))
+        for name, read_table in in_stage("Reading the trace", _READERS.items())
+    }
     found |= {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
     found["synchronizations"] = synchronizations(reader, found["api_calls"])
     found["thread_runs"] = thread_runs(reader)

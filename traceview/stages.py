@@ -1,0 +1,40 @@
+"""Stages of long work, told to whoever listens: a command line shows them on the terminal.
+
+Work deep inside a room says how far it is without knowing who asked. Nobody listens by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+Listener = Callable[[str, float | None], None]
+"""Called with the stage and its percentage (0 to 100), None where that is not known."""
+
+_Item = TypeVar("_Item")
+_listener: ContextVar[Listener | None] = ContextVar("stage_listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell this listener of the stages of the work within the block, on this thread."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def stage(name: str, done: int = 0, whole: int = 0) -> None:
+    """Say that the work is at this stage, with `done` of `whole` of it behind."""
+    if listener := _listener.get():
+        listener(name, 100.0 * min(done, whole) / whole if whole else None)
+
+
+def in_stage(name: str, items: Collection[_Item]) -> Iterator[_Item]:
+    """The items, each one telling how many of them are done."""
+    for done, item in enumerate(items):
+        stage(name, done, len(items))
+        yield item
