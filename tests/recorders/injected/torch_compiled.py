@@ -57,7 +57,8 @@ def compiled():
     parts = ("model", "in place", "block", "function", "optimizer", "step")
     for backend in ("eager", "aot_eager"):
         for kind in (Net, Hooked):
-            for where in parts:
+            # Modules with hooks and what autograd traces go through the same wrappers.
+            for where in parts if backend == "eager" else ("model", "step"):
                 torch.manual_seed(0)
                 step = step_of(kind, where, backend)
                 losses = [f"{step(X + number).item():.6f}" for number in range(3)]
