@@ -5,11 +5,14 @@ import pty
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
+import click
 import pytest
 
 from traceview.cli.output import (
     BLOCK_CHARACTERS,
+    Outputs,
     print_text,
     put_json,
     write_file,
@@ -99,3 +102,17 @@ def test_what_fails_in_the_middle_leaves_the_old_file(tmp_path):
         write_file(path, pieces())
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("a.html", "html"), ("A.HTM", "html"), ("a.json", "json")]
+)
+def test_o_means_what_its_name_ends_in(name, field):
+    outputs = Outputs.of("stem", None, None).with_output(Path(name))
+    assert (getattr(outputs, field), outputs.files) == (Path(name), [Path(name)])
+
+
+@pytest.mark.parametrize(("html", "name"), [("b.html", "a.html"), (None, "a.txt"), (None, "a")])
+def test_o_without_a_known_ending_or_twice_is_misuse(html, name):
+    with pytest.raises(click.UsageError):
+        Outputs.of("stem", html, None).with_output(Path(name))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from traceview.cli import debug_option
+from traceview.cli import color_option, debug_option
 from traceview.cli.output import (
     Outputs,
     check_writable,
     json_option,
+    output_option,
     print_text,
     progress,
     put_json,
@@ -120,6 +121,8 @@ _PROGRAM_OPTIONS = {
     help="Write the profile of the last timed version for speedscope.",
 )
 @json_option
+@output_option
+@color_option
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 @click.pass_context
@@ -141,6 +144,7 @@ def command(
     flame: str | None,
     speedscope: str | None,
     json_: str | None,
+    output: Path | None,
     force: bool,
 ) -> int:
     """Check and time all versions of an operation, or time a program at several sizes.
@@ -155,7 +159,7 @@ def command(
     from traceview.bench import BenchRequest
     from traceview.bench.loading import is_program
 
-    wanted = Outputs.of(operation.stem, None, json_)
+    wanted = Outputs.of(operation.stem, None, json_).with_output(output, pages=False)
     outputs = [Path(each) for each in (flame, speedscope) if each]
     _refuse_one_file_twice((*wanted.files, *outputs))
     check_writable((*wanted.files, *outputs), source=operation, force=force, kind="operation")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli import debug_option
+from traceview.cli import color_option, debug_option
 from traceview.cli.output import print_text, progress
 from traceview.cli.verb import Verb
 
@@ -22,6 +22,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 
 @click.command(cls=Verb, examples=("traceview doctor", "traceview doctor --json"))
 @click.option("--json", "as_json", is_flag=True, help="Print only JSON to stdout.")
+@color_option
 @debug_option
 def command(as_json: bool) -> None:
     """Check this machine's setup and show how to fix what is missing."""

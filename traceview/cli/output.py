@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -25,6 +25,13 @@ json_option = click.option(
     flag_value=STDOUT,
     metavar="[PATH|-]",
     help="Write JSON. With no path or -, print only JSON to stdout.",
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write to this file, in the format that its name ends in.",
 )
 _NARROWEST, _PLAIN = 40, 80
 BLOCK_CHARACTERS = 1 << 16
@@ -139,6 +146,18 @@ class Outputs:
         page = Path(html or f"{stem}.html") if html is not None else None
         to_stdout = json_ == STDOUT
         return cls(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
+
+    def with_output(self, output: Path | None, *, pages: bool = True) -> Outputs:
+        """With the file of `-o`, an HTML page or JSON as its name ends. Misuse is a UsageError."""
+        if output is None:
+            return self
+        suffix = output.suffix.lower()
+        if pages and suffix in (".html", ".htm") and self.html is None:
+            return replace(self, html=output)
+        if suffix == ".json" and self.json is None:
+            return replace(self, json=output, json_to_stdout=False)
+        known = ".html or .json" if pages else ".json"
+        raise click.UsageError(f"-o {output}: its name must end in {known}, and be given once")
 
     @property
     def files(self) -> list[Path]:

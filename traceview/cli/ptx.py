@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import debug_option
+from traceview.cli import color_option, debug_option
 from traceview.cli.multi_value_options import (
     one_option_per_value,
     one_or_list,
@@ -19,6 +19,7 @@ from traceview.cli.output import (
     Outputs,
     check_writable,
     json_option,
+    output_option,
     print_text,
     progress,
     put_json,
@@ -41,7 +42,7 @@ _SECTIONS = {
     ),
     "How to run a script": ("--emulate", "--compile", "--timeout"),
     "What to show": ("--diff", "--source", "--ptx", "--sass"),
-    "Output": ("--html", "--json", "--force"),
+    "Output": ("-o", "--html", "--json", "--force"),
 }
 _EXAMPLES = (
     "traceview ptx gelu.py",
@@ -167,6 +168,8 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     help="Write a self-contained HTML page. Default path: <target>.html in the current folder.",
 )
 @json_option
+@output_option
+@color_option
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 def command(
@@ -174,6 +177,7 @@ def command(
     diff: tuple[str, str] | None,
     html: str | None,
     json_: str | None,
+    output: Path | None,
     force: bool,
     source: bool,
     ptx: bool,
@@ -196,7 +200,7 @@ def command(
     targets = _compared(target, diff, options)
     if views and _is_diff(targets, options):
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
-    outputs = Outputs.of(_stem(targets), html, json_)
+    outputs = Outputs.of(_stem(targets), html, json_).with_output(output)
     for each in targets:
         check_writable(outputs.files, source=_file(each), force=force, kind="target")
     _show(_inspected(targets, options), views, outputs)

@@ -18,10 +18,17 @@ from traceview.cli.verb import Verb
     ),
 )
 @click.argument("trace", type=click.Path(path_type=Path))
-@click.argument("output", type=click.Path(path_type=Path), metavar="OUT.sqlite")
+@click.argument("out", type=click.Path(path_type=Path), metavar="[OUT.sqlite]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="OUT.sqlite",
+    help="Write the copy here, in place of the second argument.",
+)
 @click.option("--force", is_flag=True, help="Overwrite OUT.sqlite.")
 @debug_option
-def command(trace: Path, output: Path, force: bool) -> None:
+def command(trace: Path, out: Path | None, output: Path | None, force: bool) -> None:
     """Copy TRACE to OUT.sqlite without private data.
 
     Removes environment variables, program output, user and host names, and home paths. Names of
@@ -29,8 +36,11 @@ def command(trace: Path, output: Path, force: bool) -> None:
     """
     import traceview
 
-    report = traceview.scrub(trace, output, force=force)
+    if (out is None) == (output is None):
+        raise click.UsageError("name one file to write: OUT.sqlite, or -o OUT.sqlite")
+    target = out or output or Path()
+    report = traceview.scrub(trace, target, force=force)
     for what, values in report.replaced.items():
         click.echo(f"{values:>6} {what}", err=True)
     click.echo(f"{report.total:>6} values removed or shortened in total", err=True)
-    click.echo(f"Wrote {click.format_filename(output)}", err=True)
+    click.echo(f"Wrote {click.format_filename(target)}", err=True)
