@@ -1,6 +1,7 @@
 """Measure what each part of a recording costs two training loops on a GPU.
 
-    python benchmarks/record_overhead.py [--runs 5] [--steps 150] [--seconds 340] [--csv FILE]
+    python benchmarks/record_overhead.py [--runs 5] [--steps 150] [--seconds 340]
+                                         [--ways WAY...] [--csv FILE]
 
 One loop is launch-bound: the steps of a small transformer take a thousand small kernels each, which
 the CPU launches more slowly than the GPU runs them, so that every microsecond on the CPU counts.
@@ -155,9 +156,10 @@ def known_abilities() -> Abilities | None:
         return None
 
 
-def compare(runs: int, steps: int, seconds: float, out: Path | None) -> None:
+def compare(runs: int, steps: int, seconds: float, out: Path | None, only: list[str]) -> None:
     able = known_abilities()
     ways = [PLAIN, *(way for way in WAYS if way != "+ samples of nsys" or able)]
+    ways = [way for way in ways if way == BASE or not only or way in only]
     begun, turns = time.monotonic(), []
     longest = 0.0
     while len(turns) < runs and time.monotonic() - begun + longest < seconds:
@@ -195,12 +197,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seconds", type=float, default=340, help="begin no turn that ends later")
     parser.add_argument("--csv", type=Path, help="write the figures of every run to this file")
+    parser.add_argument("--ways", nargs="+", default=[], metavar="WAY", help=f"beside {BASE!r}")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
         print(FIGURES + json.dumps(measured(given.steps)), flush=True)
     else:
-        compare(given.runs, given.steps, given.seconds, given.csv)
+        compare(given.runs, given.steps, given.seconds, given.csv, given.ways)
 
 
 if __name__ == "__main__":
