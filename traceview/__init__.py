@@ -114,7 +114,7 @@ def record(
     sync_sites: bool = True,
     python_samples: bool = False,
     native_samples: bool | None = None,
-    annotate: Literal["auto", "modules", "off"] = "auto",
+    annotate: Literal["auto", "modules", "off"] = "off",
     nsys_options: Sequence[str] = (),
     keep_env: bool = False,
     keep_rep: bool = False,

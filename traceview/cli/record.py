@@ -100,7 +100,7 @@ if TYPE_CHECKING:
 @click.option(
     "--annotate",
     type=click.Choice(["auto", "modules", "off"]),
-    default="auto",
+    default="off",
     show_default=True,
     help="Add ranges to a torch program: its steps, data loading, forward, backward and optimizer; "
     "with modules, the modules of the model as well.",

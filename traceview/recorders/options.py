@@ -46,7 +46,7 @@ class RecordOptions:
     shapes: bool = False
     python_samples: bool = False
     native_samples: bool | None = None
-    annotate: Literal["auto", "modules", "off"] = "auto"
+    annotate: Literal["auto", "modules", "off"] = "off"
 
     def __post_init__(self) -> None:
         if isinstance(self.nsys_options, str):
