@@ -132,6 +132,22 @@ def test_a_finding_leads_to_its_line_and_the_line_to_its_code(html):
     assert links.count(line) >= 4
 
 
+def test_a_finding_that_variants_share_is_said_once(file):
+    one, two = with_code(file), with_code(file)
+    assert one.findings
+    page = Page(render_ptx_html(PtxReport("gelu.py", (one, two)), "1"))
+    cards = [attrs for attrs in page.named("li") if attrs.get("class", "").startswith("finding")]
+    assert len(cards) == len(one.findings)
+    text = " ".join(page.texts)
+    assert f"{one.name} 1" in text
+    assert f"{one.name} 2" in text
+
+
+def test_code_is_coloured_and_stays_the_same_text(html):
+    assert '<b class="keyword">' in html
+    assert "x = load()" in "".join(Page(html).texts)
+
+
 def test_variants_of_a_kernel_are_numbered_and_told_apart(file):
     two = [
         with_code(file, compiled=a_compiled(name="axpy", arguments=(Argument("n", "i32", odd),)))
@@ -152,7 +168,7 @@ def test_variants_of_a_kernel_are_numbered_and_told_apart(file):
 
 def test_the_source_has_the_widths_beside_it(html):
     assert re.search(r'<span class="narrow">ld 1 × 32 bits</span><code><i>2</i>    x = load', html)
-    assert "@%p1 ld.global.b32 %r1, [%rd1]" in html
+    assert "@%p1 ld.global.b32 %r1, [%rd1]" in "".join(Page(html).texts)
     assert '<span class="narrow">global 32 bits</span>' in html
 
 

@@ -2,13 +2,16 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+import traceview
 from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_report
 from traceview.render.base.table_view import MOST_ROWS
 from traceview.render.report.html import render_html
 
+DATA = Path(__file__).parents[2] / "data"
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
@@ -158,3 +161,11 @@ def test_a_name_of_ten_megabytes_leaves_the_page_small():
 def test_the_page_names_the_file_and_not_its_folder(html):
     assert "run 1.sqlite.xz" in html
     assert "/data" not in html
+
+
+def test_a_finding_on_a_kernel_has_its_code_where_the_recording_carries_it():
+    trace = traceview.load(DATA / "workloads/gelu.sqlite.xz")
+    page = Page(traceview.analyze(trace, "load-widths").to_html())
+    text = "".join(page.texts)
+    assert "PTX of the kernel" in text
+    assert "ld.global.f32 %f1, [%rd5]" in text

@@ -16,13 +16,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceview import units
+from traceview.render.base.code_colors import colored
 from traceview.render.base.code_spans import coded
 from traceview.render.base.colors import colors_css
 from traceview.render.base.safe_text import visible
 from traceview.render.base.table_view import WHOLE
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
-STYLES = ("report.css", "charts.css", "tables.css", "timeline.css")
+STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
 _SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 
@@ -83,6 +84,7 @@ def _environment() -> Environment:
     environment.filters["visible"] = lambda text: visible(text, WHOLE)
     environment.filters["count"] = units.count
     environment.filters["coded"] = lambda text: coded(visible(text, WHOLE))
+    environment.filters["colored"] = colored
     return environment
 
 

@@ -78,6 +78,19 @@ def code_view(kernel: KernelReport, key: str, names: SourceNames) -> CodeView:
     return _Drawing(kernel, key, names).code()
 
 
+def ptx_block(function: Function, most: int = MOST_LINES) -> CodeBlock:
+    """A listing alone: each instruction with its source line and the width of its access."""
+    names, find = SourceNames({}), access_finder(function)
+    lines = []
+    for each in function.instructions[:most]:
+        text, said, wide = instruction_row(each, find(each), names)
+        where = names.of_line(each.source) if each.source else ""
+        link = (CodeLink(where, ""),) if where else ()
+        lines.append(CodeLine(text, said.removeprefix(where).strip(), not wide, links=link))
+    left_out = len(function.instructions) - len(lines)
+    return CodeBlock("PTX", tuple(lines), left_out=left_out)
+
+
 def rules(key: str, code: CodeView) -> Iterator[str]:
     """Style rules by which a line lights up with all that comes from it."""
     for mark in code.marks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -37,17 +37,24 @@ _STYLES = (*STYLES, "ptx.css")
 
 
 @dataclass(frozen=True)
+class FindingPlace:
+    """A kernel that a finding is about. `section` and `line` are ids of the page."""
+
+    section: str
+    title: str
+    line: str | None = None
+
+
+@dataclass(frozen=True)
 class KernelFindingView:
-    """A finding on the page. `presence` names its versions; `section` and `line` are ids."""
+    """A finding on the page. `presence` names its versions, `places` its kernels."""
 
     severity: Severity
     presence: str
     messages: tuple[tuple[str, str], ...]
     action: str
     evidence: str
-    section: str
-    title: str
-    line: str | None
+    places: tuple[FindingPlace, ...]
 
 
 @dataclass(frozen=True)
@@ -93,17 +100,12 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
         )
         for n, kernel in enumerate(report.kernels, 1)
     ]
-    views = [
-        _finding(finding, view, "")
-        for view, kernel in zip(kernels, report.kernels, strict=True)
-        for finding in kernel.findings
-    ]
     return rendered(
         "ptx.html",
         Style(_STYLES, more=_rules(kernels)),
         title=_title([report.target]),
         facts=[("GPU", report.arch or "several"), ("kernels", units.count(len(kernels)))],
-        findings=_ranked(views),
+        findings=_ranked(_findings(kernels, report.kernels)),
         kernels=kernels,
         version=version,
     )
@@ -160,14 +162,14 @@ def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
         figures=tuple(figures(kernel)),
         limits=limited(kernel),
         made_of=tuple(made_of(kernel)),
-        accesses=_accesses(kernel, code, names),
+        accesses=_accesses(kernel, code, names, f"{key}-accesses"),
         differences=tuple(differences(kernel, names)),
         notes=(*kernel.compiled.notes, *kernel.notes),
         code=code,
     )
 
 
-def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames) -> TableView:
+def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line leading to itself."""
     table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
     view = table_view(ACCESSES, table)
@@ -176,21 +178,35 @@ def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames) -> Table
         (replace(row[0], link=ids.get(str(source))), *row[1:])
         for source, row in zip(table.cells("source"), view.rows, strict=False)
     )
-    return replace(view, rows=tuple(linked))
+    return replace(view, rows=tuple(linked), key=key)
 
 
-def _finding(finding: Finding, view: KernelView, presence: str) -> KernelFindingView:
+def _findings(
+    views: Sequence[KernelView], kernels: Sequence[KernelReport]
+) -> Iterator[KernelFindingView]:
+    """The findings of all kernels. What several variants of a kernel share is said once."""
+    alike: dict[tuple[object, ...], list[tuple[Finding, FindingPlace]]] = {}
+    for view, kernel in zip(views, kernels, strict=True):
+        for finding in kernel.findings:
+            same = (kernel.name, finding.severity, finding.template, finding.remedy)
+            place = _place(finding, view)
+            alike.setdefault((*same, source_of(finding)), []).append((finding, place))
+    for found in alike.values():
+        finding = found[0][0]
+        yield KernelFindingView(
+            severity=finding.severity,
+            presence="",
+            messages=(("", finding.message),),
+            action=finding.action,
+            evidence=finding.evidence.basis,
+            places=tuple(place for _, place in found),
+        )
+
+
+def _place(finding: Finding, view: KernelView) -> FindingPlace:
     source = source_of(finding)
-    return KernelFindingView(
-        severity=finding.severity,
-        presence=presence,
-        messages=(("", finding.message),),
-        action=finding.action,
-        evidence=finding.evidence.basis,
-        section=view.key,
-        title=f"{view.name} {view.number}".strip(),
-        line=view.code.lines.get(source) if source else None,
-    )
+    line = view.code.lines.get(source) if source else None
+    return FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
 
 
 def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames) -> ComparisonView:
@@ -227,7 +243,5 @@ def _compared_findings(
             messages=tuple(messages),
             action=each.finding.action,
             evidence=each.finding.evidence.basis,
-            section=view.key,
-            title=view.name,
-            line=None,
+            places=(FindingPlace(view.key, view.name),),
         )

@@ -13,6 +13,7 @@ from traceview.findings import Evidence, Subject
 from traceview.ranking import RankedFinding
 from traceview.render.base.page import key
 from traceview.render.base.table_view import TableView, row_id, table_view
+from traceview.render.kernels.code import CodeBlock
 from traceview.report import Report
 from traceview.tables import Mask, Table
 from traceview.units import Value
@@ -23,7 +24,7 @@ class EvidenceView:
     """What shows a finding. `table` has one row, whose id on the page is `row`.
 
     `values` are its figures as text, `window` its place in time, `source` the line of code that it
-    is about with the text that was recorded of it.
+    is about with the text that was recorded of it, `code` the PTX of the kernel that it is about.
     """
 
     table: TableView | None
@@ -33,6 +34,7 @@ class EvidenceView:
     window: str
     basis: str
     source: tuple[str, str] | None
+    code: CodeBlock | None = None
 
 
 def table_key(analysis: str, table: str) -> str:
@@ -51,8 +53,10 @@ def marked_rows(report: Report) -> dict[tuple[str, str], list[int]]:
     return marked
 
 
-def evidence_view(report: Report, ranked: RankedFinding) -> EvidenceView:
-    """The evidence of a finding of this report."""
+def evidence_view(
+    report: Report, ranked: RankedFinding, code: Mapping[str, CodeBlock]
+) -> EvidenceView:
+    """The evidence of a finding of this report; `code` has that of kernels, by name."""
     evidence, row = ranked.finding.evidence, _row_of(report, ranked)
     head: tuple[TableView | None, str, str] = (None, "", "")
     recorded: Mapping[str, Value] = {}
@@ -69,6 +73,7 @@ def evidence_view(report: Report, ranked: RankedFinding) -> EvidenceView:
         window=_window(evidence),
         basis=evidence.basis,
         source=_source(ranked.finding.subject, recorded),
+        code=code.get(ranked.finding.subject.name),
     )
 
 

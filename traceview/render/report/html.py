@@ -12,6 +12,7 @@ from traceview.render.base.page import STYLES, Style, key, rendered
 from traceview.render.base.table_view import MOST_ROWS
 from traceview.render.report.evidence import evidence_view, marked_rows
 from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.kernel_code import listings
 from traceview.render.report.scoreboard import tiles
 from traceview.render.report.time_bar import time_bar
 from traceview.render.report.views import FindingEntry, finding_view, section_view
@@ -48,6 +49,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
 
 
 def _findings(report: Report) -> list[FindingEntry]:
+    code = listings(report)
     titles = {analysis.name: analysis.title for analysis in report.analyses}
     return [
         replace(
@@ -55,7 +57,7 @@ def _findings(report: Report) -> list[FindingEntry]:
                 each.finding, report.whole, titles[each.analysis], key(each.analysis), each.forecast
             ),
             key=f"finding-{number}",
-            evidence=evidence_view(report, each),
+            evidence=evidence_view(report, each, code),
             start_ns=each.finding.evidence.start_ns,
             end_ns=each.finding.evidence.end_ns,
         )

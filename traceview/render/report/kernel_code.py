@@ -1,0 +1,42 @@
+"""The code of kernels that findings are about, where the recording carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from traceview.errors import InputError, TraceFormatError
+from traceview.facts.code.gathered import gathered_code
+from traceview.ptx.model import Compiled
+from traceview.render.kernels.code import CodeBlock, ptx_block
+from traceview.report import Report
+from traceview.toolchain.listings import code_of
+
+_MOST_LINES = 600
+"""Instructions of a kernel on the page; `traceview ptx TRACE` shows all."""
+
+
+def listings(report: Report) -> Mapping[str, CodeBlock]:
+    """The annotated PTX of each kernel that a finding names, by the name of the kernel.
+
+    Of several variants it is that of the longest launches. Source files are not read: the page
+    holds only what is in the recording.
+    """
+    trace = report.recording
+    named = {f.finding.subject.name for f in report.findings if f.finding.subject.kind == "kernel"}
+    if trace is None or not named or "kernel_code" not in trace.tables:
+        return {}
+    blocks: dict[str, CodeBlock] = {}
+    for code in gathered_code(trace).launched:
+        name = code.compiled.name
+        block = _listing(code.compiled) if name in named and name not in blocks else None
+        if block:
+            blocks[name] = block
+    return blocks
+
+
+def _listing(compiled: Compiled) -> CodeBlock | None:
+    try:
+        function = code_of(compiled, sass=False, ptxas=False).ptx
+    except (TraceFormatError, InputError):
+        return None
+    return ptx_block(function, _MOST_LINES) if function else None
