@@ -18,6 +18,9 @@ from traceview import groups
 from traceview.findings import Finding
 from traceview.tables import Array, Table, Texts, object_array
 
+SCHEMA_VERSION = 1
+"""Of all documents; it changes when a name or a meaning does."""
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ROWS_AT_ONCE = 20_000
 

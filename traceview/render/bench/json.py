@@ -13,8 +13,8 @@ from traceview.bench.program import ProgramSweep
 from traceview.bench.timing.growth import Fit
 from traceview.bench.timing.measurement import Timing
 from traceview.bench.timing.sweep import one_of
+from traceview.render.base.json_text import SCHEMA_VERSION, clean
 from traceview.render.bench.profile_text import kernel_rows, operator_rows
-from traceview.render.report.json import SCHEMA_VERSION, clean
 
 
 def render_bench_json(

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from traceview.bench.profiling import Frame, Profile
-from traceview.render.report.json import clean
+from traceview.render.base.json_text import clean
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

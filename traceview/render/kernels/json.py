@@ -14,10 +14,9 @@ from traceview.inspect.compare.lines import PlaceAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import Access, Level, SourceLine
-from traceview.render.base.json_text import clean, finding_fields
+from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of
 from traceview.render.kernels.source_names import SourceNames
-from traceview.render.report.json import SCHEMA_VERSION
 
 
 def render_ptx_json(report: PtxReport, version: str) -> str:

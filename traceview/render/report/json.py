@@ -13,13 +13,11 @@ from typing import Any
 from traceview.analyses.base import Analysis, Skipped
 from traceview.analyses.verdict import RunTime
 from traceview.ranking import Outcome, RankedFinding
-from traceview.render.base.json_text import clean, finding_fields, pieces
+from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields, pieces
 from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
 from traceview.report import Report, TraceFacts
 
 __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
-
-SCHEMA_VERSION = 1
 
 
 def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:

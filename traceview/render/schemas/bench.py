@@ -6,7 +6,7 @@ from traceview.bench.describe import TensorFacts
 from traceview.bench.machine import Machine
 from traceview.bench.timing.growth import Fit
 from traceview.bench.widths import Width
-from traceview.render.report.json import SCHEMA_VERSION
+from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.schemas.shapes import (
     NUMBER,
     TEXT,

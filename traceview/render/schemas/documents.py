@@ -9,7 +9,7 @@ from traceview.analyses.base import Analysis
 from traceview.analyses.verdict import SCOREBOARD, RunTime, Verdict
 from traceview.errors import InputError, suggestion
 from traceview.recorders import MachineCheck
-from traceview.render.report.json import SCHEMA_VERSION
+from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.schemas import bench, kernels
 from traceview.render.schemas.findings import FORECAST, finding
 from traceview.render.schemas.shapes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Access, Argument
-from traceview.render.report.json import SCHEMA_VERSION
+from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.schemas.findings import finding
 from traceview.render.schemas.shapes import (
     NUMBER,
