@@ -86,5 +86,8 @@ def _escaped(character: str) -> str:
 
 def _head(text: str, width: int) -> str:
     """As much of the beginning as fits; a wide character that fits only half is left out."""
+    start = text[:width]
+    if start.isascii() and start.isprintable():
+        return start
     ends = accumulate(cell_len(character) for character in text)
     return text[: sum(1 for end in ends if end <= width)]
