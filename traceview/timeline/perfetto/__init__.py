@@ -1,0 +1,1 @@
+"""Perfetto's trace format: the timeline as TrackEvent packets."""

@@ -1,0 +1,194 @@
+"""A timeline as a Perfetto trace, piece by piece.
+
+Threads of a process hold their ranges and calls as nested slices. Each GPU is a track of its own
+with a track per stream, its idle time and its counters. A flow leads from each launch call to the
+work that it launched. Kernels carry their whole name and launch configuration as arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.operations import operations
+from traceview.tables import Integers, RowNumbers
+from traceview.timeline.classes import CLASSES
+from traceview.timeline.counters import Counter
+from traceview.timeline.lanes import Lane
+from traceview.timeline.perfetto import packets
+from traceview.timeline.perfetto.slices import edge_order, last_ns, nested
+from traceview.timeline.perfetto.wire import Bytes, columns, interleaved
+from traceview.timeline.stream_lanes import device_title
+from traceview.timeline.timeline import Timeline
+from traceview.timeline.tracks import Track
+from traceview.trace import Trace
+
+_NAME_KEY, _LAUNCH_KEY, _BYTES_KEY = 1, 2, 3
+_KEYS = ("kernel", "launch", "bytes")
+_RUN, _FIRST_DEVICE, _FIRST_PROCESS, _FIRST_OTHER = 1, 1_000, 2_000_000, 4_000_000
+_BLOCK = 1 << 18
+"""Begins and ends of slices that are written at once."""
+_UNITS: Mapping[str, int | str] = {
+    "operations": packets.UNIT_COUNT,
+    "bytes": packets.UNIT_BYTES,
+    "pct": "%",
+}
+_CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls", "python": "Python"}
+
+
+def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
+    """The bytes of the trace file, in order."""
+    yield from _head(trace, timeline)
+    uuids = count(_FIRST_OTHER)
+    writer = _Slices(trace, timeline)
+    for rank, lane in enumerate(timeline.lanes):
+        if lane.kind == "thread":
+            yield from _thread(trace, lane, writer, uuids, rank)
+        else:
+            yield from _lane(lane, writer, uuids, rank)
+    for counter in timeline.counters:
+        yield from _counter(counter, next(uuids))
+
+
+def _head(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
+    names = timeline.names
+    launches = [_launch_text(row) for row in timeline.launches.rows.tolist()]
+    whole = [text or short for text, short in zip(names.whole, names.texts, strict=True)]
+    yield packets.interned(names.texts, CLASSES, _KEYS, [*whole, *launches])
+    yield packets.track(_RUN, 0, "Run", rank=0)
+    for device in range(len(trace.devices)):
+        yield packets.track(_FIRST_DEVICE + device, 0, device_title(trace, device), rank=1 + device)
+    processes = zip(*map(trace.processes.cells, ("process_id", "name")), strict=True)
+    for process, (pid, name) in enumerate(processes):
+        owner = int(str(pid)), str(name or "")
+        yield packets.track(_FIRST_PROCESS + process, 0, "", process=owner)
+
+
+def _launch_text(row: Sequence[int]) -> str:
+    gx, gy, gz, bx, by, bz, registers, fixed, dynamic = row
+    return (
+        f"grid {gx}×{gy}×{gz}, block {bx}×{by}×{bz}, {registers} registers per thread, "
+        f"{fixed + dynamic} bytes of shared memory per block"
+    )
+
+
+def _thread(
+    trace: Trace, lane: Lane, writer: _Slices, uuids: Iterator[int], rank: int
+) -> Iterator[bytes]:
+    """Ranges and calls as one tree of slices; what does not nest, and samples, on tracks below."""
+    uuid = next(uuids)
+    pid = int(trace.processes["process_id"][lane.process])
+    tid = int(trace.threads["thread_id"][lane.thread])
+    name = trace.threads.texts("name")[lane.thread] or ""
+    parent = _FIRST_PROCESS + lane.process
+    yield packets.track(uuid, parent, "", thread=(pid, tid, name), rank=rank)
+    nesting = [track for track in lane.tracks if track.content != "python"]
+    within, outside = nested(nesting) if nesting else ([], [])
+    yield from writer.slices(uuid, [t.take(r) for t, r in zip(nesting, within, strict=True)])
+    rest = [t.take(r) for t, r in zip(nesting, outside, strict=True) if len(r)]
+    for track in (*rest, *(track for track in lane.tracks if track.content == "python")):
+        below = next(uuids)
+        yield packets.track(below, uuid, _CONTENT_TITLES[track.content])
+        yield from writer.slices(below, [track])
+
+
+def _lane(lane: Lane, writer: _Slices, uuids: Iterator[int], rank: int) -> Iterator[bytes]:
+    parent = _FIRST_DEVICE + lane.device if lane.device >= 0 else _RUN
+    for track in lane.tracks:
+        uuid = next(uuids)
+        yield packets.track(uuid, parent, lane.title, rank=rank)
+        yield from writer.slices(uuid, [track])
+
+
+def _counter(counter: Counter, uuid: int) -> Iterator[bytes]:
+    parent = _FIRST_DEVICE + counter.device
+    yield packets.track(uuid, parent, counter.title, unit=_UNITS[counter.unit])
+    yield packets.counted(uuid, counter.time_ns, counter.value).tobytes()
+
+
+class _Slices:
+    """Writes rows of tracks as slices, with their flows and arguments."""
+
+    def __init__(self, trace: Trace, timeline: Timeline) -> None:
+        names = timeline.names
+        self._class = np.array(names.classes, np.int64)
+        self._launch = np.array(names.launch, np.int64)
+        self._names = len(names)
+        self._call = operations(trace).call
+        self._flows, self._first = _flows(self._call, len(trace.recorded("api_calls")))
+
+    def slices(self, uuid: int, tracks: Sequence[Track]) -> Iterator[bytes]:
+        """Begins and ends of rows that nest, in order, a block at a time."""
+        tracks = [track for track in tracks if len(track)]
+        if not tracks:
+            return
+        which = np.repeat(np.arange(len(tracks)), [len(track) for track in tracks])
+        row = np.concatenate([np.arange(len(track)) for track in tracks])
+        start = np.concatenate([track.start_ns for track in tracks])
+        end = np.concatenate([last_ns(track) for track in tracks])
+        order = edge_order(start, end, disjoint=len(tracks) == 1)
+        for first in range(0, len(order), _BLOCK):
+            edges = order[first : first + _BLOCK]
+            is_end = edges >= len(start)
+            parts = [(np.flatnonzero(is_end), packets.ends(uuid, end[edges[is_end] - len(start)]))]
+            for number, track in enumerate(tracks):
+                begun = np.flatnonzero(~is_end)
+                begun = begun[which[edges[begun]] == number]
+                shown = track.take(row[edges[begun]])
+                parts += [(begun[at], content) for at, content in self._begins(uuid, shown)]
+            yield interleaved(parts, len(edges))
+
+    def _begins(self, uuid: int, track: Track) -> Iterator[tuple[Integers, Bytes]]:
+        """The packets that begin the rows of a track, by shape."""
+        for rows, more in self._shapes(track):
+            name = track.name[rows].astype(np.int64)
+            kind = self._class[name]
+            yield rows, packets.begins(uuid, track.start_ns[rows], name + 1, kind + 1, *more)
+
+    def _shapes(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
+        """Rows of the same shape, and what their packets hold beyond name and class."""
+        if track.content == "operations":
+            yield from self._operations(track)
+        elif track.content == "calls":
+            yield from self._calls(track)
+        else:
+            yield np.arange(len(track)), []
+
+    def _operations(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
+        launched = (track.source >= 0) & (np.append(self._call, -1)[track.source] >= 0)
+        launch = self._launch[track.name]
+        shape = groups.group(launched, launch >= 0, track.bytes > 0)
+        for number, first in enumerate(shape.first.tolist()):
+            rows = np.flatnonzero(shape.ids == number)
+            more: list[Bytes] = []
+            if launch[first] >= 0:
+                whole = track.name[rows].astype(np.int64) + 1
+                more.append(packets.text_annotation(_NAME_KEY, whole))
+                texts = launch[rows] + self._names + 1
+                more.append(packets.text_annotation(_LAUNCH_KEY, texts))
+            if track.bytes[first]:
+                more.append(packets.number_annotation(_BYTES_KEY, track.bytes[rows]))
+            if launched[first]:
+                ids = track.source[rows].astype(np.int64) + 1
+                more.append(packets.flow(ids, ends=True))
+            yield rows, more
+
+    def _calls(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
+        """Calls by the number of operations that they launched, to each of which a flow leads."""
+        number = self._first[track.source + 1] - self._first[track.source]
+        for flows in groups.different(number).tolist():
+            rows = np.flatnonzero(number == flows)
+            first = self._first[track.source[rows]]
+            each = [packets.flow(self._flows[first + at] + 1) for at in range(flows)]
+            yield rows, [columns(*each)] if each else []
+
+
+def _flows(call: RowNumbers, calls: int) -> tuple[Integers, Integers]:
+    """The operations in order of their calls, and where those of each call begin."""
+    launched = np.flatnonzero(call >= 0)
+    ordered = launched[np.argsort(call[launched], kind="stable")]
+    first = np.searchsorted(call[ordered], np.arange(calls + 1))
+    return ordered, first
