@@ -56,6 +56,7 @@ __all__ = [
     "analyze",
     "benchmark",
     "diff_ptx",
+    "export",
     "inspect_ptx",
     "load",
     "record",
@@ -171,6 +172,28 @@ def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubRe
     check_trace_output(Path(out), force=force, source=Path(trace))
     export = _exported(Path(trace)) if files.is_report(Path(trace)) else Path(trace)
     return scrub_export(export, Path(out), force=force)
+
+
+def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = False) -> Path:
+    """Write a trace in Perfetto's format (TrackEvent) and return the path of the file.
+
+    `trace` is what `load` takes or returns. The file has threads with ranges and calls, streams,
+    idle time by cause, queue depth and memory, and flows from launch calls to the work that they
+    launched; it is compressed if its name ends in .gz. Raises TraceFormatError, TooLargeError or
+    ToolNotFoundError as `load` does, InputError if the file cannot be written, and
+    OutputExistsError if it exists and not `force`.
+    """
+    from traceview.facts.steps.inferred import with_steps
+    from traceview.outputs import check_report_output, write_pieces
+    from traceview.timeline.perfetto.export import perfetto_pieces
+    from traceview.timeline.timeline import timeline
+
+    target = Path(perfetto)
+    source = Path(trace) if isinstance(trace, (str, Path)) else Path(trace.path)
+    check_report_output(target, force=force, source=source, source_kind="trace")
+    loaded = with_steps(load(trace) if isinstance(trace, (str, Path)) else trace)
+    write_pieces(target, perfetto_pieces(loaded, timeline(loaded)))
+    return target
 
 
 def _exported(report: Path) -> Path:

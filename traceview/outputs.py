@@ -1,12 +1,16 @@
-"""Whether an output file may be written: checked once, before any work starts."""
+"""Output files: whether they may be written, checked before any work starts, and writing them."""
 
 from __future__ import annotations
 
+import gzip
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from traceview.errors import InputError, OutputExistsError
+from traceview.errors import InputError, OutputExistsError, TraceviewError
 
 ARCHIVE_SUFFIXES = (".gz", ".xz", ".zst")
+_GZIP_LEVEL = 4
 TRACE_SUFFIXES = (".sqlite", ".nsys-rep", ".qdrep")
 
 
@@ -52,3 +56,36 @@ def check_trace_output(path: Path, *, force: bool, source: Path | None = None) -
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InputError(f"{path} is not a regular file", "pass the path of a file to write")
     check_output(path, force=force, source=source)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write bytes to a file, which is replaced as a whole or not at all.
+
+    What is named .gz is compressed. A device or a pipe is written to, not replaced. Raises
+    TraceviewError if the file cannot be written.
+    """
+    target = path.resolve()
+    special = target.exists() and not target.is_file()
+    written = target if special else target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        _write(written, pieces, compressed=path.suffix == ".gz", new=not special)
+        if not special:
+            written.replace(target)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceviewError(f"cannot write {path}: {reason}", "choose another file") from error
+    finally:
+        if not special:
+            written.unlink(missing_ok=True)
+
+
+def _write(path: Path, pieces: Iterable[bytes], *, compressed: bool, new: bool) -> None:
+    with path.open("xb" if new else "wb") as file:
+        if not compressed:
+            file.writelines(pieces)
+            return
+        # Without name and time, so that equal content makes equal files.
+        with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+            packed.writelines(pieces)

@@ -32,7 +32,8 @@ const encode = (bytes) => { let text = ""; for (const b of bytes) text += String
   return btoa(text); };
 window.take = () => { const taken = replies; replies = [];
   return taken.map((each) => typeof each === "string" ? each : encode(each)); };
-window.send = (text) => channel.port2.postMessage(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+const decode = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+window.send = (text) => channel.port2.postMessage(decode(text));
 window.sendFile = async () =>
   channel.port2.postMessage(new Uint8Array(await (await fetch("requests")).arrayBuffer()));
 </script>"""

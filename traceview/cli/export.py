@@ -1,0 +1,47 @@
+"""`traceview export`: write a trace in the format of another viewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.output import STDOUT, progress
+from traceview.cli.verb import Verb
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "traceview export train.sqlite --perfetto train.pftrace",
+        "traceview export train.sqlite --perfetto train.pftrace.gz --force",
+    ),
+)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option(
+    "--perfetto",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write a Perfetto trace (TrackEvent), to open on ui.perfetto.dev or to query with its "
+    "trace processor. Compressed if OUT ends in .gz.",
+)
+@click.option("--force", is_flag=True, help="Overwrite OUT.")
+@debug_option
+def command(trace: Path, perfetto: Path, force: bool) -> None:
+    """Write TRACE in the format of another viewer.
+
+    The Perfetto trace has threads with their ranges and CUDA calls, streams with kernels and
+    copies, idle time by cause, queue depth and memory, and flows from each launch call to the work
+    that it launched. TRACE is not changed.
+    """
+    if perfetto.name == STDOUT:
+        raise click.UsageError("a Perfetto trace cannot be written to stdout: name a file")
+    import traceview
+    from traceview.cli.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    with progress("Exporting the trace"):
+        written = traceview.export(trace, perfetto=perfetto, force=force)
+    click.echo(f"Wrote {click.format_filename(written)}", err=True)
