@@ -64,7 +64,7 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
     amount = _amounts(trace, ops)
     by_stream = rows_by_stream(trace)
     total = [int(ops.duration_ns[rows].sum()) for rows in by_stream]
-    order = sorted(range(len(by_stream)), key=lambda s: (ops.streams[s][1], -total[s]))
+    order = sorted(range(len(ops.streams)), key=lambda s: (ops.streams[s][1], -total[s]))
     processes = len(groups.different(ops.process)) > 1
     for stream in order:
         rows = by_stream[stream]

@@ -235,8 +235,7 @@ function drawSelected(pen, scene) {
   if (!selected) return;
   frame(pen, scene, selected);
   for (const [from, to] of linksOf(scene.model, selected)) {
-    const harm = to.track.content === "gaps";
-    pen.strokeStyle = pen.fillStyle = harm ? colors.high : colors.ink;
+    pen.strokeStyle = pen.fillStyle = to.track.content === "gaps" ? colors.high : colors.ink;
     arrow(pen, scene, from, to);
   }
 }
@@ -313,6 +312,27 @@ function arrow(pen, scene, from, to) {
   pen.beginPath();
   pen.arc(x, y, 2.5, 0, 7);
   pen.fill();
+  const late = to.track.start[to.row] - from.track.start[from.row];
+  if (late > 0) noteAt(pen, scene, `${duration(late)} after the call`, targetX, targetY + (down ? -14 : 14));
+}
+
+/** A few words beside an arrow, on paper so that they can be read.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ */
+function noteAt(pen, { view, colors }, text, x, y) {
+  if (x < view.left || x > view.right) return;
+  const width = pen.measureText(text).width;
+  const left = x + width + 16 < view.right ? x + 9 : x - width - 13;
+  pen.fillStyle = colors.paper;
+  pen.globalAlpha = 0.9;
+  pen.fillRect(left - 3, y - 7, width + 6, 14);
+  pen.globalAlpha = 1;
+  pen.fillStyle = colors.ink;
+  pen.fillText(text, left, y);
 }
 
 /** Titles of the lanes: in the margin, or above each where the screen is narrow.

@@ -163,7 +163,7 @@ class Lanes {
   }
 
   rested() {
-    const { from, to } = this.range ?? this.view;
+    const [from, to] = [this.range ?? this.view].flatMap((each) => [Math.round(each.from), Math.round(each.to)]);
     const title = this.range ? "Selected range" : "Shown";
     this.frame.sums.replaceChildren(sumsPanel(this.model, sumsOf(this.model, from, to), title, to - from));
     const select = this.selected ? this.selected.track.offset + this.selected.row : null;
@@ -214,7 +214,7 @@ class Lanes {
 
   /** @param {number} from @param {number} to */
   setRange(from, to) {
-    this.range = to > from ? { from, to } : null;
+    this.range = to > from ? { from: Math.round(from), to: Math.round(to) } : null;
     this.moved();
   }
 
@@ -304,6 +304,11 @@ class Lanes {
     if (from < this.view.from || to > this.view.to) {
       const half = Math.max(this.view.span / 2, (to - from) * 2);
       this.view.show((from + to) / 2 - half, (from + to) / 2 + half);
+    }
+    const [pair] = linksOf(this.model, place);
+    const called = pair ? pair[0].track.start[pair[0].row] : from;
+    if (called < this.view.from && to - called < this.view.span * 0.9) {
+      this.view.pan(called - this.view.from - this.view.span * 0.05);
     }
     this.select(place);
     const line = lineOf(this.lines, place.track);

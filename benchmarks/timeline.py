@@ -1,0 +1,99 @@
+"""The timeline of long recordings in a browser: size of the page, time to open, frames a second.
+
+    python benchmarks/timeline.py TRACE.sqlite... [--seconds 2]
+
+Makes the page of each trace (benchmarks/make_trace.py writes such traces), opens it from its file in
+headless Chromium with software rendering, and moves through it with a key held at several zooms. The
+main thread's CPU time per frame says what a machine with nothing else to do would reach. The
+Perfetto file of the same trace is timed beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import CDPSession, Page, sync_playwright
+
+import traceview
+
+ZOOMS = (0, 3, 6, 9, 12)
+COUNT_FRAMES = """() => { window.frames_ = []; let last = performance.now();
+  const step = (now) => { frames_.push(now - last); last = now; window.next_ = requestAnimationFrame(step); };
+  requestAnimationFrame(step); }"""
+CANVAS = ".tl-scroll canvas"
+
+
+def task_seconds(session: CDPSession) -> float:
+    """CPU time of the main thread so far."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return float(next(m["value"] for m in metrics if m["name"] == "TaskDuration"))
+
+
+def frames(page: Page, session: CDPSession, zoom: int, seconds: float) -> tuple[float, float]:
+    """Frames a second, and main-thread CPU milliseconds per frame, while moving at a zoom."""
+    canvas = page.locator(CANVAS)
+    canvas.press("0")
+    for _ in range(zoom):
+        canvas.press("+")
+    page.wait_for_timeout(500)
+    key = "d" if zoom else "w"
+    before = task_seconds(session)
+    page.evaluate(COUNT_FRAMES)
+    page.keyboard.down(key)
+    page.wait_for_timeout(1000 * seconds)
+    page.keyboard.up(key)
+    times = page.evaluate("() => { cancelAnimationFrame(next_); return frames_.slice(2); }")
+    used = task_seconds(session) - before
+    return 1000 * len(times) / sum(times), 1000 * used / len(times)
+
+
+def measure(trace: Path, folder: Path, seconds: float) -> None:
+    page_file, exported = folder / f"{trace.stem}.html", folder / f"{trace.stem}.pftrace"
+    loaded = traceview.load(trace)
+    traceview.analyze(loaded).to_html(page_file, force=True)
+    begun = time.perf_counter()
+    traceview.export(loaded, perfetto=exported, force=True)
+    exported_s = time.perf_counter() - begun
+    chromium = shutil.which("chromium")
+    with sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        begun = time.perf_counter()
+        page.goto(page_file.resolve().as_uri())
+        page.wait_for_selector(".timeline.ready")
+        opened_s, opening_cpu_s = time.perf_counter() - begun, task_seconds(session)
+        page.locator(CANVAS).scroll_into_view_if_needed()
+        measured = [frames(page, session, zoom, seconds) for zoom in ZOOMS]
+        browser.close()
+    size, perfetto_size = (path.stat().st_size / 1e6 for path in (page_file, exported))
+    print(
+        f"| {len(loaded.kernels):,} | {size:.1f} | {opened_s:.2f} | {opening_cpu_s:.2f} "
+        f"| {min(rate for rate, _ in measured):.0f} | {max(cpu for _, cpu in measured):.0f} "
+        f"| {perfetto_size:.0f} | {exported_s:.1f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("traces", nargs="+", type=Path)
+    parser.add_argument("--seconds", type=float, default=2)
+    options = parser.parse_args()
+    print(
+        "| kernels | page MB | opens in s | of it CPU s | least frames/s | most CPU ms a frame "
+        "| Perfetto MB | export s |\n|---|---|---|---|---|---|---|---|"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for trace in options.traces:
+            measure(trace, Path(folder), options.seconds)
+
+
+if __name__ == "__main__":
+    main()
