@@ -2,9 +2,9 @@
 
     python benchmarks/timeline.py TRACE.sqlite... [--seconds 2]
 
-Makes the page of each trace (benchmarks/make_trace.py writes such traces), opens it from its file in
-headless Chromium with software rendering, and moves through it with a key held at several zooms. The
-main thread's CPU time per frame says what a machine with nothing else to do would reach. The
+Makes the page of each trace (benchmarks/make_trace.py writes such traces), opens it from its file
+in headless Chromium with software rendering, and moves through it with a key held at several zooms.
+The main thread's CPU time per frame says what a machine with nothing else to do would reach. The
 Perfetto file of the same trace is timed beside it.
 """
 
@@ -22,7 +22,8 @@ import traceview
 
 ZOOMS = (0, 3, 6, 9, 12)
 COUNT_FRAMES = """() => { window.frames_ = []; let last = performance.now();
-  const step = (now) => { frames_.push(now - last); last = now; window.next_ = requestAnimationFrame(step); };
+  const step = (now) => { frames_.push(now - last); last = now;
+    window.next_ = requestAnimationFrame(step); };
   requestAnimationFrame(step); }"""
 CANVAS = ".tl-scroll canvas"
 
