@@ -13,7 +13,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from traceview.cli import closed_stdout
+from traceview.cli.process import closed_stdout
 from traceview.errors import TraceviewError
 
 VERBS = {

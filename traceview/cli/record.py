@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import closed_stdout, debug_option
+from traceview.cli import debug_option
+from traceview.cli.process import closed_stdout
 from traceview.cli.verb import Verb
 from traceview.errors import TraceviewError
 

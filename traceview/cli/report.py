@@ -263,7 +263,7 @@ def _analyzed(
     cubins: tuple[Path, ...] = (),
 ) -> Report:
     import traceview
-    from traceview.cli.allocator import keep_freed_memory
+    from traceview.cli.process.allocator import keep_freed_memory
 
     keep_freed_memory()
     with progress("Reading the trace") as next_step:
