@@ -20,7 +20,7 @@ from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
 
-HARMFUL_NS = 10_000
+HARMFUL_NS = 5_000
 """A wait that leaves the GPU idle for less costs no more than the launch of a kernel does."""
 MOST_DEPTH = 16
 """Ranges nested deeper are left out."""

@@ -419,8 +419,10 @@ function firstWindow(model) {
     let row = Math.floor(steps.start.length / 2);
     while (row > 1 && model.names.classes[steps.name[row]] !== steady) row--;
     const last = Math.min(row + FIRST_STEPS - 1, steps.start.length - 1);
-    const margin = (steps.end[last] - steps.start[row]) * 0.04;
-    if (margin > 0) return [steps.start[row] - margin, steps.end[last] + margin];
+    const length = steps.end[last] - steps.start[row];
+    const margin = length * 0.04;
+    // Steps of two loops may lie far apart.
+    if (length > 0 && length < 3 * FIRST_STEPS * (steps.end[row] - steps.start[row])) return [steps.start[row] - margin, steps.end[last] + margin];
   }
   const worked = model.tracks.filter((track) => track.content === "operations" && track.start.length);
   const from = Math.min(...worked.map((track) => track.start[0]));
