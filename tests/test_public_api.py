@@ -220,7 +220,7 @@ def test_a_chart_is_a_matplotlib_figure(report):
     figure = report["gpu-idle"].figure("causes")
     assert isinstance(figure, Figure)
     (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts][:2] == ["launch-late", "module-load"]
+    assert [text.get_text() for text in axes.texts][:2] == ["launch-late", "dependency"]
     assert figure._repr_svg_().count("<svg") == 1
 
 
