@@ -43,7 +43,11 @@ RATE_RECORDINGS = tuple(
     name for name in ("metrics", "rates") if (DATA / f"{name}.sqlite.xz").exists()
 )
 SHAPES = ("shapes", "products")
-SHIPPED = (*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, *SHAPES, RANGES_ONLY)
+COLLECTIVES, NATIVE = ("collectives", "ddp_late"), ("host_loop",)
+SHIPPED = (
+    *(*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, *SHAPES),
+    *(*COLLECTIVES, *NATIVE, RANGES_ONLY),
+)
 
 
 @pytest.fixture(scope="session")

@@ -336,7 +336,7 @@ def test_one_long_gap_is_not_reported_as_that_of_each_step(tmp_path):
 
     assert "900 µs of that was a single gap before work launched in part_b." in finding.message
     assert finding.action.startswith(
-        "Check whether every step does this. If so, take this CPU work"
+        "Check whether a longer run repeats this. If so, take this CPU work"
     )
 
 

@@ -68,10 +68,10 @@ def test_without_scheduling_events_a_sample_stands_for_no_more_than_its_period(t
             export.native_sample(10 * step * MS + at * MS + MS // 2, *WORK)
     result = ask(ANALYSIS, export, tmp_path)
     assert rows(result, "lines", "samples", "idle_ns") == [(57, 57 * 2 * MS)]
-    assert result.notes[-1] == (
+    assert (
         "Samples and waits show the function for 114 ms of the 171 ms that the GPU sat idle "
         "waiting for the CPU."
-    )
+    ) in result.notes
 
 
 def test_off_the_cpu_without_a_call_is_told_as_such(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.idle.causes import CAUSES, COPY_WAIT
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.operations.exposure import compute_time, exposure
 from traceview.facts.operations.frameworks import framework
@@ -314,7 +315,12 @@ def _exposed_finding(
         gpu_subject(trace, device) if several else RECORDING,
         replace(evidence, values=values),
         share_pct(exposed_ns, span_ns),
+        # The GPU also idles before such a copy: one cause, and one remedy.
+        CAUSES[COPY_WAIT] if (row["direction"], row["host_memory"]) == _SLOW_UPLOAD else "",
     )
+
+
+_SLOW_UPLOAD = ("H2D", "pageable")
 
 
 _PIN = {

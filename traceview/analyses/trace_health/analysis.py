@@ -29,7 +29,6 @@ from traceview.analyses.trace_health.completeness import (
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
 from traceview.analyses.trace_health.recording_cost import recording_cost
 from traceview.analyses.trace_health.window import cut_window, unpaired
-from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
@@ -130,10 +129,7 @@ def _graphs(trace: Trace) -> list[Check]:
     if graphs.whole.any():
         time_ns = int(ops.duration_ns[graphs.whole].sum())
         values = {"launches": int(graphs.whole.sum()), "graph_ns": time_ns}
-        span_ns = steady_span_ns(trace)
-        checks.append(
-            Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values, time_ns, span_ns)
-        )
+        checks.append(Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values))
     if graphs.node.any():
         slowed = (
             "{nodes:operation} of {launches:graph launch|graph launches} were recorded node by "

@@ -17,7 +17,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 class Check:
     """Outcome of one check: `template` over `values`, as in a finding.
 
-    `lost_ns` is the time that the check finds lost or hidden, out of `span_ns`. `all_in_doubt` is
+    `lost_ns` is the time that the check finds lost, out of `span_ns`. `all_in_doubt` is
     True where nothing else in the report can be relied on.
     """
 

@@ -24,7 +24,8 @@ BUSY_PCT = 90.0
 MOST_PCT, AHEAD = 50.0, 1.5
 """Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
 as much again as the next part. Otherwise the limit is mixed."""
-WORTH_SAYING_PCT = 5.0
+WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
+"""A part of the time is said from the first on, one that is not the limit from the second."""
 
 _CLASSES = {
     KernelClass.GEMM: "GEMMs",
@@ -159,8 +160,9 @@ def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) ->
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest:
         yield _largest_class(parts.largest)
-    yield from _losses(parts, limit)
-    if drained:
+    losses = _losses(parts, limit)
+    yield from (f"{units.percent(parts.pct(each))} of the time {_LOST[each]}" for each in losses)
+    if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
 
 
@@ -170,10 +172,17 @@ def _largest_class(largest: LargestClass) -> str:
     return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
 
 
-def _losses(parts: SteadyParts, limit: Limit) -> Iterator[str]:
-    """The part of the time that is the limit; the two largest where the limit is mixed."""
+def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
+    """The parts of the time to name: the two largest where the limit is mixed.
+
+    Else the limit, and the largest of all where that is another one: nobody should take the limit
+    for all that is lost.
+    """
     ordered = sorted(_LOST, key=lambda each: -_of(parts, each))
-    for each in ordered[:2] if limit == "mixed" else [limit] if limit in _LOST else []:
-        pct = parts.pct(each)
-        if pct >= WORTH_SAYING_PCT:
-            yield f"{units.percent(pct)} of the time {_LOST[each]}"
+    named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
+    least_pct = {limit: WORTH_SAYING_PCT} if limit in _LOST or limit == "mixed" else {}
+    return [
+        each
+        for each in dict.fromkeys(named)
+        if each in _LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
+    ]

@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceview import intervals
 from traceview.analyses.gpu_idle.line_sites import longest_line, off_cpu_times, works_on_cpu
 from traceview.analyses.gpu_idle.lines import IdleSamples, lines_of
+from traceview.facts.idle.gaps import Gaps
 from traceview.facts.samples.stack_lines import CPU
-from traceview.findings import severity_of
-from traceview.tables import Mask
+from traceview.findings import LostTime, severity_of
+from traceview.intervals import Intervals
+from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 
 MOST_LINES = 2
@@ -66,12 +69,25 @@ def divided(trace: Trace, samples: IdleSamples, idle_ns: int, span_ns: int) -> C
     return CpuParts(tuple(parts), samples)
 
 
-def gaps_of(parts: CpuParts, gaps: int) -> Mask:
-    """True for the gaps, of that many, in which a part has samples."""
-    result = np.zeros(gaps, bool)
+def lost_times(
+    every: Gaps, parts: CpuParts, device: int, own: Mask
+) -> tuple[list[LostTime], LostTime]:
+    """When each part, and the rest, lost its time in their own gaps of a device.
+
+    Samples show how much of a gap each took: the gap is divided among them in order.
+    """
+    begin, lost = every.start_ns.copy(), []
     for part in parts.parts:
-        result[part.samples.gap] = True
-    return result
+        took = np.bincount(part.samples.gap, part.samples.time_ns, len(every)).astype(np.int64)
+        until = np.minimum(begin + took, every.end_ns)
+        lost.append(LostTime(device, _union(begin, until)))
+        begin = until
+    return lost, LostTime(device, _union(begin[own], every.end_ns[own]))
+
+
+def _union(start: Integers, end: Integers) -> Intervals:
+    some = end > start
+    return intervals.union(start[some], end[some])
 
 
 def _counts(time_ns: int, span_ns: int) -> bool:

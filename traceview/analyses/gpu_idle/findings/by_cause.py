@@ -1,0 +1,147 @@
+"""Findings on steady idle time: one per cause, and one for each thing that kept the CPU busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, divided, lost_times
+from traceview.analyses.gpu_idle.findings.gap_finding import gap_finding, most_idle, opening
+from traceview.analyses.gpu_idle.findings.message import Wording
+from traceview.analyses.gpu_idle.findings.remedies import (
+    GENERAL,
+    LOST,
+    action_for,
+    lost_by,
+    take_out,
+)
+from traceview.analyses.gpu_idle.findings.sentences import (
+    add_details,
+    add_late_site,
+    add_line,
+    add_not_counted,
+    add_other_gpus,
+)
+from traceview.analyses.gpu_idle.line_sites import (
+    OFF_CPU_ACTIONS,
+    OFF_CPU_LOST,
+    LineSite,
+    longest_line,
+    samples_of,
+)
+from traceview.analyses.gpu_idle.starvation import starved
+from traceview.facts.idle.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
+from traceview.facts.idle.gaps import gaps, steady_spans_ns
+from traceview.facts.idle.late_launches import LateSite, late_idle
+from traceview.facts.memory.allocation_calls import recurring
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.ranges.selection import selected_calls
+from traceview.facts.samples.stack_lines import CPU, DATA_WAIT
+from traceview.findings import SEVERITIES, Finding, Severity, severity_of
+from traceview.tables import Cell, Mask
+from traceview.trace import Trace
+
+
+def by_cause(trace: Trace) -> Iterator[Finding]:
+    every = gaps(trace)
+    for cause in LOST:
+        steady = (every.cause == cause) & ~every.one_time
+        if cause == SYNC_DRAIN:
+            steady &= ~_after_selected_waits(trace)
+        if cause == ALLOCATION and (in_loop := recurring(trace)):
+            steady[in_loop.gap_rows] = False
+        yield from _of_cause(trace, cause, steady)
+
+
+def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
+    """The finding for steady gaps of one cause, if they are worth one."""
+    device, idle_ns = most_idle(trace, steady)
+    span_ns = steady_spans_ns(trace).get(device, 0)
+    if severity_of(idle_ns, span_ns) is None:
+        return
+    own = steady & (gaps(trace).device == device)
+    parts = CpuParts((), samples_of(trace, own))
+    if cause == LAUNCH_LATE:
+        parts = divided(trace, parts.rest, idle_ns, span_ns)
+    lost, lost_by_rest = lost_times(gaps(trace), parts, device, own)
+    for part, lost_by_part in zip(parts.parts, lost, strict=True):
+        yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
+    rest_ns = idle_ns - parts.time_ns
+    severity = severity_of(rest_ns, span_ns)
+    if severity is None:
+        return
+    wording = opening(trace, device, rest_ns, own, lost_by(trace, cause), action_for(trace, cause))
+    add_not_counted(wording, parts.by_doing())
+    line = longest_line(trace, parts.rest, rest_ns)
+    site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
+    if line:
+        add_line(wording, trace, line, cause)
+    elif site and not parts.parts:
+        # The time of a site is that of all late launches: the parts are in it.
+        add_late_site(wording, trace, site)
+    severity = add_details(wording, trace, cause, own, severity, by_line=line is not None)
+    if cause == LAUNCH_LATE:
+        severity = _behind_data(wording, trace, device, severity, parts)
+    add_other_gpus(wording, trace, steady & ~own)
+    row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
+    shown_in = ("lines", line.row) if line else ("causes", row)
+    finding = gap_finding(trace, severity, wording, device, own, shown_in, rest_ns)
+    yield replace(
+        finding,
+        subject=line.subject() if line else finding.subject,
+        lost=lost_by_rest,
+        general=not _names_one_place(cause, site, line, rest_ns),
+    )
+
+
+def _names_one_place(
+    cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
+) -> bool:
+    """Whether a single line, or other CPU work in a range of the program, takes most of it."""
+    if cause not in GENERAL:
+        return line is not None
+    if line and line.other_work and 2 * line.time_ns > idle_ns:
+        return True
+    in_range = site is not None and site.other_work and site.pattern >= 0
+    return bool(site and in_range and 2 * site.steady_ns > idle_ns)
+
+
+def _behind_data(
+    wording: Wording, trace: Trace, device: int, severity: Severity, parts: CpuParts
+) -> Severity:
+    """The severity of late launches: where data is the limit, no more than that of its wait."""
+    waits = [part.time_ns for part in parts.parts if part.doing == DATA_WAIT]
+    if not waits or not starved(trace).get(device):
+        return severity
+    wording.add(" Launches that come sooner would wait for data.")
+    of_data = severity_of(waits[0], steady_spans_ns(trace)[device]) or "info"
+    return max(severity, of_data, key=SEVERITIES.index)
+
+
+def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
+    """The finding for launch-late idle time in which the CPU did not launch."""
+    idle_ns, samples = part.time_ns, part.samples
+    action = take_out(trace) if part.doing == CPU else OFF_CPU_ACTIONS[part.doing]
+    within = np.zeros(len(gaps(trace)), bool)
+    within[samples.gap] = True
+    line = longest_line(trace, samples, idle_ns)
+    wording = opening(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
+    row: dict[str, Cell] = {**gpu_cells(trace, device), "cause": CAUSES[LAUNCH_LATE]}
+    severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
+    assert severity
+    if line:
+        add_line(wording, trace, line, None)
+    shown_in = ("lines", line.row) if line else ("causes", row)
+    finding = gap_finding(trace, severity, wording, device, within, shown_in, idle_ns)
+    return replace(finding, subject=line.subject()) if line else finding
+
+
+def _after_selected_waits(trace: Trace) -> Mask:
+    """True for the gaps due to selected waits, which sync-stalls reports."""
+    wait = gaps(trace).wait
+    result: Mask = wait >= 0
+    result[result] = selected_calls(trace)[waits(trace).call[wait[result]]]
+    return result

@@ -1,0 +1,69 @@
+"""A finding for some idle gaps of one GPU, and which GPU that is.
+
+GPUs that idle at the same time lose the time of the program once. So the time at stake is that of
+one GPU, and a share of its own steady time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.analyses.gpu_idle.findings.message import Wording
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.lost_time import lost_in
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.findings import Evidence, Finding, Severity, share_pct
+from traceview.tables import Cell, Mask
+from traceview.trace import Trace
+
+
+def opening(trace: Trace, device: int, idle_ns: int, own: Mask, lost: str, action: str) -> Wording:
+    """`The GPU sat idle for 147 ms (135 gaps) waiting …`; GPUs are numbered if several worked."""
+    gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
+    values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": int(own.sum())}
+    # Rare samples stand for gaps without any, too: how many these are is not known.
+    counted = " ({gaps:gap})" if gaps(trace).idle_ns[own].sum() >= idle_ns else ""
+    return Wording(f"{gpu} sat idle for {{idle_ns}}{counted} {lost}.", action, values)
+
+
+def gap_finding(
+    trace: Trace,
+    severity: Severity,
+    wording: Wording,
+    device: int,
+    own: Mask,
+    shown_in: tuple[str, dict[str, Cell]],
+    idle_ns: int,
+) -> Finding:
+    """The finding for some gaps of one GPU; its window is that of the longest of them.
+
+    Time of warm-up is no share of a step.
+    """
+    every = gaps(trace)
+    longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
+    table, row = shown_in
+    start_ns, end_ns = int(every.start_ns[longest]), int(every.end_ns[longest])
+    steady = not every.one_time[longest]
+    return Finding(
+        severity,
+        wording.template,
+        wording.remedy,
+        idle_ns,
+        gpu_subject(trace, device),
+        Evidence(wording.values, table, row, start_ns, end_ns),
+        share_pct(idle_ns, steady_spans_ns(trace)[device]) if steady else None,
+        CAUSES[every.cause[longest]] if steady else "",
+        lost_in(every, own) if steady else None,
+    )
+
+
+def most_idle(trace: Trace, chosen: Mask) -> tuple[int, int]:
+    """The GPU (row in devices) that idled longest in the chosen gaps, and its time there."""
+    every = gaps(trace)
+    idle = {
+        device: int(every.idle_ns[chosen & (every.device == device)].sum())
+        for device in steady_spans_ns(trace)
+    }
+    device = max(idle, key=lambda each: idle[each], default=-1)
+    return device, idle.get(device, 0)

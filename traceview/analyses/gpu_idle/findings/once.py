@@ -1,0 +1,69 @@
+"""Findings on idle time that comes once, and on ranges in which nothing was launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceview import groups, intervals
+from traceview.analyses.gpu_idle.findings.gap_finding import gap_finding, most_idle, opening
+from traceview.analyses.gpu_idle.findings.sentences import add_jit, add_other_gpus
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.idle.causes import COMPILATION
+from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans_ns
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import selected_windows
+from traceview.findings import Evidence, Finding, severity_of, share_pct
+from traceview.trace import Trace
+
+
+def one_time(trace: Trace) -> Iterator[Finding]:
+    """Idle time in warm-up and first uses, for the GPU that idled longest then.
+
+    `phases` reports what was compilation.
+    """
+    every = gaps(trace)
+    once = every.one_time & (every.cause != COMPILATION)
+    device, idle_ns = most_idle(trace, once)
+    if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
+        return
+    own = once & (every.device == device)
+    lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
+    action = "Warm up before measuring; a longer run pays this once."
+    wording = opening(trace, device, idle_ns, own, lost, action)
+    add_jit(wording, trace, own)
+    compiling_ns = int(every.idle_ns[(every.cause == COMPILATION) & (every.device == device)].sum())
+    if compiling_ns:
+        wording.template = wording.template.removesuffix(".")
+        wording.add(", not counting {compiling_ns} of compilation.", compiling_ns=compiling_ns)
+    add_other_gpus(wording, trace, once & ~own)
+    row = ("devices", gpu_cells(trace, device))
+    yield gap_finding(trace, "info", wording, device, own, row, idle_ns)
+
+
+def without_work(trace: Trace) -> Iterator[Finding]:
+    """Idle time of a GPU while selected ranges were open in which nothing was launched."""
+    if not trace.selection.include or device_work(trace):
+        return
+    ops, every = operations(trace), every_gap(trace)
+    longest, whole, where = 0, 0, -1
+    for process, window in selected_windows(trace).items():
+        for device in groups.different(ops.device[ops.process == process]).tolist():
+            here = every.device == device
+            inside = intervals.overlap(window, every.start_ns[here], every.end_ns[here])
+            if inside.sum() > longest:
+                longest, whole, where = int(inside.sum()), window.total(), device
+    severity = severity_of(longest, whole)
+    if severity is None:
+        return
+    yield Finding(
+        severity,
+        "No GPU work was launched in the selected ranges. "
+        f"{gpu_name(trace, where)} sat idle for {{idle_ns}} of the {{open_ns}} they were open.",
+        "Look at the ranges around them as well: an idle gap counts, with its cause, where the "
+        "work that ended it was launched.",
+        longest,
+        gpu_subject(trace, where),
+        Evidence({"idle_ns": longest, "open_ns": whole}),
+        share_pct(longest, whole),
+    )

@@ -1,0 +1,132 @@
+"""What to do about idle time of each cause, and how a finding says that the GPU lost it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceview.analyses.framework_wording import (
+    early_uploads,
+    fewer_launches,
+    memory_pool,
+    other_threads,
+)
+from traceview.facts.idle.causes import (
+    ALLOCATION,
+    COPY_WAIT,
+    DEPENDENCY,
+    GRAPH_LAUNCH,
+    JIT_COMPILE,
+    LAUNCH_LATE,
+    MODULE_LOAD,
+    PROFILER,
+    SYNC_DRAIN,
+    UNKNOWN,
+)
+from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.steps.steps import pace
+from traceview.trace import Trace, fact
+
+LOST = {
+    LAUNCH_LATE: "waiting for the CPU to launch work",
+    SYNC_DRAIN: "after synchronizations outside the selected ranges",
+    DEPENDENCY: "with work already queued",
+    COPY_WAIT: "waiting for memory copies",
+    GRAPH_LAUNCH: "while the CPU launched, instantiated or uploaded the next CUDA graph",
+    JIT_COMPILE: "while the driver compiled PTX",
+    MODULE_LOAD: "while the CPU loaded GPU code",
+    ALLOCATION: "while the CPU allocated or freed memory",
+    PROFILER: "while the profiler held the CPU up",
+    UNKNOWN: "before work whose launch call was not recorded",
+}
+"""How the GPU lost the time, by cause, behind `The GPU sat idle for 147 ms (135 gaps)`."""
+BUILD_FOR_GPU = (
+    "Build the code for this GPU (nvcc -gencode, TORCH_CUDA_ARCH_LIST), so that the driver does "
+    "not compile PTX when the program runs, and keep its cache (CUDA_CACHE_MAXSIZE)."
+)
+ACTIONS = {
+    JIT_COMPILE: BUILD_FOR_GPU,
+    SYNC_DRAIN: "Look at sync-stalls of the whole recording: that synchronization is outside the "
+    "selected ranges.",
+    DEPENDENCY: "Look at what the work waited for: another stream or an event. Short gaps "
+    "between kernels of one stream go away with fusion or a CUDA graph.",
+    GRAPH_LAUNCH: "Instantiate and upload CUDA graphs before the loop, and launch the next one "
+    "while the last still runs.",
+    MODULE_LOAD: "Warm up before the loop, so that code is loaded there (or set "
+    "CUDA_MODULE_LOADING=EAGER).",
+    PROFILER: "Record with fewer options; this time is the profiler's own.",
+    UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
+}
+GENERAL = (LAUNCH_LATE, DEPENDENCY)
+"""Causes whose idle time is that of many launches: one remedy seldom wins all of it."""
+KEEP_STREAM_FREE = (
+    "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
+    "of their own: the work behind them waits until the CPU has run them."
+)
+MAY_BE_ONCE = {
+    LAUNCH_LATE: ".",
+    COPY_WAIT: ".",
+    GRAPH_LAUNCH: ".",
+    ALLOCATION: "; a pool that first grows does it once.",
+}
+"""Causes of which one gap may be all there is, and how the advice for it ends."""
+NODES = (
+    " The graphs were recorded node by node, which makes each graph launch several times as long."
+)
+LEAST_FRACTION_OF_BUILDS = 0.1
+"""Graphs are built or changed in the loop where it does so for this part of their launches."""
+_BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
+
+
+def action_for(trace: Trace, cause: int) -> str:
+    """What to do about idle time of a cause, in the terms of the program's framework."""
+    if cause == LAUNCH_LATE:
+        return (
+            f"Launch less often ({fewer_launches(trace)}), or take the CPU work between launches "
+            "out of the loop."
+        )
+    if cause == COPY_WAIT:
+        return (
+            f"{early_uploads(trace)}, on a stream of its own; copy on the GPU itself where that is "
+            "possible."
+        )
+    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+        return (
+            "Put several steps into one CUDA graph, so that there are fewer to launch, and launch "
+            "the next one while the last still runs."
+        )
+    if cause == ALLOCATION:
+        return f"Allocate before the loop, or through a pool ({memory_pool(trace)})."
+    return ACTIONS[cause]
+
+
+def take_out(trace: Trace) -> str:
+    """For launch-late idle time in which the CPU did other work than launching."""
+    return (
+        "Take this CPU work out of the loop: do it earlier, or "
+        f"{other_threads(trace)}, so that launches reach the GPU before it runs dry."
+    )
+
+
+def lost_by(trace: Trace, cause: int) -> str:
+    """How the GPU lost the time, behind `The GPU sat idle for 147 ms (135 gaps)`."""
+    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+        return "while the CPU launched the next CUDA graph"
+    return LOST[cause]
+
+
+def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
+    """A remedy for what one gap shows: a loop may repeat it, or not."""
+    steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
+    again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
+    return f"Check whether {steps} this. If so, {again}{MAY_BE_ONCE[cause]}"
+
+
+@fact
+def builds_graphs(trace: Trace) -> bool:
+    """Whether CUDA graphs are instantiated, uploaded or changed about as often as launched."""
+    names = trace.recorded("api_calls").texts("name")
+    builds = [name for name in map(str, names.values) if _BUILDS.match(name)]
+    launches = np.count_nonzero(cuda_graphs(trace).whole | cuda_graphs(trace).node)
+    return bool(names.isin(builds).sum() > LEAST_FRACTION_OF_BUILDS * launches)

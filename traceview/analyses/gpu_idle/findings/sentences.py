@@ -1,0 +1,187 @@
+"""Sentences of a finding on idle time: the line, the range, the call or the gap that stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from traceview import groups
+from traceview.analyses.gpu_idle.findings.details import (
+    BackToBack,
+    LoneGap,
+    back_to_back,
+    lone_gap,
+    longest_launch_site,
+    longest_wait_site,
+)
+from traceview.analyses.gpu_idle.findings.host_work import in_host_functions, in_jit
+from traceview.analyses.gpu_idle.findings.message import Wording
+from traceview.analyses.gpu_idle.findings.remedies import (
+    BUILD_FOR_GPU,
+    KEEP_STREAM_FREE,
+    MAY_BE_ONCE,
+    NODES,
+    action_for,
+    if_repeated,
+    take_out,
+)
+from traceview.analyses.gpu_idle.line_sites import NOT_COUNTED, LineSite
+from traceview.analyses.graph_wording import AS_WHOLE
+from traceview.analyses.range_wording import inside
+from traceview.facts.idle.causes import DEPENDENCY, GRAPH_LAUNCH, LAUNCH_LATE, SYNC_DRAIN
+from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.late_launches import LateSite
+from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.ranges.ranges import range_tree
+from traceview.findings import Severity
+from traceview.tables import Cell, Mask
+from traceview.trace import Trace
+
+NEARLY_ALL, _GOOD_PART = 0.75, 0.25
+
+
+def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
+    """Name the time that the findings on time off the CPU count, which this finding leaves out."""
+    if apart:
+        *most, last = [NOT_COUNTED[doing] for doing in apart]
+        kinds = f"{', '.join(most)} and {last}" if most else last
+        wording.template = wording.template.removesuffix(".")
+        wording.add(f", not counting {{apart_ns}} of {kinds}.", apart_ns=sum(apart.values()))
+
+
+def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) -> None:
+    """The line with most of the time, and the advice that fits."""
+    place, values = line.place()
+    all_of_it = line.time_ns == wording.values["idle_ns"]
+    what = "All of it" if all_of_it else "{line_ns} of that"
+    wording.add(f" {what} was {place}.", line_ns=line.time_ns, **values)
+    if cause == LAUNCH_LATE:
+        other_work = line.other_work
+        wording.remedy = take_out(trace) if other_work else action_for(trace, LAUNCH_LATE)
+
+
+def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
+    """What the CPU did during most of the launch-late time, and in which range."""
+    doing = {
+        OUTSIDE_CUDA: "Python code" if site.python else "CPU code outside CUDA",
+        QUEUE_FULL: "spent at a full launch queue",
+        OFF_CPU: "spent off the CPU (waiting or preempted)",
+    }.get(site.activity, "spent in {cpu_call}")
+    if site.activity >= 0:
+        names = trace.recorded("api_calls").texts("name").values
+        wording.values["cpu_call"] = str(names[site.activity])
+    pattern = range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
+    where = inside(trace, pattern, "range_pattern")
+    values: dict[str, Cell] = {"cpu_ns": site.steady_ns, "range_pattern": pattern}
+    wording.add(f" {{cpu_ns}} of that was {doing}{where}.", **values)
+    if site.other_work:
+        wording.remedy = take_out(trace)
+
+
+def add_details(
+    wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity, *, by_line: bool
+) -> Severity:
+    """What stands out in the gaps of one cause. Returns the severity, which that may lower."""
+    lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
+    if lone:
+        _add_lone_gap(wording, trace, cause, lone)
+    elif cause == DEPENDENCY:
+        steps = back_to_back(gaps(trace), own)
+        wording.add(
+            _back_to_back(steps, wording.values["gaps"] == steps.gaps),
+            same_stream_idle_ns=steps.idle_ns,
+            same_stream_gaps=steps.gaps,
+            same_stream_median_ns=steps.median_ns,
+        )
+        _add_host_functions(wording, trace, own)
+    elif cause != LAUNCH_LATE and not by_line:
+        _add_call_site(wording, trace, cause, own)
+    if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
+        wording.add(NODES)
+        wording.remedy = AS_WHOLE
+        return "info"
+    return severity
+
+
+def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> None:
+    """Host functions that streams waited for, where they took a good part of the idle time."""
+    host_ns, calls = in_host_functions(trace, own)
+    if not calls or host_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
+        return
+    wording.add(
+        " For {host_ns} of it streams waited for {host_functions:host function}.",
+        host_ns=host_ns,
+        host_functions=calls,
+    )
+    wording.remedy = KEEP_STREAM_FREE
+
+
+def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
+    """The driver's compilation of PTX, where it took a good part of the idle time."""
+    jit_ns, number = in_jit(trace, own)
+    if not number or jit_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
+        return
+    wording.add(
+        " For {jit_ns} of it the driver compiled PTX ({jit_compilations:JIT compilation}).",
+        jit_ns=jit_ns,
+        jit_compilations=number,
+    )
+    wording.remedy = BUILD_FOR_GPU
+
+
+def _back_to_back(steps: BackToBack, all_of_it: bool) -> str:
+    between = "between consecutive operations of one stream"
+    if all_of_it:
+        return f" All of it was {between}, {{same_stream_median_ns}} per gap (median)."
+    median = ", median {same_stream_median_ns}" if steps.gaps else ""
+    return f" {{same_stream_idle_ns}} of that was {between} ({{same_stream_gaps:gap}}{median})."
+
+
+def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> None:
+    where = inside(trace, lone.range_path, "longest_gap_range")
+    what = "{longest_gap_ns} of that was a single gap" if wording.values["gaps"] != 1 else "It came"
+    values: dict[str, Cell] = {
+        "longest_gap_ns": lone.idle_ns,
+        "longest_gap_range": lone.range_path,
+    }
+    if where:
+        wording.add(f" {what} before work launched{where}.", **values)
+    elif wording.values["gaps"] != 1:
+        wording.add(f" {what}.", **values)
+    if lone.fraction >= NEARLY_ALL:
+        wording.remedy = if_repeated(trace, wording.remedy, cause)
+
+
+def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
+    """The call and range with most of the idle time: of the wait before it, or of the launch."""
+    drained = cause == SYNC_DRAIN
+    site = longest_wait_site(trace, own) if drained else longest_launch_site(trace, own)
+    if site is None:
+        return
+    what = "followed {call}" if drained else "came before work launched by {call}"
+    where = "" if site.range_path is None else inside(trace, site.range_path, "range_path")
+    wording.add(
+        f" {{call_idle_ns}} of that {what}{where}.",
+        call_idle_ns=site.idle_ns,
+        call=site.api,
+        range_path=site.range_path,
+    )
+
+
+def _by_nodes(trace: Trace, own: Mask) -> bool:
+    """Whether most of this idle time came before graphs that were recorded node by node."""
+    every = gaps(trace)
+    nodes = own & cuda_graphs(trace).node[every.after]
+    return 2 * int(every.idle_ns[nodes].sum()) >= int(every.idle_ns[own].sum())
+
+
+def add_other_gpus(wording: Wording, trace: Trace, others: Mask) -> None:
+    every = gaps(trace)
+    gpus = len(groups.different(every.device[others]))
+    if gpus:
+        total = "a total of " if gpus > 1 else ""
+        wording.add(
+            f" {{other_gpus:other GPU}} sat idle for {total}{{other_idle_ns}} for the same reason.",
+            other_gpus=gpus,
+            other_idle_ns=int(every.idle_ns[others].sum()),
+        )
