@@ -57,7 +57,7 @@ def _report(
         compiled=compiled,
         ptx=code.ptx,
         sass=code.sass,
-        accesses=kernel.accesses,
+        accesses=kernel.accesses_with_costs,
         differences=kernel.differences,
         elements_per_thread=_elements(kernel.accesses, kernel.provenance),
         instruction_mix=_instruction_mix(code),

@@ -20,8 +20,9 @@ from traceview.inspect.sass_vs_ptx import (
 )
 from traceview.ptx.accesses import TensorOp, tensor_ops
 from traceview.ptx.addresses.provenance import Array, Provenance
+from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.addresses.slicing import Origin, together
-from traceview.ptx.model import Access, Compiled, Instruction
+from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.toolchain.listings import Code
 
 _SASS_TENSOR_OPS = {
@@ -72,10 +73,28 @@ class KernelContext:
         """Bytes of registers that a thread spills; None where unknown."""
         return self.code.resources.spill_bytes if self.code.resources else None
 
+    def is_cuda(self, source: SourceLine | None) -> bool:
+        """Whether a source line, or else the kernel, is C++ and not Python."""
+        return not (source.file if source else self.compiled.source_file or "").endswith(".py")
+
     @cached_property
     def provenance(self) -> Provenance | None:
         """The dataflow of the PTX; None without PTX."""
         return Provenance.of(self.code.ptx, self.compiled.arguments) if self.code.ptx else None
+
+    @cached_property
+    def request_costs(self) -> RequestCosts | None:
+        """The cost of a warp's requests; None without PTX."""
+        return RequestCosts.of(self.provenance, self.compiled) if self.provenance else None
+
+    @cached_property
+    def accesses_with_costs(self) -> tuple[Access, ...]:
+        """The accesses, those of the PTX with the cost of a warp's request."""
+        costs = self.request_costs
+        return tuple(
+            replace(access, cost=costs.cost(access)) if costs and access.level == "ptx" else access
+            for access in self.accesses
+        )
 
     @cached_property
     def global_accesses(self) -> Mapping[tuple[Place, Array], tuple[AccessContext, ...]]:

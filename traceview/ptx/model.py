@@ -42,12 +42,26 @@ class Instruction:
 
 
 @dataclass(frozen=True)
+class RequestCost:
+    """What one warp's request costs on average; None where it does not apply or is not known.
+
+    `sectors` are those of 32 bytes in global memory, `wavefronts` the passes through shared
+    memory; the ideal ones hold the same data without gaps, and without bank conflicts.
+    """
+
+    sectors: float | None = None
+    ideal_sectors: float | None = None
+    wavefronts: float | None = None
+    ideal_wavefronts: float | None = None
+
+
+@dataclass(frozen=True)
 class Access:
     """Equal memory accesses of one source line, counted.
 
     `width_bits` is bits per thread per instruction, None for a bulk copy, whose size is in a
     descriptor or a register. `scope` is that of an atomic (cta, cluster, gpu, sys). `hints` are
-    cache operators and eviction hints as written.
+    cache operators and eviction hints as written. `cost` is what a warp's request costs.
     """
 
     level: Level
@@ -61,6 +75,7 @@ class Access:
     source: SourceLine | None
     scope: str | None = None
     hints: tuple[str, ...] = ()
+    cost: RequestCost | None = None
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from dataclasses import replace
 from traceview.findings import SEVERITIES, Finding
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.rules.atomics import atomics
+from traceview.inspect.rules.bank_conflicts import bank_conflicts
 from traceview.inspect.rules.local_memory import local_memory
 from traceview.inspect.rules.low_occupancy import low_occupancy
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
 from traceview.inspect.rules.shared_width import narrow_shared_accesses
 from traceview.inspect.rules.spills import spills
 from traceview.inspect.rules.tail_wave import tail_wave
+from traceview.inspect.rules.uncoalesced import uncoalesced_accesses
 from traceview.inspect.rules.unused_lanes import unused_lanes
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 from traceview.inspect.rules.vector_width.narrow_sass import narrow_sass_accesses
@@ -26,9 +28,11 @@ RULES: tuple[Rule, ...] = (
     local_memory,
     narrow_sass_accesses,
     narrow_global_accesses,
+    uncoalesced_accesses,
     atomics,
     unused_lanes,
     low_occupancy,
+    bank_conflicts,
     narrow_shared_accesses,
     tail_wave,
 )

@@ -2,7 +2,8 @@
 
 Integers are computed as the GPU does. Loaded values and floats are stand-ins that depend on the
 operands alone. A register that a loop changes keeps its value from before the first iteration.
-So differences between addresses are meaningful, the addresses themselves are not.
+So differences between addresses are meaningful, the addresses themselves are not. Shared variables
+start at multiples of 1,024.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import numpy as np
 
 from traceview.ptx.addresses.integers import Values, computed, mixed
 from traceview.ptx.addresses.slicing import Slices, address_text, registers_in, results
-from traceview.ptx.model import Argument, Instruction
+from traceview.ptx.elements_per_thread import pointee_bits
+from traceview.ptx.model import Argument, Compiled, Instruction
 
 _BLOCKS = (0, 1, 37, 5, 301, 101, 515, 2)
 _THREADS, _MOST_THREADS = 128, 1024
 _LARGEST_LOADED = 4096
+_ALIGNMENT_BITS = 10
+_WARP = 32
 _NUMBER = re.compile(r"([+-]?)\s*(0[xX][0-9a-fA-F]{1,16}|\d{1,20})[uU]?$")
 _OFFSET = re.compile(r"\+\s*(-?\d{1,18})\s*$")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
@@ -27,12 +31,16 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
 
 @dataclass(frozen=True)
 class Launch:
-    """A sample launch: made-up arguments, one block of the grid, and its number of threads."""
+    """A sample launch: its arguments, one block of the grid, and its number of threads.
+
+    `shape` is that of the block; without one all threads run along x.
+    """
 
     parameters: Mapping[str, int]
     block: tuple[int, int, int]
     threads: int
     seed: int
+    shape: tuple[int, int, int] | None = None
 
     def next_block(self, axis: int) -> Launch:
         """The next block of this launch along an axis of the grid."""
@@ -54,6 +62,37 @@ def launches(
     return sampled
 
 
+def as_launched(
+    order: Sequence[str],
+    known: Mapping[str, Argument],
+    shape: tuple[int, int, int],
+    compiled: Compiled,
+) -> list[Launch]:
+    """Launches with integers as passed and arrays aligned as far as declared, of several blocks.
+
+    Integers that are not known are multiples of 16. Without a grid it is the first block alone.
+    """
+    values = {
+        name: _as_passed(at, known.get(name), compiled.how == "launched")
+        for at, name in enumerate(order)
+    }
+    sizes = compiled.grid or (1, 1, 1)
+    middle = (sizes[0] // 2, sizes[1] // 2, sizes[2] // 2)
+    blocks = dict.fromkeys([(0, 0, 0), middle])
+    threads = shape[0] * shape[1] * shape[2]
+    return [Launch(values, block, threads, seed, shape) for seed, block in enumerate(blocks)]
+
+
+def _as_passed(at: int, argument: Argument | None, launched: bool) -> int:
+    if argument is None or argument.type.startswith("*"):
+        is_shifted = launched and argument is not None and not argument.divisible_by_16
+        element = (pointee_bits(argument) or 8) // 8 if argument else 1
+        return ((at + 1) << 40) + (element if is_shifted else 0)
+    if isinstance(argument.value, int):
+        return int(argument.value)
+    return _sample(0, at, argument)
+
+
 def _sample(seed: int, at: int, argument: Argument | None) -> int:
     small = 16 * (65 + (67 * seed + 131 * at) % 437)
     if argument is None or argument.type.startswith("*"):
@@ -69,14 +108,23 @@ class Registers:
     slices: Slices
     launch: Launch
     _known: dict[str, Values] = field(default_factory=dict, repr=False, compare=False)
+    _made_up: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def address(self, access: Instruction) -> Values:
         """The byte address of an access, per thread."""
-        text = address_text(access.operands)
+        return self.address_in(address_text(access.operands))
+
+    def address_in(self, text: str) -> Values:
+        """The byte address that the text in brackets stands for, per thread."""
         offset = _OFFSET.search(text)
         base = registers_in(text)
-        start = self._of(base[0]) if base else self._opaque([hash_of(text)])
+        start = self._of(base[0]) if base else self._symbol(text.partition("+")[0])
         return start + (int(offset[1]) if offset else 0)
+
+    def is_made_up(self, register: str) -> bool:
+        """Whether the threads of a warp have stand-ins: values that the code does not determine."""
+        self._of(register)
+        return register in self._made_up
 
     def guard(self, access: Instruction) -> Values:
         """1 for each thread that executes an access, 0 for each that is masked off."""
@@ -109,11 +157,21 @@ class Registers:
             name = next(iter(re.findall(r"[\w$]+", address_text(writer.operands))), "")
             return self._all(self.launch.parameters.get(name, hash_of(name)))
         inputs = [self._value(text) for text in _operands(writer)]
+        value = self._exact(writer, inputs)
+        result = self._some([*inputs, results(writer).index(register)]) if value is None else value
+        follows = any(name in self._made_up for name in _inputs(writer))
+        if (value is None or follows) and _differs_in_warp(result):
+            self._made_up.add(register)
+        return result
+
+    @staticmethod
+    def _exact(writer: Instruction, inputs: Sequence[Values]) -> Values | None:
+        """The result of an instruction; None if it is loaded or not implemented."""
         if writer.opcode.startswith(("ld.", "ldu.", "atom.", "ldmatrix")):
-            return self._some([*inputs, results(writer).index(register)])
-        is_vector = len(results(writer)) > 1
-        value = None if is_vector else computed(writer.opcode, inputs)
-        return self._some([*inputs, hash_of(register)]) if value is None else value
+            return None
+        if writer.opcode.startswith("shfl.sync.idx") and _NUMBER.match(_operands(writer)[1]):
+            return _broadcast(inputs[0], int(inputs[1][0]) % 32)
+        return None if len(results(writer)) > 1 else computed(writer.opcode, inputs)
 
     def _some(self, inputs: Sequence[Values | int]) -> Values:
         """A stand-in of varying magnitude, as lengths, indices and flags have."""
@@ -125,6 +183,8 @@ class Registers:
         if number:
             return self._all(int(number[1] + number[2], 16 if "x" in text.lower() else 10))
         inside = [self._held(register) for register in registers_in(text)]
+        if not inside:
+            return self._symbol(text)
         if len(inside) != 1:
             return self._opaque([*inside, hash_of(text)])
         offset = _OFFSET.search(text.strip("[] "))
@@ -137,19 +197,26 @@ class Registers:
     def _special(self, register: str) -> Values:
         tid = np.arange(self.launch.threads, dtype=np.int64)
         x, y, z = self.launch.block
+        wide, high, deep = self.launch.shape or (self.launch.threads, 1, 1)
         values = {
-            "%tid.x": tid,
+            "%tid.x": tid % wide,
             "%laneid": tid % 32,
             "%warpid": tid // 32,
-            "%tid.y": 0 * tid,
-            "%tid.z": 0 * tid,
-            "%ntid.x": 0 * tid + self.launch.threads,
+            "%tid.y": tid // wide % high,
+            "%tid.z": tid // wide // high,
+            "%ntid.x": 0 * tid + wide,
+            "%ntid.y": 0 * tid + high,
+            "%ntid.z": 0 * tid + deep,
             "%ctaid.x": 0 * tid + x,
             "%ctaid.y": 0 * tid + y,
             "%ctaid.z": 0 * tid + z,
         }
         value = values.get(register)
         return self._opaque([hash_of(register)]) if value is None else value
+
+    def _symbol(self, name: str) -> Values:
+        """The address of a variable: that of no other."""
+        return self._all(hash_of(name.strip("[] ")) << _ALIGNMENT_BITS)
 
     def _all(self, value: int) -> Values:
         return np.full(self.launch.threads, _wrapped(value), np.int64)
@@ -161,6 +228,18 @@ class Registers:
 def hash_of(text: str) -> int:
     """A number for a name that, unlike Python's `hash`, is the same in every process."""
     return int.from_bytes(text.encode()[-6:].rjust(6, b"\0"), "big")
+
+
+def _differs_in_warp(values: Values) -> bool:
+    whole = len(values) // _WARP * _WARP
+    warps = values[:whole].reshape(-1, _WARP) if whole else values[None]
+    return bool(np.any(warps != warps[:, :1]))
+
+
+def _broadcast(values: Values, lane: int) -> Values:
+    """Each warp's value of one lane; the last lane there is where a warp is not full."""
+    at = np.arange(len(values))
+    return values[np.minimum(at // _WARP * _WARP + lane, len(values) - 1)]
 
 
 def _wrapped(value: int) -> int:

@@ -13,7 +13,7 @@ from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.compare.lines import PlaceAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.ptx.model import Access, Level, SourceLine
+from traceview.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of
 from traceview.render.kernels.source_names import SourceNames
@@ -161,8 +161,15 @@ def _access(access: Access, names: SourceNames) -> dict[str, Any]:
         "loop_depth": access.loop_depth,
         "scope": access.scope,
         "hints": list(access.hints),
+        **_cost(access),
         **_source(access.source, names),
     }
+
+
+def _cost(access: Access) -> Mapping[str, float | None]:
+    """What a warp's request costs, null where that is not known."""
+    cost = access.cost or RequestCost()
+    return {f"{name}_per_request": value for name, value in asdict(cost).items()}
 
 
 def _difference(difference: Difference, names: SourceNames) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.sass_vs_ptx import Place, by_place
-from traceview.ptx.model import Access
+from traceview.ptx.model import Access, RequestCost
 from traceview.render.kernels.source_names import SourceNames
 from traceview.tables import Cell, Column
 
@@ -25,6 +26,7 @@ ACCESSES = TableSpec(
         Column("count", "int64", "number of instructions", nullable=True),
         Column("loop", "int64", "loop nesting depth", nullable=True),
         Column("sass", "text", "SASS instructions of the same line", nullable=True),
+        Column("request", "text", "what a warp's request costs, by PTX addresses", nullable=True),
         Column("kind", "text", "load, store, …"),
         Column("space", "text", "memory space"),
         Column("masked", "bool", "executed under a predicate"),
@@ -94,7 +96,25 @@ def _row(access: Access, names: SourceNames) -> dict[str, Cell]:
         "kind": access.kind,
         "space": access.space,
         "masked": access.predicated,
+        "request": request_text(access.cost),
     }
+
+
+def request_text(cost: RequestCost | None) -> str | None:
+    """The cost of a request: `32 sectors (ideal 4)`, `2 wavefronts`; None where not known."""
+    if cost is None:
+        return None
+    pairs = (
+        (cost.sectors, cost.ideal_sectors, "sector"),
+        (cost.wavefronts, cost.ideal_wavefronts, "wavefront"),
+    )
+    return " · ".join(_against(taken, least, name) for taken, least, name in pairs if taken) or None
+
+
+def _against(taken: float, least: float | None, name: str) -> str:
+    shown, ideal = units.count(taken), units.count(least)
+    text = f"{shown} {name}{'' if taken == 1 else 's'}"
+    return text if shown == ideal else f"{text} (ideal {ideal})"
 
 
 def _place_order(place: Place) -> tuple[bool, str, int, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.ptx.accesses import TensorOp
-from traceview.ptx.model import Access, Argument
+from traceview.ptx.model import Access, Argument, RequestCost
 from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.schemas.findings import finding
 from traceview.render.schemas.shapes import (
@@ -45,6 +45,9 @@ def diff() -> Schema:
 def _kernel(**more: Schema) -> Schema:
     access = fields_of(Access, without=("source", *_not_written()))
     access["properties"] |= _SOURCE
+    costs = {f"{name}_per_request": maybe(NUMBER) for name in RequestCost.__dataclass_fields__}
+    access["properties"] |= costs
+    access["required"] += list(costs)
     difference = record(
         kind=TEXT, space=maybe(TEXT), change=TEXT, ptx=maybe(TEXT), sass=maybe(TEXT), **_SOURCE
     )

@@ -12,6 +12,7 @@ from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.recompilations import Recompilations
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.inspect.rules.source_lines import lines_in_message
+from traceview.inspect.rules.uncoalesced import is_poor
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
 from traceview.inspect.rules.vector_width.proven import reason_of
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -21,6 +22,7 @@ from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
 from traceview.ptx.elements_per_thread import bits_per_pass
 from traceview.ptx.model import Access, Compiled
+from traceview.units import Value
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
@@ -80,7 +82,9 @@ def _narrow(
     element_bits = provenance.element_bits_at(most.address)
     layout = samples.layout(most.access, most.instructions, element_bits)
     fraction = _bits(accesses) / _bits(every)
-    return Narrow(place, array, tuple(accesses), fraction, address, suspects, layout)
+    costs = kernel.request_costs
+    cost = costs.cost_of(most.access, most.instructions) if costs else None
+    return Narrow(place, array, tuple(accesses), fraction, address, suspects, layout, cost)
 
 
 def _bits(listed: Sequence[Access]) -> int:
@@ -121,13 +125,36 @@ def _finding(
     }
     if reason.widened_bits is not None:
         values["recompiled_width_bits"] = reason.widened_bits
+    values |= _cost_values(group)
     return Finding(
         severity,
         f"Global {places} move {{width_bits:bit}} per thread per instruction instead of "
-        f"{WIDE_BITS} ({{widths}}){_because(reason)}",
+        f"{WIDE_BITS} ({{widths}}){_because(reason)}{_far_apart(group)}",
         reason.remedy,
         subject=subject_of(group[0].place[0], compiled),
         evidence=Evidence(values, basis=reason.basis),
+    )
+
+
+def _cost_values(group: Sequence[Narrow]) -> dict[str, Value]:
+    """The sectors per request where they are the most."""
+    costs = [narrow.cost for narrow in group if narrow.cost and narrow.cost.sectors]
+    worst = max(costs, key=lambda cost: cost.sectors or 0, default=None)
+    if worst is None:
+        return {}
+    return {
+        "sectors_per_request": worst.sectors,
+        "ideal_sectors_per_request": worst.ideal_sectors,
+    }
+
+
+def _far_apart(group: Sequence[Narrow]) -> str:
+    """What distance costs, which is more than what narrowness does."""
+    if not any(narrow.layout.scattered and is_poor(narrow.cost) for narrow in group):
+        return ""
+    return (
+        ". A warp's request touches {sectors_per_request} sectors instead of "
+        "{ideal_sectors_per_request}"
     )
 
 

@@ -10,14 +10,15 @@ from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.addresses.slicing import Origin
 from traceview.ptx.addresses.strides import Layout
 from traceview.ptx.elements_per_thread import bits_per_pass
-from traceview.ptx.model import Access, Compiled
+from traceview.ptx.model import Access, Compiled, RequestCost
 
 
 @dataclass(frozen=True)
 class Narrow:
     """The narrow accesses of one line to one array, and what their addresses and masks depend on.
 
-    `fraction` is the part of the bits moved there that they move.
+    `fraction` is the part of the bits moved there that they move. `cost` is that of a request of
+    most of them.
     """
 
     place: Place
@@ -27,6 +28,7 @@ class Narrow:
     address: Origin
     suspects: Suspects
     layout: Layout
+    cost: RequestCost | None = None
 
     @property
     def width(self) -> int:

@@ -1,0 +1,120 @@
+"""What a warp's request costs, from the addresses in PTX."""
+
+import pytest
+
+from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
+from traceview.ptx.accesses import accesses
+from traceview.ptx.addresses.provenance import Provenance
+from traceview.ptx.addresses.request_costs import RequestCosts
+from traceview.ptx.model import Argument
+from traceview.ptx.parser import parse_ptx
+
+ARGUMENTS = (Argument("x", "*fp32", True), Argument("y", "*fp32", True), Argument("n", "i32"))
+
+
+def costs(ptx, arguments=ARGUMENTS, **changes):
+    """The cost of each access of the only kernel, in order."""
+    (function,) = parse_ptx(ptx).kernels()
+    compiled = a_compiled(ptx, arguments=arguments, **changes)
+    found = RequestCosts.of(Provenance.of(function, arguments), compiled)
+    return [found.cost(access) for access in accesses(function)]
+
+
+@pytest.mark.parametrize(
+    ("stride", "width", "sectors", "ideal"),
+    [
+        (4, "b32", 4, 4),
+        (8, "b32", 8, 4),
+        (4096, "b32", 32, 4),
+        (16, "v4.b32", 16, 16),
+        (4096, "v4.b32", 32, 16),
+    ],
+)
+def test_the_stride_between_threads_sets_the_sectors(stride, width, sectors, ideal):
+    registers = "{%r10, %r11, %r12, %r13}" if "v4" in width else "%r10"
+    (cost,) = costs(
+        ptx_kernel(
+            f"mad.wide.s32 %rd5, %r1, {stride}, %rd1; ld.global.{width} {registers}, [%rd5];"
+        )
+    )
+    assert (cost.sectors, cost.ideal_sectors) == (sectors, ideal)
+    assert cost.wavefronts is None
+
+
+def test_an_array_that_is_launched_unaligned_costs_a_sector_more():
+    shifted = (Argument("x", "*fp32"), *ARGUMENTS[1:])
+    (cost,) = costs(ptx_kernel("ld.global.b32 %r10, [%rd3];"), shifted, how="launched")
+    assert (cost.sectors, cost.ideal_sectors) == (5, 4)
+
+
+def test_masked_threads_touch_nothing():
+    body = "setp.lt.s32 %p1, %r1, 8; @%p1 ld.global.b32 %r10, [%rd3];"
+    (cost,) = costs(ptx_kernel(body))
+    assert (cost.sectors, cost.ideal_sectors) == (1, 1)
+
+
+def test_a_gather_has_no_known_cost():
+    body = (
+        "ld.global.b32 %r10, [%rd3]; mad.wide.s32 %rd5, %r10, 4, %rd2; "
+        "ld.global.v2.b32 {%r11, %r12}, [%rd5];"
+    )
+    first, gathered = costs(ptx_kernel(body))
+    assert first.sectors == 4
+    assert gathered is None
+
+
+def test_an_offset_that_all_threads_load_is_no_gather():
+    body = (
+        "ld.global.b32 %r10, [%rd2]; shl.b32 %r12, %r10, 3; add.s32 %r13, %r12, %r1; "
+        "mad.wide.s32 %rd5, %r13, 4, %rd1; ld.global.v2.b32 {%r14, %r15}, [%rd5];"
+    )
+    _, moved = costs(ptx_kernel(body))
+    assert moved.sectors <= moved.ideal_sectors + 1
+
+
+def shared(at: str) -> str:
+    """A kernel that reads the word of shared memory at an expression over %r1, the thread."""
+    body = f"mov.u32 %r3, smem; {at} add.s32 %r5, %r3, %r4; ld.shared.b32 %r6, [%r5+16];"
+    return f"{HEADER}\n.extern .shared .align 16 .b8 smem[];\n{_body(body)}"
+
+
+def _body(text: str) -> str:
+    return ptx_kernel(text).removeprefix(HEADER)
+
+
+@pytest.mark.parametrize(
+    ("at", "wavefronts"),
+    [
+        ("shl.b32 %r4, %r1, 2;", 1),
+        ("shl.b32 %r4, %r1, 3;", 2),
+        ("shl.b32 %r4, %r1, 7;", 32),
+        # Padded to 33 words per row.
+        ("mul.lo.s32 %r4, %r1, 132;", 1),
+        # The column is swizzled with the row.
+        ("and.b32 %r7, %r1, 31; mul.lo.s32 %r8, %r7, 33; shl.b32 %r4, %r8, 2;", 1),
+        ("shl.b32 %r8, %r1, 5; xor.b32 %r9, %r8, %r1; shl.b32 %r4, %r9, 2;", 1),
+    ],
+)
+def test_the_banks_of_shared_addresses_set_the_wavefronts(at, wavefronts):
+    (cost,) = costs(shared(at))
+    assert (cost.wavefronts, cost.ideal_wavefronts) == (wavefronts, 1)
+    assert cost.sectors is None
+
+
+def test_a_copy_costs_sectors_at_its_source_and_wavefronts_at_its_destination():
+    body = (
+        "mov.u32 %r3, smem; shl.b32 %r4, %r1, 7; add.s32 %r5, %r3, %r4; "
+        "mad.wide.s32 %rd5, %r1, 16, %rd1; cp.async.cg.shared.global [%r5], [%rd5], 0x10;"
+    )
+    (cost,) = costs(f"{HEADER}\n.extern .shared .align 16 .b8 smem[];\n{_body(body)}")
+    assert (cost.sectors, cost.ideal_sectors) == (16, 16)
+    assert (cost.wavefronts, cost.ideal_wavefronts) == (32, 4)
+
+
+def test_a_value_of_one_lane_is_the_same_for_its_warp():
+    body = (
+        "shr.u32 %r3, %r1, 5; shfl.sync.idx.b32 %r4, %r3, 0, 31, -1; "
+        "mad.wide.s32 %rd5, %r4, 4, %rd1; ld.global.b32 %r10, [%rd5];"
+    )
+    (cost,) = costs(ptx_kernel(body))
+    assert (cost.sectors, cost.ideal_sectors) == (1, 1)

@@ -1,0 +1,212 @@
+"""Sectors and wavefronts per request of each access of a PTX function, from its addresses."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.ptx.accesses import MATRIX_COUNT
+from traceview.ptx.addresses.evaluation import Registers, as_launched
+from traceview.ptx.addresses.integers import Values
+from traceview.ptx.addresses.provenance import Provenance
+from traceview.ptx.addresses.requests import (
+    SECTOR_BYTES,
+    WARP,
+    Active,
+    Addresses,
+    distinct,
+    fewest_wavefronts,
+    matrix_wavefronts,
+    needed_bytes,
+    sectors,
+    wavefronts,
+)
+from traceview.ptx.addresses.slicing import registers_in
+from traceview.ptx.model import Access, Compiled, Function, Instruction, RequestCost
+from traceview.ptx.opcodes import words
+
+# More instructions of one line and opcode, those of a large tile, add nothing.
+_MOST_INSTRUCTIONS = 64
+_MOST_THREADS = 1024
+_MATRICES = ("ldmatrix", "stmatrix")
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class RequestCosts:
+    """The request costs of one kernel's accesses, averaged over the warps of sample blocks.
+
+    They hold for the first iteration of each loop. Masks count where the code determines them;
+    otherwise all threads take part.
+    """
+
+    provenance: Provenance
+    each: Sequence[Registers]
+
+    @classmethod
+    def of(cls, provenance: Provenance, compiled: Compiled) -> RequestCosts:
+        """Prepare launches with the arguments, block size and grid of `compiled`, as far as known.
+
+        A kernel that declares no block size has 128 threads.
+        """
+        function = provenance.slices.function
+        shape = _shape(function, compiled.num_warps)
+        launches = as_launched(
+            function.parameters, provenance.arguments_by_parameter, shape, compiled
+        )
+        return cls(provenance, [Registers(provenance.slices, launch) for launch in launches])
+
+    def cost(self, access: Access) -> RequestCost | None:
+        """The cost of the instructions counted as this access; None where it is not known."""
+        instructions = self.provenance.instructions(access)
+        return self.cost_of(access, instructions) if access.width_bits else None
+
+    def cost_of(self, access: Access, instructions: Sequence[Instruction]) -> RequestCost | None:
+        """The cost of some of them."""
+        spread = instructions[:: max(1, len(instructions) // _MOST_INSTRUCTIONS)]
+        width = (access.width_bits or 0) // 8
+        is_copy = access.kind == "async-copy"
+        moved = access.kind in ("load", "store") or is_copy
+        if not moved or not width or (is_copy and access.opcode.startswith("cp.async.bulk")):
+            return None
+        found = _Mean.of(self._sectors(spread, width) if access.space == "global" else ())
+        in_shared = access.space == "shared" or is_copy
+        passes = _Mean.of(self._wavefronts(spread, width) if in_shared else ())
+        if found is None and passes is None:
+            return None
+        return RequestCost(
+            sectors=found.cost if found else None,
+            ideal_sectors=found.least if found else None,
+            wavefronts=passes.cost if passes else None,
+            ideal_wavefronts=passes.least if passes else None,
+        )
+
+    def used_fraction(self, instructions: Sequence[Instruction], width: int) -> float | None:
+        """The part of the sectors touched by a block's threads in these that it needs."""
+        parts = []
+        for registers in self.each:
+            found = [self._warps(registers, i, _source(i)) for i in instructions]
+            if any(each is None for each in found):
+                return None
+            pairs = [each for each in found if each is not None]
+            address = np.concatenate([address.ravel() for address, _ in pairs])[None]
+            active = np.concatenate([active.ravel() for _, active in pairs])[None]
+            if not active.any():
+                continue
+            touched = distinct(address // SECTOR_BYTES, active)[0] * SECTOR_BYTES
+            needed = needed_bytes(address, active, width)[0]
+            parts.append(min(1.0, needed / max(touched, 1)))
+        return sum(parts) / len(parts) if parts else None
+
+    def _sectors(
+        self, instructions: Sequence[Instruction], width: int
+    ) -> Iterator[tuple[Values, Values] | None]:
+        for registers, instruction in self._pairs(instructions):
+            found = self._warps(registers, instruction, _source(instruction))
+            if found is None:
+                yield None
+                continue
+            address, active = found
+            least = -(-needed_bytes(address, active, width) // SECTOR_BYTES)
+            yield sectors(address, active, width), least
+
+    def _wavefronts(
+        self, instructions: Sequence[Instruction], width: int
+    ) -> Iterator[tuple[Values, Values] | None]:
+        for registers, instruction in self._pairs(instructions):
+            found = self._warps(registers, instruction, _destination(instruction))
+            if found is None:
+                yield None
+                continue
+            address, active = found
+            root, modifiers = words(instruction.opcode)
+            if root in _MATRICES:
+                count = next((MATRIX_COUNT[m] for m in modifiers if m in MATRIX_COUNT), 1)
+                passes = matrix_wavefronts(address, count)
+                yield passes, np.full_like(passes, count)
+            else:
+                passes = wavefronts(address, active, width)
+                yield passes, fewest_wavefronts(active, width)
+
+    def _pairs(
+        self, instructions: Sequence[Instruction]
+    ) -> Iterator[tuple[Registers, Instruction]]:
+        for registers in self.each:
+            for instruction in instructions:
+                yield registers, instruction
+
+    def _warps(
+        self, registers: Registers, instruction: Instruction, text: str
+    ) -> tuple[Addresses, Active] | None:
+        """Addresses and masks by warp, without idle warps; None for made-up addresses."""
+        if any(registers.is_made_up(name) for name in registers_in(text)):
+            return None
+        address = _by_warp(registers.address_in(text))
+        active = np.ones(address.shape, bool)
+        guard = instruction.predicate
+        if guard and not registers.is_made_up(guard.lstrip("!")):
+            active = _by_warp(registers.guard(instruction)).astype(bool)
+        taking = active.any(axis=1)
+        return address[taking], active[taking]
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """The mean cost over all requests, and the least that they could cost."""
+
+    cost: float
+    least: float
+
+    @classmethod
+    def of(cls, parts: Iterator[tuple[Values, Values] | None] | tuple[()]) -> _Mean | None:
+        cost, least, requests = 0, 0, 0
+        for part in parts:
+            if part is None:
+                return None
+            cost, least = cost + int(part[0].sum()), least + int(part[1].sum())
+            requests += len(part[0])
+        return cls(_per(cost, requests), _per(least, requests)) if requests else None
+
+
+def _per(total: int, requests: int) -> float:
+    return total // requests if total % requests == 0 else total / requests
+
+
+def _shape(function: Function, num_warps: int | None) -> tuple[int, int, int]:
+    """The block as declared; where only its size is known all threads along x.
+
+    A kernel that uses y has a warp along x, as nearly all such blocks have or a multiple of it.
+    """
+    exact = function.directives.get("reqntid", ())
+    if exact and exact[0] > 0 and math.prod(exact) <= _MOST_THREADS:
+        x, y, z = (*exact, 1, 1)[:3]
+        return x, y, z
+    limit = function.directives.get("maxntid", ())
+    most = math.prod(limit) if limit else (num_warps or 4) * WARP
+    threads = min(max(most // WARP, 1) * WARP, _MOST_THREADS)
+    if any("%tid.y" in instruction.operands for instruction in function.instructions):
+        return WARP, threads // WARP, 1
+    return threads, 1, 1
+
+
+def _by_warp(values: Values) -> Values:
+    """Values of whole warps, shape (warps, 32); a part of a warp is filled up with its first."""
+    missing = -len(values) % WARP
+    whole = np.concatenate([values, np.repeat(values[:1], missing)]) if missing else values
+    return whole.reshape(-1, WARP)
+
+
+def _source(instruction: Instruction) -> str:
+    return _brackets(instruction)[-1]
+
+
+def _destination(instruction: Instruction) -> str:
+    return _brackets(instruction)[0]
+
+
+def _brackets(instruction: Instruction) -> Sequence[str]:
+    return _BRACKETS.findall(instruction.operands) or ("",)

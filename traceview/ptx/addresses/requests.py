@@ -1,0 +1,94 @@
+"""The cost of a warp's memory request: sectors of global memory, wavefronts of shared memory.
+
+Both follow from the addresses of the 32 threads. Global memory is moved in sectors of 32 bytes.
+Shared memory has 32 banks of 4 bytes; a request takes a wavefront per distinct word of its busiest
+bank. Requests of 8 bytes per thread run in two halves and of 16 bytes in four quarters (CUDA C++
+Programming Guide, shared memory), each with conflicts of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Addresses = npt.NDArray[np.int64]
+"""Byte addresses, shape (warps, 32)."""
+Active = npt.NDArray[np.bool_]
+"""Which threads take part, shape (warps, 32)."""
+Counts = npt.NDArray[np.int64]
+"""One number per request, shape (warps,)."""
+
+WARP = 32
+SECTOR_BYTES = 32
+_BANKS = 32
+_BANK_BYTES = 4
+_ROW_BYTES = 16
+_ROWS = 8
+
+
+def distinct(values: Addresses, active: Active) -> Counts:
+    """The number of distinct values per row among the active ones, shape (rows,)."""
+    counts: Counts = _first_of_each(values, active)[1].sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def sectors(address: Addresses, active: Active, width: int) -> Counts:
+    """The sectors that each request touches; accesses of `width` bytes, at most 32, are aligned."""
+    last = (address + width - 1) // SECTOR_BYTES
+    both = np.concatenate([address // SECTOR_BYTES, last], axis=1)
+    return distinct(both, np.concatenate([active, active], axis=1))
+
+
+def needed_bytes(address: Addresses, active: Active, width: int) -> Counts:
+    """The distinct bytes that each request reads or writes."""
+    return distinct(address // width, active) * width
+
+
+def wavefronts(address: Addresses, active: Active, width: int) -> Counts:
+    """The wavefronts of each shared-memory request of `width` bytes per thread."""
+    words = max(1, width // _BANK_BYTES)
+    return _in_phases(address, active, words, WARP // words)
+
+
+def fewest_wavefronts(active: Active, width: int) -> Counts:
+    """The wavefronts of each request without bank conflicts."""
+    threads = WARP // max(1, width // _BANK_BYTES)
+    phases = active.reshape(len(active), -1, threads)
+    counts: Counts = phases.any(axis=2).sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def matrix_wavefronts(address: Addresses, matrices: int) -> Counts:
+    """The wavefronts of ldmatrix or stmatrix: 8 threads give the 16-byte rows of a matrix."""
+    rows = address[:, : matrices * _ROWS]
+    active = np.ones(rows.shape, bool)
+    return _in_phases(rows, active, _ROW_BYTES // _BANK_BYTES, _ROWS)
+
+
+def _in_phases(address: Addresses, active: Active, words: int, threads: int) -> Counts:
+    """The sum over phases of `threads` threads, each of which moves `words` words."""
+    rows = len(address)
+    word = address.reshape(rows, -1, threads, 1) // _BANK_BYTES + np.arange(words)
+    taking = np.broadcast_to(active.reshape(rows, -1, threads, 1), word.shape)
+    phases = word.shape[1]
+    shape = (rows * phases, -1)
+    busiest = _busiest_bank(word.reshape(shape), taking.reshape(shape))
+    counts: Counts = busiest.reshape(rows, phases).sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def _busiest_bank(word: Addresses, active: Active) -> Counts:
+    """The most distinct words in one bank, per row."""
+    ordered, is_first = _first_of_each(word, active)
+    row = np.broadcast_to(np.arange(len(word))[:, None], word.shape)
+    cells = (row * _BANKS + ordered % _BANKS)[is_first]
+    counts = np.bincount(cells, minlength=len(word) * _BANKS).reshape(-1, _BANKS)
+    return np.asarray(counts.max(axis=1), np.int64)
+
+
+def _first_of_each(values: Addresses, active: Active) -> tuple[Addresses, Active]:
+    """The values of each row in order, and a mask of the first of equal active ones."""
+    end = np.iinfo(np.int64).max
+    ordered = np.sort(np.where(active, values, end), axis=1)
+    is_new = np.diff(ordered, axis=1, prepend=ordered[:, :1] - 1) != 0
+    return ordered, is_new & (ordered != end)
