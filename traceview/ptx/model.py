@@ -54,6 +54,11 @@ class RequestCost:
     wavefronts: float | None = None
     ideal_wavefronts: float | None = None
 
+    @property
+    def is_uncoalesced(self) -> bool:
+        """Whether it touches at least twice the sectors that hold its data."""
+        return bool(self.sectors and self.ideal_sectors and self.sectors >= 2 * self.ideal_sectors)
+
 
 @dataclass(frozen=True)
 class Access:

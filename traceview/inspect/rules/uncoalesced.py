@@ -15,7 +15,6 @@ from traceview.ptx.elements_per_thread import bits_per_pass
 from traceview.ptx.model import Instruction, RequestCost
 
 _MOVES = ("load", "store", "async-copy")
-_POOR = 2.0
 _MOST_USED = 0.5
 _MINOR_SHARE = 0.1
 _WIDER_TILE = (
@@ -42,17 +41,10 @@ def uncoalesced_accesses(kernel: KernelContext) -> Iterator[Finding]:
             yield _finding(kernel, context, cost, used)
 
 
-def is_poor(cost: RequestCost | None) -> bool:
-    """Whether requests touch at least twice the sectors that hold their data."""
-    return bool(
-        cost and cost.sectors and cost.ideal_sectors and cost.sectors >= _POOR * cost.ideal_sectors
-    )
-
-
 def _cost(kernel: KernelContext, context: AccessContext) -> tuple[RequestCost | None, float | None]:
     costs, access = kernel.request_costs, context.access
     cost = costs.cost_of(access, context.instructions) if costs else None
-    if costs is None or not is_poor(cost):
+    if costs is None or cost is None or not cost.is_uncoalesced:
         return None, None
     return cost, costs.used_fraction(_at_array(kernel, context), (access.width_bits or 0) // 8)
 

@@ -12,7 +12,6 @@ from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.recompilations import Recompilations
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.inspect.rules.source_lines import lines_in_message
-from traceview.inspect.rules.uncoalesced import is_poor
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
 from traceview.inspect.rules.vector_width.proven import reason_of
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -150,7 +149,8 @@ def _cost_values(group: Sequence[Narrow]) -> dict[str, Value]:
 
 def _far_apart(group: Sequence[Narrow]) -> str:
     """What distance costs, which is more than what narrowness does."""
-    if not any(narrow.layout.scattered and is_poor(narrow.cost) for narrow in group):
+    far = (n for n in group if n.layout.scattered and n.cost and n.cost.is_uncoalesced)
+    if not any(far):
         return ""
     return (
         ". A warp's request touches {sectors_per_request} sectors instead of "
