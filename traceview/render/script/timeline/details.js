@@ -1,8 +1,8 @@
 /** What is known of a row, and the sums of a window, as elements. */
 
 import { button, element } from "../elements.js";
-import { label, meaning } from "./colors.js";
-import { linksOf } from "./draw.js";
+import { label, meaning } from "./canvas/colors.js";
+import { linksOf } from "./canvas/arrows.js";
 import { count, duration, percent, size } from "./format.js";
 import { busyOf, openAt } from "./model.js";
 import { ranked } from "./sums.js";

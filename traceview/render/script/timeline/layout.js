@@ -32,6 +32,8 @@ const FOLDED = 9;
 const COUNTER = 34;
 const GAP = 5;
 export const HEADING = 15;
+/** Height of the ruler above the lanes. */
+export const AXIS = 24;
 const OPEN_THREADS = 3;
 const OPEN_STREAMS = 12;
 

@@ -65,8 +65,8 @@ function nearest(model, hits, from, step) {
   return best;
 }
 
-/** @param {Float64Array} start @param {number} time */
-function lowerBound(start, time) {
+/** The first place whose time is not less. @param {Float64Array} start @param {number} time */
+export function lowerBound(start, time) {
   let [low, high] = [0, start.length];
   while (low < high) {
     const middle = (low + high) >> 1;

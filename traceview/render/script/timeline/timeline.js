@@ -1,14 +1,16 @@
 /** The timeline of the page: what is shown, what is selected, and how both change. */
 
-import { colorsOf } from "./colors.js";
+import { linksOf } from "./canvas/arrows.js";
+import { colorsOf } from "./canvas/colors.js";
+import { draw, folds } from "./canvas/draw.js";
+import { drawMap } from "./canvas/minimap.js";
+import { Raster } from "./canvas/raster.js";
 import { briefOf, rowPanel, sumsPanel } from "./details.js";
-import { AXIS, draw, folds, linksOf } from "./draw.js";
 import { count, level as levelText } from "./format.js";
 import { frameOf, toggle } from "./frame.js";
 import { listen } from "./input.js";
-import { bandsOf, laidOut, lineOf } from "./layout.js";
+import { AXIS, bandsOf, laidOut, lineOf } from "./layout.js";
 import { fragmentOf, placeOf } from "./link.js";
-import { drawMap } from "./minimap.js";
 import { firstAfter, located, modelOf } from "./model.js";
 import { countOf, namesWith, nextHit } from "./search.js";
 import { sumsOf } from "./sums.js";
@@ -58,6 +60,7 @@ class Lanes {
     this.listeners = listeners;
     this.within = within;
     this.view = new View(model.end);
+    this.raster = new Raster();
     this.bands = bandsOf(model);
     this.lines = /** @type {import("./layout.js").Line[]} */ ([]);
     this.selected = /** @type {Place | null} */ (null);
@@ -148,11 +151,18 @@ class Lanes {
     if (this.asked) return;
     this.asked = requestAnimationFrame(() => {
       this.asked = 0;
-      draw(this.pen, { ...this, height: this.height, top: this.frame.scroll.scrollTop });
-      const { mapWindow } = this.frame;
-      mapWindow.style.left = `${(100 * this.view.from) / this.model.end}%`;
-      mapWindow.style.width = `${(100 * this.view.span) / this.model.end}%`;
+      draw(this.pen, { ...this, top: this.frame.scroll.scrollTop }, this.raster);
+      this.placeMapWindow();
     });
+  }
+
+  /** Show the window on the map. Moving it by a transform alone lays out and paints nothing. */
+  placeMapWindow() {
+    const { style } = this.frame.mapWindow;
+    const scale = this.width / this.model.end;
+    const width = `${(this.view.span * scale).toFixed(1)}px`;
+    if (style.width !== width) style.width = width;
+    style.transform = `translateX(${(this.view.from * scale).toFixed(1)}px)`;
   }
 
   /** After a change of the window: draw now, and sum up and note the address once it rests. */

@@ -1,9 +1,16 @@
 /** Colours of the classes, from the CSS variables that all figures of the page share. */
 
+import { partsOf, pixelOf } from "./raster.js";
+
 /**
  * @typedef {object} Colors
  * @property {string[]} fill by class
  * @property {string[]} label readable on the fill, by class
+ * @property {Uint32Array} solid pixels by class
+ * @property {Uint32Array} faint the same of what a search did not find
+ * @property {number} level pixel of a counter
+ * @property {number} empty pixel where nothing is
+ * @property {number} grid
  * @property {string} paper
  * @property {string} raised
  * @property {string} ink
@@ -24,14 +31,20 @@ export function colorsOf(element, classes) {
   const variable = (name) => style.getPropertyValue(`--${name}`).trim() || "#888";
   const fill = classes.map((name) => variable(`c-${meaning(name)}`));
   const ink = fill.map((color) => (brightness(color) > 0.55 ? "#11151a" : "#ffffff"));
+  const [paper, quiet, rule] = ["paper", "quiet", "rule"].map(variable);
   return {
     fill,
     label: ink,
-    paper: variable("paper"),
+    solid: Uint32Array.from(fill, (color) => pixelOf(color)),
+    faint: Uint32Array.from(fill, (color) => pixelOf(color, paper, 0.22)),
+    level: pixelOf(quiet, paper, 0.35),
+    empty: pixelOf(paper),
+    grid: pixelOf(rule, paper, 0.6),
+    paper,
+    quiet,
+    rule,
     raised: variable("raised"),
     ink: variable("ink"),
-    quiet: variable("quiet"),
-    rule: variable("rule"),
     link: variable("link"),
     high: variable("high"),
   };
@@ -73,7 +86,6 @@ export function label(name) {
 
 /** From 0 to 1. @param {string} color such as #2f6db3 */
 function brightness(color) {
-  const value = parseInt(color.slice(1), 16);
-  const [red, green, blue] = [value >> 16, (value >> 8) & 255, value & 255];
+  const [red, green, blue] = partsOf(color);
   return (0.299 * red + 0.587 * green + 0.114 * blue) / 255;
 }

@@ -1,13 +1,13 @@
 /** The minimap: how busy the GPUs were over the whole recording, and the window that is shown. */
 
-import { walk } from "./tree.js";
+import { walk } from "../tree.js";
 
 const HEIGHT = 34;
 
 /**
  * Draw the map once; the window over it is an element that moves.
  * @param {HTMLCanvasElement} canvas
- * @param {import("./model.js").Model} model
+ * @param {import("../model.js").Model} model
  * @param {import("./colors.js").Colors} colors
  * @param {number} width in CSS pixels
  * @param {number} ratio
