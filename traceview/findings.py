@@ -23,6 +23,9 @@ SubjectKind = Literal[
     "recording",
 ]  # fmt: skip
 
+Saving = Literal["at-most", "about"]
+"""Whether acting on a finding wins about the time that it names, or at most that."""
+
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 LONGEST_NAME = 80
@@ -86,7 +89,8 @@ class Finding:
     `launch-late`: a report lets the largest of these findings speak. Empty where that is not known.
     `lost` is when that time passed, None where it is no time of its own: of findings on mostly the
     same time a report lets the first speak. `general` is True for a finding that sums up a cause
-    and names no single thing to change: one remedy seldom wins all of its time.
+    and names no single thing to change: one remedy seldom wins all of its time. `saving` tells
+    whether its time is an estimate or a bound.
     """
 
     severity: Severity
@@ -99,6 +103,7 @@ class Finding:
     cause: str = ""
     lost: LostTime | None = field(default=None, compare=False)
     general: bool = False
+    saving: Saving = "at-most"
 
     @property
     def message(self) -> str:
@@ -182,7 +187,7 @@ MOST_SPEEDUP = 100.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """What acting on a finding wins at most.
+    """What acting on a finding wins: at most, or about (`saving`).
 
     `saved_per_step_ns` of the `step_ns` that a step takes (median), both None without steps.
     `speedup_at_most` is the old time through the new; None above MOST_SPEEDUP, where nothing but
@@ -192,6 +197,7 @@ class Forecast:
     saved_per_step_ns: int | None
     step_ns: int | None
     speedup_at_most: float | None
+    saving: Saving = "at-most"
 
 
 def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:
@@ -207,4 +213,4 @@ def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:
     speedup = 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
     saved = None if step_ns is None else round(step_ns * share / 100.0)
     saved = None if saved is None else min(saved, finding.time_at_stake_ns)
-    return Forecast(saved, step_ns, speedup)
+    return Forecast(saved, step_ns, speedup, finding.saving)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.analyses.kernel_share.fusion import Runs, named, unfused_kernels, unfused_optimizer
@@ -31,12 +32,15 @@ from traceview.trace import Trace
 from traceview.units import Value
 
 _FUSE: dict[Framework, str] = {
-    "torch": "Use torch.compile on the model, which fuses them. Where it is on already, look for "
-    "graph breaks (TORCH_LOGS=graph_breaks).",
+    "torch": "Use torch.compile on the model, which fuses them.",
     "cupy": "Fuse them: cupy.fuse, or one cupy.ElementwiseKernel for the chain.",
     "jax": "Make them one jitted function: XLA fuses what it compiles together.",
     "": "Fuse them into one kernel per chain.",
 }
+_COMPILED_IN_PART = (
+    "torch.compile is on, but not for these: look for graph breaks (TORCH_LOGS=graph_breaks), and "
+    "compile what calls them."
+)
 _PER_TENSOR = re.compile(r"elementwise_kernel<.*\baddcdiv_cuda_kernel", re.DOTALL)
 _MANY_TENSORS = 20
 _OWN_KERNEL_PCT = 10.0
@@ -53,8 +57,8 @@ def fusion_findings(trace: Trace) -> Iterator[Finding]:
             of,
             "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run "
             "in {runs:chain} and take {total_ns}. Fused, a chain takes about as long as its "
-            "longest kernel: {less_ns} less.",
-            _FUSE[framework(trace)],
+            "longest kernel: up to {less_ns} less.",
+            _COMPILED_IN_PART if is_compiled(trace) else _FUSE[framework(trace)],
         )
     of = max(unfused_optimizer(trace), key=_most_first, default=None)
     if of:

@@ -101,5 +101,6 @@ def _finding(ranked: RankedFinding) -> dict[str, Any]:
         and {
             "saved_per_step_ns": forecast.saved_per_step_ns,
             "speedup_at_most": forecast.speedup_at_most,
+            "saving": forecast.saving,
         },
     }

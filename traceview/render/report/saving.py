@@ -21,9 +21,17 @@ def saving(finding: Finding, whole: str) -> tuple[str, str]:
 
 
 def forecast_text(forecast: Forecast | None) -> str:
-    """A forecast such as `4.75 of 12.4 ms per step; at most 1.6× as fast`; empty for none."""
-    parts = (saved_per_step(forecast), speedup(forecast) and f"at most {speedup(forecast)}")
-    return "; ".join(part for part in parts if part)
+    """A forecast such as `at most 4.75 of 12.4 ms per step; at most 1.6× as fast`.
+
+    Where it is an estimate, `about` stands for `at most`. Empty for none.
+    """
+    parts = (saved_per_step(forecast), speedup(forecast))
+    return "; ".join(f"{qualifier(forecast)} {part}" for part in parts if part)
+
+
+def qualifier(forecast: Forecast | None) -> str:
+    """What stands before the time or factor of a forecast."""
+    return "about" if forecast and forecast.saving == "about" else "at most"
 
 
 def saved_per_step(forecast: Forecast | None) -> str:

@@ -21,7 +21,7 @@ from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES, drawn
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import saved_per_step, saving, speedup
+from traceview.render.report.saving import qualifier, saved_per_step, saving, speedup
 from traceview.render.report.scoreboard import ScoreTile, tiles
 from traceview.report import Report
 
@@ -128,12 +128,13 @@ class _Entry:
 
 
 def _amounts(ranked: RankedFinding, whole: str) -> list[str]:
-    """What acting on it saves at most, its share, and how much faster that makes a step."""
+    """What acting on it saves, its share, and how much faster that makes a step."""
     stake, share = saving(ranked.finding, whole)
     forecast = ranked.forecast
     if not stake:
         return []
-    saved = f"save up to {saved_per_step(forecast) or stake}"
+    lead = "about" if qualifier(forecast) == "about" else "up to"
+    saved = f"save {lead} {saved_per_step(forecast) or stake}"
     of = share.removesuffix(f" of {whole}") if saved_per_step(forecast) else share
     return [f"{saved} ({of})" if of else saved, speedup(forecast)]
 
