@@ -144,7 +144,7 @@ class Analysis:
         absent = [name for name in self.needs if name not in trace.tables]
         if absent:
             meant = [f"{name} table ({TABLES[name].meaning})" for name in absent]
-            how = dict.fromkeys(TABLES[name].how_to_record for name in absent)
+            how = dict.fromkeys(trace.how_to_record(name) for name in absent)
             return Skipped(
                 reason=f"the trace has no {' and no '.join(meant)}",
                 remedy=f"record with: {'; and '.join(how)}",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
+from traceview.trace.archives import ARCHIVES, ahead, damage, unpacked_pieces
+from traceview.trace.kineto import reader as kineto
+from traceview.trace.kineto.chunks import USE_TRACE
 from traceview.trace.memory.requirement import check_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
@@ -21,27 +20,57 @@ from traceview.trace.sqlite import file as sqlite_file
 SQLITE_MAGIC = b"SQLite format 3\x00"
 USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
 SQLITE_HEADER_BYTES = 100
-BLOCK_BYTES = 1 << 20
-_ARCHIVES = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_BOM = b"\xef\xbb\xbf"
 _REPORTS = (".nsys-rep", ".qdrep")
 _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 def load(path: str | Path) -> Trace:
-    """Read an nsys SQLite export, also compressed as .gz, .xz or .zst.
+    """Read an nsys SQLite export or a trace of torch.profiler, also as .gz, .xz or .zst.
 
     Nothing is written to the file or next to it. Raises TraceFormatError if the file does not
-    exist, cannot be read or is not an nsys export, TooLargeError if there is too little memory for
-    a report.
+    exist, cannot be read or is neither, TooLargeError if there is too little memory for a report.
     """
     shown = str(path).encode("utf-8", "replace").decode()
-    with (
-        _errors_naming(shown),
-        unpacked(Path(path)) as plain,
-        sqlite_file.opened(plain) as database,
-    ):
-        check_fits(database, shown)
-        return nsys.read(database, shown)
+    with _errors_naming(shown):
+        if is_json(Path(path)):
+            return _of_torch(Path(path), shown)
+        with unpacked(Path(path)) as plain, sqlite_file.opened(plain) as database:
+            check_fits(database, shown)
+            return nsys.read(database, shown)
+
+
+def is_json(path: Path) -> bool:
+    """Whether the content of a file, unpacked, begins like JSON. Raises TraceFormatError."""
+    archive = _archive(path)
+    try:
+        with path.open("rb") as packed:
+            start = b""
+            for piece in unpacked_pieces(packed, archive):
+                start = (start + piece).removeprefix(_BOM).lstrip()
+                if start:
+                    break
+    except damage(archive):
+        # An archive of an SQLite file says so itself.
+        return False
+    return start[:1] in (b"{", b"[")
+
+
+def _of_torch(path: Path, shown: str) -> Trace:
+    archive, size = _archive(path), path.stat().st_size
+    try:
+        with path.open("rb") as packed, ahead(unpacked_pieces(packed, archive)) as pieces:
+
+            def counted() -> Iterator[bytes]:
+                for piece in pieces:
+                    stage("Reading the trace", packed.tell(), size)
+                    yield piece
+
+            return kineto.read(counted(), shown)
+    except damage(archive) as error:
+        raise TraceFormatError(
+            f"the {archive} archive is damaged ({error})", "copy or download the file again"
+        ) from error
 
 
 def is_report(path: Path) -> bool:
@@ -112,8 +141,8 @@ def _archive(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(6)
     if not start:
-        raise TraceFormatError("the file is empty", USE_EXPORT)
-    found = [name for magic, name in _ARCHIVES.items() if start.startswith(magic)]
+        raise TraceFormatError("the file is empty", USE_TRACE)
+    found = [name for magic, name in ARCHIVES.items() if start.startswith(magic)]
     named = _named(path)
     if named and not found and not start.startswith(SQLITE_MAGIC[:6]):
         raise TraceFormatError(
@@ -131,49 +160,14 @@ def _unpack(path: Path, archive: str, plain: Path) -> None:
     try:
         with plain.open("wb") as target, path.open("rb") as packed:
             size = path.stat().st_size
-            for piece in _pieces(packed, archive):
+            for piece in unpacked_pieces(packed, archive):
                 stage("Unpacking the trace", packed.tell(), size)
                 target.write(piece)
-    except _damage(archive) as error:
+    except damage(archive) as error:
         raise TraceFormatError(
             f"the {archive} archive is damaged or truncated ({error})",
             "copy or download the file again",
         ) from error
-
-
-def _pieces(packed: BinaryIO, archive: str) -> Iterator[bytes]:
-    if archive == "zstd":
-        yield from _zstd_pieces(packed)
-        return
-    module = gzip if archive == "gzip" else lzma
-    with module.open(packed, "rb") as source:
-        while piece := source.read(BLOCK_BYTES):
-            yield piece
-
-
-def _zstd_pieces(source: BinaryIO) -> Iterator[bytes]:
-    # zstandard's own file reader ignores a truncated frame; this one raises.
-    decompressor = _zstandard().ZstdDecompressor()
-    frame = None
-    while packed := source.read(BLOCK_BYTES):
-        while packed:
-            frame = frame or decompressor.decompressobj()
-            yield frame.decompress(packed)
-            packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-    if frame is not None:
-        raise EOFError("the last frame has no end")
-
-
-def _damage(archive: str) -> tuple[type[Exception], ...]:
-    errors: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
-    return (*errors, _zstandard().ZstdError) if archive == "zstd" else errors
-
-
-def _zstandard() -> Any:
-    # Imported only for .zst files: loading a plain trace must start fast.
-    import zstandard
-
-    return zstandard
 
 
 def _check_sqlite(path: Path, name: str) -> None:
@@ -204,6 +198,8 @@ def _other_kind(name: str, start: bytes) -> TraceFormatError:
             "it is an Nsight Systems report, which must be exported first",
             "export it with: nsys export --type sqlite FILE.nsys-rep",
         )
-    if name.endswith(".json") or start.lstrip()[:1] in (b"{", b"["):
-        return TraceFormatError("it is JSON, but only nsys exports can be read", USE_EXPORT)
-    return TraceFormatError(f"it is not an SQLite file (it starts with {start[:16]!r})", USE_EXPORT)
+    if start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"["):
+        return TraceFormatError("it is JSON, and this needs an SQLite file", USE_EXPORT)
+    return TraceFormatError(
+        f"it is not an SQLite file, nor JSON (it starts with {start[:16]!r})", USE_TRACE
+    )

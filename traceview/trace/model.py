@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from traceview import display
 from traceview.errors import MissingTableError
 from traceview.tables import Table
-from traceview.trace.schema import TABLES
+from traceview.trace.schema import TABLES, TORCH_PROFILER, TORCH_REMEDIES
 
 Value = TypeVar("Value")
 
@@ -85,8 +85,14 @@ class Trace:
     def table(self, name: str) -> Table:
         """The table of that name. Raises MissingTableError if it was not recorded."""
         if name not in self.tables:
-            raise MissingTableError(name, TABLES[name].how_to_record)
+            raise MissingTableError(name, self.how_to_record(name))
         return self.tables[name]
+
+    def how_to_record(self, name: str) -> str:
+        """How a recording of the same kind gets the table of that name, or another kind has it."""
+        if self.recorder == TORCH_PROFILER:
+            return TORCH_REMEDIES.get(name, TABLES[name].how_to_record)
+        return TABLES[name].how_to_record
 
     def recorded(self, name: str) -> Table:
         """The table of that name; empty if it was not recorded."""

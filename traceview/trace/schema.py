@@ -9,6 +9,11 @@ from dataclasses import dataclass, replace
 
 from traceview.tables import Column
 
+OPERATORS = "PyTorch operators"
+"""Domain of the ranges that a profiler opens for each operator of the framework."""
+TORCH_PROFILER = "torch.profiler"
+"""Name of the recorder of Kineto's traces."""
+
 START = Column("start_ns", "int64", "start time")
 END = Column("end_ns", "int64", "end time")
 PROCESS = Column("process", "int32", "row of the processes table")
@@ -514,3 +519,23 @@ TABLES = {
         THREADS,
     )
 }
+
+_TORCH_CUDA = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+_TORCH_STACKS = "torch.profiler.profile(with_stack=True)"
+_TORCH_RANGES = (
+    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) and "
+    "record_function() around parts of the program"
+)
+TORCH_REMEDIES = {
+    **dict.fromkeys(
+        ("kernels", "copies", "sets", "graph_launches", "api_calls", "overheads"), _TORCH_CUDA
+    ),
+    **dict.fromkeys(("python_samples", "python_frames", "call_sites"), _TORCH_STACKS),
+    "ranges": _TORCH_RANGES,
+    "memory_events": "torch.profiler.profile(profile_memory=True)",
+    "synchronizations": "torch.profiler.profile(experimental_config="
+    "torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True))",
+    "collective_calls": "torch.profiler.profile() with torch 2.1 or newer",
+    "communicators": "torch.profiler.profile() with torch 2.3 or newer",
+}
+"""How a trace of torch.profiler gets a table; the others only another recorder has."""

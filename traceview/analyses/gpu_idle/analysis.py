@@ -24,6 +24,7 @@ from traceview.facts.ranges.ranges import UNATTRIBUTED, attributed_operations, r
 from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Array, Column, Integers, Table, Texts
 from traceview.trace import Trace
+from traceview.trace.schema import TORCH_PROFILER
 
 DEVICES = TableSpec(
     "devices",
@@ -256,16 +257,23 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     return (f"{what} for {shown} of the {waiting} that the GPU sat idle waiting for the CPU.",)
 
 
+_STACKS = {
+    "nsys": "traceview record --python-samples",
+    TORCH_PROFILER: "torch.profiler.profile(with_stack=True)",
+}
+
+
 def _sample_notes(trace: Trace) -> tuple[str, ...]:
     """How to see the lines, where the GPU waited long for Python and no stacks were recorded."""
-    if trace.recorder != "nsys" or "python_samples" in trace.tables:
+    how = _STACKS.get(trace.recorder)
+    if how is None or "python_samples" in trace.tables:
         return ()
     python_ns = int(late_idle(trace).python_ns.sum())
     if python_ns < MUCH * max(sum(steady_spans_ns(trace).values()), 1):
         return ()
     return (
         f"The GPU sat idle for {units.duration(python_ns)} while Python code ran; to see which "
-        "lines, record again with traceview record --python-samples.",
+        f"lines, record again with {how}.",
     )
 
 

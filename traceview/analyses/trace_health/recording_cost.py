@@ -24,6 +24,7 @@ from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
+from traceview.trace.schema import TORCH_PROFILER
 from traceview.units import Value
 
 RANGE_NS, SAMPLE_NS, CHAIN_NS = 2_500, 20_000, 15_000
@@ -69,7 +70,8 @@ class EventCost:
 def recording_cost(trace: Trace) -> list[Check]:
     """The estimated cost after warm-up, on the thread that it slowed most."""
     ops = operations(trace)
-    if not len(ops):
+    # What an event of torch.profiler costs was not measured.
+    if not len(ops) or trace.recorder == TORCH_PROFILER:
         return []
     first, last = max(int(ops.start_ns[0]), warm_up_end_ns(trace)), int(ops.end_ns.max())
     every = list(_events(trace, first, last))

@@ -1,4 +1,4 @@
-"""Kinds of CUDA runtime and driver calls, by name without version suffix."""
+"""Kinds of CUDA and HIP runtime and driver calls, by name without version suffix."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ class CallKind(IntEnum):
 _RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
     (
         CallKind.LAUNCH,
-        re.compile(r"(cuda|cu)(Launch(?!HostFunc)|GraphLaunch)"),
+        re.compile(r"(cuda|cu|hip)(Launch(?!HostFunc)|GraphLaunch)|hip(Ext|Module)+Launch"),
     ),
     (
         CallKind.SYNCHRONIZE,
-        re.compile(r"(cuda(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"),
+        re.compile(r"((cuda|hip)(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"),
     ),
-    (CallKind.COPY_ASYNC, re.compile(r"(cuda|cu)Memcpy\w*Async$")),
-    (CallKind.COPY, re.compile(r"(cuda|cu)Memcpy(?!\w*Async)")),
+    (CallKind.COPY_ASYNC, re.compile(r"(cuda|cu|hip)Memcpy\w*Async$")),
+    (CallKind.COPY, re.compile(r"(cuda|cu|hip)Memcpy(?!\w*Async)")),
     (
         CallKind.ALLOCATE,
         re.compile(
-            r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
+            r"(cuda|hip)(Malloc|Free)(?!\w*(Async|FromPool))"
+            r"|(cuda|hip)(HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister)$"
             r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
             r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
         ),
@@ -60,16 +61,17 @@ _RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
         CallKind.LOAD,
         re.compile(
             r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
-            r"|cudaLibrary(Load|Unload)"
+            r"|cudaLibrary(Load|Unload)|hipModule(Load|Unload)"
         ),
     ),
     (
         CallKind.LOOK_UP,
         re.compile(
-            r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
+            r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)"
+            r"|cudaFuncGetAttributes|hipModuleGetFunction|hipFuncGetAttributes"
         ),
     ),
-    (CallKind.GRAPH, re.compile(r"(cuda|cu)Graph(Instantiate|Upload|ExecUpdate)")),
+    (CallKind.GRAPH, re.compile(r"(cuda|cu|hip)Graph(Instantiate|Upload|ExecUpdate)")),
 )
 
 
@@ -109,7 +111,7 @@ def api_calls(trace: Trace) -> ApiCalls:
 def graph_launch_calls(trace: Trace) -> Mask:
     """True for the API calls that launch a CUDA graph."""
     names = trace.recorded("api_calls").texts("name")
-    return names.isin([n for n in names.values if re.match(r"(cuda|cu)GraphLaunch", str(n))])
+    return names.isin([n for n in names.values if re.match(r"(cuda|cu|hip)GraphLaunch", str(n))])
 
 
 @fact
@@ -123,7 +125,8 @@ def captured_calls(trace: Trace) -> Mask:
     names, start, thread = calls.texts("name"), calls["start_ns"], calls["thread"]
     begins = names.isin(["cudaStreamBeginCapture", "cudaStreamBeginCaptureToGraph"])
     begins |= names.isin(["cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"])
-    ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture"])
+    begins |= names.isin(["hipStreamBeginCapture", "hipStreamBeginCaptureToGraph"])
+    ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture"])
     for number in groups.different(thread[begins]):
         mine = np.flatnonzero(thread == number)
         begun, ended = (

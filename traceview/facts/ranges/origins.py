@@ -14,6 +14,7 @@ import numpy as np
 
 from traceview.tables import Array, Mask, Texts
 from traceview.trace import Trace, fact
+from traceview.trace.schema import OPERATORS
 
 StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]
 
@@ -47,6 +48,7 @@ def program_ranges(trace: Trace) -> Mask:
     ranges = trace.recorded("ranges")
     domains, names = ranges.texts("domain"), ranges.texts("name")
     library = domains.isin(d for d in domains.values if _LIBRARY_DOMAIN.fullmatch(str(d)))
+    library |= domains.isin([OPERATORS])
     foreign = np.array([_is_foreign(str(name)) for name in names.values], bool)
     result: Mask = ~library & ~np.append(foreign, False)[names.codes]
     return result

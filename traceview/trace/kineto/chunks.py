@@ -1,0 +1,233 @@
+"""A Chrome trace of any size, decoded chunk by chunk.
+
+The file is cut where one event ends and the next begins. Whether a cut lies there or inside a
+string, the decoder decides: a chunk that began at an event and ends elsewhere is no JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from traceview.errors import TraceFormatError
+from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
+from traceview.trace.kineto.events import KinetoEvent, decode_events
+from traceview.trace.kineto.repair import repaired
+
+CHUNK_BYTES = 8 << 20
+MOST_HEADER_BYTES = 64 << 20
+USE_TRACE = (
+    "pass a trace of torch.profiler (prof.export_chrome_trace), or an nsys SQLite export, from "
+    "`traceview record` or `nsys export --type sqlite`"
+)
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
+# After the last event: the next key of the trace, or its end.
+_LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?:,\s*"|\}|$)')
+_CUTS_TRIED = 3
+_JOINED = 8
+"""Neighboring pieces that are tried together, as a boundary may lie inside a string."""
+
+
+@dataclass
+class ChromeTrace:
+    """Reads a trace; what is around the events, and what went wrong, is known after the last one.
+
+    `metadata` are the keys beside traceEvents. `truncated` is True where the file ends before the
+    trace does. `unreadable` counts events of broken JSON, `mended` those read in spite of it.
+    """
+
+    pieces: Iterator[bytes]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    truncated: bool = False
+    size: int = 0
+    unreadable: int = 0
+    mended: int = 0
+
+    def chunks(self) -> Iterator[list[KinetoEvent]]:
+        """The events, some at a time. Raises TraceFormatError if there are none to find."""
+        text = self._after_header()
+        ended = False
+        while True:
+            more = self._more(max(CHUNK_BYTES - len(text), CHUNK_BYTES // 2))
+            text += more
+            if not more:
+                break
+            if ended:
+                continue
+            cut = self._cut(text)
+            if cut is None:
+                ended = bool(_LAST.search(text))
+                ended = ended or len(text) > MOST_HEADER_BYTES
+                continue
+            events, length = cut
+            text = text[length:]
+            yield events
+        yield from self._last(text)
+
+    def _more(self, least: int) -> bytes:
+        parts, size = [], 0
+        try:
+            for piece in self.pieces:
+                parts.append(piece)
+                size += len(piece)
+                if size >= least:
+                    break
+        except TruncatedArchiveError:
+            self.truncated = True
+        self.size += size
+        return b"".join(parts)
+
+    def _after_header(self) -> bytes:
+        """The text from the first event on."""
+        text = self._more(1)
+        start = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if start[:1] == b"[":
+            return start[1:]
+        while not (found := _EVENTS.search(text)):
+            more = self._more(BLOCK_BYTES) if len(text) < MOST_HEADER_BYTES else b""
+            if not more:
+                raise TraceFormatError(
+                    "it is JSON, but has no traceEvents, so no trace of torch.profiler", USE_TRACE
+                )
+            text += more
+        head = text[: found.start()].removeprefix(b"\xef\xbb\xbf").strip()
+        self.metadata |= _object(head.removeprefix(b"{").rstrip().rstrip(b","))
+        return text[found.end() :]
+
+    def _cut(self, text: bytes) -> tuple[list[KinetoEvent], int] | None:
+        """The events up to a late boundary, and the length of their text."""
+        ends = _boundaries_from_behind(text, _CUTS_TRIED)
+        for last, after in ends:
+            try:
+                return decode_events(b"[" + text[:last] + b"]"), after
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+        if not ends or _LAST.search(text):
+            return None
+        last, after = ends[0]
+        return self._mended(text[:last]), after
+
+    def _last(self, text: bytes) -> Iterator[list[KinetoEvent]]:
+        """The events at the end of the file, and the keys that follow them."""
+        text = text.rstrip()
+        chosen = None
+        for found in _LAST.finditer(text):
+            rest = text[found.end(1) :].strip()
+            footer = _object(rest.removeprefix(b",").removesuffix(b"}")) if rest else {}
+            whole = not rest or (rest.endswith(b"}") and (footer or rest == b"}"))
+            if whole:
+                self.metadata |= footer
+                chosen = found
+                break
+            chosen = chosen or found
+        if chosen is None:
+            self.truncated = True
+            cut = text.rfind(b"}")
+            yield from self._truncated(text[: cut + 1])
+            return
+        if text[chosen.end(1) :].strip() and not whole:
+            self.truncated = True
+        yield from self._decoded(text[: chosen.start(1)])
+
+    def _truncated(self, text: bytes) -> Iterator[list[KinetoEvent]]:
+        """The whole events of a text that breaks off, whose last brace may be inside one."""
+        try:
+            yield decode_events(b"[" + text + b"]")
+            return
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        boundaries = _boundaries_from_behind(text, 1)
+        for last, _ in boundaries:
+            yield from self._decoded(text[:last])
+
+    def _decoded(self, text: bytes) -> Iterator[list[KinetoEvent]]:
+        if not text.strip():
+            return
+        try:
+            yield decode_events(b"[" + text + b"]")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            yield self._mended(text)
+
+    def _mended(self, text: bytes) -> list[KinetoEvent]:
+        """The events of a text of which some are malformed."""
+        edges = [0]
+        ends = []
+        for found in _BETWEEN.finditer(text):
+            ends.append(found.start() + 1)
+            edges.append(found.end())
+        ends.append(len(text))
+        events: list[KinetoEvent] = []
+        broken: list[tuple[int, int]] = []
+        self._bisect(text, list(zip(edges, ends, strict=True)), events, broken)
+        self._joined(text, broken, events)
+        return events
+
+    def _bisect(
+        self,
+        text: bytes,
+        spans: list[tuple[int, int]],
+        events: list[KinetoEvent],
+        broken: list[tuple[int, int]],
+    ) -> None:
+        """Decode as many spans at a time as possible; `broken` are those that remain."""
+        work = [spans]
+        while work:
+            some = work.pop()
+            try:
+                events += decode_events(b"[" + text[some[0][0] : some[-1][1]] + b"]")
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                if len(some) == 1:
+                    broken.append(some[0])
+                    continue
+                half = len(some) // 2
+                work += [some[half:], some[:half]]
+
+    def _joined(
+        self, text: bytes, broken: list[tuple[int, int]], events: list[KinetoEvent]
+    ) -> None:
+        """Repair broken spans, alone or with those that follow them."""
+        row = 0
+        while row < len(broken):
+            for count in range(1, min(_JOINED, len(broken) - row) + 1):
+                one = text[broken[row][0] : broken[row + count - 1][1]]
+                try:
+                    found = decode_events(b"[" + repaired(one) + b"]")
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    continue
+                events += found
+                self.mended += len(found)
+                row += count
+                break
+            else:
+                self.unreadable += 1
+                row += 1
+
+
+def _boundaries_from_behind(text: bytes, most: int) -> list[tuple[int, int]]:
+    """Ends of events near the end of a text, each with the start of the next, the last first."""
+    found: list[tuple[int, int]] = []
+    size = 1 << 16
+    while len(found) < most:
+        start = max(len(text) - size, 0)
+        found = [(start + m.start() + 1, start + m.end()) for m in _BETWEEN.finditer(text[start:])]
+        if not start:
+            break
+        size *= 8
+    return found[: -most - 1 : -1]
+
+
+def _object(inner: bytes) -> dict[str, Any]:
+    """The keys of an object without its braces; those of its readable lines if it is malformed."""
+    for text in (inner, repaired(b"{" + inner + b"\n}").strip()[1:-1]):
+        try:
+            found = msgspec.json.decode(b"{" + text + b"}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(found, Mapping):
+            return {str(key): value for key, value in found.items()}
+    return {}

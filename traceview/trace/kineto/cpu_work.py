@@ -1,0 +1,215 @@
+"""API calls, ranges, synchronizations and overheads of a trace of torch.profiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from traceview.tables import NULL, Integers, RowNumbers, Texts, constant, object_array
+from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, KinetoEvent
+from traceview.trace.kineto.gpu_work import LaunchCalls, Staged, triples
+from traceview.trace.kineto.owners import KinetoOwners
+from traceview.trace.kineto.values import ABSENT, Codes, ColumnParts, amounts, integers, times
+from traceview.trace.schema import OPERATORS
+
+_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|R\d{4})+$")
+_GRAPH = re.compile(r"(cuda|cu|hip)GraphLaunch")
+_SYNCS = {
+    "Stream Sync": "stream",
+    "Event Sync": "event",
+    "Context Sync": "context",
+    "Stream Wait Event": "stream-wait-event",
+}
+_LONGEST_DIMS = 400
+
+
+@dataclass
+class CpuWork:
+    """Events on the CPU, gathered chunk by chunk."""
+
+    owners: KinetoOwners = field(default_factory=KinetoOwners)
+    calls: ColumnParts = field(default_factory=ColumnParts)
+    ranges: ColumnParts = field(default_factory=ColumnParts)
+    syncs: ColumnParts = field(default_factory=ColumnParts)
+    overheads: ColumnParts = field(default_factory=ColumnParts)
+    call_names: Codes = field(default_factory=Codes)
+    range_names: Codes = field(default_factory=Codes)
+    sync_kinds: Codes = field(default_factory=Codes)
+    overhead_names: Codes = field(default_factory=Codes)
+    undated: int = 0
+    negative: int = 0
+
+    def timed(
+        self, events: Sequence[KinetoEvent]
+    ) -> tuple[Sequence[KinetoEvent], Integers, Integers]:
+        """The events that have a time, and start and end of each."""
+        found = times(events)
+        self.negative += found.negative
+        if found.sound.all():
+            return events, found.start, found.end
+        self.undated += int((~found.sound).sum())
+        kept = [event for event, sound in zip(events, found.sound.tolist(), strict=True) if sound]
+        return kept, found.start[found.sound], found.end[found.sound]
+
+    def add_calls(self, events: Sequence[KinetoEvent]) -> None:
+        events, start, end = self.timed(events)
+        args = [event.args or NO_ARGUMENTS for event in events]
+        self.calls.add(
+            start_ns=start,
+            end_ns=end,
+            thread=self.owners.of(events),
+            correlation_id=integers([one.correlation for one in args]),
+            name=self.call_names.of([event.name for event in events]),
+            grid=triples([one.grid for one in args]),
+            block=triples([one.block for one in args]),
+            shared=amounts([one.shared_memory for one in args]),
+            bytes=integers([one.size for one in args], -1).clip(-1, 1 << 50),
+        )
+
+    def add_annotations(self, events: Sequence[KinetoEvent]) -> None:
+        """Ranges of the program: record_function, ProfilerStep and those of libraries."""
+        self._add_ranges(events, operators=False)
+
+    def add_operators(self, events: Sequence[KinetoEvent]) -> None:
+        self._add_ranges(events, operators=True)
+
+    def _add_ranges(self, events: Sequence[KinetoEvent], operators: bool) -> None:
+        events, start, end = self.timed(events)
+        names = [_with_sizes(event) for event in events] if operators else [e.name for e in events]
+        self.ranges.add(
+            start_ns=start,
+            end_ns=end,
+            thread=self.owners.of(events),
+            name=self.range_names.of(names),
+            operator=np.full(len(events), operators),
+        )
+
+    def add_syncs(self, events: Sequence[KinetoEvent]) -> None:
+        events, start, end = self.timed(events)
+        args = [event.args or NO_ARGUMENTS for event in events]
+        stream = integers([one.stream for one in args])
+        self.syncs.add(
+            start_ns=start,
+            end_ns=end,
+            context_id=amounts([one.context for one in args]),
+            stream_id=np.where(stream < 0, NULL, stream),
+            correlation_id=integers([one.correlation for one in args]),
+            kind=self.sync_kinds.of(
+                [one.sync_kind or event.name for one, event in zip(args, events, strict=True)]
+            ),
+        )
+
+    def add_overheads(self, events: Sequence[KinetoEvent]) -> None:
+        events, start, end = self.timed(events)
+        self.overheads.add(
+            start_ns=start,
+            end_ns=end,
+            name=self.overhead_names.of([event.name for event in events]),
+        )
+
+
+def _with_sizes(event: KinetoEvent) -> Any:
+    """The operator's name with its tensor shapes, in the form of torch's emit_nvtx."""
+    args = event.args
+    if args is None or args.input_dims is NOTHING or type(event.name) is not str:
+        return event.name
+    dims = bytes(args.input_dims)
+    if event.name not in _WITH_WORK or len(dims) > _LONGEST_DIMS:
+        return event.name
+    return f"{event.name}, sizes = {dims.decode('ascii', 'replace')}"
+
+
+_WITH_WORK = frozenset(
+    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "_scaled_mm")
+)
+
+
+def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[Staged, LaunchCalls]:
+    """The api_calls table in file order, and what calls say of the work they enqueue."""
+    parts = work.calls
+    provisional = parts.take("thread", np.int32)
+    names = work.call_names.texts(parts.take("name", np.int32))
+    names = names.map(
+        [_VERSION.sub("", str(name)) or "(unnamed)" for name in work.call_names.index]
+    )
+    names = Texts(np.maximum(names.codes, 0), names.values)
+    correlation = parts.take("correlation_id")
+    graph = names.isin([str(name) for name in names.values if _GRAPH.match(str(name))])
+    of_process = process[provisional] if len(process) else provisional
+    staged: Staged = {
+        "start_ns": parts.take("start_ns"),
+        "end_ns": parts.take("end_ns"),
+        "thread": thread[provisional] if len(thread) else provisional,
+        "process": of_process,
+        "correlation_id": correlation,
+        "name": names,
+        "callchain_id": constant(NULL, len(correlation), np.int64),
+    }
+    launches = LaunchCalls(
+        of_process,
+        correlation,
+        graph,
+        parts.take("grid", np.int32).reshape(-1, 3),
+        parts.take("block", np.int32).reshape(-1, 3),
+        parts.take("shared", np.int32),
+        parts.take("bytes"),
+    )
+    return staged, launches
+
+
+def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
+    """The ranges table in file order; operators of the framework are in a domain of their own."""
+    parts = work.ranges
+    provisional = parts.take("thread", np.int32)
+    operator = parts.take("operator", bool)
+    names = work.range_names.texts(parts.take("name", np.int32))
+    names = names.map([str(name) or "(unnamed)" for name in work.range_names.index])
+    count = len(provisional)
+    return {
+        "start_ns": parts.take("start_ns"),
+        "end_ns": parts.take("end_ns"),
+        "thread": thread[provisional] if len(thread) else provisional,
+        "process": process[provisional] if len(process) else provisional,
+        "end_thread": constant(ABSENT, count, np.int32),
+        "name": Texts(np.maximum(names.codes, 0), names.values),
+        "domain": Texts(np.where(operator, 0, -1).astype(np.int32), object_array([OPERATORS])),
+        "kind": Texts(constant(0, count, np.int32), object_array(["push-pop"])),
+        "payload": constant(NULL, count, np.int64),
+    }
+
+
+def synchronizations(work: CpuWork, launches: LaunchCalls, main: int) -> Staged:
+    parts = work.syncs
+    correlation = parts.take("correlation_id")
+    call = launches.of(correlation)
+    process = np.full(len(call), main, np.int32)
+    process[call >= 0] = launches.process[call[call >= 0]]
+    kinds = work.sync_kinds.texts(parts.take("kind", np.int32))
+    return {
+        "start_ns": parts.take("start_ns"),
+        "end_ns": parts.take("end_ns"),
+        "process": process,
+        "context_id": parts.take("context_id", np.int32),
+        "stream_id": parts.take("stream_id"),
+        "correlation_id": correlation,
+        "kind": kinds.map([_SYNCS.get(str(kind), str(kind)) for kind in kinds.values]),
+    }
+
+
+def overheads(work: CpuWork, main: int) -> Staged:
+    parts = work.overheads
+    start = parts.take("start_ns")
+    names = work.overhead_names.texts(parts.take("name", np.int32))
+    names = names.map([str(name) or "(unnamed)" for name in work.overhead_names.index])
+    return {
+        "start_ns": start,
+        "end_ns": parts.take("end_ns"),
+        "thread": constant(ABSENT, len(start), np.int32),
+        "process": constant(main, len(start), np.int32),
+        "name": Texts(np.maximum(names.codes, 0), names.values),
+        "kind": Texts(constant(0, len(start), np.int32), object_array(["cupti"])),
+    }

@@ -1,0 +1,282 @@
+"""Kernels, copies and memsets of a trace of torch.profiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, constant, object_array
+from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.owners import gpu_numbers
+from traceview.trace.kineto.values import (
+    ABSENT,
+    Codes,
+    ColumnParts,
+    amounts,
+    integers,
+    times,
+)
+
+Staged = dict[str, Array | Texts]
+_COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)
+_SIDES = {"h": "H", "d": "D", "a": "A", "p": "P"}
+_MEMORY = {"host": "unknown", "unknown": "unknown", "device static": "device static"}
+
+
+@dataclass
+class GpuWork:
+    """Events on the GPU, gathered chunk by chunk."""
+
+    kernels: ColumnParts = field(default_factory=ColumnParts)
+    copies: ColumnParts = field(default_factory=ColumnParts)
+    sets: ColumnParts = field(default_factory=ColumnParts)
+    names: Codes = field(default_factory=Codes)
+    copy_names: Codes = field(default_factory=Codes)
+    undated: int = 0
+
+    @property
+    def parts(self) -> tuple[ColumnParts, ColumnParts, ColumnParts]:
+        return self.kernels, self.copies, self.sets
+
+    def add_kernels(self, events: Sequence[KinetoEvent]) -> None:
+        events, start, end = self._timed(events)
+        args = [event.args or NO_ARGUMENTS for event in events]
+        self.kernels.add(
+            **_on_stream(events, start, end),
+            name=self.names.of([event.name for event in events]),
+            grid=triples([one.grid for one in args]),
+            block=triples([one.block for one in args]),
+            registers=amounts([one.registers for one in args]),
+            shared=amounts([one.shared_memory for one in args]),
+            node=integers([one.graph_node for one in args]),
+        )
+
+    def add_copies(self, events: Sequence[KinetoEvent]) -> None:
+        events, start, end = self._timed(events)
+        self.copies.add(
+            **_on_stream(events, start, end),
+            name=self.copy_names.of([event.name for event in events]),
+            bytes=_bytes(events),
+            node=integers([(event.args or NO_ARGUMENTS).graph_node for event in events]),
+        )
+
+    def add_sets(self, events: Sequence[KinetoEvent]) -> None:
+        events, start, end = self._timed(events)
+        self.sets.add(
+            **_on_stream(events, start, end),
+            bytes=_bytes(events),
+            node=integers([(event.args or NO_ARGUMENTS).graph_node for event in events]),
+        )
+
+    def _timed(
+        self, events: Sequence[KinetoEvent]
+    ) -> tuple[Sequence[KinetoEvent], Integers, Integers]:
+        found = times(events)
+        if found.sound.all():
+            return events, found.start, found.end
+        self.undated += int((~found.sound).sum())
+        kept = [event for event, sound in zip(events, found.sound.tolist(), strict=True) if sound]
+        return kept, found.start[found.sound], found.end[found.sound]
+
+
+def _on_stream(events: Sequence[KinetoEvent], start: Integers, end: Integers) -> dict[str, Array]:
+    args = [event.args or NO_ARGUMENTS for event in events]
+    device = integers([one.device for one in args])
+    stream = integers([one.stream for one in args])
+    missing = (device == NULL) | (stream == NULL)
+    if missing.any():
+        # Their track is that of the GPU and its stream.
+        device = np.where(device == NULL, integers([event.pid for event in events]), device)
+        stream = np.where(stream == NULL, integers([event.tid for event in events]), stream)
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "device": gpu_numbers(device),
+        "context_id": amounts([one.context for one in args]),
+        "stream_id": np.where(abs(stream) < 1 << 31, stream, 0).astype(np.int32),
+        "correlation_id": integers([one.correlation for one in args]),
+    }
+
+
+def _bytes(events: Sequence[KinetoEvent]) -> Integers:
+    """Bytes of copies and memsets; −1 where the event has none, as on ROCm."""
+    found = integers([(event.args or NO_ARGUMENTS).bytes for event in events], -1)
+    return found.clip(-1, 1 << 50)
+
+
+def triples(values: Sequence[Any]) -> RowNumbers:
+    """Rows of x, y and z; zeros where the event has none."""
+    listed = [value if type(value) is list and len(value) == 3 else (0, 0, 0) for value in values]
+    flat = [number for value in listed for number in value]
+    return amounts(flat).reshape(-1, 3)
+
+
+@dataclass(frozen=True)
+class LaunchCalls:
+    """The API calls by which work was enqueued, for what events on the GPU leave out."""
+
+    process: RowNumbers
+    correlation: Integers
+    graph: Mask
+    grid: RowNumbers
+    block: RowNumbers
+    shared: RowNumbers
+    bytes: Integers
+
+    def of(self, correlation: Integers) -> Integers:
+        """The row of the call of each id, −1 without one. Ids repeat between merged traces."""
+        keyed = np.flatnonzero(self.correlation != NULL)
+        if not len(keyed):
+            return np.full(len(correlation), -1, np.int64)
+        keys = self.correlation[keyed]
+        order = np.argsort(keys, kind="stable")
+        place = np.minimum(np.searchsorted(keys[order], correlation), len(keys) - 1)
+        row = keyed[order[place]]
+        return np.where((self.correlation[row] == correlation) & (correlation != NULL), row, -1)
+
+
+def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Staged, Integers]:
+    """The columns of work on a stream, and the launch of each row."""
+    staged: Staged = {
+        name: parts.take(
+            name, np.int32 if name in ("device", "context_id", "stream_id") else np.int64
+        )
+        for name in ("start_ns", "end_ns", "device", "context_id", "stream_id", "correlation_id")
+    }
+    launch = launches.of(numbers_of(staged, "correlation_id"))
+    known = launch >= 0
+    process = np.full(len(launch), main, np.int32)
+    process[known] = launches.process[launch[known]]
+    staged["process"] = process
+    return staged, launch
+
+
+def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
+    """The kernels table in file order, with devices as GPU numbers."""
+    parts = work.kernels
+    staged, launch = _placed(parts, launches, main)
+    count = len(launch)
+    grid, block = (parts.take(name, np.int32).reshape(-1, 3) for name in ("grid", "block"))
+    shared = parts.take("shared", np.int32)
+    bare = (launch >= 0) & (grid[:, 0] == 0)
+    grid[bare], block[bare] = launches.grid[launch[bare]], launches.block[launch[bare]]
+    shared = np.where(bare, launches.shared[np.maximum(launch, 0)] if bare.any() else 0, shared)
+    names = work.names.texts(parts.take("name", np.int32)).map(
+        [str(name) or "(unnamed)" for name in work.names.index]
+    )
+    names = Texts(np.maximum(names.codes, 0), names.values) if len(names.values) else names
+    for axis, place in zip("xyz", range(3), strict=True):
+        staged[f"grid_{axis}"] = np.ascontiguousarray(grid[:, place])
+        staged[f"block_{axis}"] = np.ascontiguousarray(block[:, place])
+    absent32 = constant(ABSENT, count, np.int32)
+    return {
+        **staged,
+        "name": names,
+        "short_name": names.map([short_name(str(name)) for name in names.values]),
+        "mangled_name": Texts(constant(-1, count, np.int32), object_array([])),
+        "registers_per_thread": parts.take("registers", np.int32),
+        "static_shared_memory_bytes": constant(0, count, np.int32),
+        "dynamic_shared_memory_bytes": shared.astype(np.int32),
+        "shared_memory_config_bytes": absent32,
+        "cluster_blocks": absent32,
+        "max_active_clusters": absent32,
+        "sm_count": absent32,
+        "graph_node_id": _nodes(parts, staged, launches, launch),
+    }
+
+
+def short_name(name: str) -> str:
+    """The base name: without return type, template arguments, parameters and namespaces."""
+    text = name.split("(anonymous namespace)::")[-1] if name.startswith("(anon") else name
+    text = text.replace("(anonymous namespace)", "{anonymous}")
+    depth, kept = 0, []
+    for character in text:
+        if character in "<":
+            depth += 1
+        elif character == ">" and depth:
+            depth -= 1
+        elif not depth:
+            if character == "(":
+                break
+            kept.append(character)
+    base = "".join(kept).strip().split(" ")[-1].split("::")[-1]
+    return base or name
+
+
+def _nodes(parts: ColumnParts, staged: Staged, launches: LaunchCalls, launch: Integers) -> Integers:
+    """The graph node of each row; where a graph launched it without one, its place in the launch.
+
+    Graphs run their nodes in one order, so the place tells them apart like the id does.
+    """
+    node: Integers = parts.take("node")
+    node = np.where(node == 0, NULL, node)
+    of_graph = (launch >= 0) & (node == NULL)
+    of_graph[of_graph] = launches.graph[launch[of_graph]]
+    rows = np.flatnonzero(of_graph)
+    if len(rows):
+        start = numbers_of(staged, "start_ns")
+        rows = rows[np.lexsort((start[rows], launch[rows]))]
+        opens = np.flatnonzero(np.append(True, launch[rows][1:] != launch[rows][:-1]))
+        counts = np.diff(np.append(opens, len(rows)))
+        node[rows] = np.arange(len(rows)) - np.repeat(opens, counts) + 1
+    return node
+
+
+def copies(work: GpuWork, launches: LaunchCalls, main: int) -> tuple[Staged, int]:
+    """The copies table, and the number of copies without a size, which count as 0 bytes."""
+    parts = work.copies
+    staged, launch = _placed(parts, launches, main)
+    size = _sizes(parts, launches, launch)
+    names = work.copy_names.texts(parts.take("name", np.int32))
+    parsed = [_copy(str(name)) for name in names.values]
+    unknown = Texts(constant(0, len(launch), np.int32), object_array(["unknown"]))
+    sides = {
+        column: names.map([one[place] for one in parsed]) if len(parsed) else unknown
+        for place, column in enumerate(("direction", "source_memory", "destination_memory"))
+    }
+    staged |= {
+        **sides,
+        "bytes": np.maximum(size, 0),
+        "migration_cause": Texts(constant(-1, len(launch), np.int32), object_array([])),
+        "graph_node_id": _nodes(parts, staged, launches, launch),
+    }
+    return staged, int((size < 0).sum())
+
+
+def sets(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
+    parts = work.sets
+    staged, launch = _placed(parts, launches, main)
+    size = np.maximum(_sizes(parts, launches, launch), 0)
+    return {**staged, "bytes": size, "graph_node_id": _nodes(parts, staged, launches, launch)}
+
+
+def _sizes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> Integers:
+    """Bytes, else those that the call was given; −1 where neither says."""
+    size: Integers = parts.take("bytes")
+    bare = np.flatnonzero((size < 0) & (launch >= 0))
+    size[bare] = launches.bytes[launch[bare]]
+    return size
+
+
+def _copy(name: str) -> tuple[str, str, str]:
+    """Direction and the memory of both sides of `Memcpy HtoD (Pinned -> Device)`."""
+    found = _COPY.match(name)
+    if not found:
+        return ("unknown", "unknown", "unknown")
+    source, target = found[1].lower(), found[2].lower()
+    direction = f"{_SIDES.get(source, '?')}2{_SIDES.get(target, '?')}"
+    if "?" in direction:
+        direction = "unknown"
+    memory = [(found[place] or "unknown").lower() for place in (3, 4)]
+    return (direction, _MEMORY.get(memory[0], memory[0]), _MEMORY.get(memory[1], memory[1]))
+
+
+def numbers_of(staged: Mapping[str, Array | Texts], name: str) -> Array:
+    """A column that is no text."""
+    values = staged[name]
+    assert not isinstance(values, Texts)
+    return values

@@ -1,0 +1,76 @@
+"""Memory of PyTorch's caching allocator: the `[memory]` events of profile_memory=True."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from traceview.tables import NULL, Texts, constant, object_array
+from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.gpu_work import Staged
+from traceview.trace.kineto.owners import KinetoOwners, SettledOwners, gpu_numbers
+from traceview.trace.kineto.values import ColumnParts, integers, times
+
+_CUDA_DEVICES = (1, 20)
+"""c10::DeviceType of CUDA (which ROCm uses too) and of HIP."""
+
+
+@dataclass
+class MemoryEvents:
+    """Allocations and releases on GPUs, gathered chunk by chunk."""
+
+    parts: ColumnParts = field(default_factory=ColumnParts)
+    seen: bool = False
+
+    def add(self, events: Sequence[KinetoEvent], owners: KinetoOwners) -> None:
+        chosen = [event for event in events if event.name == "[memory]" and event.args]
+        self.seen |= bool(chosen)
+        args = [event.args or NO_ARGUMENTS for event in chosen]
+        on_gpu = np.isin(integers([one.device_type for one in args]), _CUDA_DEVICES)
+        chosen = [event for event, gpu in zip(chosen, on_gpu.tolist(), strict=True) if gpu]
+        if not chosen:
+            return
+        for event in chosen:
+            event.dur = event.ts
+        args = [event.args or NO_ARGUMENTS for event in chosen]
+        found = times(chosen)
+        bytes_ = integers([one.allocated_bytes for one in args])
+        kept = found.sound & (bytes_ != NULL) & (bytes_ != 0)
+        self.parts.add(
+            time_ns=found.start[kept],
+            thread=owners.of(chosen)[kept],
+            device=gpu_numbers(integers([one.device_id for one in args]))[kept],
+            bytes=bytes_[kept].clip(-(1 << 50), 1 << 50),
+            total=integers([one.total_allocated for one in args])[kept],
+        )
+
+
+def memory_events(found: MemoryEvents, settled: SettledOwners) -> Staged:
+    """The memory_events table in order of time.
+
+    What was allocated before the recording, as the first event of each GPU tells, comes first.
+    """
+    parts = found.parts
+    time = parts.take("time_ns")
+    order = np.argsort(time, kind="stable")
+    time = time[order]
+    device, bytes_ = parts.take("device", np.int32)[order], parts.take("bytes")[order]
+    process = settled.process[parts.take("thread", np.int32)][order]
+    before = parts.take("total")[order] - bytes_
+    first = np.unique(device, return_index=True)[1]
+    first = first[(before[first] > 0) & (before[first] < 1 << 50)]
+    row = np.concatenate((first, np.arange(len(time))))
+    size = np.concatenate((before[first], bytes_))
+    place = np.argsort(time[row], kind="stable")
+    row, size = row[place], size[place]
+    return {
+        "time_ns": time[row],
+        "process": process[row],
+        "device": device[row],
+        "bytes": np.abs(size),
+        "operation": Texts((size < 0).astype(np.int32), object_array(["allocation", "release"])),
+        "memory": Texts(constant(0, len(row), np.int32), object_array(["device"])),
+        "correlation_id": constant(NULL, len(row), np.int64),
+    }

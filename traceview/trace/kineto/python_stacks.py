@@ -1,0 +1,328 @@
+"""Python stacks of with_stack=True: of every moment, from the calls that the profiler traced.
+
+Each call of a Python or built-in function is an event with the id of its caller. The stack of a
+thread is read off at equal distances, which makes them samples like those of a sampling profiler,
+but for its error: nothing was interrupted. The line of a frame is the one where its function
+begins, as that is all that Kineto writes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.trace.kineto.cpu_work import CpuWork
+from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.gpu_work import Staged, numbers_of
+from traceview.trace.kineto.owners import SettledOwners
+from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers
+from traceview.trace.program_files import is_library
+
+LEAST_PERIOD_NS = 10_000
+MOST_SAMPLES = 500_000
+MOST_DEPTH = 1_024
+_FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
+_BUILTIN = re.compile(r"<built-in (?:method|function) (\S+)(?: of (\S+) object at 0x[0-9a-f]+)?>")
+_MODULE = re.compile(r"nn\.Module: (.*?)(?:_\d+)?$")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# Kineto cuts the folder of sys.path off; these packages are nobody's own program.
+_PACKAGE_NAMES = """
+torch torchvision torchaudio torchtext torchao torchdata functorch triton numpy scipy pandas
+sklearn PIL cv2 tqdm transformers accelerate datasets diffusers tokenizers safetensors peft timm
+lightning pytorch_lightning lightning_fabric torchmetrics deepspeed apex megatron xformers
+flash_attn bitsandbytes einops huggingface_hub requests urllib3 packaging pydantic jax jaxlib
+flax optax cupy numba ray wandb tensorboard pkg_resources setuptools hydra omegaconf fsspec dill
+filelock yaml regex matplotlib networkx sympy IPython ipykernel tornado traitlets zmq
+torch_geometric dgl fairscale fbgemm_gpu torchrec pybind11 typing_extensions attr click uvloop
+uvicorn fastapi starlette anyio vllm sglang aiter flashinfer traceview_injected
+"""
+_PACKAGES = frozenset(_PACKAGE_NAMES.split())
+
+
+@dataclass
+class PythonCalls:
+    """Calls of Python and built-in functions, gathered chunk by chunk."""
+
+    parts: ColumnParts = field(default_factory=ColumnParts)
+    names: Codes = field(default_factory=Codes)
+
+    def add(self, events: Sequence[KinetoEvent], work: CpuWork) -> None:
+        events, start, end = work.timed(events)
+        args = [event.args or NO_ARGUMENTS for event in events]
+        self.parts.add(
+            start_ns=start,
+            end_ns=end,
+            thread=work.owners.of(events),
+            name=self.names.of([event.name for event in events]),
+            id=integers([one.python_id for one in args]),
+            parent=integers([one.python_parent for one in args]),
+        )
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Python calls as nested intervals: `parent` is a row or −1, `thread` final numbers.
+
+    `edge_ns` are the times per thread at which its stack changes, `edge_call` the innermost call
+    from then on, −1 without one; those of `thread_of[i]` lie from `first[i]` to `first[i + 1]`.
+    """
+
+    name: RowNumbers
+    parent: Integers
+    thread_of: Integers
+    first: Integers
+    edge_ns: Integers
+    edge_call: Integers
+    frames: Frames
+
+    def innermost(self, thread: Array, time: Integers) -> Integers:
+        """The innermost call on each thread at each time, −1 without one."""
+        result = np.full(len(time), -1, np.int64)
+        for place, number in enumerate(self.thread_of.tolist()):
+            own = np.flatnonzero(thread == number)
+            low, high = self.first[place], self.first[place + 1]
+            row = low + np.searchsorted(self.edge_ns[low:high], time[own], side="right") - 1
+            inside = row >= low
+            result[own[inside]] = self.edge_call[row[inside]]
+        return result
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Per distinct name of a call: file, line (ABSENT without one), function, and what it is."""
+
+    file: list[str]
+    line: RowNumbers
+    function: list[str]
+    builtin: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    user: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+def stacks(calls: PythonCalls, settled: SettledOwners) -> Stacks:
+    """The nested calls of each thread."""
+    parts = calls.parts
+    start, end = parts.take("start_ns"), parts.take("end_ns")
+    thread = settled.thread[parts.take("thread", np.int32)]
+    name = np.maximum(parts.take("name", np.int32), 0)
+    parent = _parents(parts.take("id"), parts.take("parent"), thread, start, end)
+    depth = _depths(parent)
+    edges = _edges(start, end, thread, parent, depth)
+    return Stacks(name, parent, *edges, _frames(list(calls.names.index)))
+
+
+def _parents(
+    ids: Integers, parents: Integers, thread: RowNumbers, start: Integers, end: Integers
+) -> Integers:
+    """The row of each call's caller, −1 without one that contains it."""
+    if not len(ids):
+        return np.zeros(0, np.int64)
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids[order], parents), len(ids) - 1)
+    row = order[place]
+    sound = (ids[row] == parents) & (parents != NULL) & (thread[row] == thread)
+    sound &= (start[row] <= start) & (end[row] >= end) & (row != np.arange(len(ids)))
+    # Ids count up, so a caller's is smaller: that also rules out circles.
+    sound &= ids[row] < ids
+    return np.where(sound, row, -1)
+
+
+def _depths(parent: Integers) -> Integers:
+    depth = np.zeros(len(parent), np.int64)
+    above = parent
+    for _ in range(MOST_DEPTH):
+        inner = above >= 0
+        if not inner.any():
+            break
+        depth += inner
+        above = np.where(inner, parent[np.maximum(above, 0)], -1)
+    return depth
+
+
+def _edges(
+    start: Integers, end: Integers, thread: RowNumbers, parent: Integers, depth: Integers
+) -> tuple[Integers, Integers, Integers, Integers]:
+    rows = np.flatnonzero(end > start)
+    time = np.concatenate((end[rows], start[rows]))
+    inner = np.concatenate((parent[rows], rows))
+    # At one time ends come first, the deepest first; then starts, the outermost first.
+    rank = np.concatenate((-depth[rows] - 1, depth[rows] + 1))
+    owner = np.concatenate((thread[rows], thread[rows]))
+    order = np.lexsort((rank, time, owner))
+    owner = owner[order]
+    opens = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else owner
+    first = np.append(opens, len(owner)).astype(np.int64)
+    return owner[opens].astype(np.int64), first, time[order], inner[order]
+
+
+def _frames(names: Sequence[str]) -> Frames:
+    parsed = [parse_frame(name) for name in names] or [("", ABSENT, "", False)]
+    file = [each[0] for each in parsed]
+    return Frames(
+        file,
+        np.array([each[1] for each in parsed], np.int32),
+        [each[2] for each in parsed],
+        np.array([each[3] for each in parsed], bool),
+        np.array([not is_library(each) for each in file], bool),
+    )
+
+
+def parse_frame(name: str) -> tuple[str, int, str, bool]:
+    """File, line, function, and whether it is built in; file "" for what has none."""
+    if found := _FRAME.fullmatch(name):
+        line = int(found["line"])
+        return (
+            _placed(found["file"]),
+            line if 0 < line <= INT32.max else ABSENT,
+            found["function"],
+            False,
+        )
+    if found := _BUILTIN.fullmatch(name):
+        owner = found[2]
+        known = owner and owner not in ("type", "module")
+        return "", ABSENT, f"{owner.rsplit('.', 1)[-1]}.{found[1]}" if known else found[1], True
+    if found := _MODULE.fullmatch(name):
+        return "", ABSENT, found[1] or name, False
+    return "", ABSENT, _ADDRESS.sub("", name), True
+
+
+def _placed(file: str) -> str:
+    """The file, below the folder of libraries where it belongs to one."""
+    if file.startswith(("/", "<")) or "\\" in file[:4]:
+        return file
+    top = file.split("/", 1)[0].removesuffix(".py")
+    if top in _PACKAGES:
+        return f"site-packages/{file}"
+    return f"/lib/python3/{file}" if top in sys.stdlib_module_names else file
+
+
+def python_tables(found: Stacks) -> tuple[Staged, Staged]:
+    """The python_samples and python_frames tables; process 0 stands for that of the thread."""
+    time, thread, call = _samples(found)
+    used, of = np.unique(call, return_inverse=True)
+    paths = _paths(found, used)
+    stack, frames = _distinct(paths)
+    order = np.argsort(time, kind="stable")
+    samples: Staged = {
+        "time_ns": time[order],
+        "thread": thread[order].astype(np.int32),
+        "stack": stack[of.reshape(-1)][order].astype(np.int32),
+        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
+    }
+    return samples, _frame_table(found.frames, frames)
+
+
+def _samples(found: Stacks) -> tuple[Integers, Integers, Integers]:
+    """Time, thread and innermost call at equal distances."""
+    spans = [
+        (int(found.edge_ns[low]), int(found.edge_ns[high - 1]))
+        for low, high in zip(found.first[:-1].tolist(), found.first[1:].tolist(), strict=True)
+    ]
+    total = sum(high - low for low, high in spans)
+    period = max(LEAST_PERIOD_NS, total // MOST_SAMPLES)
+    times, threads = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for (low, high), number in zip(spans, found.thread_of.tolist(), strict=True):
+        at = np.arange(low, high, period)
+        times.append(at)
+        threads.append(np.full(len(at), number))
+    time, thread = np.concatenate(times), np.concatenate(threads)
+    call = found.innermost(thread, time)
+    inside = call >= 0
+    return time[inside], thread[inside], call[inside]
+
+
+def _paths(found: Stacks, calls: Integers) -> list[Integers]:
+    """Per level from the innermost out, the name of each call's ancestor, −1 beyond the root."""
+    levels: list[Integers] = []
+    above = calls
+    while len(above) and (above >= 0).any() and len(levels) < MOST_DEPTH:
+        inside = above >= 0
+        levels.append(np.where(inside, found.name[np.maximum(above, 0)], -1).astype(np.int64))
+        above = np.where(inside, found.parent[np.maximum(above, 0)], -1)
+    return levels
+
+
+def _distinct(levels: list[Integers]) -> tuple[Integers, list[Integers]]:
+    """The number of each path, and the names of distinct paths by level."""
+    if not levels:
+        return np.zeros(0, np.int64), []
+    number = np.zeros(len(levels[0]), np.int64)
+    for level in levels:
+        pairs = number * (int(level.max()) + 2) + level + 1
+        number = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+    first = np.unique(number, return_index=True)[1]
+    return number, [level[first] for level in levels]
+
+
+def _frame_table(frames: Frames, levels: list[Integers]) -> Staged:
+    count = len(levels[0]) if levels else 0
+    names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int64)
+    stack, depth = np.nonzero(names >= 0)
+    name = names[stack, depth]
+    file, function = Texts.of(frames.file), Texts.of(frames.function)
+    assert not count or int(stack.max()) == count - 1
+    return {
+        "stack": stack.astype(np.int32),
+        "depth": depth.astype(np.int32),
+        "file": file.take(name),
+        "line": frames.line[name] if len(name) else np.zeros(0, np.int32),
+        "function": function.take(name),
+        "source": Texts(constant(-1, len(name), np.int32), object_array([])),
+    }
+
+
+_WAITS = re.compile(r"(cuda|cu|hip)\w*(Synchronize|Memcpy|Malloc|Free|HostAlloc|MemAlloc)")
+
+
+def call_sites(found: Stacks, calls: Staged) -> Staged:
+    """The function of the program behind each call that can wait for the GPU.
+
+    Built-in functions are events too, so the call of the program is known: `Tensor.item`.
+    """
+    names = calls["name"]
+    assert isinstance(names, Texts)
+    start, end, thread = (numbers_of(calls, name) for name in ("start_ns", "end_ns", "thread"))
+    waits = names.isin([str(name) for name in names.values if _WAITS.match(str(name))])
+    rows = np.flatnonzero(waits)
+    rows = rows[np.lexsort((start[rows], thread[rows]))]
+    inner = found.innermost(thread[rows], start[rows])
+    user, builtin = _of_program(found, inner)
+    kept = user >= 0
+    rows, user, builtin = rows[kept], user[kept], builtin[kept]
+    frames = found.frames
+    name = found.name[user] if len(user) else np.zeros(0, np.int32)
+    line = frames.line[name].astype(np.int64)
+    function = Texts.of(frames.function).take(name)
+    callee = found.name[np.maximum(builtin, 0)] if len(found.name) else name
+    hint = Texts.of(frames.function).take(callee)
+    hint = Texts(np.where(builtin >= 0, hint.codes, -1).astype(np.int32), hint.values)
+    return {
+        "start_ns": start[rows],
+        "end_ns": end[rows],
+        "thread": thread[rows],
+        "file": Texts.of(frames.file).take(name),
+        "line": np.where(line == ABSENT, NULL, line),
+        "function": function,
+        "source": hint,
+        "hint": hint,
+    }
+
+
+def _of_program(found: Stacks, inner: Integers) -> tuple[Integers, Integers]:
+    """The innermost call of the program around each one, and the built-in it called; −1 if none."""
+    user, builtin = np.full(len(inner), -1, np.int64), np.full(len(inner), -1, np.int64)
+    above = inner
+    for _ in range(MOST_DEPTH):
+        inside = (above >= 0) & (user < 0)
+        if not inside.any():
+            break
+        name = found.name[np.maximum(above, 0)]
+        user = np.where(inside & found.frames.user[name], above, user)
+        outermost = inside & found.frames.builtin[name]
+        builtin = np.where(outermost, above, builtin)
+        above = np.where(inside, found.parent[np.maximum(above, 0)], -1)
+    return user, builtin

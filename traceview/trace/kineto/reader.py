@@ -1,0 +1,305 @@
+"""Chrome traces of torch.profiler: from the pieces of a file to a Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from traceview import groups
+from traceview.errors import TraceFormatError
+from traceview.stages import stage
+from traceview.tables import MOST_ROWS, Array, Table, Texts, rows_of, thrifty
+from traceview.trace.kineto import cpu_work, gpu_work, memory, python_stacks
+from traceview.trace.kineto.chunks import USE_TRACE, ChromeTrace
+from traceview.trace.kineto.collectives import Collectives, collective_tables
+from traceview.trace.kineto.events import KinetoEvent
+from traceview.trace.kineto.gpu_work import Staged, numbers_of
+from traceview.trace.kineto.owners import SettledOwners
+from traceview.trace.kineto.values import integers
+from traceview.trace.model import Trace
+from traceview.trace.schema import TABLES, TORCH_PROFILER
+
+_CATEGORIES = {
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+    "Operator": "cpu_op",
+    "cuda_driver": "cuda_runtime",
+    "hip_runtime": "cuda_runtime",
+    "hip_driver": "cuda_runtime",
+}
+_TIMES = ("start_ns", "end_ns", "time_ns")
+_DISTRIBUTED = ("backend", "rank", "world_size", "nccl_version")
+
+
+@dataclass
+class Gathered:
+    """Everything that the events of a trace say, chunk by chunk."""
+
+    gpu: gpu_work.GpuWork = field(default_factory=gpu_work.GpuWork)
+    cpu: cpu_work.CpuWork = field(default_factory=cpu_work.CpuWork)
+    collectives: Collectives = field(default_factory=Collectives)
+    memory: memory.MemoryEvents = field(default_factory=memory.MemoryEvents)
+    python: python_stacks.PythonCalls = field(default_factory=python_stacks.PythonCalls)
+    categories: set[str] = field(default_factory=set)
+    events: int = 0
+
+    def add(self, events: Sequence[KinetoEvent]) -> None:
+        self.events += len(events)
+        if self.events > MOST_ROWS:
+            raise TraceFormatError(
+                f"it has more than {MOST_ROWS:,} events",
+                "record fewer steps: see schedule(active=)",
+            )
+        readers = self._readers()
+        for category, some in _by_category(events).items():
+            if read := readers.get(category):
+                self.categories.add(category)
+                read(some)
+
+    def _readers(self) -> Mapping[str, Callable[[Sequence[KinetoEvent]], None]]:
+        return {
+            "kernel": self.gpu.add_kernels,
+            "gpu_memcpy": self.gpu.add_copies,
+            "gpu_memset": self.gpu.add_sets,
+            "cuda_runtime": self.cpu.add_calls,
+            "cpu_op": self._operators,
+            "user_annotation": self.cpu.add_annotations,
+            "python_function": lambda some: self.python.add(some, self.cpu),
+            "cpu_instant_event": lambda some: self.memory.add(some, self.cpu.owners),
+            "cuda_sync": self.cpu.add_syncs,
+            "overhead": self.cpu.add_overheads,
+            "Trace": lambda _: None,
+            "M": self._names,
+        }
+
+    def _operators(self, events: Sequence[KinetoEvent]) -> None:
+        self.cpu.add_operators(events)
+        self.collectives.add(events, self.cpu)
+
+    def _names(self, events: Sequence[KinetoEvent]) -> None:
+        for event in events:
+            self.cpu.owners.note(event)
+
+
+def _by_category(events: Sequence[KinetoEvent]) -> dict[str, list[KinetoEvent]]:
+    """Events with a duration by category, metadata as M; flows and marks are left out."""
+    found: dict[tuple[Any, Any], list[KinetoEvent]] = {}
+    for event in events:
+        key = (event.ph, event.cat)
+        try:
+            found[key].append(event)
+        except KeyError:
+            found[key] = [event]
+        except TypeError:
+            continue
+    result: dict[str, list[KinetoEvent]] = {}
+    for (phase, category), some in found.items():
+        if phase == "M":
+            result.setdefault("M", []).extend(some)
+        elif (phase == "X" or category == "cpu_instant_event") and isinstance(category, str):
+            result.setdefault(_CATEGORIES.get(category, category), []).extend(some)
+    return result
+
+
+def read(pieces: Iterator[bytes], path: str) -> Trace:
+    """Read a trace of torch.profiler; `path` is the name shown to the user.
+
+    Raises TraceFormatError if it is JSON of another kind.
+    """
+    source, gathered = ChromeTrace(pieces), Gathered()
+    for events in source.chunks():
+        stage("Reading the trace")
+        gathered.add(events)
+    if not gathered.categories and not source.truncated:
+        raise TraceFormatError(
+            "it is a Chrome trace without any event of torch.profiler", USE_TRACE
+        )
+    if not gathered.categories:
+        raise TraceFormatError("it is truncated before its first event", "copy the file again")
+    tables, origin = _tables(gathered, source.metadata)
+    warnings = _warnings(source, gathered, tables)
+    return Trace(
+        path=path,
+        recorder=TORCH_PROFILER,
+        recorder_version=None,
+        export_schema_version=None,
+        tables={name: tables[name] for name in TABLES if name in tables},
+        run=_run(source.metadata, origin),
+        warnings=warnings,
+    )
+
+
+def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
+    """What the trace says of the run, and the start of its clock in ns since 1970."""
+    base = int(integers([metadata.get("baseTimeNanoseconds")], 0)[0])
+    run = {"clock_origin_ns": str(base + origin)}
+    distributed = metadata.get("distributedInfo")
+    if isinstance(distributed, Mapping):
+        run |= {key: str(distributed[key]) for key in _DISTRIBUTED if key in distributed}
+    return run
+
+
+def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, Table], int]:
+    """The tables that were recorded, and the time of the first event."""
+    used = [parts.columns.get("device", []) for parts in gathered.gpu.parts]
+    gpus = np.unique(
+        np.concatenate([np.zeros(0, np.int32), *(each for some in used for each in some)])
+    )
+    settled = gathered.cpu.owners.settle(
+        _listed(metadata.get("deviceProperties")), gpus, _on_amd(metadata)
+    )
+    staged = _staged(gathered, settled, metadata)
+    device_row = {int(number): row for row, number in enumerate(settled.devices["device_id"])}
+    origin = min((_first(columns) for columns in staged.values() if _rows(columns)), default=0)
+    done = {}
+    for name, columns in staged.items():
+        _shift(columns, origin)
+        if "device" in columns:
+            columns["device"] = _rows_of_devices(columns["device"], device_row)
+        done[name] = Table(TABLES[name].columns, _ordered(name, columns))
+    fixed = {
+        "devices": settled.devices,
+        "processes": settled.processes,
+        "threads": settled.threads,
+    }
+    return {**done, **fixed}, origin
+
+
+def _staged(
+    gathered: Gathered, settled: SettledOwners, metadata: Mapping[str, Any]
+) -> dict[str, Staged]:
+    """The columns of every table that was recorded, with GPU numbers and absolute times."""
+    seen = gathered.categories
+    calls, launches = cpu_work.api_calls(gathered.cpu, settled.thread, settled.process)
+    main = int(np.bincount(launches.process, minlength=1).argmax()) if len(launches.process) else 0
+    staged: dict[str, Staged] = {}
+    if seen & {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"}:
+        staged["kernels"] = gpu_work.kernels(gathered.gpu, launches, main)
+        staged["copies"], _ = gpu_work.copies(gathered.gpu, launches, main)
+        staged["sets"] = gpu_work.sets(gathered.gpu, launches, main)
+        staged["overheads"] = cpu_work.overheads(gathered.cpu, main)
+        staged["graph_launches"] = {
+            c.name: _none(c.dtype) for c in TABLES["graph_launches"].columns
+        }
+        if "cuda_runtime" in seen or not _rows(staged["kernels"]):
+            staged["api_calls"] = calls
+    if seen & {"cpu_op", "user_annotation"}:
+        staged["ranges"] = cpu_work.ranges(gathered.cpu, settled.thread, settled.process)
+    if "cuda_sync" in seen:
+        staged["synchronizations"] = cpu_work.synchronizations(gathered.cpu, launches, main)
+    if gathered.memory.seen or metadata.get("profile_memory") in (1, True):
+        staged["memory_events"] = memory.memory_events(gathered.memory, settled)
+    if gathered.collectives.parts.rows:
+        distributed = metadata.get("distributedInfo")
+        both = collective_tables(
+            gathered.collectives, settled, distributed if isinstance(distributed, Mapping) else {}
+        )
+        staged["collective_calls"], staged["communicators"] = both
+    if "python_function" in seen:
+        staged |= _python(gathered, settled, calls)
+    return staged
+
+
+def _python(gathered: Gathered, settled: SettledOwners, calls: Staged) -> dict[str, Staged]:
+    stacks = python_stacks.stacks(gathered.python, settled)
+    samples, frames = python_stacks.python_tables(stacks)
+    sites = python_stacks.call_sites(stacks, calls)
+    owner = settled.threads["process"]
+    for staged in (samples, sites):
+        staged["process"] = owner[numbers_of(staged, "thread")]
+    return {"python_samples": samples, "python_frames": frames, "call_sites": sites}
+
+
+def _none(dtype: str) -> Array | Texts:
+    return Texts.of(()) if dtype == "text" else np.zeros(0, dtype)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _on_amd(metadata: Mapping[str, Any]) -> bool:
+    return any(str(key).startswith(("hip_", "roctracer", "rocprof")) for key in metadata) or any(
+        "AMD" in str(one.get("name")) or one.get("warpSize") == 64
+        for one in _listed(metadata.get("deviceProperties"))
+        if isinstance(one, Mapping)
+    )
+
+
+def _rows(columns: Staged) -> int:
+    return len(next(iter(columns.values())))
+
+
+def _first(columns: Staged) -> int:
+    for name in _TIMES:
+        if name in columns:
+            return int(numbers_of(columns, name).min())
+    return int(np.iinfo(np.int64).max)
+
+
+def _shift(columns: Staged, origin: int) -> None:
+    """Count times from the first event, in place."""
+    for name in _TIMES:
+        values = columns.get(name)
+        if values is not None and not isinstance(values, Texts) and len(values):
+            columns[name] = values - origin
+
+
+def _rows_of_devices(numbers: Array | Texts, row_of: Mapping[int, int]) -> Array:
+    assert not isinstance(numbers, Texts)
+    distinct, codes = np.unique(numbers, return_inverse=True)
+    rows = np.array([row_of.get(number, 0) for number in distinct.tolist()], np.int32)
+    return rows[codes.reshape(-1)] if len(rows) else numbers.astype(np.int32)
+
+
+def _ordered(name: str, columns: Staged) -> Staged:
+    """Sort the rows as their table requires, and store constant columns once."""
+    order = None
+    if name in ("ranges", "call_sites"):
+        start, end, thread = (
+            numbers_of(columns, each) for each in ("start_ns", "end_ns", "thread")
+        )
+        order = np.lexsort((-end, start, thread))
+    elif "start_ns" in columns:
+        start = numbers_of(columns, "start_ns")
+        if not groups.in_order(start):
+            order = np.argsort(start, kind="stable")
+    if order is not None:
+        columns = {column: rows_of(columns.pop(column), order) for column in [*columns]}
+    return {
+        column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
+        for column, values in columns.items()
+    }
+
+
+def _warnings(
+    source: ChromeTrace, gathered: Gathered, tables: Mapping[str, Table]
+) -> tuple[str, ...]:
+    found = []
+    if source.truncated:
+        found.append(
+            f"the file ends in the middle of the trace, after {source.size:,} bytes of JSON and "
+            f"{gathered.events:,} events; later events are missing"
+        )
+    if source.mended:
+        found.append(
+            f"{source.mended:,} events are malformed JSON (names that were not escaped); they were "
+            "read by their line structure"
+        )
+    if source.unreadable:
+        found.append(f"{source.unreadable:,} events are malformed JSON and were left out")
+    undated = gathered.gpu.undated + gathered.cpu.undated
+    if undated:
+        found.append(f"{undated:,} events without a time or duration were left out")
+    if gathered.cpu.negative:
+        found.append(f"{gathered.cpu.negative:,} events end before they start; their duration is 0")
+    if "copies" in tables and len(tables["copies"]):
+        bare = int((tables["copies"]["bytes"] == 0).sum())
+        if bare:
+            found.append(f"{bare:,} copies have no size in the trace and count as 0 bytes")
+    return tuple(found)
