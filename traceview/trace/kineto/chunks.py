@@ -18,6 +18,7 @@ from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto.events import KinetoEvent, decode_events
 from traceview.trace.kineto.repair import repaired
 
+Span = tuple[int, int]
 CHUNK_BYTES = 8 << 20
 MOST_HEADER_BYTES = 64 << 20
 USE_TRACE = (
@@ -162,7 +163,7 @@ class ChromeTrace:
             edges.append(found.end())
         ends.append(len(text))
         events: list[KinetoEvent] = []
-        broken: list[tuple[int, int]] = []
+        broken: list[Span] = []
         self._bisect(text, list(zip(edges, ends, strict=True)), events, broken)
         self._joined(text, broken, events)
         return events
@@ -170,9 +171,9 @@ class ChromeTrace:
     def _bisect(
         self,
         text: bytes,
-        spans: list[tuple[int, int]],
+        spans: list[Span],
         events: list[KinetoEvent],
-        broken: list[tuple[int, int]],
+        broken: list[Span],
     ) -> None:
         """Decode as many spans at a time as possible; `broken` are those that remain."""
         work = [spans]
@@ -187,9 +188,7 @@ class ChromeTrace:
                 half = len(some) // 2
                 work += [some[half:], some[:half]]
 
-    def _joined(
-        self, text: bytes, broken: list[tuple[int, int]], events: list[KinetoEvent]
-    ) -> None:
+    def _joined(self, text: bytes, broken: list[Span], events: list[KinetoEvent]) -> None:
         """Repair broken spans, alone or with those that follow them."""
         row = 0
         while row < len(broken):
@@ -208,9 +207,9 @@ class ChromeTrace:
                 row += 1
 
 
-def _boundaries_from_behind(text: bytes, most: int) -> list[tuple[int, int]]:
+def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
     """Ends of events near the end of a text, each with the start of the next, the last first."""
-    found: list[tuple[int, int]] = []
+    found: list[Span] = []
     size = 1 << 16
     while len(found) < most:
         start = max(len(text) - size, 0)

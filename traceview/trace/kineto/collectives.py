@@ -16,7 +16,7 @@ import numpy as np
 
 from traceview.tables import NULL, Integers
 from traceview.trace.kineto.cpu_work import CpuWork
-from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers
@@ -48,7 +48,7 @@ class Collectives:
     kinds: Codes = field(default_factory=Codes)
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
-    def add(self, events: Sequence[KinetoEvent], work: CpuWork) -> None:
+    def add(self, events: Events, work: CpuWork) -> None:
         """Calls among operators; each is listed once, though its kernel has the arguments too."""
         events = [event for event in events if kind_of((event.args or NO_ARGUMENTS).collective)]
         if not events:

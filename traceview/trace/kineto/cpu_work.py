@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from traceview.tables import NULL, Integers, RowNumbers, Texts, constant, object_array
-from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import LaunchCalls, Staged, triples
 from traceview.trace.kineto.owners import KinetoOwners
 from traceview.trace.kineto.values import ABSENT, Codes, ColumnParts, amounts, integers, times
@@ -43,9 +42,7 @@ class CpuWork:
     undated: int = 0
     negative: int = 0
 
-    def timed(
-        self, events: Sequence[KinetoEvent]
-    ) -> tuple[Sequence[KinetoEvent], Integers, Integers]:
+    def timed(self, events: Events) -> tuple[Events, Integers, Integers]:
         """The events that have a time, and start and end of each."""
         found = times(events)
         self.negative += found.negative
@@ -55,7 +52,7 @@ class CpuWork:
         kept = [event for event, sound in zip(events, found.sound.tolist(), strict=True) if sound]
         return kept, found.start[found.sound], found.end[found.sound]
 
-    def add_calls(self, events: Sequence[KinetoEvent]) -> None:
+    def add_calls(self, events: Events) -> None:
         events, start, end = self.timed(events)
         args = [event.args or NO_ARGUMENTS for event in events]
         self.calls.add(
@@ -70,14 +67,14 @@ class CpuWork:
             bytes=integers([one.size for one in args], -1).clip(-1, 1 << 50),
         )
 
-    def add_annotations(self, events: Sequence[KinetoEvent]) -> None:
+    def add_annotations(self, events: Events) -> None:
         """Ranges of the program: record_function, ProfilerStep and those of libraries."""
         self._add_ranges(events, operators=False)
 
-    def add_operators(self, events: Sequence[KinetoEvent]) -> None:
+    def add_operators(self, events: Events) -> None:
         self._add_ranges(events, operators=True)
 
-    def _add_ranges(self, events: Sequence[KinetoEvent], operators: bool) -> None:
+    def _add_ranges(self, events: Events, operators: bool) -> None:
         events, start, end = self.timed(events)
         names = [_with_sizes(event) for event in events] if operators else [e.name for e in events]
         self.ranges.add(
@@ -88,7 +85,7 @@ class CpuWork:
             operator=np.full(len(events), operators),
         )
 
-    def add_syncs(self, events: Sequence[KinetoEvent]) -> None:
+    def add_syncs(self, events: Events) -> None:
         events, start, end = self.timed(events)
         args = [event.args or NO_ARGUMENTS for event in events]
         stream = integers([one.stream for one in args])
@@ -103,7 +100,7 @@ class CpuWork:
             ),
         )
 
-    def add_overheads(self, events: Sequence[KinetoEvent]) -> None:
+    def add_overheads(self, events: Events) -> None:
         events, start, end = self.timed(events)
         self.overheads.add(
             start_ns=start,

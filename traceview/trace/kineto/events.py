@@ -7,6 +7,7 @@ nanoseconds since 1970.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -102,6 +103,7 @@ class LooseEvent(msgspec.Struct):
     dur: msgspec.Raw = NOTHING
 
 
+Events = Sequence[KinetoEvent]
 NO_ARGUMENTS = Arguments()
 _EVENTS = msgspec.json.Decoder(list[KinetoEvent])
 _VALUES = msgspec.json.Decoder(list[msgspec.Raw])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, constant, object_array
-from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.owners import gpu_numbers
 from traceview.trace.kineto.values import (
     ABSENT,
@@ -42,7 +42,7 @@ class GpuWork:
     def parts(self) -> tuple[ColumnParts, ColumnParts, ColumnParts]:
         return self.kernels, self.copies, self.sets
 
-    def add_kernels(self, events: Sequence[KinetoEvent]) -> None:
+    def add_kernels(self, events: Events) -> None:
         events, start, end = self._timed(events)
         args = [event.args or NO_ARGUMENTS for event in events]
         self.kernels.add(
@@ -55,7 +55,7 @@ class GpuWork:
             node=integers([one.graph_node for one in args]),
         )
 
-    def add_copies(self, events: Sequence[KinetoEvent]) -> None:
+    def add_copies(self, events: Events) -> None:
         events, start, end = self._timed(events)
         self.copies.add(
             **_on_stream(events, start, end),
@@ -64,7 +64,7 @@ class GpuWork:
             node=integers([(event.args or NO_ARGUMENTS).graph_node for event in events]),
         )
 
-    def add_sets(self, events: Sequence[KinetoEvent]) -> None:
+    def add_sets(self, events: Events) -> None:
         events, start, end = self._timed(events)
         self.sets.add(
             **_on_stream(events, start, end),
@@ -72,9 +72,7 @@ class GpuWork:
             node=integers([(event.args or NO_ARGUMENTS).graph_node for event in events]),
         )
 
-    def _timed(
-        self, events: Sequence[KinetoEvent]
-    ) -> tuple[Sequence[KinetoEvent], Integers, Integers]:
+    def _timed(self, events: Events) -> tuple[Events, Integers, Integers]:
         found = times(events)
         if found.sound.all():
             return events, found.start, found.end
@@ -83,7 +81,7 @@ class GpuWork:
         return kept, found.start[found.sound], found.end[found.sound]
 
 
-def _on_stream(events: Sequence[KinetoEvent], start: Integers, end: Integers) -> dict[str, Array]:
+def _on_stream(events: Events, start: Integers, end: Integers) -> dict[str, Array]:
     args = [event.args or NO_ARGUMENTS for event in events]
     device = integers([one.device for one in args])
     stream = integers([one.stream for one in args])
@@ -102,7 +100,7 @@ def _on_stream(events: Sequence[KinetoEvent], start: Integers, end: Integers) ->
     }
 
 
-def _bytes(events: Sequence[KinetoEvent]) -> Integers:
+def _bytes(events: Events) -> Integers:
     """Bytes of copies and memsets; −1 where the event has none, as on ROCm."""
     found = integers([(event.args or NO_ARGUMENTS).bytes for event in events], -1)
     return found.clip(-1, 1 << 50)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from traceview.tables import NULL, Texts, constant, object_array
-from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import KinetoOwners, SettledOwners, gpu_numbers
 from traceview.trace.kineto.values import ColumnParts, integers, times
@@ -24,7 +23,7 @@ class MemoryEvents:
     parts: ColumnParts = field(default_factory=ColumnParts)
     seen: bool = False
 
-    def add(self, events: Sequence[KinetoEvent], owners: KinetoOwners) -> None:
+    def add(self, events: Events, owners: KinetoOwners) -> None:
         chosen = [event for event in events if event.name == "[memory]" and event.args]
         self.seen |= bool(chosen)
         args = [event.args or NO_ARGUMENTS for event in chosen]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from traceview.tables import Cell, Integers, RowNumbers, Table
-from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.values import INT32, integers
 from traceview.trace.schema import DEVICES, PROCESSES, THREADS
 
@@ -31,7 +31,7 @@ class KinetoOwners:
     process_labels: dict[Id, str] = field(default_factory=dict)
     thread_names: dict[tuple[Id, Id], str] = field(default_factory=dict)
 
-    def of(self, events: Sequence[KinetoEvent]) -> RowNumbers:
+    def of(self, events: Events) -> RowNumbers:
         """Provisional thread numbers."""
         put, threads = self.threads.setdefault, self.threads
         try:

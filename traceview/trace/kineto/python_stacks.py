@@ -17,7 +17,7 @@ import numpy as np
 
 from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
 from traceview.trace.kineto.cpu_work import CpuWork
-from traceview.trace.kineto.events import NO_ARGUMENTS, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers
@@ -51,7 +51,7 @@ class PythonCalls:
     parts: ColumnParts = field(default_factory=ColumnParts)
     names: Codes = field(default_factory=Codes)
 
-    def add(self, events: Sequence[KinetoEvent], work: CpuWork) -> None:
+    def add(self, events: Events, work: CpuWork) -> None:
         events, start, end = work.timed(events)
         args = [event.args or NO_ARGUMENTS for event in events]
         self.parts.add(

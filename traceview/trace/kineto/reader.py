@@ -15,7 +15,7 @@ from traceview.tables import MOST_ROWS, Array, Table, Texts, rows_of, thrifty
 from traceview.trace.kineto import cpu_work, gpu_work, memory, python_stacks
 from traceview.trace.kineto.chunks import USE_TRACE, ChromeTrace
 from traceview.trace.kineto.collectives import Collectives, collective_tables
-from traceview.trace.kineto.events import KinetoEvent
+from traceview.trace.kineto.events import Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import integers
@@ -48,7 +48,7 @@ class Gathered:
     categories: set[str] = field(default_factory=set)
     events: int = 0
 
-    def add(self, events: Sequence[KinetoEvent]) -> None:
+    def add(self, events: Events) -> None:
         self.events += len(events)
         if self.events > MOST_ROWS:
             raise TraceFormatError(
@@ -61,7 +61,7 @@ class Gathered:
                 self.categories.add(category)
                 read(some)
 
-    def _readers(self) -> Mapping[str, Callable[[Sequence[KinetoEvent]], None]]:
+    def _readers(self) -> Mapping[str, Callable[[Events], None]]:
         return {
             "kernel": self.gpu.add_kernels,
             "gpu_memcpy": self.gpu.add_copies,
@@ -77,16 +77,16 @@ class Gathered:
             "M": self._names,
         }
 
-    def _operators(self, events: Sequence[KinetoEvent]) -> None:
+    def _operators(self, events: Events) -> None:
         self.cpu.add_operators(events)
         self.collectives.add(events, self.cpu)
 
-    def _names(self, events: Sequence[KinetoEvent]) -> None:
+    def _names(self, events: Events) -> None:
         for event in events:
             self.cpu.owners.note(event)
 
 
-def _by_category(events: Sequence[KinetoEvent]) -> dict[str, list[KinetoEvent]]:
+def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
     """Events with a duration by category, metadata as M; flows and marks are left out."""
     found: dict[tuple[Any, Any], list[KinetoEvent]] = {}
     for event in events:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview.tables import NULL, Integers, RowNumbers, Texts, null_of, object_array
 from traceview.trace.kineto.digits import nanoseconds
-from traceview.trace.kineto.events import KinetoEvent
+from traceview.trace.kineto.events import Events
 
 INT32 = np.iinfo(np.int32)
 ABSENT = null_of(np.dtype(np.int32))
@@ -95,7 +95,7 @@ class Times:
     negative: int
 
 
-def times(events: Sequence[KinetoEvent]) -> Times:
+def times(events: Events) -> Times:
     start = nanoseconds([event.ts for event in events])
     length = nanoseconds([event.dur for event in events])
     sound = (start != NULL) & (length != NULL)
