@@ -14,6 +14,7 @@ class Made(NamedTuple):
 
     ptx: str
     cubin: bytes
+    ttgir: str
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +41,7 @@ def _compiled(
     source = _source(kernel, signature.split(", "), constants)
     target = GPUTarget("cuda", CAPABILITIES[arch], 32)
     asm = triton.compile(source, target=target, options=options).asm
-    return Made(asm["ptx"], asm["cubin"])
+    return Made(asm["ptx"], asm["cubin"], asm["ttgir"])
 
 
 def _source(kernel: Any, entries: list[str], constants: tuple[Any, ...]) -> Any:

@@ -124,6 +124,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         how=line["how"],
         ptx=ptx.read_text() if ptx else None,
         cubin=cubin.read_bytes() if cubin else None,
+        stages={name: Path(path).read_text() for name, path in line.get("stages", {}).items()},
         arguments=tuple(_arguments(variant)),
         num_warps=line["num_warps"],
         num_stages=line["num_stages"],

@@ -70,6 +70,7 @@ class Recompiler:
             compiled,
             ptx=Path(answer["ptx"]).read_text(),
             cubin=Path(answer["cubin"]).read_bytes(),
+            stages={name: Path(path).read_text() for name, path in answer["stages"].items()},
             arguments=arguments,
             num_warps=answer["num_warps"],
             num_stages=answer["num_stages"],

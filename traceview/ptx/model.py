@@ -151,7 +151,8 @@ class Compiled:
     signature, inference from the source, or none (an existing file). `grid` is that of the
     launch, `launches` the number of launches of this variant. `notes` are compiler remarks, such
     as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
-    `source_text` is the text of `source_file` if that file is temporary.
+    `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
+    intermediate code by stage: ttir, ttgir, llir.
     """
 
     name: str
@@ -170,6 +171,7 @@ class Compiled:
     notes: tuple[str, ...] = ()
     variant: str | None = None
     source_text: str | None = None
+    stages: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def texts(self) -> Mapping[str, str]:

@@ -17,6 +17,9 @@ from typing import Any, TextIO
 from traceview.headless.signatures.notation import Value
 from traceview.ptx.model import Argument, How
 
+STAGES = ("ttir", "ttgir", "llir")
+"""Triton's intermediate code, by the suffixes of its files."""
+
 Place = tuple[int, ...]
 """The position of an argument: the index of its parameter, then indices within tuples."""
 
@@ -82,6 +85,7 @@ class EventLog:
             dynamic_shared_bytes=metadata["shared"],
             ptx=files.get(".ptx"),
             cubin=files.get(".cubin"),
+            stages={name: files[f".{name}"] for name in STAGES if f".{name}" in files},
             source=source_of(getattr(src, "fn", None)),
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
         )

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from traceview.headless.fakes import triton_driver
-from traceview.headless.worker.event_log import CompiledVariant, Place, arguments_of, leaves_of
+from traceview.headless.worker.event_log import (
+    STAGES,
+    CompiledVariant,
+    Place,
+    arguments_of,
+    leaves_of,
+)
 from traceview.headless.worker.jit_functions import in_words, resolved
 from traceview.ptx.model import Argument
 
@@ -95,6 +101,7 @@ class _Recompilation:
         self._latest = {
             "ptx": files["ptx"],
             "cubin": files["cubin"],
+            "stages": {name: files[name] for name in STAGES if name in files},
             "num_warps": metadata["num_warps"],
             "num_stages": metadata["num_stages"],
             "shared": metadata["shared"],

@@ -27,6 +27,9 @@ _POINTER = re.compile(r"!tt\.ptr<(.+?)(?:, \d+)?>")
 _TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f8E5M2": "fp8e5"}
 
 
+_STAGES = ("ttir", "ttgir", "llir")
+
+
 def is_cache(folder: Path) -> bool:
     """Whether a folder holds kernels that Triton compiled, at whatever depth."""
     return any(_descriptions(folder))
@@ -86,6 +89,9 @@ def _compiled(path: Path, described: Mapping[str, Any]) -> Compiled:
         dynamic_shared_bytes=described.get("shared"),
         source_file=source[0] if source else None,
         source_line=source[1] if source else None,
+        stages={
+            name: text for name in _STAGES if (text := _read_if_there(path, f".{name}")) is not None
+        },
     )
 
 

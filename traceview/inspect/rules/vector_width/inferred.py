@@ -11,6 +11,7 @@ from traceview.inspect.rules.vector_width.causes import (
     not_declared_divisible,
     not_known_divisible,
 )
+from traceview.inspect.rules.vector_width.from_layout import from_layout
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.ptx.model import Compiled
 
@@ -21,7 +22,11 @@ _MOST_PARTS = 16
 
 def inferred(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     """The likely reason. `tried` says that no recompilation that could show one is left."""
-    return _seen(narrow, compiled) or _likely(narrow, compiled, tried=tried)
+    return (
+        _seen(narrow, compiled)
+        or from_layout(narrow, compiled)
+        or _likely(narrow, compiled, tried=tried)
+    )
 
 
 def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:

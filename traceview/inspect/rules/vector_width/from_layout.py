@@ -1,0 +1,139 @@
+"""The reason for a narrow access as Triton's own layouts and axis analysis in the TTGIR give it."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from traceview.inspect.kernel_report import line_name
+from traceview.inspect.rules.vector_width.causes import not_known_divisible
+from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
+from traceview.ptx.model import Compiled
+from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.ptx.ttgir.vector_limit import VECTOR_BYTES, Culprit, VectorLimit, vector_limits
+
+_WARP = 32
+_MADE = {
+    "arith.divsi": "a quotient",
+    "arith.divui": "a quotient",
+    "arith.remsi": "a remainder",
+    "arith.remui": "a remainder",
+    "arith.muli": "a product",
+    "arith.shli": "a product",
+    "arith.shrsi": "a quotient",
+    "arith.shrui": "a quotient",
+    "arith.select": "a choice by tl.where",
+    "arith.minsi": "a minimum",
+    "arith.minui": "a minimum",
+    "arith.maxsi": "a maximum",
+    "arith.maxui": "a maximum",
+    "arith.andi": "a bitwise result",
+    "arith.ori": "a bitwise result",
+    "arith.xori": "a bitwise result",
+    "arith.subi": "a difference",
+    "tt.load": "loaded",
+    "tt.reduce": "the result of a reduction",
+    "tt.scan": "the result of a scan",
+    "tt.get_program_id": "the program id",
+    "loop": "advanced by a loop",
+}
+_SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
+_FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
+_MORE = "Give each block more work, such as several rows, so that a thread has more of the tile"
+_PER_GROUP = (
+    "Let a block or an inner loop stay within one group, so that the quotient is a scalar: load "
+    "one value per group and broadcast it"
+)
+_NO_WRAP = (
+    "Mask the elements beyond the end instead of wrapping around, or declare runs: "
+    "tl.max_contiguous(tl.multiple_of(offsets, 16), 16)"
+)
+_DECLARE = (
+    "If the value is a multiple of 16, declare it with tl.multiple_of(value, 16); where runs are "
+    "contiguous, tl.max_contiguous"
+)
+
+
+def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
+    """The reason, if Triton's analysis gives the width that the access has; else None."""
+    limit = _limit_of(narrow, compiled)
+    if limit is None:
+        return None
+    clause, remedy = _of_layout(limit, compiled) if limit.limit == "layout" else _of_values(limit)
+    return NarrowReason(clause, remedy, _basis(limit), proven=True) if clause else None
+
+
+def _limit_of(narrow: Narrow, compiled: Compiled) -> VectorLimit | None:
+    text, (source, kind, _) = compiled.stages.get("ttgir"), narrow.place
+    same = (
+        limit
+        for limit in (_limits(text) if text else ())
+        if (limit.line, limit.kind) == (source, kind)
+        and (not narrow.array or not limit.arrays or limit.arrays & narrow.array)
+    )
+    return next((limit for limit in same if max(limit.width_bits, 8) == narrow.width), None)
+
+
+@lru_cache(maxsize=2)
+def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
+    return tuple(vector_limits(parse_ttgir(ttgir)))
+
+
+def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
+    elements, each = math.prod(limit.shape), limit.share.adjacent
+    threads = _WARP * (compiled.num_warps or 1)
+    adjacent = f"{each} adjacent element{'' if each == 1 else 's'}"
+    tile = " × ".join(f"{size:,}" for size in limit.shape)
+    if "slice" in limit.share.kind:
+        return f"the layout is that of a larger tile and gives each thread {adjacent}", _MORE
+    if elements * limit.element_bytes < VECTOR_BYTES * threads:
+        return f"a tile of {tile} elements is too small for {threads:,} threads", _FEWER
+    return f"the layout gives each thread {adjacent} of a tile of {tile}", _FEWER
+
+
+def _of_values(limit: VectorLimit) -> tuple[str, str]:
+    culprit = limit.culprit
+    if culprit is None:
+        return "", ""
+    if culprit.opcode == "parameter":
+        name = culprit.name or ""
+        if limit.limit == "contiguity":
+            return "", ""
+        return not_known_divisible([name]), f"Pad or align {name} to a multiple of 16"
+    what = _described(culprit)
+    if not what:
+        return "", ""
+    if limit.limit == "mask":
+        return f"the mask depends on {what}", _DECLARE
+    if limit.limit == "alignment":
+        return f"the address depends on {what}, whose alignment is not known", _DECLARE
+    if what.startswith("a quotient"):
+        return f"the offset is {what}, so its elements are not known to be adjacent", _PER_GROUP
+    if what.startswith("a remainder"):
+        return f"the offset is {what}, so its elements are not known to be adjacent", _NO_WRAP
+    return f"the offset depends on {what}, so its elements are not known to be adjacent", _DECLARE
+
+
+def _described(culprit: Culprit) -> str:
+    """A culprit in words: `a quotient (offsets // group, gn.py:89)`; empty for an unknown kind."""
+    made = _MADE.get(culprit.opcode, "")
+    if not made:
+        return ""
+    name, sign = culprit.name, _SIGNS.get(culprit.opcode)
+    terms = [*culprit.operands, *([str(culprit.constant)] if culprit.constant is not None else [])]
+    shown = f" {sign} ".join(terms) if sign and len(terms) == 2 else (name or "")
+    inside = ", ".join(filter(None, (shown, line_name(culprit.line) if culprit.line else "")))
+    what = f"{made} value" if culprit.opcode in ("tt.load",) else made
+    what = f"a {what}" if culprit.opcode == "tt.load" else what
+    return f"{what} ({inside})" if inside else what
+
+
+def _basis(limit: VectorLimit) -> str:
+    wide = VECTOR_BYTES // limit.element_bytes
+    parts = [
+        f"{limit.share.adjacent} adjacent per thread by the layout",
+        f"{limit.contiguity} contiguous in memory",
+        f"aligned to {limit.alignment}",
+        *([] if limit.mask is None else [f"{limit.mask} under one mask"]),
+    ]
+    return f"Triton's analysis, in elements of {wide} per vector: {', '.join(parts)}"

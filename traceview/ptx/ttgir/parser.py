@@ -1,0 +1,256 @@
+"""Parse TTGIR, Triton's code with layouts: operations, types, layouts, source lines.
+
+One line of text is one operation; a region opens with a line that ends in `{`. Operations that are
+not understood keep their name and operands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from traceview.ptx.model import SourceLine
+
+_LOCATION = re.compile(r"^#loc(?P<name>\d*) = loc\((?P<text>.*)\)$", re.MULTILINE)
+_FILE_LINE = re.compile(r'^"(?P<file>[^"]*)":(?P<line>\d+):\d+$')
+_NAMED = re.compile(r'^"(?P<name>[^"]*)"\(#loc(?P<of>\d*)\)$')
+_CALL = re.compile(r"^callsite\(.* at #loc(?P<caller>\d*)\)$")
+_END_LOCATION = re.compile(r"\s*loc\(#loc(\d*)\)\s*$")
+_LAYOUT = re.compile(r"^#(?P<name>\w+) = (?P<text>#\w[\w.]*<\{.*\}>)$", re.MULTILINE)
+_OPERATION = re.compile(
+    r'^\s*(?:(?P<results>%[\w:#]+(?:\s*,\s*%[\w:#]+)*) = )?"?(?P<name>[a-z]\w*\.[\w.]+)"?'
+    r"(?P<rest>.*)$"
+)
+_VALUE = re.compile(r"%\w+(?:\.\d+)?(?:#\d+)?")
+_ARGUMENT = re.compile(
+    r"(?P<name>%\w+): (?P<type>[^\s{,]+(?:<[^{]*>)?)\s*(?:\{(?P<attributes>[^}]*)\})?"
+)
+_NUMBER_ATTRIBUTE = re.compile(r"tt\.(\w+) = (?:dense<\[?)?(\d+(?:, \d+)*)")
+_FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<arguments>.*)\)\s*(?:attributes .*)?\{")
+_FIRST_OF_TWO = re.compile(r"(.*?), (?:tensor<|i\d+)")
+_FOR = re.compile(
+    r"\s*(?P<variable>%\w+) = (?P<bounds>%[\w#]+ to %[\w#]+ step %[\w#]+)"
+    r"(?:\s*iter_args\((?P<carried>.*?)\))?(?P<rest>.*)$"
+)
+_CARRIED = re.compile(r"(%\w+) = (%[\w#]+)")
+_SHAPE = re.compile(r"tensor<((?:\d+x)+)")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation. `rest` is its text behind the name, `type` that of its last result.
+
+    `inputs` are its operands in order. `line` is the user's line, `name` the variable it makes.
+    """
+
+    opcode: str
+    results: tuple[str, ...]
+    inputs: tuple[str, ...]
+    rest: str
+    type: str
+    line: SourceLine | None
+    name: str | None
+    depth: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its type; empty for a scalar."""
+        return shape_of(self.type)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A kernel parameter with the hints that it was compiled with, such as divisibility."""
+
+    name: str
+    type: str
+    hints: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed module: its operations in order, its parameters, and its layouts by name."""
+
+    operations: tuple[Operation, ...]
+    parameters: tuple[Parameter, ...]
+    layouts: Mapping[str, str] = field(repr=False)
+
+    @cached_property
+    def makers(self) -> Mapping[str, Operation]:
+        """The operation that makes each value."""
+        return {result: op for op in self.operations for result in op.results}
+
+
+def shape_of(type_: str) -> tuple[int, ...]:
+    """The shape of a tensor type; empty for a scalar."""
+    shape = _SHAPE.search(type_)
+    return tuple(int(size) for size in shape[1].rstrip("x").split("x")) if shape else ()
+
+
+def parse_ttgir(text: str) -> Module:
+    """Parse a module; what is no operation is passed over."""
+    places = _Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
+    layouts = {found["name"]: found["text"] for found in _LAYOUT.finditer(text)}
+    function = _FUNCTION.search(text)
+    parameters = tuple(_parameters(function["arguments"])) if function else ()
+    body = text[function.end() :] if function else text
+    return Module(tuple(_operations(body, places)), parameters, layouts)
+
+
+class _Places:
+    """Locations by name: the outermost line of a call chain, and the variable's name."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def line(self, name: str) -> SourceLine | None:
+        for _ in range(len(self._texts)):
+            text = self._texts.get(name, "")
+            found = _FILE_LINE.match(text)
+            if found:
+                return SourceLine(found["file"], int(found["line"]))
+            inner = _CALL.match(text) or _NAMED.match(text)
+            if inner is None:
+                return None
+            name = inner[inner.lastindex or 0]
+        return None
+
+    def variable(self, name: str) -> str | None:
+        found = _NAMED.match(self._texts.get(name, ""))
+        return found["name"] if found else None
+
+
+def _parameters(text: str) -> Iterator[Parameter]:
+    for found in _ARGUMENT.finditer(text):
+        hints = {
+            name: int(numbers.split(",")[0])
+            for name, numbers in _NUMBER_ATTRIBUTE.findall(found["attributes"] or "")
+        }
+        yield Parameter(found["name"], found["type"].strip(), hints)
+
+
+class _Scopes:
+    """Makes names unique: regions beside each other may use one name for several values."""
+
+    def __init__(self) -> None:
+        self._open: list[dict[str, str]] = [{}]
+        self._used = Counter[str]()
+
+    @property
+    def depth(self) -> int:
+        return len(self._open) - 1
+
+    def enter(self) -> None:
+        self._open.append({})
+
+    def leave(self) -> None:
+        if len(self._open) > 1:
+            self._open.pop()
+
+    def pop(self) -> dict[str, str]:
+        return self._open.pop()
+
+    def push(self, scope: dict[str, str]) -> None:
+        self._open.append(scope)
+
+    def define(self, name: str) -> None:
+        self._used[name] += 1
+        count = self._used[name]
+        self._open[-1][name] = name if count == 1 else f"{name}.{count}"
+
+    def resolve(self, text: str) -> str:
+        return _VALUE.sub(lambda found: self._of(found[0]), text)
+
+    def _of(self, name: str) -> str:
+        base, _, at = name.partition("#")
+        for scope in reversed(self._open):
+            if base in scope:
+                return f"{scope[base]}#{at}" if at else scope[base]
+        return name
+
+
+def _operations(body: str, places: _Places) -> Iterator[Operation]:
+    scopes = _Scopes()
+    for line in body.splitlines():
+        if line.lstrip().startswith("}"):
+            scopes.leave()
+        found = _OPERATION.match(line)
+        opens = line.rstrip().endswith("{")
+        if found:
+            yield _operation(found, places, scopes, opens)
+        elif opens:
+            scopes.enter()
+
+
+def _resolved(rest: str, scopes: _Scopes, opens: bool) -> str:
+    """The operands with unique names; what a loop defines is known inside of it alone."""
+    loop = _FOR.match(rest) if opens else None
+    if loop is None:
+        text = scopes.resolve(rest)
+        if opens:
+            scopes.enter()
+        return text
+    values = scopes.resolve(loop["bounds"])
+    starts = [
+        (name, scopes.resolve(start)) for name, start in _CARRIED.findall(loop["carried"] or "")
+    ]
+    scopes.enter()
+    for name in (loop["variable"], *(name for name, _ in starts)):
+        scopes.define(name)
+    carried = ", ".join(f"{scopes.resolve(name)} = {start}" for name, start in starts)
+    return f" {scopes.resolve(loop['variable'])} = {values} iter_args({carried}) {loop['rest']}"
+
+
+def _operation(found: re.Match[str], places: _Places, scopes: _Scopes, opens: bool) -> Operation:
+    rest = found["rest"]
+    location = _END_LOCATION.search(rest)
+    rest = rest[: location.start()] if location else rest
+    at = location[1] if location else None
+    depth = scopes.depth
+    outside = list(_results(found["results"] or ""))
+    rest = _resolved(rest, scopes, opens)
+    results = _defined(outside, scopes, opens)
+    head, _, types = rest.rpartition(" : ")
+    return Operation(
+        found["name"],
+        results,
+        tuple(_VALUE.findall(head or rest)),
+        rest,
+        _result_type(found["name"], types),
+        places.line(at) if at is not None else None,
+        places.variable(at) if at is not None else None,
+        depth,
+    )
+
+
+def _defined(names: list[str], scopes: _Scopes, opens: bool) -> tuple[str, ...]:
+    """Unique names of results, which belong to the region around what an operation opens."""
+    bases = dict.fromkeys(name.partition("#")[0] for name in names)
+    inner = scopes.pop() if opens else None
+    for base in bases:
+        scopes.define(base)
+    unique = tuple(scopes.resolve(name) for name in names)
+    if inner is not None:
+        scopes.push(inner)
+    return unique
+
+
+def _result_type(opcode: str, types: str) -> str:
+    """The type of the result; an operation without an arrow has that of its first operand."""
+    if "->" in types:
+        return types.rpartition("->")[2].strip()
+    several = _FIRST_OF_TWO.match(types) if opcode in ("tt.addptr", "ttg.async_copy") else None
+    return (several[1] if several else types).strip()
+
+
+def _results(text: str) -> Iterator[str]:
+    """The names of results; `%c:2` stands for %c#0 and %c#1."""
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        name, _, count = each.partition(":")
+        if count:
+            yield from (f"{name}#{at}" for at in range(int(count)))
+        else:
+            yield name

@@ -1,0 +1,313 @@
+"""Why Triton moves so few elements per instruction in an access: layout, address, or mask.
+
+The number is the least of four: a thread's adjacent elements by the layout, those that are adjacent
+in memory, those that the alignment of the address allows, and those with one common mask. What
+makes that one small is followed back to the operation or the argument that it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from traceview.ptx.model import SourceLine
+from traceview.ptx.ttgir.axis_info import AxisInfo, axis_infos, element_bytes, unknown
+from traceview.ptx.ttgir.layouts import ThreadShare, layout_of, thread_share
+from traceview.ptx.ttgir.parser import Module, Operation, shape_of
+
+VECTOR_BYTES = 16
+Property = Literal["contiguity", "divisibility", "constancy"]
+Limit = Literal["layout", "contiguity", "alignment", "mask"]
+_ACCESSES = {
+    "tt.load": "load",
+    "tt.store": "store",
+    "ttg.async_copy_global_to_local": "async-copy",
+    "tt.atomic_rmw": "atomic",
+}
+_PASSING = frozenset(
+    {
+        "tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui", "arith.trunci",
+        "ttg.convert_layout", "tt.bitcast", "tt.trans", "arith.index_cast", "tt.reshape",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Where a small number comes from: an operation, or else a parameter.
+
+    `operands` are the names of what the operation combines, as the user's variables.
+    """
+
+    opcode: str
+    name: str | None = None
+    line: SourceLine | None = None
+    operands: tuple[str, ...] = ()
+    constant: int | None = None
+
+
+@dataclass(frozen=True)
+class VectorLimit:
+    """The elements that one instruction of an access moves, and what limits them."""
+
+    line: SourceLine | None
+    kind: str
+    arrays: frozenset[str]
+    element_bytes: int
+    shape: tuple[int, ...]
+    share: ThreadShare
+    contiguity: int
+    alignment: int
+    mask: int | None
+    limit: Limit
+    culprit: Culprit | None
+
+    @property
+    def elements(self) -> int:
+        """The elements per instruction."""
+        wide = max(1, VECTOR_BYTES // self.element_bytes)
+        common = wide if self.mask is None else self.mask
+        return min(wide, self.share.adjacent, self.contiguity, self.alignment, common)
+
+    @property
+    def width_bits(self) -> int:
+        """The width of one instruction."""
+        return 8 * self.element_bytes * self.elements
+
+
+def vector_limits(module: Module) -> Iterator[VectorLimit]:
+    """What limits each access of global memory whose layout is understood, in program order."""
+    infos = axis_infos(module)
+    for op in module.operations:
+        if op.opcode in _ACCESSES and op.inputs:
+            limit = _limit(op, module, infos)
+            if limit:
+                yield limit
+
+
+def _limit(op: Operation, module: Module, infos: Mapping[str, AxisInfo]) -> VectorLimit | None:
+    pointer = op.inputs[0]
+    type_ = _pointer_type(pointer, op, module)
+    shape = shape_of(type_)
+    share = thread_share(layout_of(type_, module.layouts), shape)
+    if share is None:
+        return None
+    size, axis = element_bytes(type_), share.axis
+    address = infos.get(pointer, unknown(shape))
+    mask = _mask(op)
+    common = infos.get(mask, unknown(shape)).constancy[axis] if mask else None
+    contiguity = _at_most(address.contiguity[axis])
+    alignment = max(1, _at_most(address.divisibility[axis]) // size)
+    wide = max(1, VECTOR_BYTES // size)
+    trace = _Trace(module, infos, axis)
+    limit, culprit = _smallest(
+        trace, pointer, mask, wide, contiguity, alignment, common, share, size
+    )
+    arrays = frozenset(name.lstrip("%") for name in trace.pointers(pointer))
+    return VectorLimit(
+        op.line, _ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
+        limit, culprit,
+    )  # fmt: skip
+
+
+def _smallest(
+    trace: _Trace,
+    pointer: str,
+    mask: str | None,
+    wide: int,
+    contiguity: int,
+    alignment: int,
+    common: int | None,
+    share: ThreadShare,
+    size: int,
+) -> tuple[Limit, Culprit | None]:
+    """Of what is equally small, the address comes before the mask, and the layout last."""
+    least = min(wide, contiguity, alignment, wide if common is None else common)
+    if least < wide and least < max(share.adjacent, 2):
+        if contiguity == least:
+            return "contiguity", trace.culprit(pointer, "contiguity", wide)
+        if alignment == least:
+            return "alignment", trace.culprit(pointer, "divisibility", wide * size)
+        return "mask", trace.culprit(mask or "", "constancy", wide)
+    return "layout", None
+
+
+def _at_most(value: int) -> int:
+    return min(value, 1 << 10)
+
+
+def _pointer_type(pointer: str, op: Operation, module: Module) -> str:
+    maker = module.makers.get(pointer)
+    if maker and "!tt.ptr" in maker.type:
+        return maker.type
+    types = op.rest.rpartition(" : ")[2]
+    return types.partition(" ->")[0]
+
+
+def _mask(op: Operation) -> str | None:
+    """The mask of an access; a load has it before its `other` value, the rest after the data."""
+    at = 1 if op.opcode == "tt.load" else 2
+    return op.inputs[at] if len(op.inputs) > at else None
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """Follows a value of a module backwards along one axis of an access."""
+
+    module: Module
+    infos: Mapping[str, AxisInfo]
+    axis: int
+
+    def pointers(self, value: str) -> set[str]:
+        """The pointer parameters that an address starts from."""
+        parameters = {p.name for p in self.module.parameters if "!tt.ptr" in p.type}
+        seen, waiting, found = set[str](), [value], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in parameters:
+                found.add(name)
+            maker = self.module.makers.get(name)
+            if maker and maker.opcode in ("tt.addptr", *_PASSING):
+                waiting += maker.inputs[:1]
+            elif maker and maker.opcode in ("scf.for", "scf.if", "arith.select"):
+                waiting += maker.inputs
+            elif maker is None and name not in parameters:
+                waiting += self._starts(name)
+        return found
+
+    def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
+        """What keeps a property of a value below what is needed."""
+        axis = self.axis
+        for _ in range(200):
+            maker = self.module.makers.get(value)
+            if maker is None:
+                parameter = next((p for p in self.module.parameters if p.name == value), None)
+                if parameter:
+                    return Culprit("parameter", value.lstrip("%"))
+                starts = self._starts(value)
+                worse = self._worst(starts, wanted, axis, need)
+                if worse is None:
+                    return Culprit("loop", value.lstrip("%")) if starts else None
+                value = worse
+                continue
+            step = self._step(maker, wanted, axis, need)
+            if step is None:
+                return self._named(maker)
+            value, wanted, need, axis = step
+        return None
+
+    def _step(
+        self, maker: Operation, wanted: Property, axis: int, need: int
+    ) -> tuple[str, Property, int, int] | None:
+        """The operand to blame, or None where the operation itself is."""
+        inputs = [value for value in maker.inputs if value.startswith("%")]
+        opcode = maker.opcode
+        if opcode in _PASSING and inputs:
+            inner = self.infos.get(inputs[0])
+            rank = len(inner.contiguity) if inner else 1
+            if opcode in ("tt.trans", "tt.reshape") and rank > 1:
+                return None
+            return inputs[0], wanted, need, min(axis, rank - 1)
+        if opcode in ("tt.addptr", "arith.addi", "arith.subi"):
+            return self._of_sum(maker, inputs, wanted, axis, need)
+        if opcode in ("arith.muli", "arith.shli") and wanted == "divisibility":
+            factors = [value for value in inputs if self._constant(value) is None]
+            return self._worse(factors or inputs, wanted, axis, need)
+        if opcode == "arith.cmpi":
+            return self._of_comparison(inputs, axis, need)
+        if opcode in ("arith.andi", "arith.ori", "arith.xori") and wanted == "constancy":
+            return self._worse(inputs, wanted, axis, need)
+        if opcode == "arith.select" and wanted != "constancy" and len(inputs) == 3:
+            return self._worse(inputs[1:], wanted, axis, need)
+        return None
+
+    def _of_sum(
+        self, maker: Operation, inputs: list[str], wanted: Property, axis: int, need: int
+    ) -> tuple[str, Property, int, int] | None:
+        if wanted == "divisibility" and maker.opcode == "tt.addptr":
+            size = element_bytes(maker.type)
+            if self._value(inputs[0], wanted, axis) >= need:
+                return inputs[1], wanted, max(1, need // size), axis
+            return inputs[0], wanted, need, axis
+        if wanted != "contiguity":
+            return self._worse(inputs, wanted, axis, need)
+        # One of them runs along the axis, and the other must stay equal.
+        runs = sorted(inputs[:2], key=lambda value: self._value(value, "contiguity", axis))
+        if self._value(runs[1], "contiguity", axis) >= need:
+            return runs[0], "constancy", need, axis
+        flat = [value for value in inputs[:2] if self._value(value, "constancy", axis) < need]
+        return (flat[-1] if flat else inputs[1]), "contiguity", need, axis
+
+    def _of_comparison(
+        self, inputs: list[str], axis: int, need: int
+    ) -> tuple[str, Property, int, int] | None:
+        runs = sorted(inputs[:2], key=lambda value: self._value(value, "contiguity", axis))
+        if len(runs) < 2 or self._value(runs[1], "contiguity", axis) < need:
+            return None
+        if self._value(runs[0], "constancy", axis) < need:
+            return runs[0], "constancy", need, axis
+        return self._worse(runs, "divisibility", axis, need)
+
+    def _worse(
+        self, values: list[str], wanted: Property, axis: int, need: int
+    ) -> tuple[str, Property, int, int] | None:
+        worst = self._worst(values, wanted, axis, need)
+        return (worst, wanted, need, axis) if worst else None
+
+    def _worst(self, values: list[str], wanted: Property, axis: int, need: int) -> str | None:
+        short = [value for value in values if self._value(value, wanted, axis) < need]
+        return min(
+            short,
+            key=lambda value: (self._value(value, wanted, axis), self._is_index(value)),
+            default=None,
+        )
+
+    def _is_index(self, value: str) -> bool:
+        """Whether a value is the program id: nobody can align that."""
+        maker = self.module.makers.get(value)
+        while maker and maker.opcode in _PASSING and maker.inputs:
+            maker = self.module.makers.get(maker.inputs[0])
+        return maker is not None and maker.opcode == "tt.get_program_id"
+
+    def _value(self, value: str, wanted: Property, axis: int) -> int:
+        info = self.infos.get(value, unknown(()))
+        numbers: tuple[int, ...] = getattr(info, wanted)
+        scalar = len(numbers) <= axis
+        if scalar and wanted == "constancy":
+            return 1 << 10
+        return numbers[min(axis, len(numbers) - 1)]
+
+    def _constant(self, value: str) -> int | None:
+        info = self.infos.get(value)
+        return info.constant if info else None
+
+    def _starts(self, value: str) -> list[str]:
+        """What a value that a loop carries is, before the loop and at its end."""
+        for op in self.module.operations:
+            if op.opcode == "scf.for" and f"{value} = " in op.rest:
+                head = op.rest.partition(f"{value} = ")[2]
+                if head.startswith("%"):
+                    return [head.split(",")[0].split(" ")[0].rstrip(")")]
+        return []
+
+    def _named(self, maker: Operation) -> Culprit:
+        names = [self._variable(value) for value in maker.inputs]
+        constants = [self._constant(value) for value in maker.inputs]
+        constant = next((c for c in constants if c is not None), None)
+        operands = tuple(dict.fromkeys(name for name in names if name))
+        return Culprit(maker.opcode, maker.name, maker.line, operands, constant)
+
+    def _variable(self, value: str) -> str | None:
+        """The user's name of a value: a parameter's, or that of the variable it was assigned to."""
+        for _ in range(8):
+            if any(parameter.name == value for parameter in self.module.parameters):
+                return value.lstrip("%")
+            maker = self.module.makers.get(value)
+            if maker is None or maker.opcode not in _PASSING or not maker.inputs:
+                return maker.name if maker and maker.opcode != "arith.constant" else None
+            value = maker.inputs[0]
+        return None
