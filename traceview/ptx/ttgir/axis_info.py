@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from traceview.ptx.ttgir.parser import Module, Operation, shape_of
+from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 
 _MOST = 1 << 30
 _DENSE = re.compile(r"dense<(-?\d+|true|false)>|^\s*(-?\d+|true|false)\b")
@@ -41,7 +41,7 @@ class AxisInfo:
     constant: int | None = None
 
 
-def axis_infos(module: Module) -> Mapping[str, AxisInfo]:
+def axis_infos(module: IrModule) -> Mapping[str, AxisInfo]:
     """The information of all values; loops are followed until nothing changes."""
     analysis = _Analysis(module)
     for _ in range(8):
@@ -61,7 +61,7 @@ def unknown(shape: Sequence[int]) -> AxisInfo:
 class _Analysis:
     """One pass after another over the operations, until the values that loops carry settle."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: IrModule) -> None:
         self.module = module
         self.known: dict[str, AxisInfo] = {}
         for each in module.parameters:
@@ -73,7 +73,7 @@ class _Analysis:
             )
 
     def run(self) -> None:
-        regions: list[Operation] = []
+        regions: list[IrOperation] = []
         for op in self.module.operations:
             while regions and op.depth <= regions[-1].depth:
                 regions.pop()
@@ -86,7 +86,7 @@ class _Analysis:
                 info = self._hinted(op, self._result(op))
                 self.known.update(dict.fromkeys(op.results, info))
 
-    def _entered(self, op: Operation) -> None:
+    def _entered(self, op: IrOperation) -> None:
         loop = _FOR.search(op.rest)
         if not loop:
             return
@@ -98,7 +98,7 @@ class _Analysis:
             if at < len(op.results):
                 self._join(op.results[at], self.of(start))
 
-    def _yielded(self, region: Operation, op: Operation) -> None:
+    def _yielded(self, region: IrOperation, op: IrOperation) -> None:
         loop = _FOR.search(region.rest)
         inside = [name for name, _ in _CARRIED.findall(loop[5] or "")] if loop else []
         for at, value in enumerate(op.inputs):
@@ -114,7 +114,7 @@ class _Analysis:
         maker = self.module.makers.get(value)
         return self.known.get(value) or unknown(maker.shape if maker else ())
 
-    def _hinted(self, op: Operation, info: AxisInfo) -> AxisInfo:
+    def _hinted(self, op: IrOperation, info: AxisInfo) -> AxisInfo:
         hints = {
             name: tuple(int(n) for n in numbers.split(","))
             for name, numbers in _HINT.findall(op.rest)
@@ -124,7 +124,7 @@ class _Analysis:
         parts = {name: tuple(map(max, getattr(info, name), given)) for name, given in hints.items()}
         return AxisInfo(**{**info.__dict__, **parts})
 
-    def _result(self, op: Operation) -> AxisInfo:
+    def _result(self, op: IrOperation) -> AxisInfo:
         compute = _RULES.get(op.opcode)
         inputs = [self.of(value) for value in op.inputs]
         if op.opcode in _ELEMENTWISE:
@@ -166,7 +166,7 @@ def _power_of_two(value: int) -> int:
     return value & -value if value else _MOST
 
 
-def _constant(op: Operation, _: Sequence[AxisInfo]) -> AxisInfo | None:
+def _constant(op: IrOperation, _: Sequence[AxisInfo]) -> AxisInfo | None:
     found = _DENSE.search(op.rest)
     if not found:
         return None
@@ -177,7 +177,7 @@ def _constant(op: Operation, _: Sequence[AxisInfo]) -> AxisInfo | None:
     return AxisInfo(ones, (_power_of_two(value or 0),) * len(shape), shape, value)
 
 
-def _range(op: Operation, _: Sequence[AxisInfo]) -> AxisInfo | None:
+def _range(op: IrOperation, _: Sequence[AxisInfo]) -> AxisInfo | None:
     found = _RANGE.search(op.rest)
     if not found:
         return None
@@ -185,13 +185,13 @@ def _range(op: Operation, _: Sequence[AxisInfo]) -> AxisInfo | None:
     return AxisInfo((end - start,), (_power_of_two(start),), (1,))
 
 
-def _splat(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _splat(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     ones = (1,) * len(op.shape)
     value = inputs[0]
     return AxisInfo(ones, (value.divisibility[0],) * len(ones), op.shape, value.constant)
 
 
-def _expand(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
+def _expand(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     found, value = _AXIS.search(op.rest), inputs[0]
     if not found:
         return None
@@ -217,7 +217,7 @@ def _of_all(value: AxisInfo) -> list[int]:
     ]
 
 
-def _broadcast(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
+def _broadcast(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     # The type of the operand stands before the arrow.
     before = shape_of(op.rest.partition("->")[0].rpartition(" : ")[2])
     value = inputs[0]
@@ -231,7 +231,7 @@ def _broadcast(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     return AxisInfo(contiguity, value.divisibility, constancy, value.constant)
 
 
-def _transposed(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
+def _transposed(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     found, value = _ORDER.search(op.rest), inputs[0]
     if not found:
         return None
@@ -244,7 +244,7 @@ def _transposed(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     )
 
 
-def _sum(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _sum(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
     runs = _each(math.gcd, a.contiguity, b.constancy)
     if op.opcode != "arith.subi":
@@ -259,7 +259,7 @@ def _sum(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     return AxisInfo(runs, divisibility, _each(math.gcd, a.constancy, b.constancy), constant)
 
 
-def _product(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _product(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
     runs = tuple(
         x if b.constant == 1 else y if a.constant == 1 else 1
@@ -278,7 +278,7 @@ def _of_elements(a: AxisInfo, at: int, other: AxisInfo) -> int:
     return 1 if a.contiguity[at] > 1 and other.constant != 1 else a.divisibility[at]
 
 
-def _quotient(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _quotient(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
     if b.constant == 1:
         return a
@@ -294,14 +294,14 @@ def _quotient(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     return AxisInfo(ones, divisibility, constancy)
 
 
-def _remainder(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _remainder(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
     both = _each(math.gcd, a.divisibility, b.divisibility)
     runs = _each(math.gcd, a.contiguity, both)
     return AxisInfo(runs, both, _each(math.gcd, a.constancy, b.constancy))
 
 
-def _shifted(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
+def _shifted(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     a, by = inputs[0], inputs[1].constant
     if by is None or not 0 <= by < 31:
         return None
@@ -312,13 +312,13 @@ def _shifted(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     return _product(op, [a, factor])
 
 
-def _logic(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _logic(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     constancy = _each(math.gcd, inputs[0].constancy, inputs[1].constancy)
     ones = (1,) * len(constancy)
     return AxisInfo(ones, ones, constancy)
 
 
-def _comparison(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+def _comparison(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
     shared = _each(math.gcd, a.divisibility, b.divisibility)
     constancy = _each(math.gcd, a.constancy, b.constancy)
@@ -329,7 +329,7 @@ def _comparison(_: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     return AxisInfo(ones, ones, constancy)
 
 
-def _selected(op: Operation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
+def _selected(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     if len(inputs) != 3:
         return None
     flag, a, b = inputs
@@ -352,7 +352,7 @@ def element_bytes(type_: str) -> int:
     return max(1, int(bits[1]) // 8) if bits else 1
 
 
-_RULES: Mapping[str, Callable[[Operation, Sequence[AxisInfo]], AxisInfo | None]] = {
+_RULES: Mapping[str, Callable[[IrOperation, Sequence[AxisInfo]], AxisInfo | None]] = {
     "arith.constant": _constant,
     "tt.make_range": _range,
     "tt.splat": _splat,

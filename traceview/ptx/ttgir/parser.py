@@ -40,7 +40,7 @@ _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
 
 
 @dataclass(frozen=True)
-class Operation:
+class IrOperation:
     """One operation. `rest` is its text behind the name, `type` that of its last result.
 
     `inputs` are its operands in order. `line` is the user's line, `name` the variable it makes.
@@ -62,7 +62,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class IrParameter:
     """A kernel parameter with the hints that it was compiled with, such as divisibility."""
 
     name: str
@@ -71,15 +71,15 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Module:
+class IrModule:
     """A parsed module: its operations in order, its parameters, and its layouts by name."""
 
-    operations: tuple[Operation, ...]
-    parameters: tuple[Parameter, ...]
+    operations: tuple[IrOperation, ...]
+    parameters: tuple[IrParameter, ...]
     layouts: Mapping[str, str] = field(repr=False)
 
     @cached_property
-    def makers(self) -> Mapping[str, Operation]:
+    def makers(self) -> Mapping[str, IrOperation]:
         """The operation that makes each value."""
         return {result: op for op in self.operations for result in op.results}
 
@@ -90,14 +90,14 @@ def shape_of(type_: str) -> tuple[int, ...]:
     return tuple(int(size) for size in shape[1].rstrip("x").split("x")) if shape else ()
 
 
-def parse_ttgir(text: str) -> Module:
+def parse_ttgir(text: str) -> IrModule:
     """Parse a module; what is no operation is passed over."""
     places = _Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
     layouts = {found["name"]: found["text"] for found in _LAYOUT.finditer(text)}
     function = _FUNCTION.search(text)
     parameters = tuple(_parameters(function["arguments"])) if function else ()
     body = text[function.end() :] if function else text
-    return Module(tuple(_operations(body, places)), parameters, layouts)
+    return IrModule(tuple(_operations(body, places)), parameters, layouts)
 
 
 class _Places:
@@ -123,13 +123,13 @@ class _Places:
         return found["name"] if found else None
 
 
-def _parameters(text: str) -> Iterator[Parameter]:
+def _parameters(text: str) -> Iterator[IrParameter]:
     for found in _ARGUMENT.finditer(text):
         hints = {
             name: int(numbers.split(",")[0])
             for name, numbers in _NUMBER_ATTRIBUTE.findall(found["attributes"] or "")
         }
-        yield Parameter(found["name"], found["type"].strip(), hints)
+        yield IrParameter(found["name"], found["type"].strip(), hints)
 
 
 class _Scopes:
@@ -172,7 +172,7 @@ class _Scopes:
         return name
 
 
-def _operations(body: str, places: _Places) -> Iterator[Operation]:
+def _operations(body: str, places: _Places) -> Iterator[IrOperation]:
     scopes = _Scopes()
     for line in body.splitlines():
         if line.lstrip().startswith("}"):
@@ -204,7 +204,7 @@ def _resolved(rest: str, scopes: _Scopes, opens: bool) -> str:
     return f" {scopes.resolve(loop['variable'])} = {values} iter_args({carried}) {loop['rest']}"
 
 
-def _operation(found: re.Match[str], places: _Places, scopes: _Scopes, opens: bool) -> Operation:
+def _operation(found: re.Match[str], places: _Places, scopes: _Scopes, opens: bool) -> IrOperation:
     rest = found["rest"]
     location = _END_LOCATION.search(rest)
     rest = rest[: location.start()] if location else rest
@@ -214,7 +214,7 @@ def _operation(found: re.Match[str], places: _Places, scopes: _Scopes, opens: bo
     rest = _resolved(rest, scopes, opens)
     results = _defined(outside, scopes, opens)
     head, _, types = rest.rpartition(" : ")
-    return Operation(
+    return IrOperation(
         found["name"],
         results,
         tuple(_VALUE.findall(head or rest)),

@@ -14,7 +14,7 @@ from typing import Literal
 from traceview.ptx.model import SourceLine
 from traceview.ptx.ttgir.axis_info import AxisInfo, axis_infos, element_bytes, unknown
 from traceview.ptx.ttgir.layouts import ThreadShare, layout_of, thread_share
-from traceview.ptx.ttgir.parser import Module, Operation, shape_of
+from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 
 VECTOR_BYTES = 16
 Property = Literal["contiguity", "divisibility", "constancy"]
@@ -76,7 +76,7 @@ class VectorLimit:
         return 8 * self.element_bytes * self.elements
 
 
-def vector_limits(module: Module) -> Iterator[VectorLimit]:
+def vector_limits(module: IrModule) -> Iterator[VectorLimit]:
     """What limits each access of global memory whose layout is understood, in program order."""
     infos = axis_infos(module)
     for op in module.operations:
@@ -86,7 +86,7 @@ def vector_limits(module: Module) -> Iterator[VectorLimit]:
                 yield limit
 
 
-def _limit(op: Operation, module: Module, infos: Mapping[str, AxisInfo]) -> VectorLimit | None:
+def _limit(op: IrOperation, module: IrModule, infos: Mapping[str, AxisInfo]) -> VectorLimit | None:
     pointer = op.inputs[0]
     type_ = _pointer_type(pointer, op, module)
     shape = shape_of(type_)
@@ -137,7 +137,7 @@ def _at_most(value: int) -> int:
     return min(value, 1 << 10)
 
 
-def _pointer_type(pointer: str, op: Operation, module: Module) -> str:
+def _pointer_type(pointer: str, op: IrOperation, module: IrModule) -> str:
     maker = module.makers.get(pointer)
     if maker and "!tt.ptr" in maker.type:
         return maker.type
@@ -145,7 +145,7 @@ def _pointer_type(pointer: str, op: Operation, module: Module) -> str:
     return types.partition(" ->")[0]
 
 
-def _mask(op: Operation) -> str | None:
+def _mask(op: IrOperation) -> str | None:
     """The mask of an access; a load has it before its `other` value, the rest after the data."""
     at = 1 if op.opcode == "tt.load" else 2
     return op.inputs[at] if len(op.inputs) > at else None
@@ -155,7 +155,7 @@ def _mask(op: Operation) -> str | None:
 class _Trace:
     """Follows a value of a module backwards along one axis of an access."""
 
-    module: Module
+    module: IrModule
     infos: Mapping[str, AxisInfo]
     axis: int
 
@@ -201,7 +201,7 @@ class _Trace:
         return None
 
     def _step(
-        self, maker: Operation, wanted: Property, axis: int, need: int
+        self, maker: IrOperation, wanted: Property, axis: int, need: int
     ) -> tuple[str, Property, int, int] | None:
         """The operand to blame, or None where the operation itself is."""
         inputs = [value for value in maker.inputs if value.startswith("%")]
@@ -226,7 +226,7 @@ class _Trace:
         return None
 
     def _of_sum(
-        self, maker: Operation, inputs: list[str], wanted: Property, axis: int, need: int
+        self, maker: IrOperation, inputs: list[str], wanted: Property, axis: int, need: int
     ) -> tuple[str, Property, int, int] | None:
         if wanted == "divisibility" and maker.opcode == "tt.addptr":
             size = element_bytes(maker.type)
@@ -294,7 +294,7 @@ class _Trace:
                     return [head.split(",")[0].split(" ")[0].rstrip(")")]
         return []
 
-    def _named(self, maker: Operation) -> Culprit:
+    def _named(self, maker: IrOperation) -> Culprit:
         names = [self._variable(value) for value in maker.inputs]
         constants = [self._constant(value) for value in maker.inputs]
         constant = next((c for c in constants if c is not None), None)
