@@ -1,7 +1,7 @@
 # make demo    write a report: of a fresh recording with a GPU and nsys, else of a shipped one
 # make test    set everything up and run the tests
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
-# make corpus  get thousands of modules of another compiler, for the slow test that reads them
+# make corpus  get kernels of public packages, and modules of another compiler, for slow tests
 # make gallery     build the HTML and JSON reports of the cases in reports/
 # make docs     refresh the output that README and docs/ show, and the list of facts
 # make pictures    redraw the pictures of the README; needs Chromium
@@ -40,6 +40,7 @@ test-tritons: .venv/dev .venv/workloads .venv/ptx
 # Without what it depends on, as the modules are all that is wanted of it.
 corpus: .venv/dev
 	@$(PIP) --no-deps mojolearn-nvidia-ptx
+	@$(BIN)/python scripts/fetch_corpus.py
 
 # nsys-ai, which wants packages of its own, is compared where it is on the PATH. BENCHMARK="--kernels
 # 1000 100000 --runs 3" asks for other lengths; those of ten million kernels need 5 GB of disk.

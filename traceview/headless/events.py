@@ -21,6 +21,7 @@ _ONLY_WARMED_UP = "compiled by warmup() and never launched"
 _HOW = {
     "launched": "compiled as launched",
     "declared": "compiled as declared",
+    "called": "compiled with the arguments of a call in the source",
     "guessed": "compiled with guessed arguments",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import signal
@@ -15,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from traceview.errors import InputError
+from traceview.headless.project.package import Package, package_of
 
 # LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
 STOP = signal.SIGVTALRM
@@ -23,16 +25,27 @@ STOP = signal.SIGVTALRM
 
 @dataclass(frozen=True)
 class Script:
-    """A file or a module to run; `path` is the file of a module, `spec` its import spec."""
+    """A file or a module to run; `path` is the file of a module.
+
+    `package` is the package that it belongs to. A module of a package runs as one, unless it has a
+    part for `__main__`.
+    """
 
     path: str
     code: CodeType
-    spec: Any = None
+    package: Package | None = None
+    module: str | None = None
+    has_main: bool = False
 
     @property
     def name(self) -> str:
         """Its name in messages: a module's name or a file's."""
-        return self.spec.name if self.spec else Path(self.path).name
+        return self.module or Path(self.path).name
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it is a module of a package that does nothing of its own when run."""
+        return self.package is not None and not self.has_main
 
 
 @dataclass(frozen=True)
@@ -58,20 +71,51 @@ def of_file(path: str) -> Script:
         text = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    return Script(path, _compiled(text, path))
+    return _script(path, text)
 
 
 def of_module(name: str) -> Script:
     """Find and compile a module, also in the current folder. Raises InputError."""
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 (a str is what sys.path holds)
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or not spec.origin or not Path(spec.origin).is_file():
+    path = _file_of(name)
+    if path is None:
         remedy = "run traceview from the folder that contains it, or pass a FILE.py"
         raise InputError(f"{sys.executable} finds no module {name}", remedy)
-    return Script(spec.origin, _compiled(Path(spec.origin).read_bytes(), spec.origin), spec)
+    return _script(str(path), path.read_bytes(), name)
+
+
+def _file_of(name: str) -> Path | None:
+    """The source file of a module, found without importing the packages above it."""
+    top, *rest = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not rest:
+        return Path(spec.origin) if spec.origin and Path(spec.origin).is_file() else None
+    for folder in spec.submodule_search_locations or ():
+        place = Path(folder).joinpath(*rest)
+        for path in (place.with_name(place.name + ".py"), place / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _script(path: str, text: bytes, module: str | None = None) -> Script:
+    code, tree = _compiled(text, path), ast.parse(text)
+    package = package_of(Path(path), tree)
+    if module and "." in module:
+        depth = module.count(".") + (Path(path).name == "__init__.py")
+        package = Package(Path(path).absolute().parents[depth], module)
+    return Script(path, code, package, module, _has_main(tree))
+
+
+def _has_main(tree: ast.Module) -> bool:
+    """Whether a module has an `if __name__ == "__main__"` part."""
+    tests = (node.test for node in tree.body if isinstance(node, ast.If))
+    return any("__name__" in ast.unparse(test) for test in tests)
 
 
 def run(
@@ -85,11 +129,11 @@ def run(
 
     `starting` is called right before. From then on the signal STOP interrupts the script.
     """
+    as_main = as_main and not script.is_library
     module = _module(script, "__main__" if as_main else _import_name(script))
     sys.argv = [script.path, *arguments]
-    if script.spec is None:
+    if script.package is None:
         sys.path.insert(0, str(Path(script.path).parent))
-        sys.path += _package_root(script)
     try:
         with _stoppable():
             starting()
@@ -105,17 +149,6 @@ def run(
     return Ending(module.__dict__)
 
 
-def _package_root(script: Script) -> list[str]:
-    """The folder of the top-level package of a file in a package, for absolute imports.
-
-    It goes to the end of sys.path, so that it shadows nothing.
-    """
-    folder = Path(script.path).absolute().parent
-    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
-        folder = folder.parent
-    return [] if folder == Path(script.path).absolute().parent else [str(folder)]
-
-
 @contextmanager
 def _stoppable() -> Iterator[None]:
     def stop(*_: object) -> None:
@@ -129,13 +162,16 @@ def _stoppable() -> Iterator[None]:
 
 
 def _import_name(script: Script) -> str:
-    return script.spec.name if script.spec else Path(script.path).stem
+    return script.package.module if script.package else script.module or Path(script.path).stem
 
 
 def _module(script: Script, name: str) -> ModuleType:
     module = ModuleType(name)
-    module.__file__, module.__spec__ = script.path, script.spec
-    module.__package__ = script.spec.parent if script.spec else None
+    module.__file__ = script.path
+    if script.package:
+        # Relative imports need the package above.
+        module.__package__ = script.package.parent
+        importlib.import_module(script.package.parent)
     sys.modules[name] = module
     return module
 

@@ -10,7 +10,7 @@ from traceview.ptx.loops import Jump
 
 Level = Literal["ptx", "sass"]
 Kind = Literal["load", "store", "async-copy", "atomic", "reduction", "prefetch"]
-How = Literal["launched", "declared", "guessed", "given"]
+How = Literal["launched", "declared", "called", "guessed", "given"]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,9 @@ _TYPES = {
     "uint64": "u64",
 }
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
-_INDEX, _OPERAND = "i64", "fp16"
+_INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
+_BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+_RESHAPES = ("interleave", "join", "trans", "reshape", "broadcast_to", "expand_dims", "permute")
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,21 @@ class Usage:
         return any(node.value is not None for node in returns)
 
     @cached_property
-    def compared_to_text(self) -> frozenset[str]:
-        """The parameters that are compared with a string."""
-        found = set()
+    def compared_to(self) -> dict[str, str | int]:
+        """The parameters that are compared with literals here or in a helper, with the first."""
+        found: dict[str, str | int] = {}
         for node in ast.walk(self.function):
+            equal = isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq))
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-            if any(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in sides):
-                found |= {side.id for side in sides if isinstance(side, ast.Name)}
-        return frozenset(found)
+            literals = [s.value for s in sides if isinstance(s, ast.Constant)]
+            for side in sides if equal and literals else ():
+                if isinstance(side, ast.Name) and type(literals[0]) in (str, int):
+                    found.setdefault(side.id, literals[0])  # type: ignore[arg-type]
+        for call, inner in self._helpers():
+            for parameter, given in _bound(inner.parameters, call):
+                if isinstance(given, ast.Name) and parameter in inner.compared_to:
+                    found.setdefault(given.id, inner.compared_to[parameter])
+        return found
 
     @cached_property
     def types(self) -> frozenset[str]:
@@ -182,10 +191,49 @@ class Usage:
         return own
 
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
+        yield from self._cast_loads()
+        for root in self._bits():
+            yield root, _BITS
         for operand in self._operands:
             yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
         for _, address in self._accesses():
             yield from ((root, _INDEX) for root in self._loads_in(address, frozenset()))
+
+    def _cast_loads(self) -> Iterator[tuple[str, str]]:
+        """The pointers whose loaded values are cast to an integer type at once."""
+        for call in self._calls("to"):
+            kind = _cast(call) or ""
+            loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] in "u":
+                yield from ((root, kind) for root in self._loads_in(loaded, frozenset()) if kind)
+
+    def _bits(self) -> Iterator[str]:
+        """The pointers whose loaded values are shifted or masked, so that they are integers."""
+        for node in ast.walk(self.function):
+            if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BIT_OPERATORS):
+                sides = (
+                    [node.left, node.right]
+                    if isinstance(node, ast.BinOp)
+                    else [node.target, node.value]
+                )
+                shifts = isinstance(node.op, (ast.LShift, ast.RShift))
+                for side in sides[:1] if shifts else sides:
+                    yield from self._values_in(side, frozenset())
+
+    def _values_in(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
+        """The pointers whose loaded values an expression passes on as they are."""
+        if isinstance(node, ast.Call) and _called(node) in _LOADS:
+            yield from self._loads_in(node, seen)
+        elif isinstance(node, ast.Call) and _called(node) in _RESHAPES:
+            for part in (*node.args[:2], *_owner(node)):
+                yield from self._values_in(part, seen)
+        elif isinstance(node, ast.Name) and node.id not in seen:
+            for value in self._assigned.get(node.id, ()):
+                yield from self._values_in(value, seen | {node.id})
+        elif isinstance(node, ast.Subscript):
+            yield from self._values_in(node.value, seen)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, _BIT_OPERATORS):
+            yield from self._values_in(node.left, seen)
 
     def _stored_type(self, call: ast.Call) -> str | None:
         """The type that a stored value was last cast to."""
@@ -232,6 +280,10 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
         values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
         for part, given in zip(target.elts, values, strict=False):
             yield from _unpacked(part, given)
+
+
+def _owner(call: ast.Call) -> list[ast.expr]:
+    return [call.func.value] if isinstance(call.func, ast.Attribute) else []
 
 
 def _called(call: ast.Call) -> str:

@@ -10,6 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from traceview.headless.signatures.dataflow import Functions, Usage, is_pointer_name
 from traceview.headless.signatures.notation import Parameter, Value, argument, constant, notation
@@ -23,6 +24,7 @@ _FLOAT = re.compile(
 _INTEGER_DATA = re.compile(r"count|hist|lock|index|indices|idx|ids|label|seq_?len", re.IGNORECASE)
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
+_STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
 _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re.IGNORECASE)
@@ -35,21 +37,54 @@ _SIZES = (
     (r"num_(?:sms|programs|ctas)", 132),
     (r"head_?dim|d_?model|d_?head", 64),
 )
-_ONE_BLOCK, _FEW_BLOCKS, _MATMUL_K = 1024, 64, 32
+_ONE_BLOCK, _MATMUL_K = 1024, 32
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What to take where the source says nothing: the element type and the size of a tile.
+
+    `named` takes the first text that a parameter is compared with, instead of none of them.
+    """
+
+    element: str = "fp32"
+    tile: int = 64
+    named: bool = True
+
+
+_USUAL = Defaults(named=False)
+TRIED = (
+    _USUAL,
+    Defaults(),
+    Defaults("fp16"),
+    Defaults("i32"),
+    Defaults("fp16", 32),
+    Defaults("bf16", 128),
+    Defaults("u8"),
+    Defaults("i64", 16),
+    Defaults("fp8e4nv"),
+)
+"""Defaults in the order in which they are tried until a kernel compiles."""
 
 
 def guess(
-    parameters: Sequence[Parameter], usage: Usage, given: Mapping[str, Value] | None = None
+    parameters: Sequence[Parameter],
+    usage: Usage,
+    given: Mapping[str, Value] | None = None,
+    defaults: Defaults = _USUAL,
 ) -> tuple[Argument, ...]:
     """One argument per parameter. `given` are the known constexprs."""
     known = dict(given or {})
     pointers = [p.name for p in parameters if _is_pointer(p.name, usage)]
     ones = _unit_strides([p.name for p in parameters], pointers)
-    return tuple(_guess(p, parameters, usage, known, ones) for p in parameters)
+    return tuple(_guess(p, parameters, usage, known, ones, defaults) for p in parameters)
 
 
-def in_words(arguments: Sequence[Argument]) -> str:
-    """The guessed arguments on one line, with the --signature to correct them."""
+def in_words(arguments: Sequence[Argument], origin: str = "") -> str:
+    """The arguments on one line, with the --signature to correct them.
+
+    `origin` is the call in the source that they are from, as far as it tells.
+    """
     listed = (
         f"{a.name} = {a.value!r}"
         if a.type == "constexpr"
@@ -57,7 +92,8 @@ def in_words(arguments: Sequence[Argument]) -> str:
         for a in arguments
     )
     remedy = f'correct them with --signature "{notation(arguments)}"'
-    return f"arguments are guessed: {', '.join(listed)}; {remedy}"
+    how = f"as the call at {origin} passes them" if origin else "guessed"
+    return f"arguments are {how}: {', '.join(listed)}; {remedy}"
 
 
 def kernels_among(functions: Functions) -> list[str]:
@@ -81,16 +117,17 @@ def _guess(
     usage: Usage,
     known: Mapping[str, Value],
     ones: frozenset[str],
+    defaults: Defaults,
 ) -> Argument:
     name = parameter.name
     if name in known:
         return constant(name, known[name])
     if parameter.is_constexpr:
-        return constant(name, _constexpr(parameter, parameters, usage))
+        return constant(name, _constexpr(parameter, parameters, usage, defaults))
     if parameter.type:
         return argument(name, parameter.type + (":16" if _may_be_divisible(parameter.type) else ""))
     if _is_pointer(name, usage):
-        return argument(name, f"*{usage.pointers.get(name) or _pointee(name)}:16")
+        return argument(name, f"*{usage.pointers.get(name) or _pointee(name, defaults)}:16")
     return constant(name, 1) if name in ones else argument(name, _scalar(parameter))
 
 
@@ -98,8 +135,8 @@ def _is_pointer(name: str, usage: Usage) -> bool:
     return name in usage.pointers or is_pointer_name(name)
 
 
-def _pointee(name: str) -> str:
-    return "i32" if _INTEGER_DATA.search(name) else "fp32"
+def _pointee(name: str, defaults: Defaults) -> str:
+    return "i32" if _INTEGER_DATA.search(name) else defaults.element
 
 
 def _may_be_divisible(type_: str) -> bool:
@@ -119,7 +156,8 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
     have the name of a usual innermost dimension (stride_m, stride_k), and none that of a pointer.
     """
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
-    for found in filter(None, map(_STRIDE.fullmatch, names)):
+    matches = (_STRIDE.fullmatch(name) or _STRIDE_LAST.fullmatch(name) for name in names)
+    for found in filter(None, matches):
         tensors[found["tensor"]].append(found)
     named = {pointer.lower().partition("_")[0] for pointer in pointers}
     return frozenset(
@@ -135,29 +173,44 @@ def _are_dimensions(strides: Sequence[re.Match[str]], tensors: Set[str]) -> bool
     return called[-1] in _INNER and tensors.isdisjoint(called)
 
 
-def _constexpr(parameter: Parameter, parameters: Sequence[Parameter], usage: Usage) -> Value:
+def _constexpr(
+    parameter: Parameter, parameters: Sequence[Parameter], usage: Usage, defaults: Defaults
+) -> Value:
     name = parameter.name
     if parameter.has_default:
         return parameter.default
-    if name in usage.compared_to_text:
-        return ""
+    compared = usage.compared_to.get(name)
+    if isinstance(compared, str):
+        return compared if defaults.named else ""
+    if compared is not None and not _is_block(name):
+        return compared
     if _PRECISION.search(name):
         return None
     if name in usage.types:
         return "tl.float32"
     if name in usage.flags or _FLAG.match(name):
         return False
-    return _size(name, parameters, usage)
+    stride = _stride_value(name, parameters)
+    return _size(name, parameters, usage, defaults) if stride is None else stride
 
 
-def _size(name: str, parameters: Sequence[Parameter], usage: Usage) -> int:
+def _stride_value(name: str, parameters: Sequence[Parameter]) -> int | None:
+    """The value of a constexpr that is a stride: 1 in the last dimension."""
+    if "stride" not in name.lower():
+        return None
+    strides = [p.name for p in parameters if "stride" in p.name.lower()]
+    return 1 if name in _unit_strides(strides, ()) else _ONE_BLOCK
+
+
+def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: Defaults) -> int:
     for words, size in _SIZES:
         if re.search(words, name, re.IGNORECASE):
             return size
     blocks = [p for p in parameters if p.is_constexpr and _is_block(p.name)]
     if _is_block(name) and len(blocks) == 1 and not usage.has_dot:
         return _ONE_BLOCK
-    return _MATMUL_K if usage.has_dot and name.upper().endswith("K") else _FEW_BLOCKS
+    small = usage.has_dot and name.upper().endswith("K")
+    return min(_MATMUL_K, defaults.tile) if small else defaults.tile
 
 
 def _is_block(name: str) -> bool:

@@ -27,7 +27,8 @@ EXAMPLE = '"*fp32:16, *fp32:16, i32:16, 1024"'
 class Parameter:
     """A parameter of a kernel as declared in its source; `default` is valid with `has_default`.
 
-    `type` is the annotated type by Triton's name, or "".
+    `type` is the annotated type by Triton's name, or "". `is_specialized` tells whether the
+    launcher compiles for its value being 1 or divisible by 16.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Parameter:
     has_default: bool = False
     default: Value = None
     type: str = ""
+    is_specialized: bool = True
 
 
 def bind(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from traceview.headless.project.assumed_tensor import AssumedTensor
 from traceview.headless.signatures import notation
 from traceview.headless.signatures.dataflow import Usage
 from traceview.headless.signatures.inference import parsed
@@ -63,10 +64,16 @@ class Jitted:
         """How its source uses its parameters."""
         return Usage(self.tree, helpers)
 
-    def chosen(self, arguments: Sequence[Argument]) -> dict[str, Value]:
-        """The constexprs that @triton.heuristics computes, except those that need real values."""
+    def chosen(
+        self, arguments: Sequence[Argument], known: Mapping[str, Any] | None = None
+    ) -> dict[str, Value]:
+        """The constexprs that @triton.heuristics computes, except those that need real values.
+
+        `known` are the values of parameters that a call passes.
+        """
         integers = (a for a in arguments if a.type.startswith(("i", "u")))
-        values: dict[str, Any] = {a.name: _ANY_INTEGER for a in integers}
+        values: dict[str, Any] = {a.name: AssumedTensor(a.name) for a in arguments}
+        values |= {a.name: _ANY_INTEGER for a in integers} | dict(known or {})
         values |= {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
         chosen: dict[str, Value] = {}
         for name, choose in self.heuristics.items():
@@ -94,17 +101,27 @@ def compile_for(
 
     Raises what Triton raises.
     """
-    from triton.compiler import ASTSource
     from triton.compiler import compile as compile_
 
     numbered = list(enumerate(arguments))
-    source = ASTSource(
+    source = _source_type(jitted.function)(
         jitted.function,
         {a.name: a.type for a in arguments},
         {(at,): resolved(a.value) for at, a in numbered if a.type == "constexpr"},
         {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
     )
     compile_(source, target=target, options=dict(options))
+
+
+def _source_type(function: Any) -> Any:
+    """Triton's class of sources for a function: Gluon has its own."""
+    from triton.compiler import ASTSource
+
+    if not getattr(function, "is_gluon", bool)():
+        return ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    return GluonASTSource
 
 
 def resolved(value: Value) -> Any:
@@ -124,18 +141,18 @@ def in_words(error: BaseException) -> str:
 
 
 def _unwrapped(value: Any) -> Jitted | None:
-    """The function inside @triton.autotune and @triton.heuristics, in any order."""
-    from triton.runtime.autotuner import Autotuner, Heuristics
-    from triton.runtime.jit import JITFunction
+    """The function inside @triton.autotune, @triton.heuristics and wrappers of projects' own."""
+    from triton.runtime.jit import JITFunction, KernelInterface
 
     configurations: tuple[AutotuneConfig, ...] = (AutotuneConfig(),)
     heuristics: dict[str, Any] = {}
-    while isinstance(value, (Autotuner, Heuristics)):
-        if isinstance(value, Autotuner):
-            configurations = tuple(map(_configuration, value.configs))
-        else:
-            heuristics |= value.values
-        value = value.fn
+    while isinstance(value, KernelInterface) and not isinstance(value, JITFunction):
+        tried = getattr(value, "configs", None)
+        if isinstance(tried, (list, tuple)) and tried:
+            configurations = tuple(map(_configuration, tried))
+        chosen = getattr(value, "values", None)
+        heuristics |= chosen if isinstance(chosen, dict) else {}
+        value = getattr(value, "fn", None)
     return Jitted(value, configurations, heuristics) if isinstance(value, JITFunction) else None
 
 
@@ -152,4 +169,5 @@ def _parameter(parameter: Any) -> Parameter:
         parameter.has_default,
         plain(parameter.default) if parameter.has_default else None,
         parameter.annotation_type if not parameter.is_constexpr else "",
+        not parameter.do_not_specialize,
     )

@@ -18,7 +18,9 @@ from typing import Any
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import run_script
 from traceview.headless.fakes import torch_compile, torch_cuda, triton_driver
+from traceview.headless.fakes.ptxas_limit import ptxas_limit
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
+from traceview.headless.project.imports import ProjectImports
 from traceview.headless.request import Request
 from traceview.headless.worker import recompile_server
 from traceview.headless.worker.event_log import EventLog
@@ -68,6 +70,8 @@ def _run_script(request: Request, log: EventLog, gpu: Gpu, starting: Callable[[]
     overrides = _install_fakes(request, gpu, log)
     launch = request.options.signature is None
     log.how = "launched" if launch else None
+    imports = ProjectImports()
+    imports.install(script.package)
     arguments, process_id = request.options.arguments, os.getpid()
     ending = run_script.run(script, as_main=launch, arguments=arguments, starting=starting)
     if os.getpid() != process_id:
@@ -75,7 +79,9 @@ def _run_script(request: Request, log: EventLog, gpu: Gpu, starting: Callable[[]
         _end()
     log.how = None
     _check_overrides(overrides, log)
-    KernelResolution(request.options, log, gpu, script, ending).run()
+    for text in imports.notes():
+        log.write("note", text=text)
+    KernelResolution(request.options, log, gpu, script, ending, imports.not_installed).run()
     return not ending.stopped
 
 
@@ -92,6 +98,7 @@ def _install_fakes(request: Request, gpu: Gpu, log: EventLog) -> Overrides:
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
     on_launch = _OnLaunch(log, request.options.emulate)
+    ptxas_limit.install()
     on_launch.trials = triton_driver.install(
         gpu,
         compiled=log.compiled,

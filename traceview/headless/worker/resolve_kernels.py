@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, MappingProxyType
+from typing import Any
 
 from traceview.errors import InputError, TraceviewError
 from traceview.headless.compile_options import CompileOptions
+from traceview.headless.fakes.ptxas_limit import ptxas_limit
 from traceview.headless.fakes.triton_driver import Gpu
+from traceview.headless.project.call_sites import call_sites
+from traceview.headless.project.launch_arguments import (
+    LaunchArguments,
+    globals_of,
+    launch_arguments,
+)
 from traceview.headless.run_script import Ending, Script
 from traceview.headless.signatures import inference, notation
 from traceview.headless.worker.event_log import EventLog
+from traceview.headless.worker.guessed_arguments import Guesses
 from traceview.headless.worker.jit_functions import (
     AutotuneConfig,
     Jitted,
@@ -21,6 +35,9 @@ from traceview.headless.worker.jit_functions import (
     jitted_in,
 )
 from traceview.ptx.model import Argument
+
+_TRIED_S, _PTXAS_S = 12.0, 6.0
+"""How long arguments of one kernel are tried, and how long ptxas may take for one attempt."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,7 @@ class KernelResolution:
     gpu: Gpu
     script: Script
     ending: Ending
+    not_installed: tuple[str, ...] = ()
 
     def run(self) -> None:
         """Compile declared or guessed kernels where needed; log how the script ended.
@@ -53,7 +71,18 @@ class KernelResolution:
 
     @functools.cached_property
     def _jitted(self) -> dict[str, Jitted]:
-        return {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
+        found = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
+        return found or self._undecorated
+
+    @property
+    def _undecorated(self) -> dict[str, Jitted]:
+        """The selected function, if it is plain Python that a project passes to triton.jit."""
+        function = self.ending.names.get(self.options.kernel or "")
+        if not isinstance(function, FunctionType):
+            return {}
+        import triton
+
+        return {function.__name__: Jitted(triton.jit(function))}
 
     @functools.cached_property
     def _kernels(self) -> list[str]:
@@ -101,9 +130,12 @@ class KernelResolution:
     def _no_kernel(self) -> InputError:
         """Why there is no kernel to report on."""
         name, ending = self.script.name, self.ending
-        if ending.missing:
+        missing = ending.missing or next(iter(self.not_installed), None)
+        if missing and (ending.failure or not self._kernels):
+            how = f"{name} imports {missing}, which is not installed"
+            failed = f", and {ending.failure}" if ending.failure and not ending.missing else ""
             remedy = f"install it for {sys.executable}, or set $TRACEVIEW_PYTHON to another Python"
-            return InputError(f"{name} imports {ending.missing}, which is not installed", remedy)
+            return InputError(how + failed, remedy)
         known = sorted(set(self._kernels) | self.log.seen)
         if self.options.kernel and known:
             early = f" (it {ending.failure})" if ending.failure else ""
@@ -138,21 +170,42 @@ class KernelResolution:
             self._note(problem)
 
     def _guess(self, jitted: Jitted) -> list[str]:
-        self.log.how = "guessed"
         notation.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
         helpers = {name: j.tree for name, j in self._jitted.items()}
-        usage, problems = jitted.usage(helpers), []
-        if usage.descriptors:
-            return [f"{jitted.name} {_takes_descriptors(usage.descriptors)}"]
-        for configuration in self._configurations(jitted):
-            given = dict(configuration.constexprs) | self.options.constexpr_values
-            arguments = inference.guess(jitted.parameters, usage, given)
-            given = jitted.chosen(arguments) | given
-            arguments = inference.guess(jitted.parameters, usage, given)
-            remark = inference.in_words(arguments)
-            problem = self._compile(jitted, arguments, configuration, (remark,))
-            problems += [f"{jitted.name} does not compile: {problem}; {remark}"] if problem else []
-        return problems
+        guesses = Guesses(
+            jitted, jitted.usage(helpers), self._calls(jitted), self.options.constexpr_values
+        )
+        problems = (self._first_that_compiles(guesses, c) for c in self._configurations(jitted))
+        return [problem for problem in problems if problem]
+
+    def _first_that_compiles(self, guesses: Guesses, configuration: AutotuneConfig) -> str | None:
+        """Compile the first attempt that can be; return what was wrong with the first of all."""
+        jitted, problem, end = guesses.jitted, None, time.monotonic() + _TRIED_S
+        for attempt in guesses.attempts(configuration):
+            remark = inference.in_words(attempt.arguments, attempt.origin)
+            self.log.how = "called" if attempt.origin else "guessed"
+            failed = self._compile(
+                jitted, attempt.arguments, configuration, (remark,), attempt.options
+            )
+            if failed is None:
+                return None
+            problem = problem or f"{jitted.name} does not compile: {failed}; {remark}"
+            if time.monotonic() > end:
+                break
+        missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
+        return f"{jitted.name} {_takes_descriptors(missing)}" if missing else problem
+
+    def _calls(self, jitted: Jitted) -> list[LaunchArguments]:
+        """The calls of a kernel in the source of its project."""
+        file = Path(jitted.function.fn.__code__.co_filename)
+        project = self.script.package.project if self.script.package else None
+        parameters = jitted.parameters
+        own = jitted.function.fn.__globals__
+        found = []
+        for site in call_sites(jitted.name, file, project):
+            known = own if site.file == file else globals_of(site.module, own)
+            found.append(launch_arguments(site, parameters, known))
+        return sorted(found, key=lambda call: -len(call.values))
 
     def _compile(
         self,
@@ -160,15 +213,35 @@ class KernelResolution:
         arguments: Sequence[Argument],
         configuration: AutotuneConfig,
         remarks: tuple[str, ...],
+        given: Mapping[str, Any] = MappingProxyType({}),
     ) -> str | None:
         """Compile once; return the error on one line, or None."""
         self.log.remarks = (*remarks, *filter(None, [configuration.label]))
-        options = dict(configuration.options) | self.options.launch_options
+        options = dict(given) | dict(configuration.options) | self.options.launch_options
+        tried = self.log.how != "declared"
         try:
-            compile_for(self.gpu.target, jitted, arguments, options)
+            with _quietly() if tried else nullcontext():
+                compile_for(self.gpu.target, jitted, arguments, options)
         except Exception as error:
             return in_words(error)
         return None
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Limit ptxas, and drop the pages that it and Triton print where an attempt fails."""
+    kept = [os.dup(1), os.dup(2)]
+    with Path(os.devnull).open("w") as nothing, ptxas_limit.of(_PTXAS_S):
+        sys.stdout.flush()
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            for descriptor, copy in zip((1, 2), kept, strict=True):
+                os.dup2(copy, descriptor)
+                os.close(copy)
 
 
 def _takes_descriptors(names: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ RULES: tuple[Rule, ...] = (
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
     findings = [finding for rule in RULES for finding in rule(kernel)]
-    if kernel.compiled.how == "guessed":
+    if kernel.compiled.how in ("called", "guessed"):
         findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
 

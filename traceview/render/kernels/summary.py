@@ -14,6 +14,7 @@ _MOST_MIX = 8
 HOW: dict[How, str] = {
     "launched": "as launched",
     "declared": "as declared",
+    "called": "with the arguments of a call in the source (no launch)",
     "guessed": "with guessed arguments (no launch, no signature)",
     "given": "as given",
 }

@@ -1,0 +1,74 @@
+"""The kernels of the corpus: what was expected of each, and what traceview answers."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.places import REPOSITORY
+from traceview.errors import TraceviewError
+from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.target_report import inspect_target
+
+CORPUS = REPOSITORY / ".cache" / "corpus"
+LIST = Path(__file__).parent / "kernels.toml"
+
+
+@dataclass(frozen=True)
+class CorpusKernel:
+    """A kernel with the widths, in bits, that its widest global load may have; none if open."""
+
+    project: str
+    file: str
+    name: str
+    load: tuple[int, ...]
+
+    @property
+    def path(self) -> Path:
+        return CORPUS / self.project / self.file
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out at the first try: the widest load, the seconds, or the failure."""
+
+    kernel: CorpusKernel
+    seconds: float
+    load: int | None = None
+    how: str = ""
+    failure: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def is_right(self) -> bool:
+        return not self.failure and (not self.kernel.load or self.load in self.kernel.load)
+
+
+def corpus_kernels() -> list[CorpusKernel]:
+    listed = tomllib.loads(LIST.read_text())["kernel"]
+    return [CorpusKernel(k["project"], k["file"], k["name"], tuple(k["load"])) for k in listed]
+
+
+def answer(kernel: CorpusKernel) -> Answer:
+    """Inspect one kernel, without options, as a user would."""
+    start = time.monotonic()
+    notes: list[str] = []
+    try:
+        report = inspect_target(kernel.target, CompileOptions(), note=notes.append)
+    except TraceviewError as error:
+        return Answer(kernel, time.monotonic() - start, failure=str(error), notes=tuple(notes))
+    loads = [
+        access.width_bits
+        for each in report.kernels
+        for access in each.accesses
+        if (access.level, access.space) == ("ptx", "global")
+        and access.kind in ("load", "async-copy")
+    ]
+    how = report.kernels[0].compiled.how
+    return Answer(kernel, time.monotonic() - start, max(loads, default=0), how, "", tuple(notes))

@@ -1,0 +1,83 @@
+"""A kernel inside a package, whose neighbours cannot be imported here, compiles as it is called."""
+
+import importlib.util
+
+import pytest
+
+from traceview.errors import InputError
+from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.targets.python import compile_python
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"needs {name}")
+    for name in ("torch", "triton")
+]
+
+GELU = """\
+import triton
+import triton.language as tl
+import yaml_that_is_missing as yaml
+from loguru_that_is_missing import logger
+from ops import runtime
+from .sizes import BLOCK
+from ._extension import launch
+try:
+    import optional_that_is_missing
+    HAS_OPTIONAL = True
+except ImportError:
+    HAS_OPTIONAL = False
+
+@logger.catch
+def unused(): ...
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, FAST: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, x * 2, mask=offsets < n)
+
+def run(x):
+    n = x.numel()
+    y = x.new_empty(n)
+    scale[(triton.cdiv(n, BLOCK),)](x, y, n, HAS_OPTIONAL, BLOCK=BLOCK, num_warps=8)
+    return y
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    folder = tmp_path / "ops"
+    (folder / "act").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise SystemError('the whole project')\n")
+    (folder / "runtime.py").write_text("import torch\ntorch.cuda.Stream()\n")
+    (folder / "act" / "__init__.py").write_text("from .gelu import run\n")
+    (folder / "act" / "sizes.py").write_text("BLOCK = 2048\n")
+    (folder / "act" / "_extension.py").write_text("raise OSError('libcublas.so.12')\n")
+    (folder / "act" / "gelu.py").write_text(GELU)
+    return tmp_path
+
+
+def test_a_kernel_in_a_package_gets_the_arguments_of_its_call(package):
+    notes = []
+    (kernel,) = compile_python(str(package / "ops/act/gelu.py"), note=notes.append)
+    assert (kernel.how, kernel.num_warps) == ("called", 8)
+    values = {a.name: a.value for a in kernel.arguments if a.type == "constexpr"}
+    assert values == {"FAST": False, "BLOCK": 2048}
+    assert "ld.global.v4.b32" in kernel.ptx
+    stood_in = "not installed, and stood in for: yaml_that_is_missing, loguru_that_is_missing"
+    assert stood_in in notes
+    assert any("ops.act._extension (OSError: libcublas.so.12)" in note for note in notes)
+    assert any("gelu.py:26" in note for note in kernel.notes)
+
+
+def test_a_module_is_found_without_running_the_packages_above_it(package, monkeypatch):
+    monkeypatch.chdir(package)
+    (kernel,) = compile_python("ops.act.gelu:scale")
+    assert kernel.name == "scale"
+
+
+def test_a_script_that_fails_for_a_missing_package_says_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import yaml_that_is_missing as yaml\nn = int(yaml.safe_load('1'))\n")
+    with pytest.raises(InputError, match="imports yaml_that_is_missing, which is not installed"):
+        compile_python(str(script), CompileOptions())

@@ -1,0 +1,85 @@
+"""What a call in the source of a project says about the arguments of a kernel."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from traceview.headless.project.assumed_tensor import AssumedTensor
+from traceview.headless.project.call_sites import call_sites
+from traceview.headless.project.launch_arguments import launch_arguments
+from traceview.headless.signatures.notation import Parameter
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+KERNEL = [
+    Parameter("x"),
+    Parameter("y"),
+    Parameter("bias"),
+    Parameter("stride"),
+    Parameter("n"),
+    Parameter("BLOCK", is_constexpr=True),
+]
+
+
+def arguments(tmp_path, source, parameters=KERNEL):
+    file = tmp_path / "wrapper.py"
+    file.write_text(source)
+    (site,) = call_sites("kernel", file, None)
+    return launch_arguments(site, parameters, {"torch": torch, "triton": triton})
+
+
+def test_tensors_options_and_constants_of_a_wrapper(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def norm(x, bias=None):\n"
+        "    rows, n = x.shape\n"
+        "    y = torch.empty_like(x, dtype=torch.int8)\n"
+        "    block = triton.next_power_of_2(n)\n"
+        "    warps = 8 if block >= 1024 else 4\n"
+        "    kernel[(rows,)](x, y, bias, x.stride(0), n, BLOCK=block, num_warps=warps)\n",
+    )
+    assert isinstance(found.values["x"], AssumedTensor)
+    assert found.values["y"].dtype is torch.int8
+    assert found.values["bias"] is None
+    assert (found.values["stride"], found.values["n"], found.values["BLOCK"]) == (1024, 1024, 1024)
+    assert found.options == {"num_warps": 8}
+    assert found.place == "wrapper.py:6"
+
+
+def test_the_last_stride_is_one_and_settings_come_from_the_caller(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def outer(x):\n"
+        "    return inner(x, x, 256)\n"
+        "def inner(x, y, block: int):\n"
+        "    kernel[(1,)](x, y, None, x.stride(1), x.size(0), block)\n",
+    )
+    assert (found.values["stride"], found.values["BLOCK"]) == (1, 256)
+
+
+def test_unpacked_strides_fill_what_is_left(tmp_path):
+    strided = [Parameter(n) for n in ("x", "n", "sx0", "sx1", "sy0", "sy1")]
+    found = arguments(
+        tmp_path,
+        "def f(x, y):\n    kernel[(1,)](x, 7, *x.stride(), *y.stride(), BLOCK=64)\n",
+        [*strided, Parameter("BLOCK", is_constexpr=True)],
+    )
+    assert [found.values[p.name] for p in strided[2:]] == [1024, 1, 1024, 1]
+
+
+def test_what_does_not_follow_is_left_open(tmp_path):
+    found = arguments(
+        tmp_path, "def f(x, n):\n    kernel[(1,)](x, lookup(x), None, n.a.b, n, BLOCK=lookup(n))\n"
+    )
+    assert set(found.values) == {"x", "bias"}
+
+
+def test_tests_come_before_other_files(tmp_path):
+    for name in ("ops.py", "other.py", "tests/test_ops.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("kernel[(1,)](1)\n")
+    sites = call_sites("kernel", tmp_path / "ops.py", tmp_path)
+    assert [Path(site.file).name for site in sites] == ["ops.py", "test_ops.py", "other.py"]
+    assert all(isinstance(site.call, ast.Call) for site in sites)

@@ -1,0 +1,51 @@
+"""The package of a file, by its folders and its relative imports."""
+
+import ast
+
+import pytest
+
+from traceview.headless.project.package import package_of
+
+NOTHING = ast.parse("")
+RELATIVE = ast.parse("from ..ops import gelu")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    def make(*files):
+        for file in files:
+            path = tmp_path / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return tmp_path
+
+    return make
+
+
+def test_a_script_belongs_to_no_package(tree):
+    assert package_of(tree("gelu.py") / "gelu.py", NOTHING) is None
+
+
+def test_the_outermost_folder_with_an_init_is_the_top(tree):
+    root = tree("src/ops/__init__.py", "src/ops/act/__init__.py", "src/ops/act/gelu.py")
+    package = package_of(root / "src/ops/act/gelu.py", NOTHING)
+    assert (package.root, package.module) == (root / "src", "ops.act.gelu")
+    assert (package.top, package.parent) == ("ops", "ops.act")
+
+
+def test_a_folder_without_init_inside_a_package_belongs_to_it(tree):
+    root = tree("awq/__init__.py", "awq/modules/__init__.py", "awq/modules/triton/gemm.py")
+    package = package_of(root / "awq/modules/triton/gemm.py", NOTHING)
+    assert (package.root, package.module) == (root, "awq.modules.triton.gemm")
+
+
+def test_relative_imports_find_the_project(tree):
+    root = tree("pyproject.toml", "kernels/layers/norm.py", "kernels/ops/gelu.py")
+    package = package_of(root / "kernels/layers/norm.py", RELATIVE)
+    assert (package.root, package.module) == (root, "kernels.layers.norm")
+    assert package.project == root
+
+
+def test_a_script_beside_no_package_with_absolute_imports_is_a_script(tree):
+    root = tree("pyproject.toml", "examples/run.py")
+    assert package_of(root / "examples/run.py", ast.parse("import torch")) is None

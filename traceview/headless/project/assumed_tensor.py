@@ -1,0 +1,135 @@
+"""Tensors that a wrapper of a kernel is assumed to get: contiguous, of typical sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_HEAD = re.compile(
+    r"(.*head_?dim.*|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim)", re.I
+)
+_BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
+_HEADS = re.compile(r"(n?h|hq|hv|n?_?heads?|num_(kv_|q_|v_)?heads|nheads|ngroups|g)", re.I)
+_ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
+SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT = 1024, 64, 4, 8
+_METHODS = (
+    "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
+    "expand requires_grad_ zero_ fill_ data_ptr view_as expand_as type_as movedim narrow"
+)
+_SAME = frozenset(_METHODS.split())
+_OF_ITSELF = ("contiguous", "detach", "clone", "cuda", "requires_grad_", "zero_", "fill_")
+_CASTS = {
+    "float": "float32",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "int": "int32",
+    "long": "int64",
+}
+_NEW = re.compile(r"new_(empty|zeros|ones|full|tensor)")
+
+
+class Unknown(Exception):  # noqa: N818 (a state of an expression, no failure of ours)
+    """Raised where an expression does not follow from what is known."""
+
+
+UNKNOWN = object()
+"""The value of a name that does not follow from what is known."""
+
+
+@dataclass
+class AssumedTensor:
+    """A tensor of which little is known; `dtype` and `rank` are None if nothing says them."""
+
+    name: str
+    dtype: Any = None
+    rank: int | None = None
+
+    def size(self, at: int | None = None, name: str = "") -> int:
+        """A typical size of the dimension `at`, or of the one that is called `name`."""
+        if name and _HEAD.fullmatch(name):
+            return _HEAD_SIZE
+        if name and _BATCH.fullmatch(name):
+            return _BATCH_SIZE
+        if name and _HEADS.fullmatch(name):
+            return _HEAD_COUNT
+        is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or 4))
+        if not name and is_last and _ATTENTION.fullmatch(self.name):
+            return _HEAD_SIZE
+        return SIZE
+
+
+@dataclass(frozen=True)
+class AssumedDescriptor:
+    """A tensor descriptor (TMA) with the shape of its blocks."""
+
+    tensor: AssumedTensor
+    block: tuple[int, ...]
+
+    @property
+    def type(self) -> str:
+        """Its type in Triton's notation, with `element` as that of the tensor."""
+        return f"[{', '.join(map(str, self.block))}]"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape or the strides of a tensor, of unknown length."""
+
+    tensor: AssumedTensor
+    is_strides: bool = False
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return self
+        if self.is_strides:
+            rank = self.tensor.rank
+            return 1 if at == -1 or (rank is not None and at == rank - 1) else SIZE
+        return self.tensor.size(at)
+
+
+@dataclass
+class Method:
+    """A bound method of an assumed tensor."""
+
+    tensor: AssumedTensor
+    name: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        tensor, name = self.tensor, self.name
+        if name in ("size", "stride"):
+            shape = Shape(tensor, name == "stride")
+            return shape[arguments[0]] if arguments else shape
+        if name == "numel":
+            return SIZE * SIZE
+        if name == "element_size":
+            return int(dtype_of(tensor).itemsize)
+        if name in ("is_contiguous", "is_cuda"):
+            return True
+        if name in ("dim", "ndimension"):
+            raise Unknown
+        if name in ("to", "view", "type") or _NEW.fullmatch(name):
+            dtype = dtype_in(arguments, keywords) or tensor.dtype
+            return AssumedTensor(tensor.name, dtype, tensor.rank if name == "to" else None)
+        if name in _CASTS:
+            return AssumedTensor(tensor.name, getattr(torch_(), _CASTS[name]), tensor.rank)
+        if name in _SAME:
+            return tensor if name in _OF_ITSELF else AssumedTensor(tensor.name, tensor.dtype)
+        raise Unknown
+
+
+def torch_() -> Any:
+    import torch
+
+    return torch
+
+
+def dtype_of(tensor: AssumedTensor) -> Any:
+    """The data type of a tensor, float16 if nothing says it."""
+    return tensor.dtype or torch_().float16
+
+
+def dtype_in(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    kind = torch_().dtype
+    return next((a for a in (*arguments, *keywords.values()) if isinstance(a, kind)), None)

@@ -1,0 +1,106 @@
+"""The launches of a kernel in the source of its project: `kernel[grid](x, n, BLOCK=1024)`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOST_FILES = 3000
+_MOST_BYTES = 2_000_000
+_MOST_SITES = 6
+_FIRST = re.compile(r"(^|[/_])(tests?|bench\w*|examples?)([/_.]|$)")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A launch in the source: the call, the function around it and the module around that."""
+
+    file: Path
+    module: ast.Module
+    function: Function | None
+    call: ast.Call
+
+    @property
+    def place(self) -> str:
+        """File and line, as messages name them."""
+        return f"{self.file.name}:{self.call.lineno}"
+
+
+def call_sites(kernel: str, file: Path, project: Path | None) -> Iterator[CallSite]:
+    """The launches of a kernel: in its own file, then in the tests of the project, then elsewhere.
+
+    Its own file comes first, as the function there is what tests call.
+    """
+    count = 0
+    for path in (file, *_others(file, project)):
+        for site in _in_file(kernel, path):
+            yield site
+            count += 1
+            if count == _MOST_SITES:
+                return
+
+
+def _others(file: Path, project: Path | None) -> list[Path]:
+    """The other files of the project: tests and benchmarks first, then those near the kernel."""
+    if project is None:
+        return []
+    files: list[Path] = []
+    for path in project.rglob("*.py"):
+        files.append(path)
+        if len(files) == _MOST_FILES:
+            break
+
+    def order(path: Path) -> tuple[bool, int, str]:
+        text = str(path.relative_to(project))
+        near = len(Path(*_common(path.parts, file.parts)).parts)
+        return not _FIRST.search(text), -near, text
+
+    return [path for path in sorted(files, key=order) if path != file]
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
+    common = []
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        common.append(a)
+    return common
+
+
+def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return
+        raw = path.read_bytes()
+        # Parsing is what takes long.
+        if kernel.encode() not in raw:
+            return
+        module = ast.parse(raw)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return
+    for function, call in _calls(module, None):
+        if isinstance(call.func, ast.Subscript) and _names(call.func.value, kernel):
+            yield CallSite(path, module, function, call)
+
+
+def _calls(node: ast.AST, function: Function | None) -> Iterator[tuple[Function | None, ast.Call]]:
+    """The calls in a tree, each with the innermost function around it that is not a lambda."""
+    for child in ast.iter_child_nodes(node):
+        inside = child if isinstance(child, Function) else function
+        if isinstance(child, ast.Call):
+            yield inside, child
+        yield from _calls(child, inside)
+
+
+def _names(node: ast.expr, kernel: str) -> bool:
+    """Whether an expression is the kernel, by itself, of a module, or wrapped by a call."""
+    if isinstance(node, ast.Name):
+        return node.id == kernel
+    if isinstance(node, ast.Attribute):
+        return node.attr == kernel
+    return isinstance(node, ast.Call) and any(_names(part, kernel) for part in node.args)

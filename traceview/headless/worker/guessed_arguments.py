@@ -1,0 +1,139 @@
+"""The arguments to try for a kernel that is never launched, the most likely first.
+
+They come from the calls in the source of its project, else from the source of the kernel alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from traceview.headless.project.assumed_tensor import AssumedDescriptor, AssumedTensor
+from traceview.headless.project.launch_arguments import LaunchArguments
+from traceview.headless.signatures import inference
+from traceview.headless.signatures.dataflow import Usage
+from traceview.headless.signatures.inference import TRIED, Defaults
+from traceview.headless.signatures.notation import Parameter, Value, argument, constant
+from traceview.headless.worker.event_log import plain
+from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted
+from traceview.ptx.model import Argument
+
+_ELEMENTS = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "bool": "i1",
+}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Arguments to compile a kernel with; `origin` is the call that they are from, if any."""
+
+    arguments: tuple[Argument, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """The attempts for a kernel: by its calls, and by its source.
+
+    `given` are constexprs that the user sets.
+    """
+
+    jitted: Jitted
+    usage: Usage
+    calls: Sequence[LaunchArguments]
+    given: Mapping[str, Value] = field(default_factory=dict)
+
+    def is_passed(self, name: str) -> bool:
+        """Whether a call passes a known value for a parameter."""
+        return any(name in call.values for call in self.calls)
+
+    def attempts(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
+        """What to try, in order; the same arguments never twice."""
+        seen: set[tuple[Argument, ...]] = set()
+        for attempt in self._all(configuration):
+            if attempt.arguments not in seen:
+                seen.add(attempt.arguments)
+                yield attempt
+
+    def _all(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
+        nothing = LaunchArguments("")
+        first = self.calls[:1]
+        for call in self.calls:
+            yield self._attempt(configuration, call, TRIED[0])
+        for defaults in TRIED:
+            for call in (*first, nothing):
+                yield self._attempt(configuration, call, defaults)
+
+    def _attempt(
+        self, configuration: AutotuneConfig, call: LaunchArguments, defaults: Defaults
+    ) -> Attempt:
+        fixed = dict(configuration.constexprs) | dict(self.given)
+        passed = {name: value for name, value in call.values.items() if name not in fixed}
+        arguments = self._arguments(fixed, passed, defaults)
+        chosen = self.jitted.chosen(arguments, passed)
+        arguments = self._arguments(chosen | fixed, passed, defaults)
+        return Attempt(arguments, call.options, call.place)
+
+    def _arguments(
+        self, fixed: Mapping[str, Value], passed: Mapping[str, Any], defaults: Defaults
+    ) -> tuple[Argument, ...]:
+        parameters = self.jitted.parameters
+        guessed = inference.guess(parameters, self.usage, fixed, defaults)
+        return tuple(
+            _passed(parameter, like, passed[parameter.name])
+            if parameter.name in passed and parameter.name not in fixed
+            else like
+            for parameter, like in zip(parameters, guessed, strict=True)
+        )
+
+
+def _passed(parameter: Parameter, guessed: Argument, value: Any) -> Argument:
+    """The argument for a value that a call passes; `guessed` says what the value leaves open."""
+    name = parameter.name
+    if isinstance(value, AssumedTensor):
+        element = _element(value) or guessed.type.removeprefix("*")
+        known = guessed.type.startswith("*") or element in _ELEMENTS.values()
+        return argument(name, f"*{element if known else 'fp32'}:16")
+    if isinstance(value, AssumedDescriptor):
+        return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
+    if parameter.is_constexpr or value is None:
+        return constant(name, plain(_named(value)))
+    if isinstance(value, bool):
+        return Argument(name, "i1")
+    if isinstance(value, int):
+        return _integer(parameter, value)
+    return Argument(name, "fp32") if isinstance(value, float) else guessed
+
+
+def _integer(parameter: Parameter, value: int) -> Argument:
+    """An integer as the launcher specialises it."""
+    if parameter.is_specialized and value == 1:
+        return constant(parameter.name, 1)
+    type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
+    return Argument(parameter.name, type_, parameter.is_specialized and value % 16 == 0)
+
+
+def _element(tensor: AssumedTensor) -> str | None:
+    return _ELEMENTS.get(str(tensor.dtype).removeprefix("torch."))
+
+
+def _named(value: Any) -> Any:
+    """Triton's type for one of PyTorch's."""
+    import triton.language as tl
+
+    text = str(value)
+    return getattr(tl, text.removeprefix("torch."), value) if text.startswith("torch.") else value
