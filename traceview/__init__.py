@@ -278,6 +278,8 @@ def inspect_ptx(
     num_warps: int | None = None,
     num_stages: int | None = None,
     first_config: bool = False,
+    all_configs: bool = False,
+    guess: bool = False,
     emulate: bool = False,
     compile_torch: bool = False,
     timeout_s: float | None = None,
@@ -293,11 +295,12 @@ def inspect_ptx(
     `constexprs` maps names to values, or to text as on the command line ("tl.float16").
     `constexprs`, `num_warps` and `num_stages` also replace what a script passes.
 
-    A script gets `arguments` and is interrupted after `timeout_s`. `first_config` compiles one
-    configuration per autotuned kernel, `emulate` runs kernels in Triton's interpreter so that
-    tensors get their values, and `compile_torch` (experimental) compiles what torch.compile
-    generates. `sm_count` is the number of SMs of the GPU, for the waves. `note` gets a line at a
-    time for the user, `step` names what is done next.
+    A script gets `arguments` and is interrupted after `timeout_s`. Of an autotuned kernel up to
+    four configurations are compiled, one with `first_config`, all with `all_configs`. `guess` goes
+    on with guessed arguments where a script fails before it launches a kernel. `emulate` runs
+    kernels in Triton's interpreter so that tensors get their values, and `compile_torch`
+    (experimental) compiles what torch.compile generates. `sm_count` is the number of SMs of the
+    GPU, for the waves. `note` gets a line at a time for the user, `step` names what is done next.
 
     For a trace, the kernels are those that ran, longest first, with the grids and SMs of the run.
     Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
@@ -314,6 +317,8 @@ def inspect_ptx(
         num_warps=num_warps,
         num_stages=num_stages,
         first_config=first_config,
+        all_configs=all_configs,
+        guess=guess,
         emulate=emulate,
         compile_torch=compile_torch,
         timeout_s=timeout_s,
@@ -348,6 +353,8 @@ def diff_ptx(
     num_warps: int | Sequence[int] | None = None,
     num_stages: int | Sequence[int] | None = None,
     first_config: bool = False,
+    all_configs: bool = False,
+    guess: bool = False,
     emulate: bool = False,
     compile_torch: bool = False,
     timeout_s: float | None = None,
@@ -376,6 +383,8 @@ def diff_ptx(
         "num_warps": num_warps,
         "num_stages": num_stages,
         "first_config": first_config,
+        "all_configs": all_configs,
+        "guess": guess,
         "emulate": emulate,
         "compile_torch": compile_torch,
         "timeout_s": timeout_s,

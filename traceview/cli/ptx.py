@@ -38,9 +38,9 @@ _DEFAULT_PATH = ""
 _SECTIONS = {
     "What to compile": (
         *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),
-        *("--first-config", "--sms"),
+        *("--first-config", "--all-configs", "--sms"),
     ),
-    "How to run a script": ("--emulate", "--compile", "--timeout"),
+    "How to run a script": ("--emulate", "--compile", "--guess", "--timeout"),
     "What to show": ("--diff", "--source", "--ptx", "--sass"),
     "Output": ("-o", "--html", "--json", "--force"),
 }
@@ -131,6 +131,16 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     "--first-config",
     is_flag=True,
     help="Compile only the first configuration of autotuned kernels.",
+)
+@click.option(
+    "--all-configs",
+    is_flag=True,
+    help="Compile all configurations of autotuned kernels. Default: up to 4 of each.",
+)
+@click.option(
+    "--guess",
+    is_flag=True,
+    help="Where the script fails before a launch, compile its kernels with guessed arguments.",
 )
 @click.option(
     "--emulate",

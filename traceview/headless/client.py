@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from traceview import errors
 from traceview.errors import ToolNotFoundError, TraceviewError
+from traceview.headless.kernel_cache import kernel_cache
 from traceview.headless.request import Request
 from traceview.headless.run_script import STOP
 from traceview.headless.worker.recompile_server import READY, STARTED
@@ -174,7 +175,7 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
 def _environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
     return kept | {
-        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TRITON_CACHE_DIR": str(kernel_cache() or folder / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         # Inductor must compile in the worker itself, and for Triton's own launcher.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from traceview.headless.signatures.notation import Value, value_of
 
+MOST_CONFIGS = 4
+"""How many configurations of an autotuned kernel are compiled unless all are asked for."""
+
 
 @dataclass(frozen=True)
 class CompileOptions:
@@ -15,8 +18,9 @@ class CompileOptions:
     `kernel` selects one kernel by name. `arch` is such as "sm_90"; Python and CUDA C++ targets
     default to it. `signature` declares argument types in Triton's notation. `constexprs` maps
     names to values as written on the command line; like `num_warps` and `num_stages` they also
-    replace what a script passes. `first_config` compiles one configuration per autotuned kernel
-    instead of all. `emulate` runs kernels in Triton's interpreter, so that tensors get their
+    replace what a script passes. Of an autotuned kernel a few configurations are compiled, or all
+    with `all_configs`, or one with `first_config`. `guess` goes on where a script fails before it
+    launches a kernel. `emulate` runs kernels in Triton's interpreter, so that tensors get their
     values. `compile_torch` compiles what torch.compile generates. A script gets `arguments`, and
     is interrupted after `timeout_s`.
     """
@@ -28,6 +32,8 @@ class CompileOptions:
     num_warps: int | None = None
     num_stages: int | None = None
     first_config: bool = False
+    all_configs: bool = False
+    guess: bool = False
     emulate: bool = False
     compile_torch: bool = False
     timeout_s: float | None = None
@@ -37,6 +43,13 @@ class CompileOptions:
         # A string is one argument, not its letters; JSON has lists for tuples.
         arguments = (self.arguments,) if isinstance(self.arguments, str) else tuple(self.arguments)
         object.__setattr__(self, "arguments", arguments)
+
+    @property
+    def most_configs(self) -> int | None:
+        """How many configurations of an autotuned kernel to compile; None for all."""
+        if self.first_config:
+            return 1
+        return None if self.all_configs else MOST_CONFIGS
 
     @property
     def constexpr_values(self) -> dict[str, Value]:

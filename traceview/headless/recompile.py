@@ -5,6 +5,7 @@ The worker lives until the `with` block ends. A recompilation takes only Triton'
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from traceview.headless.change import Change
 from traceview.headless.client import Worker
 from traceview.ptx.model import Argument, Compiled
 
+MOST_TOGETHER = 48
+"""How many recompilations all kernels of a target have together."""
+
 
 class Recompiler:
     """Recompiles the kernels of one Python target; a context manager.
@@ -26,6 +30,7 @@ class Recompiler:
     def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
         self._step = step
         self._worker: Worker | None = None
+        self._trials, self._lock = 0, threading.Lock()
         self.broken: TraceviewError | None = TraceviewError("no worker process is running")
         """Why nothing can be recompiled, or None."""
 
@@ -49,6 +54,7 @@ class Recompiler:
     def compile(self, compiled: Compiled, change: Change) -> Compiled:
         """Recompile a kernel with a change. Raises TraceviewError if it does not compile."""
         description = change.description or "no change"
+        self._count_trial()
         self._step(f"Recompiling {compiled.name} with {description}")
         arguments = changed_arguments(compiled.arguments, change)
         options = {
@@ -78,11 +84,18 @@ class Recompiler:
             notes=(),
         )
 
+    def _count_trial(self) -> None:
+        """Raise TraceviewError where the kernels of the target have had all their trials."""
+        self._trials += 1
+        if self._trials > MOST_TOGETHER:
+            raise TraceviewError(f"{MOST_TOGETHER} trials are made for all kernels of a target")
+
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self.broken or self._worker is None:
             raise self.broken or TraceviewError("no worker process is running")
         try:
-            return self._worker.ask(request)
+            with self._lock:
+                return self._worker.ask(request)
         except (OSError, ValueError):
             self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None

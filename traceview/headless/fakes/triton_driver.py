@@ -247,9 +247,12 @@ def install(
     compiled: Callable[..., None],
     launched: Launched,
     overrides: Overrides,
-    first_config: bool,
+    some_configs: Callable[[str, list[Any]], list[Any]],
 ) -> Trials:
-    """Install the fake driver; `compiled` is called for every compilation."""
+    """Install the fake driver; `compiled` is called for every compilation.
+
+    `some_configs` selects configurations of an autotuned kernel, by its name.
+    """
     import triton.testing
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
@@ -260,9 +263,22 @@ def install(
     listen(compiled)
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = trials.bench
     JITFunction.run = _overriding(JITFunction.run, overrides)
-    if first_config:
-        Autotuner.prune_configs = _first_of(Autotuner.prune_configs)
+    Autotuner.prune_configs = _some_of(Autotuner.prune_configs, some_configs)
     return trials
+
+
+def track(created: Callable[[Any], None]) -> None:
+    """Call `created` with every jitted function, also those that a function defines."""
+    from triton.runtime.jit import JITFunction
+
+    real = JITFunction.__init__
+
+    @functools.wraps(real)
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        real(self, *arguments, **keywords)
+        created(self)
+
+    JITFunction.__init__ = init
 
 
 def listen(compiled: Callable[..., None]) -> None:
@@ -288,9 +304,12 @@ def _overriding(run: Callable[..., Any], overrides: Overrides) -> Callable[..., 
     return changed
 
 
-def _first_of(prune: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+def _some_of(
+    prune: Callable[..., list[Any]], some: Callable[[str, list[Any]], list[Any]]
+) -> Callable[..., list[Any]]:
     @functools.wraps(prune)
-    def first(self: Any, *arguments: Any) -> list[Any]:
-        return prune(self, *arguments)[:1]
+    def pruned(self: Any, *arguments: Any) -> list[Any]:
+        name = str(getattr(self.base_fn, "__name__", "an autotuned kernel"))
+        return some(name, list(prune(self, *arguments)))
 
-    return first
+    return pruned

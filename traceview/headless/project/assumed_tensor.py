@@ -38,6 +38,10 @@ UNKNOWN = object()
 """The value of a name that does not follow from what is known."""
 
 
+class AssumedSize(int):
+    """A typical size; what is computed from it is a plain integer."""
+
+
 @dataclass
 class AssumedTensor:
     """A tensor of which little is known; `dtype` and `rank` are None if nothing says them."""
@@ -46,9 +50,14 @@ class AssumedTensor:
     dtype: Any = None
     rank: int | None = None
 
-    def size(self, at: int | None = None, name: str = "") -> int:
+    def size(self, at: int | None = None, name: str = "") -> AssumedSize:
         """A typical size of the dimension `at`, or of the one that is called `name`."""
-        if name and _HEAD.fullmatch(name):
+        return AssumedSize(self._size(at, name))
+
+    def _size(self, at: int | None, name: str) -> int:
+        # V of anything but an operand of attention is rather a vocabulary.
+        is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
+        if name and is_head and _HEAD.fullmatch(name):
             return _HEAD_SIZE
         if name and _BATCH.fullmatch(name):
             return _BATCH_SIZE

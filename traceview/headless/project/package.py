@@ -39,20 +39,26 @@ class Package:
 def package_of(path: Path, tree: ast.Module) -> Package | None:
     """The package of a file; None for a script that belongs to none.
 
-    The top is the outermost folder of an unbroken line with `__init__.py`. A file with relative
+    The top is the outermost folder with `__init__.py`. A file with relative
     imports in folders that have none belongs to its project (pyproject.toml, setup.py).
     """
     path = path.absolute()
     inner = next((f for f in path.parents[: _MOST_NAMESPACES + 1] if _is_package(f)), None)
     if inner is not None:
-        outermost = inner
-        while _is_package(outermost.parent):
-            outermost = outermost.parent
-        return _named(path, outermost.parent)
+        return _named(path, _outermost(inner).parent)
     level = max((n.level for n in _imports(tree)), default=0)
     if not level:
         return None
     return _named(path, _project_root(path, level))
+
+
+def _outermost(folder: Path) -> Path:
+    """The outermost package around one, over at most one folder without `__init__.py`."""
+    while True:
+        above = next((f for f in folder.parents[:2] if _is_package(f)), None)
+        if above is None:
+            return folder
+        folder = above
 
 
 def _named(path: Path, root: Path) -> Package | None:

@@ -163,7 +163,8 @@ class Scope:
         return True
 
     def _ifexp(self, node: ast.IfExp) -> Any:
-        return self._value(node.body if self._value(node.test) else node.orelse)
+        test = self.value(node.test)
+        return self._value(node.body if test is UNKNOWN or test else node.orelse)
 
     def _tuple(self, node: ast.Tuple) -> Any:
         return tuple(map(self.value, node.elts))
@@ -392,8 +393,8 @@ def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
         return _run(branches[0], scope, until)
     test = scope.value(node.test)
     if test is UNKNOWN:
-        # Either may be what runs: what they bind is known only where they agree.
-        return False
+        # Either may be what runs.
+        return _run(node.body, scope, until) or _run(node.orelse, scope, until)
     return _run(node.body if test else node.orelse, scope, until)
 
 

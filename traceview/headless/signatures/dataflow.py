@@ -112,6 +112,13 @@ class Usage:
         return frozenset(node.id for node in bare if isinstance(node, ast.Name))
 
     @cached_property
+    def unrolled(self) -> frozenset[str]:
+        """The parameters that count the turns of an unrolled loop."""
+        turns = (part for call in self._calls("static_range") for part in ast.walk(call))
+        own = {node.id for node in turns if isinstance(node, ast.Name)}
+        return frozenset(own & set(self.parameters))
+
+    @cached_property
     def has_dot(self) -> bool:
         """Whether it or a helper calls tl.dot."""
         own = any(True for _ in self._calls("dot", "dot_scaled"))

@@ -38,6 +38,8 @@ _SIZES = (
     (r"head_?dim|d_?model|d_?head", 64),
 )
 _ONE_BLOCK, _MATMUL_K = 1024, 32
+FEW_TURNS = 4
+"""Turns of an unrolled loop."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,13 @@ class Defaults:
     """What to take where the source says nothing: the element type and the size of a tile.
 
     `named` takes the first text that a parameter is compared with, instead of none of them.
+    `operand` is the element type of operands of tl.dot.
     """
 
     element: str = "fp32"
     tile: int = 64
     named: bool = True
+    operand: str = "fp16"
 
 
 _USUAL = Defaults(named=False)
@@ -60,9 +64,10 @@ TRIED = (
     Defaults("i32"),
     Defaults("fp16", 32),
     Defaults("bf16", 128),
+    Defaults("i32", operand="i8"),
     Defaults("u8"),
     Defaults("i64", 16),
-    Defaults("fp8e4nv"),
+    Defaults("fp8e4nv", operand="fp8e4nv"),
 )
 """Defaults in the order in which they are tried until a kernel compiles."""
 
@@ -127,7 +132,10 @@ def _guess(
     if parameter.type:
         return argument(name, parameter.type + (":16" if _may_be_divisible(parameter.type) else ""))
     if _is_pointer(name, usage):
-        return argument(name, f"*{usage.pointers.get(name) or _pointee(name, defaults)}:16")
+        inferred = usage.pointers.get(name)
+        element = defaults.operand if inferred == "fp16" else inferred
+        element = element or _pointee(name, defaults)
+        return argument(name, f"*{element}:16")
     return constant(name, 1) if name in ones else argument(name, _scalar(parameter))
 
 
@@ -203,10 +211,13 @@ def _stride_value(name: str, parameters: Sequence[Parameter]) -> int | None:
 
 
 def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: Defaults) -> int:
+    if name in usage.unrolled:
+        return FEW_TURNS
     for words, size in _SIZES:
         if re.search(words, name, re.IGNORECASE):
             return size
-    blocks = [p for p in parameters if p.is_constexpr and _is_block(p.name)]
+    sizes = [p for p in parameters if p.is_constexpr and p.name not in usage.flags]
+    blocks = [p for p in sizes if _is_block(p.name)]
     if _is_block(name) and len(blocks) == 1 and not usage.has_dot:
         return _ONE_BLOCK
     small = usage.has_dot and name.upper().endswith("K")

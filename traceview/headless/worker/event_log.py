@@ -38,7 +38,8 @@ class EventLog:
 
     `kernel` restricts it to one kernel. `variants` are those written so far, by id; `seen` are the
     names of all kernels compiled, written or not. `places` returns remarks on the origin of a
-    generated kernel, by its name. `remedy` is the advice if no kernel is compiled at all.
+    generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
+    no kernel is compiled at all.
     """
 
     stream: TextIO
@@ -50,6 +51,7 @@ class EventLog:
     seen: set[str] = field(default_factory=set)
     places: Callable[[str], Sequence[str]] = lambda _: ()
     remedy: str = ""
+    functions: list[Any] = field(default_factory=list)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event."""
@@ -110,9 +112,35 @@ class EventLog:
             values = _integers(src, arguments)
             self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
 
+    def sampler(self, most: int | None) -> Callable[[str, Sequence[Any]], list[Any]]:
+        """Selects at most so many configurations of a kernel, and notes how many are left out."""
+
+        @functools.cache
+        def note(kernel: str, some: int, count: int) -> None:
+            text = f"{kernel}: {some} of {count} autotuner configurations are compiled"
+            self.write("note", text=f"{text}; --all-configs compiles all")
+
+        def some(kernel: str, configurations: Sequence[Any]) -> list[Any]:
+            chosen = list(sampled(configurations, most))
+            if 1 < len(chosen) < len(configurations):
+                note(kernel, len(chosen), len(configurations))
+            return chosen
+
+        return some
+
     def finish(self, whole: bool) -> None:
         """Write the final launch counts; `whole` tells whether the script ran to its end."""
         self.write("counts", counts=dict(self.launches), whole=whole)
+
+
+def sampled(configurations: Sequence[Any], most: int | None) -> Sequence[Any]:
+    """At most so many configurations: the first, the last, and some between at equal distances."""
+    count = len(configurations)
+    if most is None or count <= most:
+        return configurations
+    if most == 1:
+        return configurations[:1]
+    return [configurations[round(at * (count - 1) / (most - 1))] for at in range(most)]
 
 
 def arguments_of(src: Any) -> tuple[Argument, ...]:

@@ -9,7 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from traceview.headless.project.assumed_tensor import AssumedDescriptor, AssumedTensor
+from traceview.headless.project.assumed_tensor import (
+    AssumedDescriptor,
+    AssumedSize,
+    AssumedTensor,
+)
 from traceview.headless.project.launch_arguments import LaunchArguments
 from traceview.headless.signatures import inference
 from traceview.headless.signatures.dataflow import Usage
@@ -88,10 +92,16 @@ class Guesses:
         arguments = self._arguments(chosen | fixed, passed, defaults)
         return Attempt(arguments, call.options, call.place)
 
+    def _turns(self, name: str, value: Any) -> Any:
+        """A value; few turns instead of an assumed size for a loop that is unrolled."""
+        is_assumed = isinstance(value, AssumedSize) and name in self.usage.unrolled
+        return inference.FEW_TURNS if is_assumed else value
+
     def _arguments(
         self, fixed: Mapping[str, Value], passed: Mapping[str, Any], defaults: Defaults
     ) -> tuple[Argument, ...]:
         parameters = self.jitted.parameters
+        passed = {name: self._turns(name, value) for name, value in passed.items()}
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
         return tuple(
             _passed(parameter, like, passed[parameter.name])

@@ -17,7 +17,7 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import run_script
-from traceview.headless.fakes import torch_compile, torch_cuda, triton_driver
+from traceview.headless.fakes import torch_compile, torch_cuda, torch_values, triton_driver
 from traceview.headless.fakes.ptxas_limit import ptxas_limit
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.imports import ProjectImports
@@ -99,16 +99,19 @@ def _install_fakes(request: Request, gpu: Gpu, log: EventLog) -> Overrides:
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
     on_launch = _OnLaunch(log, request.options.emulate)
     ptxas_limit.install()
+    triton_driver.track(log.functions.append)
     on_launch.trials = triton_driver.install(
         gpu,
         compiled=log.compiled,
         launched=on_launch,
         overrides=overrides,
-        first_config=request.options.first_config,
+        some_configs=log.sampler(request.options.most_configs),
     )
     if importlib.util.find_spec("torch"):
         unchecked = functools.cache(functools.partial(_note_unchecked, log))
         torch_cuda.install(gpu, None if request.options.emulate else unchecked)
+        if not (request.options.emulate or request.options.compile_torch):
+            torch_values.install(functools.cache(functools.partial(_note_skipped, log)))
         _fake_torch_compile(request, gpu, log, on_launch.trials)
     return overrides
 
@@ -132,6 +135,13 @@ def _fake_torch_compile(request: Request, gpu: Gpu, log: EventLog, trials: Trial
 
 def _note_unchecked(log: EventLog, name: str) -> None:
     text = f"{name} passed unchecked, as no kernel ran; --emulate computes values to compare"
+    log.write("note", text=text)
+
+
+def _note_skipped(log: EventLog) -> None:
+    text = (
+        "large operations of PyTorch were not computed, as no kernel ran; --emulate computes them"
+    )
     log.write("note", text=text)
 
 

@@ -62,6 +62,8 @@ class KernelResolution:
             self._note(
                 f"{self.script.name} {self._failure}; only kernels compiled by then are shown"
             )
+        if self.ending.failure and not self.log.variants and not self._may_guess:
+            raise self._failed_early()
         if self.options.signature is not None:
             self._compile_declared(self._declared_kernel(), self.options.signature)
         elif self.log.variants:
@@ -72,13 +74,15 @@ class KernelResolution:
     @functools.cached_property
     def _jitted(self) -> dict[str, Jitted]:
         found = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
-        return found or self._undecorated
+        path = self.script.path
+        inner = [f for f in self.log.functions if f.fn.__code__.co_filename == path]
+        return {f.__name__: Jitted(f) for f in inner} | self._undecorated | found
 
     @property
     def _undecorated(self) -> dict[str, Jitted]:
         """The selected function, if it is plain Python that a project passes to triton.jit."""
         function = self.ending.names.get(self.options.kernel or "")
-        if not isinstance(function, FunctionType):
+        if not isinstance(function, FunctionType) or self.log.functions:
             return {}
         import triton
 
@@ -96,6 +100,19 @@ class KernelResolution:
         if self.ending.stopped:
             return f"did not end within {self.options.timeout_s:g} s and was stopped"
         return self.ending.failure
+
+    @property
+    def _may_guess(self) -> bool:
+        """Whether kernels are compiled although the script failed before it launched one."""
+        options = self.options
+        return options.guess or options.signature is not None or self.script.is_library
+
+    def _failed_early(self) -> InputError:
+        if not self._jitted or self.not_installed or self.ending.missing:
+            return self._no_kernel()
+        what = f"{self.script.name} {self.ending.failure} before it launched a kernel"
+        remedy = "correct that, or add --guess to compile its kernels with guessed arguments"
+        return InputError(what, remedy)
 
     def _too_slow(self) -> TraceviewError:
         what = f"{self.script.name} {self._failure} before any kernel was compiled"
@@ -147,7 +164,8 @@ class KernelResolution:
         return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
 
     def _configurations(self, jitted: Jitted) -> Sequence[AutotuneConfig]:
-        return jitted.configurations[:1] if self.options.first_config else jitted.configurations
+        some = self.log.sampler(self.options.most_configs)
+        return some(jitted.name, jitted.configurations)
 
     def _compile_declared(self, jitted: Jitted, signature: str) -> None:
         self.log.how = "declared"
