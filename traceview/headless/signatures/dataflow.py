@@ -66,7 +66,16 @@ class Usage:
             found[name] = found.get(name) or type_
         for root, type_ in self._loaded_types():
             found[root] = found.get(root) or type_
-        return found
+        return found | self._alternatives(found)
+
+    def _alternatives(self, found: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The parameters of which one is chosen as a pointer: `a = a1 if first else a2`."""
+        chosen: dict[str, str | None] = {}
+        for values in self._assigned.values():
+            plain = [v.id for v in values if isinstance(v, ast.Name) and v.id in self.parameters]
+            known = [name for name in plain if name in found]
+            chosen |= {name: found[known[0]] for name in plain if known and name not in found}
+        return chosen
 
     @cached_property
     def called(self) -> frozenset[str]:

@@ -96,8 +96,8 @@ def jitted_in(names: Mapping[str, Any]) -> Iterator[Jitted]:
 
 def compile_for(
     target: Any, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
-) -> None:
-    """Compile for a `GPUTarget` of Triton; the compilation listener gets the result.
+) -> str:
+    """Compile for a `GPUTarget` of Triton and return the PTX; the listener gets the result.
 
     Raises what Triton raises.
     """
@@ -110,7 +110,7 @@ def compile_for(
         {(at,): resolved(a.value) for at, a in numbered if a.type == "constexpr"},
         {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
     )
-    compile_(source, target=target, options=dict(options))
+    return str(compile_(source, target=target, options=dict(options)).asm["ptx"])
 
 
 def _source_type(function: Any) -> Any:

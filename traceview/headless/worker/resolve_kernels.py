@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from traceview.headless.project.launch_arguments import (
 from traceview.headless.run_script import Ending, Script
 from traceview.headless.signatures import inference, notation
 from traceview.headless.worker.event_log import EventLog
-from traceview.headless.worker.guessed_arguments import Guesses
+from traceview.headless.worker.guessed_arguments import Attempt, Guesses
 from traceview.headless.worker.jit_functions import (
     AutotuneConfig,
     Jitted,
@@ -36,6 +37,7 @@ from traceview.headless.worker.jit_functions import (
 )
 from traceview.ptx.model import Argument
 
+_WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bulk|cp\.reduce)\.")
 _TRIED_S, _PTXAS_S = 12.0, 6.0
 """How long arguments of one kernel are tried, and how long ptxas may take for one attempt."""
 
@@ -201,17 +203,31 @@ class KernelResolution:
         jitted, problem, end = guesses.jitted, None, time.monotonic() + _TRIED_S
         for attempt in guesses.attempts(configuration):
             remark = inference.in_words(attempt.arguments, attempt.origin)
-            self.log.how = "called" if attempt.origin else "guessed"
-            failed = self._compile(
-                jitted, attempt.arguments, configuration, (remark,), attempt.options
-            )
+            failed = self._tried(jitted, attempt, configuration)
             if failed is None:
-                return None
+                self.log.how = "called" if attempt.origin else "guessed"
+                return self._compile(
+                    jitted, attempt.arguments, configuration, (remark,), attempt.options
+                )
             problem = problem or f"{jitted.name} does not compile: {failed}; {remark}"
             if time.monotonic() > end:
                 break
         missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
         return f"{jitted.name} {_takes_descriptors(missing)}" if missing else problem
+
+    def _tried(self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig) -> str | None:
+        """Compile without reporting it; return what is wrong with it, or None.
+
+        Triton keeps what it compiles, so that compiling it again costs little.
+        """
+        options = dict(attempt.options) | dict(configuration.options) | self.options.launch_options
+        self.log.how = None
+        try:
+            with _quietly():
+                ptx = compile_for(self.gpu.target, jitted, attempt.arguments, options)
+        except Exception as error:
+            return in_words(error)
+        return None if _WRITES.search(ptx) else "it writes nothing with these arguments"
 
     def _calls(self, jitted: Jitted) -> list[LaunchArguments]:
         """The calls of a kernel in the source of its project."""
@@ -236,9 +252,8 @@ class KernelResolution:
         """Compile once; return the error on one line, or None."""
         self.log.remarks = (*remarks, *filter(None, [configuration.label]))
         options = dict(given) | dict(configuration.options) | self.options.launch_options
-        tried = self.log.how != "declared"
         try:
-            with _quietly() if tried else nullcontext():
+            with _quietly() if self.log.how != "declared" else nullcontext():
                 compile_for(self.gpu.target, jitted, arguments, options)
         except Exception as error:
             return in_words(error)
