@@ -2,89 +2,21 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview import analyze, load
+from tests.render.timeline.opened_page import CANVAS, CHROMIUM, Opened, playwright
+from traceview import analyze
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-READY = ".timeline.ready"
-CANVAS = ".tl-scroll canvas"
-GEMM = "kernel-gemm"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def recording(unpack, tmp_path_factory):
-    """A report of a real recording, and the page made of it."""
-    report = analyze(load(unpack("mlp_sync")))
-    path = tmp_path_factory.mktemp("page") / "page.html"
-    return report, report.to_html(path)
-
-
-class Opened:
-    """A page that is open, with what its console said."""
-
-    def __init__(self, browser, path, fragment="", **options):
-        self.context = browser.new_context(offline=True, **options)
-        self.page, self.said = self.context.new_page(), []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.goto(path.as_uri() + fragment)
-        self.page.wait_for_selector(READY)
-
-    @property
-    def window(self):
-        """The shown time in ns, as the address holds it once something is chosen."""
-        self.page.wait_for_timeout(300)
-        match = re.search(r"#t=(-?\d+)-(\d+)", self.page.url)
-        return int(match[1]), int(match[2])
-
-    def key(self, key):
-        self.page.locator(CANVAS).press(key)
-
-    def select(self, name):
-        search = self.page.locator(".tl-tools input")
-        search.fill(name)
-        search.press("Enter")
-
-    def facts(self):
-        words = self.page.locator(".tl-row dt").all_inner_texts()
-        return dict(zip(words, self.page.locator(".tl-row dd").all_inner_texts(), strict=True))
-
-    def sums(self):
-        """Time by class, and busy and idle time, of the first GPU."""
-        self.page.wait_for_timeout(300)
-        device = self.page.locator(".tl-device").first
-        rows = device.locator("table").filter(has_not_text="Longest").locator("tr")
-        times = {
-            row.get_attribute("data-class"): int(row.get_attribute("data-ns")) for row in rows.all()
-        }
-        return times, *(int(device.get_attribute(f"data-{side}")) for side in ("busy", "idle"))
-
-
-@pytest.fixture
-def opened(chromium, recording):
-    opened = Opened(chromium, recording[1], viewport={"width": 1400, "height": 1000})
-    yield opened
-    assert opened.said == []
-    opened.context.close()
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or playwright is None, reason="no Chromium, or no playwright, here"
+)
 
 
 def expected_sums(trace, start, end):

@@ -5,6 +5,7 @@ import { label, meaning } from "./canvas/colors.js";
 import { linksOf } from "./canvas/arrows.js";
 import { count, duration, percent, size } from "./format.js";
 import { busyOf, openAt } from "./model.js";
+import { excessOf, medianStep } from "./steps.js";
 import { ranked } from "./sums.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -55,6 +56,7 @@ export function factsOf(model, place) {
   const launch = names.launches[names.launch[name]];
   if (launch) facts.push(...launchFacts(launch));
   facts.push(...linkFacts(model, place));
+  if (track.content === "steps") facts.push(...stepFacts(model, place));
   if (track.content === "gaps") facts.push(["Cause", model.causes[names.texts[name]] ?? ""]);
   const wait = model.waits.get(track.offset + row);
   if (wait) {
@@ -63,6 +65,23 @@ export function factsOf(model, place) {
     if (wait.site) facts.push(["Called at", wait.site]);
   }
   if (names.whole[name] && names.whole[name] !== names.texts[name]) facts.push(["Name", names.whole[name]]);
+  return facts;
+}
+
+/** How a step differs from the median one. @param {Model} model @param {Place} step @returns {[string, string][]} */
+function stepFacts(model, step) {
+  const median = medianStep(model, step);
+  if (median === null) return [];
+  const { start, end, name } = step.track;
+  const more = end[step.row] - start[step.row] - (end[median] - start[median]);
+  const excess = excessOf(model, step, median);
+  /** @param {import("./steps.js").Excess[]} each */
+  const listed = (each) => each.map(({ text, ns }) => `${text} +${duration(ns)}`).join(", ");
+  /** @type {[string, string][]} */
+  const facts = [["Median step", `${duration(end[median] - start[median])} (${model.names.texts[name[median]]})`]];
+  if (more > 0) facts[0][1] += `; this one takes ${duration(more)} longer`;
+  if (excess.gpu.length) facts.push(["More on the GPU", listed(excess.gpu)]);
+  if (excess.cpu.length) facts.push(["More on the CPU", listed(excess.cpu)]);
   return facts;
 }
 

@@ -27,6 +27,8 @@ import { View } from "./view.js";
  */
 
 const NARROW = 640;
+/** Rows that enclose work and are summed up when selected. */
+const SPANS = new Set(["steps", "phases", "ranges"]);
 const MARGIN = 190;
 const LEAST_SPAN = 1000;
 const NEAR = 3;
@@ -64,6 +66,7 @@ class Lanes {
     this.bands = bandsOf(model);
     this.lines = /** @type {import("./layout.js").Line[]} */ ([]);
     this.selected = /** @type {Place | null} */ (null);
+    this.links = /** @type {import("./canvas/arrows.js").Pair[]} */ ([]);
     this.range = /** @type {{from: number, to: number} | null} */ (null);
     this.hits = /** @type {Uint8Array | null} */ (null);
     this.asked = 0;
@@ -173,13 +176,23 @@ class Lanes {
   }
 
   rested() {
-    const [from, to] = [this.range ?? this.view].flatMap((each) => [Math.round(each.from), Math.round(each.to)]);
-    const title = this.range ? "Selected range" : "Shown";
+    const { title, from, to } = this.summed();
     this.frame.sums.replaceChildren(sumsPanel(this.model, sumsOf(this.model, from, to), title, to - from));
     const select = this.selected ? this.selected.track.offset + this.selected.row : null;
     const fragment = fragmentOf({ from: this.view.from, to: this.view.to, select });
     // Another fragment than a place of the timeline, or none, is left until something is chosen.
     if (placeOf(location.hash) || this.touched) history.replaceState(null, "", fragment);
+  }
+
+  /** The time that is summed up: a range, else the selected step or range of code, else what is shown. */
+  summed() {
+    const { selected, range, view } = this;
+    if (!range && selected && SPANS.has(selected.track.content)) {
+      const { track, row } = selected;
+      return { title: `In ${this.model.names.texts[track.name[row]]}`, from: track.start[row], to: track.end[row] };
+    }
+    const { from, to } = range ?? view;
+    return { title: range ? "Selected range" : "Shown", from: Math.round(from), to: Math.round(to) };
   }
 
   get touched() {
@@ -289,6 +302,7 @@ class Lanes {
   /** @param {Place | null} place @returns {boolean} whether nothing is selected now */
   select(place) {
     this.selected = place;
+    this.links = place ? linksOf(this.model, place) : [];
     const { panel, said } = this.frame;
     panel.replaceChildren();
     if (place) {

@@ -5,6 +5,7 @@ import { AXIS, lineOf } from "../layout.js";
 
 /** @typedef {import("../model.js").Track} Track */
 /** @typedef {import("./draw.js").Scene} Scene */
+/** A call, and what it launched or caused. @typedef {[{track: Track, row: number}, {track: Track, row: number}]} Pair */
 
 const MOST_ARROWS = 60;
 
@@ -13,10 +14,10 @@ const MOST_ARROWS = 60;
  * @param {Scene} scene
  */
 export function drawSelected(pen, scene) {
-  const { selected, colors } = scene;
+  const { selected, links, colors } = scene;
   if (!selected) return;
   frame(pen, scene, selected);
-  for (const [from, to] of linksOf(scene.model, selected)) {
+  for (const [from, to] of links) {
     pen.strokeStyle = pen.fillStyle = to.track.content === "gaps" ? colors.high : colors.ink;
     arrow(pen, scene, from, to);
   }
@@ -26,7 +27,7 @@ export function drawSelected(pen, scene) {
  * The pairs of call and row that a selected row is part of.
  * @param {import("../model.js").Model} model
  * @param {{track: Track, row: number}} selected
- * @returns {[{track: Track, row: number}, {track: Track, row: number}][]}
+ * @returns {Pair[]}
  */
 export function linksOf(model, selected) {
   const { track, row } = selected;
@@ -37,7 +38,7 @@ export function linksOf(model, selected) {
   }
   if (track.content !== "calls") return [];
   const wanted = track.offset + row;
-  const pairs = /** @type {[{track: Track, row: number}, {track: Track, row: number}][]} */ ([]);
+  const pairs = /** @type {Pair[]} */ ([]);
   for (const other of model.tracks) {
     if (!other.link) continue;
     let at = other.link.indexOf(wanted);

@@ -21,6 +21,7 @@ import { elided, paintCounter, paintTrack, writeLabels, writeMost } from "./rows
  * @property {number} ratio device pixels per CSS pixel
  * @property {boolean} narrow
  * @property {{track: Track, row: number} | null} selected
+ * @property {import("./arrows.js").Pair[]} links of the selected row
  * @property {{from: number, to: number} | null} range
  * @property {Uint8Array | null} hits by name; null without a search
  */
@@ -150,6 +151,7 @@ function drawAxis(pen, { view, colors, width }, ticks) {
     const x = view.x(time);
     if (x < view.left) continue;
     pen.fillRect(Math.round(x), AXIS - 5, 1, 5);
-    pen.fillText(moment(time, ticks.step, Math.max(view.to, 1)), x + 4, AXIS / 2);
+    const text = moment(time, ticks.step, Math.max(view.to, 1));
+    if (x + 4 + pen.measureText(text).width <= width) pen.fillText(text, x + 4, AXIS / 2);
   }
 }

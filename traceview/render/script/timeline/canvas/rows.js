@@ -110,7 +110,9 @@ export function writeLabels(pen, scene, labels, origin) {
   const { model, colors, hits } = scene;
   for (const { track, row, left, right, y } of labels) {
     const name = track.name[row];
-    const text = elided(pen, labelOf(scene, track, row), right - left - 8);
+    // A line of Python is known by its file and number, which stand first.
+    const tail = track.content === "python" ? 0 : 0.4;
+    const text = elided(pen, labelOf(scene, track, row), right - left - 8, tail);
     if (!text) continue;
     pen.globalAlpha = hits && !hits[name] ? 0.4 : 1;
     pen.fillStyle = colors.label[model.names.classes[name]];
@@ -145,20 +147,30 @@ export function writeMost(pen, { view, colors }, counter, y) {
 
 const widths = /** @type {Map<string, number>} */ (new Map());
 
-/** The text without its middle, where it is too long. Letters are about equally wide.
+/** @param {CanvasRenderingContext2D} pen @param {string} text */
+function widthOf(pen, text) {
+  const known = widths.get(text);
+  if (known !== undefined) return known;
+  if (widths.size > 20000) widths.clear();
+  const { width } = pen.measureText(text);
+  widths.set(text, width);
+  return width;
+}
+
+/** The text without its middle, where it is too long; without its end for a tail of 0.
  * @param {CanvasRenderingContext2D} pen
  * @param {string} text
  * @param {number} room
+ * @param {number} [tail] share of the letters left that are from the end
  */
-export function elided(pen, text, room) {
-  let width = widths.get(text);
-  if (width === undefined) {
-    if (widths.size > 20000) widths.clear();
-    widths.set(text, (width = pen.measureText(text.slice(0, 400)).width));
+export function elided(pen, text, room, tail = 0.4) {
+  const begun = text.slice(0, 400);
+  const width = widthOf(pen, begun);
+  if (width <= room) return begun;
+  for (let letters = Math.floor((room / width) * begun.length); letters >= 5; letters--) {
+    const kept = Math.floor(letters * tail);
+    const short = `${text.slice(0, letters - kept)}\u2026${text.slice(text.length - kept)}`;
+    if (widthOf(pen, short) <= room) return short;
   }
-  if (width <= room) return text;
-  const letters = Math.floor((room / width) * Math.min(text.length, 400)) - 1;
-  if (letters < 5) return "";
-  const head = Math.ceil(letters * 0.6);
-  return `${text.slice(0, head)}\u2026${text.slice(text.length - (letters - head))}`;
+  return "";
 }

@@ -1,0 +1,54 @@
+"""A page with a timeline, open in Chromium and driven like a person does."""
+
+import re
+import shutil
+
+try:
+    from playwright import sync_api as playwright
+except ImportError:  # pragma: no cover - depends on the machine
+    playwright = None  # type: ignore[assignment]
+
+CHROMIUM = shutil.which("chromium")
+READY = ".timeline.ready"
+CANVAS = ".tl-scroll canvas"
+
+
+class Opened:
+    """A page that is open, with what its console said."""
+
+    def __init__(self, browser, path, fragment="", **options):
+        self.context = browser.new_context(offline=True, **options)
+        self.page, self.said = self.context.new_page(), []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.goto(path.as_uri() + fragment)
+        self.page.wait_for_selector(READY)
+
+    @property
+    def window(self):
+        """The shown time in ns, as the address holds it once something is chosen."""
+        self.page.wait_for_timeout(300)
+        match = re.search(r"#t=(-?\d+)-(\d+)", self.page.url)
+        return int(match[1]), int(match[2])
+
+    def key(self, key):
+        self.page.locator(CANVAS).press(key)
+
+    def select(self, name):
+        search = self.page.locator(".tl-tools input")
+        search.fill(name)
+        search.press("Enter")
+
+    def facts(self):
+        words = self.page.locator(".tl-row dt").all_inner_texts()
+        return dict(zip(words, self.page.locator(".tl-row dd").all_inner_texts(), strict=True))
+
+    def sums(self):
+        """Time by class, and busy and idle time, of the first GPU."""
+        self.page.wait_for_timeout(300)
+        device = self.page.locator(".tl-device").first
+        rows = device.locator("table").filter(has_not_text="Longest").locator("tr")
+        times = {
+            row.get_attribute("data-class"): int(row.get_attribute("data-ns")) for row in rows.all()
+        }
+        return times, *(int(device.get_attribute(f"data-{side}")) for side in ("busy", "idle"))
