@@ -185,3 +185,15 @@ def test_a_slow_step_says_what_it_has_more_of(chromium, recording_with_a_slow_st
     assert opened.page.locator(".tl-sums h4").inner_text().startswith("In step_4")
     assert opened.said == []
     opened.context.close()
+
+
+def test_a_finding_selects_its_gap_which_says_what_the_cpu_did(
+    chromium, recording_with_a_slow_step
+):
+    opened = Opened(chromium, recording_with_a_slow_step, viewport={"width": 1400, "height": 1000})
+    opened.page.get_by_role("button", name="Show in the timeline").first.click()
+    facts = opened.facts()
+    assert "load_batch" in facts["CPU meanwhile"]
+    assert facts["Cause"]
+    assert opened.said == []
+    opened.context.close()

@@ -5,7 +5,7 @@ import { label, meaning } from "./canvas/colors.js";
 import { linksOf } from "./canvas/arrows.js";
 import { count, duration, percent, size } from "./format.js";
 import { busyOf, openAt } from "./model.js";
-import { excessOf, medianStep } from "./steps.js";
+import { cpuTimes, excessOf, medianStep } from "./steps.js";
 import { ranked } from "./sums.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -13,6 +13,7 @@ import { ranked } from "./sums.js";
 /** @typedef {{track: Track, row: number}} Place */
 
 const MOST_NAMES = 5;
+const MOST_MEANWHILE = 3;
 
 /** A row in one line, for its tooltip and for screen readers.
  * @param {Model} model
@@ -57,7 +58,7 @@ export function factsOf(model, place) {
   if (launch) facts.push(...launchFacts(launch));
   facts.push(...linkFacts(model, place));
   if (track.content === "steps") facts.push(...stepFacts(model, place));
-  if (track.content === "gaps") facts.push(["Cause", model.causes[names.texts[name]] ?? ""]);
+  if (track.content === "gaps") facts.push(["Cause", model.causes[names.texts[name]] ?? ""], ...meanwhile(model, place));
   const wait = model.waits.get(track.offset + row);
   if (wait) {
     if (wait.idle) facts.push(["Then GPU idle", duration(wait.idle)]);
@@ -85,6 +86,14 @@ function stepFacts(model, step) {
   return facts;
 }
 
+/** What the CPU did in a gap: the longest lines, calls and ranges. @param {Model} model @param {Place} gap */
+function meanwhile(model, { track, row }) {
+  const [from, to] = [track.start[row], track.end[row]];
+  const most = [...cpuTimes(model, from, to, track.lane.process)].sort(([, a], [, b]) => b - a).slice(0, MOST_MEANWHILE);
+  const listed = most.map(([text, ns]) => `${text} ${duration(ns)}`).join(", ");
+  return /** @type {[string, string][]} */ (listed ? [["CPU meanwhile", listed]] : []);
+}
+
 /** @param {number[]} launch @returns {[string, string][]} */
 function launchFacts([gx, gy, gz, bx, by, bz, registers, fixed, dynamic]) {
   /** @param {...number} sizes */
@@ -109,7 +118,11 @@ function linkFacts(model, place) {
   }
   const name = model.names.texts[call.track.name[call.row]];
   const path = pathAt(model, call);
-  if (place.track.content === "gaps") return [["Caused by", [name, path].filter(Boolean).join(" in ")]];
+  if (place.track.content === "gaps") {
+    const site = model.waits.get(call.track.offset + call.row)?.site;
+    const at = site ? /** @type {[string, string][]} */ ([["Called at", site]]) : [];
+    return [["Caused by", [name, path].filter(Boolean).join(" in ")], ...at];
+  }
   const wait = place.track.start[place.row] - made;
   /** @type {[string, string][]} */
   const facts = [["Launched by", `${name}, ${call.track.lane.title}`]];
@@ -231,7 +244,7 @@ function totals(title, all, whole, kindOf, textOf, unit, most = 30) {
         element("th", { scope: "row", title: textOf(key) }, swatch(kindOf(key)), textOf(key)),
         element("td", {}, duration(total.ns)),
         element("td", {}, percent(total.ns, whole)),
-        element("td", {}, `${count(total.calls)} ${unit}`),
+        element("td", {}, `${count(total.calls)} ${count(total.calls) === "1" ? unit.slice(0, -1) : unit}`),
       ),
     );
   }

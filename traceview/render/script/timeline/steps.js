@@ -76,7 +76,7 @@ function gpuTimes(model, from, to) {
  * @param {number} to
  * @param {number} process
  */
-function cpuTimes(model, from, to, process) {
+export function cpuTimes(model, from, to, process) {
   const times = /** @type {Map<string, number>} */ (new Map());
   for (const track of model.tracks) {
     const { content, lane, count, start, end, name } = track;

@@ -223,7 +223,16 @@ class Lanes {
     const margin = Math.max((to - from) * 0.15, LEAST_SPAN);
     this.range = to > from ? { from, to } : null;
     this.showWindow(from - margin, to + margin);
-    this.select(select === null ? null : located(this.model, select));
+    this.select(select === null ? this.gapOf(from, to) : located(this.model, select));
+  }
+
+  /** The gap that is a window: what is shown of it names its cause. @param {number} from @param {number} to */
+  gapOf(from, to) {
+    for (const track of this.model.tracks.filter((each) => each.content === "gaps")) {
+      const row = firstAfter(track, from);
+      if (track.start[row] === from && track.end[row] === to) return { track, row };
+    }
+    return null;
   }
 
   /** @param {string} fragment @returns {boolean} whether the fragment is a place of the timeline */
