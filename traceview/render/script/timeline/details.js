@@ -90,7 +90,7 @@ function stepFacts(model, step) {
 function meanwhile(model, { track, row }) {
   const [from, to] = [track.start[row], track.end[row]];
   const most = [...cpuTimes(model, from, to, track.lane.process)].sort(([, a], [, b]) => b - a).slice(0, MOST_MEANWHILE);
-  const listed = most.map(([text, ns]) => `${text} ${duration(ns)}`).join(", ");
+  const listed = most.map(([text, ns]) => `${text.split(", seq =")[0]} ${duration(ns)}`).join(", ");
   return /** @type {[string, string][]} */ (listed ? [["CPU meanwhile", listed]] : []);
 }
 
@@ -177,7 +177,7 @@ export function rowPanel(model, place, acts) {
   return element(
     "div",
     { class: "tl-row" },
-    element("h4", {}, swatch(kind), model.names.texts[track.name[row]], element("small", {}, label(kind))),
+    element("h4", {}, swatch(kind), track.content === "gaps" ? "GPU idle" : model.names.texts[track.name[row]], element("small", {}, label(kind))),
     list,
     ways,
   );
