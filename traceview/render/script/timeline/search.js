@@ -13,6 +13,13 @@ export function namesWith(model, wanted) {
   );
 }
 
+/** The names that are the text and nothing else, or null. @param {import("./model.js").Model} model @param {string} wanted */
+export function namesEqual(model, wanted) {
+  const text = wanted.toLowerCase();
+  const exact = Uint8Array.from(model.names.texts, (each) => (each.toLowerCase() === text ? 1 : 0));
+  return exact.includes(1) ? exact : null;
+}
+
 /** The number of rows with these names. @param {import("./model.js").Model} model @param {Uint8Array} hits */
 export function countOf(model, hits) {
   let total = 0;

@@ -12,7 +12,7 @@ import { listen } from "./input.js";
 import { AXIS, bandsOf, laidOut, lineOf } from "./layout.js";
 import { fragmentOf, placeOf } from "./link.js";
 import { firstAfter, located, modelOf } from "./model.js";
-import { countOf, namesWith, nextHit } from "./search.js";
+import { countOf, namesEqual, namesWith, nextHit } from "./search.js";
 import { sumsOf } from "./sums.js";
 import { View } from "./view.js";
 
@@ -374,7 +374,10 @@ class Lanes {
     const from = selected
       ? { time: selected.track.start[selected.row], number: selected.track.offset + selected.row }
       : { time: this.view.from, number: -Infinity };
-    const place = nextHit(this.model, this.hits, from, step);
+    // Of step_7 and step_70, the first to be shown for "step_7" is step_7.
+    const found = selected && this.hits[selected.track.name[selected.row]];
+    const wanted = (!found && namesEqual(this.model, this.frame.search.value)) || this.hits;
+    const place = nextHit(this.model, wanted, from, step);
     if (place) this.goTo(place);
   }
 
