@@ -68,3 +68,16 @@ def test_nothing_is_said_of_operators_and_library_ranges(program):
 def test_no_more_than_seven_findings_ask_for_action(program):
     _, report = program
     assert 1 <= len(above_info(report)) <= 7
+
+
+WAITS = {"pyg_gcn": ("pyg_gcn.py", 11), "cupy_kmeans": ("kmeans.py", 64)}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_python_samples_name_the_line_that_waits(name):
+    """the lines read in the programs: `int(….sum())` in PyG, the comparison that ends k-means."""
+    report = traceview.analyze(traceview.load(FOREIGN / f"{name}.sqlite.xz"))
+    first = next(each for each in report.findings if each.analysis == "sync-stalls")
+    file, line = WAITS[name]
+    assert (first.finding.subject.file or "").endswith(file)
+    assert first.finding.subject.line == line

@@ -103,6 +103,11 @@ def _notes(trace: Trace, listed: ListedWaits) -> tuple[str, ...]:
     if not len(listed.row) or "call_sites" in trace.tables:
         return ()
     chains = "callchains" in trace.tables
+    if not chains and len(trace.recorded("python_samples")):
+        return (
+            "Lines come from samples of Python stacks, where these hit the waits often enough: the "
+            "recording has no source lines of waits. traceview record adds them.",
+        )
     how = "Hints come from C++ call chains" if chains else "No line is known"
     return (f"{how}: the recording has no source lines of waits. traceview record adds them.",)
 

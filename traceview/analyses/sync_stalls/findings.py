@@ -14,8 +14,10 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.framework_wording import early_uploads, later_reads
 from traceview.analyses.lost_time import lost_in
+from traceview.analyses.range_wording import inside
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
+from traceview.analyses.sync_stalls.sampled_lines import SampledLine, sampled_line
 from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
@@ -83,7 +85,8 @@ def _finding(
     first = int(own[np.argmax(cost.at_stake_ns[own])])
     calls = int((listed.api.codes[own] == listed.api.codes[first]).sum())
     every, rows = waits(trace), listed.row[own]
-    template, values = _place(listed, first)
+    sampled = None if listed.site.site[first] else sampled_line(trace, rows)
+    template, values = _place(trace, listed, first, sampled)
     values.update(idle_ns=at_stake_ns, calls=calls, wait_ns=int(every.duration_ns[rows].sum()))
     of = " to {api}" if listed.site.site[first] else ""
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
@@ -99,27 +102,35 @@ def _finding(
         template,
         _action(trace, does, rows, calls),
         at_stake_ns,
-        _subject(listed, first),
+        _subject(listed, first, sampled),
         Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
         share_pct(at_stake_ns, span_ns),
         lost=lost_in(every_gap(trace), _caused_by(trace, rows)),
     )
 
 
-def _place(listed: ListedWaits, number: int) -> tuple[str, dict[str, Cell]]:
+def _place(
+    trace: Trace, listed: ListedWaits, number: int, sampled: SampledLine | None
+) -> tuple[str, dict[str, Cell]]:
     """The place of a wait as the subject of a sentence, and the names in it."""
     cells, source = listed.cells(number), listed.site.source[number]
     if cells["call_site"]:
         values = {"call_site": cells["call_site"], "source": source, "api": cells["api"]}
         return "{call_site}, `{source}`," if source else "{call_site}", values
     what = "{hint} ({api})" if cells["hint"] else "{api}"
-    inside = cells["range_path"] != UNATTRIBUTED
+    path = None if cells["range_path"] == UNATTRIBUTED else str(cells["range_path"])
     del cells["call_site"]
-    return f"{what} in {{range_path}}" if inside else f"{what} outside any range", cells
+    if sampled:
+        values = {"line": sampled.place, "function": sampled.function}
+        of = "" if sampled.function == "<module>" else " in {function}"
+        return f"{what} at {{line}}{of}", {**cells, **values}
+    return what + inside(trace, path, "range_path"), cells
 
 
-def _subject(listed: ListedWaits, number: int) -> Subject:
+def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:
     """The line of a wait, or the call where no line is known."""
+    if sampled:
+        return Subject("line", sampled.place, sampled.file, sampled.line)
     file, line = listed.site.file[number], int(listed.site.line[number])
     if listed.site.site[number] is None or file is None:
         return Subject("call", str(listed.api[number]))
