@@ -115,6 +115,7 @@ def record(
     sync_sites: bool = True,
     python_samples: bool = False,
     native_samples: bool | None = None,
+    source_lines: bool = True,
     annotate: Literal["auto", "modules", "off"] = "off",
     nsys_options: Sequence[str] = (),
     keep_env: bool = False,
@@ -147,6 +148,7 @@ def record(
             sync_sites=sync_sites,
             python_samples=python_samples,
             native_samples=native_samples,
+            source_lines=source_lines,
             annotate=annotate,
             nsys_options=nsys_options,
         ),
@@ -158,7 +160,7 @@ def record(
 
 
 def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubReport:
-    """Copy a trace without environment, program output, user, host and home paths.
+    """Copy a trace without environment, output, source lines, user, host and home paths.
 
     Names of kernels, ranges and calls stay as they are. A .nsys-rep is exported by nsys first.
     Raises TraceFormatError if `trace` is not an nsys export, InputError if `out` cannot be written,

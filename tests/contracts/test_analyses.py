@@ -82,6 +82,7 @@ ON_REQUEST = {
     *("thread_runs", "call_sites", "gpu_metrics", "kernel_counters"),
     *("native_samples", "native_frames"),
     *("os_calls", "python_samples", "python_frames", "host_functions", "jit_compilations"),
+    "source_lines",
     *("collective_calls", "communicators"),
 }
 VERDICTS = {"gpu-bound", "launch-bound", "sync-drained", "queue-full", "mixed"}

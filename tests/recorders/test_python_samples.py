@@ -14,10 +14,8 @@ from tests.recorders import fake_nsys
 from traceview.recorders import gathering
 from traceview.recorders.nsys import Nsys
 from traceview.recorders.options import Abilities, RecordOptions, abilities, profile_command
-from traceview.recorders.python_sample_tables import (
-    write_python_samples,
-    write_source_lines,
-)
+from traceview.recorders.python_sample_tables import write_python_samples
+from traceview.recorders.source_tables import write_source_tables
 from traceview.trace.load import load
 from traceview.trace.nsys.own_samples import SAMPLES
 from traceview.trace.nsys.sample_clock import SampleClock
@@ -186,13 +184,14 @@ def test_the_text_of_the_programs_lines_is_stored_and_scrubbed(tmp_path, folder)
     )  # fmt: skip
 
     write_python_samples(raw, folder)
-    write_source_lines(raw)
+    write_source_tables(raw, [tmp_path], excerpts=False)
 
     assert rows(load(raw), "python_frames", "source") == [
         (None,),
         ("x = feats[nodes] # gather",),
         (None,),
     ]
+    assert "source_lines" not in load(raw).tables
 
 
 def test_scrubbing_keeps_samples_and_shortens_homes(tmp_path, folder):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
         "What to record": (
             *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
-            *("--no-kernels", "--no-sync-sites", "--annotate", "--python-samples", "--nsys-option"),
+            *("--no-kernels", "--no-sync-sites", "--annotate", "--python-samples"),
+            *("--no-source-lines", "--nsys-option"),
         ),
     },
     examples=(
@@ -97,6 +98,14 @@ if TYPE_CHECKING:
     flag_value=False,
     default=True,
     help="Do not record which Python lines wait for the GPU.",
+)
+@click.option(
+    "--no-source-lines",
+    "source_lines",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Do not store the lines of the program that wait or are sampled, with their neighbours.",
 )
 @click.option(
     "--annotate",

@@ -31,8 +31,8 @@ from traceview.cli.verb import Verb
 def command(trace: Path, out: Path | None, output: Path | None, force: bool) -> None:
     """Copy TRACE to OUT.sqlite without private data.
 
-    Removes environment variables, program output, user and host names, and home paths. Names of
-    kernels, ranges and calls stay as they are. TRACE is not changed.
+    Removes environment variables, program output, user and host names, home paths, and excerpts of
+    source files. Names of kernels, ranges and calls stay as they are. TRACE is not changed.
     """
     import traceview
 

@@ -31,7 +31,8 @@ class RecordOptions:
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
     that wait for the GPU, `python_samples` the Python stacks. `native_samples` records stacks of
     native code, thread scheduling and calls of the operating system; None stands for programs that
-    are not Python. `annotate` adds ranges to torch programs: their steps and the parts of these
+    are not Python. `source_lines` stores the lines of the program that wait or are sampled, with
+    their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of these
     (`auto`), with the modules of the model (`modules`). `nsys_options` are passed to nsys profile
     and override traceview's own.
     """
@@ -46,6 +47,7 @@ class RecordOptions:
     shapes: bool = False
     python_samples: bool = False
     native_samples: bool | None = None
+    source_lines: bool = True
     annotate: Literal["auto", "modules", "off"] = "off"
 
     def __post_init__(self) -> None:

@@ -1,8 +1,7 @@
-"""Python stacks that the program sampled itself, and source lines: tables of the trace."""
+"""Python stacks that the program sampled itself, as tables of the trace."""
 
 from __future__ import annotations
 
-import linecache
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -13,16 +12,12 @@ import numpy as np
 
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
-from traceview.trace.load import load
-from traceview.trace.nsys.own_samples import FRAMES, SAMPLES, SOURCE_LINES
+from traceview.trace.nsys.own_samples import FRAMES, SAMPLES
 from traceview.trace.nsys.sample_clock import global_pids, sample_clock
-from traceview.trace.program_files import is_library
 
-SOURCE_CHARACTERS = 120
 _COLUMNS: dict[str, dict[str, Any]] = {
     SAMPLES: {"start": int, "globalTid": int, "stack": int},
     FRAMES: {"stack": int, "depth": int, "file": str, "line": int, "function": str},
-    SOURCE_LINES: {"file": str, "line": int, "text": str},
 }
 
 
@@ -54,39 +49,11 @@ def write_python_samples(database: Path, folder: Path) -> int:
                 rows = list(_frame_rows(process.frames, stacks))
                 frames += rows
                 stacks = max([row["stack"] + 1 for row in rows], default=stacks)
-        _write(database, SAMPLES, samples)
-        _write(database, FRAMES, frames)
+        for name, table in ((SAMPLES, samples), (FRAMES, frames)):
+            write_table(database, name, _COLUMNS[name], table)
     except sqlite3.Error as error:
-        raise _damaged(error) from error
+        raise damaged(error) from error
     return len(samples)
-
-
-def write_source_lines(database: Path) -> None:
-    """Add the text of the program's lines that Python samples are at, while the files are there.
-
-    Raises RecordingError if the database is damaged.
-    """
-    frames = load(database).recorded("python_frames")
-    file, line = frames.texts("file"), frames["line"]
-    own = [code for code, name in enumerate(file.values) if not is_library(str(name))]
-    rows = np.flatnonzero(np.isin(file.codes, own) & ~frames.is_null("line"))
-    lines = np.unique(np.stack([file.codes[rows], line[rows]]), axis=1)
-    texts = [
-        {"file": str(file.values[code]), "line": number, "text": text}
-        for code, number in lines.T.tolist()
-        if (text := _source(str(file.values[code]), number))
-    ]
-    if texts:
-        try:
-            _write(database, SOURCE_LINES, texts)
-        except sqlite3.Error as error:
-            raise _damaged(error) from error
-
-
-def _source(file: str, line: int) -> str:
-    text = " ".join(linecache.getline(file, line).split())
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    return plain if len(plain) <= SOURCE_CHARACTERS else plain[: SOURCE_CHARACTERS - 1] + "…"
 
 
 def _process(path: Path) -> SampledProcess:
@@ -131,17 +98,21 @@ def _frame_rows(
         yield {"stack": stack + first_stack, "depth": depth, **where}
 
 
-def _write(database: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
+def write_table(
+    database: Path, name: str, columns: dict[str, Any], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Add a table to an export. Raises sqlite3.Error if the database is damaged."""
     # Imported late: it takes 0.3 s, which reading a trace should not pay.
     from sqlite_utils import Database
 
     store = Database(database)
     with closing(store.conn):
         table = store.table(name)
-        table.create(_COLUMNS[name], replace=True)
+        table.create(columns, replace=True)
         table.insert_all(rows)
 
 
-def _damaged(error: sqlite3.Error) -> RecordingError:
+def damaged(error: sqlite3.Error) -> RecordingError:
+    """The error for an export that SQLite cannot read."""
     what = f"SQLite cannot read the export of nsys ({error})"
     return RecordingError(what, "run traceview doctor to test the export")

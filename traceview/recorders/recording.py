@@ -23,8 +23,9 @@ from traceview.recorders.nsys import ATTEMPTS, Nsys, find
 from traceview.recorders.nvtx_compatibility import incompatibility
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.recorders.program import command_of, python_of, script_of
-from traceview.recorders.python_sample_tables import write_python_samples, write_source_lines
+from traceview.recorders.python_sample_tables import write_python_samples
 from traceview.recorders.run_table import write_run
+from traceview.recorders.source_tables import write_source_tables
 from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.version import __version__
@@ -133,7 +134,8 @@ def _recorded(job: _Job, options: RecordOptions) -> Recording:
                 # So that a recording without marks means that nothing waited.
                 facts[NOTED] = "marked"
             # Python stacks, and the sizes of NCCL's collectives: 2 % more bytes for the latter.
-            _finish(job, report, facts, include_json=able.exports_json)
+            _export(job, report, facts, options, include_json=able.exports_json)
+            _finish(job, report)
             return Recording(job.out, ended, requests.status is not None, job.report)
     except interrupts.Aborted as aborted:
         return Recording(None, aborted.status, interrupted=True)
@@ -206,19 +208,31 @@ def _run_facts(
     }
 
 
-def _finish(job: _Job, report: Path, facts: Mapping[str, str], *, include_json: bool) -> None:
-    raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
+def _export(
+    job: _Job,
+    report: Path,
+    facts: Mapping[str, str],
+    options: RecordOptions,
+    *,
+    include_json: bool,
+) -> None:
+    """Export the report to raw.sqlite next to it, and add what was gathered."""
+    raw, gathered = report.with_name("raw.sqlite"), report.with_name(_GATHERED)
     export(job.nsys, report, raw, include_json=include_json)
     # Before scrubbing: the command line may contain values of the environment.
     write_run(raw, facts)
-    gathered = report.with_name(_GATHERED)
     # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
     if gathering.has_started(gathered):
         write_kernels(raw, gathered)
     write_python_samples(raw, gathered)
-    write_source_lines(raw)
+    folders = (Path.cwd(), script_of(job.words).absolute().parent)
+    write_source_tables(raw, folders, excerpts=options.source_lines)
+
+
+def _finish(job: _Job, report: Path) -> None:
+    raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
     if not job.keep_env:
-        scrub(raw, clean)
+        scrub(raw, clean, keep_source_lines=True)
     if job.report:
         shutil.copyfile(report, report.with_name("kept"))
         # It contains the environment: readable by the user only.

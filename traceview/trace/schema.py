@@ -336,6 +336,16 @@ PYTHON_FRAMES = TableSchema(
         Column("source", "text", "text of the line, truncated if long", nullable=True),
     ),
 )
+SOURCE_LINES = TableSchema(
+    "source_lines",
+    "lines of the program's files: those that waited or were sampled most, and their neighbours",
+    "traceview record SCRIPT (without --no-source-lines)",
+    (
+        Column("file", "text", "source file, as in call_sites or python_frames"),
+        Column("line", "int32", "line number, from 1"),
+        Column("text", "text", "text of the line with its indentation, truncated if long"),
+    ),
+)
 OS_CALLS = TableSchema(
     "os_calls",
     "blocking calls of the operating system's libraries",
@@ -510,6 +520,7 @@ TABLES = {
         NATIVE_FRAMES,
         PYTHON_SAMPLES,
         PYTHON_FRAMES,
+        SOURCE_LINES,
         DIAGNOSTICS,
         KERNEL_CODE,
         GPU_METRICS,

@@ -9,11 +9,12 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, TableSpec
-from traceview.findings import Evidence, Subject
+from traceview.findings import Evidence
 from traceview.ranking import RankedFinding
 from traceview.render.base.page import key
 from traceview.render.base.table_view import TableView, row_id, table_view
 from traceview.render.kernels.code import CodeBlock
+from traceview.render.report.source_excerpt import SourceView, source_view
 from traceview.report import Report
 from traceview.tables import Mask, Table
 from traceview.units import Value
@@ -24,7 +25,7 @@ class EvidenceView:
     """What shows a finding. `table` has one row, whose id on the page is `row`.
 
     `values` are its figures as text, `window` its place in time, `source` the line of code that it
-    is about with the text that was recorded of it, `code` the PTX of the kernel that it is about.
+    is about with what was recorded around it, `code` the PTX of the kernel that it is about.
     """
 
     table: TableView | None
@@ -33,7 +34,7 @@ class EvidenceView:
     values: tuple[tuple[str, str], ...]
     window: str
     basis: str
-    source: tuple[str, str] | None
+    source: SourceView | None
     code: CodeBlock | None = None
 
 
@@ -72,7 +73,7 @@ def evidence_view(
         values=_figures(evidence.values),
         window=_window(evidence),
         basis=evidence.basis,
-        source=_source(ranked.finding.subject, recorded),
+        source=source_view(report.recording, ranked.finding.subject, recorded),
         code=code.get(ranked.finding.subject.name),
     )
 
@@ -91,16 +92,6 @@ def _window(evidence: Evidence) -> str:
         return ""
     length = units.duration(evidence.end_ns - evidence.start_ns)
     return f"{length} from {units.quantity('start_ns', evidence.start_ns)}"
-
-
-def _source(subject: Subject, row: Mapping[str, Value]) -> tuple[str, str] | None:
-    """The line that a finding is about, as `file:line`, and its text where it was recorded."""
-    if not subject.file:
-        return None
-    place = f"{subject.file}:{subject.line}" if subject.line else subject.file
-    # Elsewhere `source` names a place in code, as load-widths does.
-    text = row.get("source") if "line" in row or "call_site" in row else None
-    return place, str(text or "").strip()
 
 
 def _table_of(report: Report, analysis: str, name: str) -> tuple[Analysis, TableSpec, Table]:

@@ -27,6 +27,7 @@ from traceview.trace.nsys.os_calls import os_calls
 from traceview.trace.nsys.own_samples import own_samples, with_sources
 from traceview.trace.nsys.ranges import nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
+from traceview.trace.nsys.source_excerpts import source_excerpts
 from traceview.trace.nsys.syncs import synchronizations
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
@@ -45,6 +46,7 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "jit_compilations": jit_compilations,
     "diagnostics": tables.diagnostics,
     "kernel_code": lambda reader: kernel_code.staged(reader.export.database),
+    "source_lines": lambda reader: source_excerpts(reader.export.database),
 }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.trace import load
-from traceview.trace.nsys import export_info, kernel_code
+from traceview.trace.nsys import export_info, kernel_code, source_excerpts
 from traceview.trace.scrub.code_secrets import CLEAN
 from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
 from traceview.trace.sqlite import file as sqlite_file
@@ -59,13 +59,17 @@ class ScrubReport:
         return sum(self.replaced.values())
 
 
-def scrub(source: Path, out: Path, *, force: bool = False) -> ScrubReport:
+def scrub(
+    source: Path, out: Path, *, force: bool = False, keep_source_lines: bool = False
+) -> ScrubReport:
     """Write a copy of a trace without private data to `out`.
 
     Removes environment, host and user names, working folder and program output, and values of
     environment variables wherever they occur; home folders become `~`. Names of kernels, ranges
-    and calls stay. `out` is replaced as a whole or not at all; the source, which may be compressed
-    (.gz, .xz, .zst), is not changed. Raises TraceFormatError if the source is not an nsys export,
+    and calls stay. Lines of the program's files go, too, unless `keep_source_lines`.
+
+    `out` is replaced as a whole or not at all; the source, which may be compressed (.gz, .xz,
+    .zst), is not changed. Raises TraceFormatError if the source is not an nsys export,
     InputError if `out` cannot be written, OutputExistsError if it exists and not `force`.
     """
     check_trace_output(out, force=force, source=source)
@@ -74,7 +78,7 @@ def scrub(source: Path, out: Path, *, force: bool = False) -> ScrubReport:
             folder = Path(work)
             _check(plain)
             clean = folder / "clean.sqlite"
-            report = _clean_copy(_copied(plain, folder), clean)
+            report = _clean_copy(_copied(plain, folder), clean, keep_source_lines)
             clean.replace(out)
             return report
     except TraceFormatError as error:
@@ -106,13 +110,13 @@ def _copied(plain: Path, folder: Path) -> Path:
     return copy
 
 
-def _clean_copy(copy: Path, clean: Path) -> ScrubReport:
+def _clean_copy(copy: Path, clean: Path, keep_source_lines: bool) -> ScrubReport:
     connection = sqlite3.connect(copy, isolation_level=None)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.text_factory = bytes
         connection.execute("BEGIN")
-        counts = _Scrubber(connection).run()
+        counts = _Scrubber(connection).run(keep_source_lines)
         connection.execute("COMMIT")
         # Into a new file: unused pages of the old one would keep removed bytes.
         connection.execute("VACUUM INTO ?", (str(clean),))
@@ -141,7 +145,9 @@ class _Scrubber:
         listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         self._tables = [name.decode() for (name,) in listed.fetchall()]
 
-    def run(self) -> Counter[str]:
+    def run(self, keep_source_lines: bool) -> Counter[str]:
+        if not keep_source_lines:
+            self._remove_source_lines()
         for table, names in _NAMED_VALUES.items():
             if {"name", "value"} <= set(self._columns(table)):
                 self._remove_named_values(table, names)
@@ -155,6 +161,14 @@ class _Scrubber:
             self._clean_code(column, private)
         self._clean_strings(kept, private)
         return self._counts
+
+    def _remove_source_lines(self) -> None:
+        table = source_excerpts.STORED_AS
+        if table in self._tables:
+            count = f"SELECT count(*) FROM {quoted(table)}"  # noqa: S608
+            self._counts["lines of source"] += self._connection.execute(count).fetchone()[0]
+            self._connection.execute(f"DROP TABLE {quoted(table)}")
+            self._tables.remove(table)
 
     def _remove_other_processes(self) -> None:
         """Remove the names of processes and threads without events, possibly of other users."""

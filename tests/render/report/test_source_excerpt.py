@@ -1,0 +1,79 @@
+"""The source beside a finding: the recorded lines, the one it is about marked, and no file read."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.render.example_report import HOSTILE
+from traceview.recorders.python_sample_tables import write_table
+from traceview.trace.load import load, unpacked
+from traceview.trace.nsys.source_excerpts import STORED_AS
+
+RECORDING = Path(__file__).parents[2] / "data/sync_sites.sqlite.xz"
+FILE, LINE = "workloads/sync_sites.py", 33
+
+
+@pytest.fixture
+def plain(tmp_path):
+    copy = tmp_path / "run.sqlite"
+    with unpacked(RECORDING) as path:
+        copy.write_bytes(path.read_bytes())
+    return copy
+
+
+def page(path):
+    return traceview.analyze(load(path)).to_html()
+
+
+def add_lines(path, lines):
+    rows = [{"file": FILE, "line": number, "text": text} for number, text in lines]
+    write_table(path, STORED_AS, {"file": str, "line": int, "text": str}, rows)
+
+
+def source_of(html):
+    return html.partition('<div class="source">')[2].partition('<details class="evidence"')[0]
+
+
+def test_a_finding_shows_its_line_among_its_neighbours(plain):
+    texts = {number: f"    line({number})" for number in range(LINE - 6, LINE + 7)}
+    add_lines(plain, texts.items())
+
+    source = source_of(page(plain))
+
+    shown = [number for number in texts if f"<i>{number}</i>line(" in source]
+    assert shown == list(range(LINE - 4, LINE + 5))
+    assert source.count('class="here"') == 1
+    assert f"<i>{LINE}</i>" in source.partition('class="here"')[2].partition("</div>")[0]
+
+
+def test_without_neighbours_the_line_itself_is_shown(plain):
+    before = source_of(page(plain))
+    add_lines(plain, [(LINE + 1, "other()")])
+
+    assert source_of(page(plain)) == before
+    assert '<div class="here"><span class="links"></span>' in before
+    assert f"<i>{LINE}</i>" in before
+
+
+def test_hostile_lines_are_text(plain):
+    add_lines(plain, [(LINE, HOSTILE), (LINE + 1, "\x1b[31m\u202e"), (LINE + 2, "x" * 100_000)])
+
+    html = page(plain)
+
+    assert "<img src" not in html
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert "x" * 201 not in html
+
+
+@pytest.mark.parametrize("value", ["'a'", "NULL", "-1", "1.5", "99999999999", "x'00'"])
+def test_damaged_rows_are_left_out(plain, value):
+    add_lines(plain, [(LINE, "good()")])
+    with closing(sqlite3.connect(plain)) as connection, connection:
+        connection.execute(f"INSERT INTO {STORED_AS} VALUES ('{FILE}', {value}, 'bad')")
+        connection.execute(f"INSERT INTO {STORED_AS} VALUES (NULL, 1, 'bad'), ('f', 1, x'ff')")
+
+    assert len(load(plain).table("source_lines")) == 1
