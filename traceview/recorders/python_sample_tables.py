@@ -12,7 +12,7 @@ import numpy as np
 
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
-from traceview.trace.nsys.own_samples import FRAMES, SAMPLES
+from traceview.trace.nsys.cpu.own_samples import FRAMES, SAMPLES
 from traceview.trace.nsys.sample_clock import global_pids, sample_clock
 
 _COLUMNS: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from traceview.recorders.python_sample_tables import damaged, write_table
 from traceview.tables import NULL
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.own_samples import SOURCE_LINES
+from traceview.trace.nsys.cpu.own_samples import SOURCE_LINES
 from traceview.trace.nsys.source_excerpts import LINE_CHARACTERS, STORED_AS
 from traceview.trace.program_files import is_library
 

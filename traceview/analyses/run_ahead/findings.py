@@ -19,7 +19,8 @@ from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.selection import selected
+from traceview.facts.queue.queue import queue_wait_ns
+from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct
 from traceview.tables import Cell
@@ -36,6 +37,8 @@ VERDICTS = {
     "for other work.",
 }
 """The verdicts in words, behind `GPU 0`."""
+_AHEAD = ("gpu-bound", "queue-full")
+"""Verdicts on a GPU that is never out of work for long."""
 _ACTIONS = {
     "gpu-bound": "Make the kernels faster. The launches are early enough.",
     "queue-full": "Make the kernels faster. Launching earlier cannot help.",
@@ -102,9 +105,23 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
         action,
         idle_ns,
         gpu_subject(trace, device),
-        Evidence(values, "devices", shown),
+        Evidence(values, "devices", shown, *_window(trace, device, verdict)),
         share_pct(idle_ns, span_ns) if idle_ns else None,
     )
+
+
+def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
+    """When the verdict shows: the longest queue wait, or the longest gap of a GPU that runs dry."""
+    every = gaps(trace)
+    counted = np.flatnonzero(counted_gaps(trace, device, every))
+    if verdict not in _AHEAD and len(counted):
+        gap = counted[np.argmax(every.idle_ns[counted])]
+        return int(every.start_ns[gap]), int(every.end_ns[gap])
+    ops, wait = operations(trace), queue_wait_ns(trace)
+    own = np.flatnonzero((ops.device == device) & selected_operations(trace))
+    longest = own[np.argmax(wait[own])]
+    end_ns = int(ops.end_ns[longest])
+    return int(ops.start_ns[longest]) - max(int(wait[longest]), 0), end_ns
 
 
 def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) -> tuple[str, str]:
@@ -115,7 +132,7 @@ def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) ->
         return "", _OTHER_WORK if site and site.other_work else fewer
     action = _ACTIONS[verdict]
     copying, work = copying_ns(trace, device), work_ns(trace, device)
-    if verdict not in ("gpu-bound", "queue-full") or 2 * copying < work:
+    if verdict not in _AHEAD or 2 * copying < work:
         return "", action
     values.update(copying_ns=copying, busy_ns=work)
     return " It only copies for {copying_ns} of its {busy_ns} of work.", _COPY_LESS

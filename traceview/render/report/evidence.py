@@ -9,7 +9,8 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, TableSpec
-from traceview.findings import Evidence
+from traceview.facts.steps.warm_up import kernels_in_warm_up
+from traceview.findings import Finding
 from traceview.ranking import RankedFinding
 from traceview.render.base.page import key
 from traceview.render.base.table_view import TableView, row_id, table_view
@@ -24,15 +25,16 @@ from traceview.units import Value
 class EvidenceView:
     """What shows a finding. `table` has one row, whose id on the page is `row`.
 
-    `values` are its figures as text, `window` its place in time, `source` the line of code that it
-    is about with what was recorded around it, `code` the PTX of the kernel that it is about.
+    `values` are its figures as text, `window` its place in time (start and end in ns), `source` the
+    line of code that it is about with what was recorded around it, `code` the PTX of its kernel.
     """
 
     table: TableView | None
     row: str
     where: str
     values: tuple[tuple[str, str], ...]
-    window: str
+    window: tuple[int, int] | None
+    window_text: str
     basis: str
     source: SourceView | None
     code: CodeBlock | None = None
@@ -59,6 +61,7 @@ def evidence_view(
 ) -> EvidenceView:
     """The evidence of a finding of this report; `code` has that of kernels, by name."""
     evidence, row = ranked.finding.evidence, _row_of(report, ranked)
+    window = window_of(report, ranked.finding)
     head: tuple[TableView | None, str, str] = (None, "", "")
     recorded: Mapping[str, Value] = {}
     if row is not None and evidence.table is not None:
@@ -71,7 +74,8 @@ def evidence_view(
     return EvidenceView(
         *head,
         values=_figures(evidence.values),
-        window=_window(evidence),
+        window=window,
+        window_text=_window_text(window),
         basis=evidence.basis,
         source=source_view(report.recording, ranked.finding.subject, recorded),
         code=code.get(ranked.finding.subject.name),
@@ -87,11 +91,39 @@ def _figures(values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _window(evidence: Evidence) -> str:
-    if evidence.start_ns is None or evidence.end_ns is None:
+def _window_text(window: tuple[int, int] | None) -> str:
+    if window is None:
         return ""
-    length = units.duration(evidence.end_ns - evidence.start_ns)
-    return f"{length} from {units.quantity('start_ns', evidence.start_ns)}"
+    return f"{units.duration(window[1] - window[0])} from {units.quantity('start_ns', window[0])}"
+
+
+def window_of(report: Report, finding: Finding) -> tuple[int, int] | None:
+    """Start and end of where a finding shows; of one on a kernel, else, the longest launch."""
+    evidence, trace = finding.evidence, report.recording
+    if evidence.start_ns is not None and evidence.end_ns is not None:
+        return evidence.start_ns, evidence.end_ns
+    if finding.subject.kind != "kernel" or trace is None:
+        return None
+    kernels = trace.recorded("kernels")
+    launches = np.flatnonzero(_launches(kernels, finding))
+    if not len(launches):
+        return None
+    # What ran in warm-up shows only what ran nowhere else.
+    steady = launches[~kernels_in_warm_up(trace)[launches]]
+    shown = steady if len(steady) else launches
+    longest = shown[np.argmax(kernels.duration_ns[shown])]
+    return int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])
+
+
+def _launches(kernels: Table, finding: Finding) -> Mask:
+    """True for launches of a finding's kernel, with its grid and block where it has them."""
+    result: Mask = kernels.texts("name").isin([finding.subject.name])
+    for size in ("grid", "block"):
+        axes = str(finding.evidence.row.get(size) or "").split("x")
+        for axis, length in zip("xyz", axes, strict=False):
+            if length.isdecimal():
+                result = result & (kernels[f"{size}_{axis}"] == int(length))
+    return result
 
 
 def _table_of(report: Report, analysis: str, name: str) -> tuple[Analysis, TableSpec, Table]:

@@ -58,8 +58,6 @@ def _findings(report: Report) -> list[FindingEntry]:
             ),
             key=f"finding-{number}",
             evidence=evidence_view(report, each, code),
-            start_ns=each.finding.evidence.start_ns,
-            end_ns=each.finding.evidence.end_ns,
         )
         for number, each in enumerate(report.findings, 1)
     ]

@@ -36,7 +36,7 @@ class ChartView:
 class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty where there is none.
 
-    `key` is its own id, `start_ns` and `end_ns` are its place in the timeline.
+    `key` is its own id.
     """
 
     severity: str
@@ -49,8 +49,6 @@ class FindingEntry:
     forecast: str = ""
     key: str = ""
     evidence: EvidenceView | None = None
-    start_ns: int | None = None
-    end_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from traceview.trace.nsys.absent_tables import empty_tables
 from traceview.trace.nsys.cpu.callchains import callchains
 from traceview.trace.nsys.cpu.host_work import host_functions, jit_compilations
 from traceview.trace.nsys.cpu.native_samples import native_frames, native_samples
+from traceview.trace.nsys.cpu.own_samples import own_samples, with_sources
 from traceview.trace.nsys.cpu.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.cpu.thread_runs import thread_runs
@@ -24,7 +25,6 @@ from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.nvtx.nccl_calls import nccl_tables
 from traceview.trace.nsys.os_calls import os_calls
-from traceview.trace.nsys.own_samples import own_samples, with_sources
 from traceview.trace.nsys.ranges import nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
 from traceview.trace.nsys.source_excerpts import source_excerpts

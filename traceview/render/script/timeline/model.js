@@ -254,6 +254,22 @@ export function located(model, number) {
     : null;
 }
 
+/**
+ * The work or gap that fills a window exactly, such as the kernel that a finding is about.
+ * @param {Model} model
+ * @param {number} from
+ * @param {number} to
+ * @returns {{track: Track, row: number} | null}
+ */
+export function filling(model, from, to) {
+  for (const track of model.tracks) {
+    if (track.content !== "operations" && track.content !== "gaps") continue;
+    const row = openAt(track, from);
+    if (row >= 0 && track.start[row] === from && track.end[row] === to) return { track, row };
+  }
+  return null;
+}
+
 /** Time in which a row was busy. @param {Track} track @param {number} row */
 export function busyOf(track, row) {
   return track.busy ? track.busy[row] : track.end[row] - track.start[row];

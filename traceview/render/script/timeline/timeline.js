@@ -11,7 +11,7 @@ import { frameOf, toggle } from "./frame.js";
 import { listen } from "./input.js";
 import { AXIS, bandsOf, laidOut, lineOf } from "./layout.js";
 import { fragmentOf, placeOf } from "./link.js";
-import { firstAfter, located, modelOf } from "./model.js";
+import { filling, firstAfter, located, modelOf } from "./model.js";
 import { countOf, namesEqual, namesWith, nextHit } from "./search.js";
 import { sumsOf } from "./sums.js";
 import { View } from "./view.js";
@@ -223,16 +223,7 @@ class Lanes {
     const margin = Math.max((to - from) * 0.15, LEAST_SPAN);
     this.range = to > from ? { from, to } : null;
     this.showWindow(from - margin, to + margin);
-    this.select(select === null ? this.gapOf(from, to) : located(this.model, select));
-  }
-
-  /** The gap that is a window: what is shown of it names its cause. @param {number} from @param {number} to */
-  gapOf(from, to) {
-    for (const track of this.model.tracks.filter((each) => each.content === "gaps")) {
-      const row = firstAfter(track, from);
-      if (track.start[row] === from && track.end[row] === to) return { track, row };
-    }
-    return null;
+    this.select(select === null ? filling(this.model, from, to) : located(this.model, select));
   }
 
   /** @param {string} fragment @returns {boolean} whether the fragment is a place of the timeline */
