@@ -14,6 +14,7 @@ from itertools import pairwise
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.render.base.code_block import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
 from traceview.render.kernels.listing import (
     access_finder,
@@ -29,38 +30,6 @@ MOST_LINES = 4_000
 
 _MOST_RULES = 250
 _LINE = 1_000
-
-
-@dataclass(frozen=True)
-class CodeLink:
-    """`target` is the id of an element of the page; empty if there is none."""
-
-    text: str
-    target: str
-
-
-@dataclass(frozen=True)
-class CodeLine:
-    """A line of code. `mark` is a class that it shares with all that comes from the same line."""
-
-    text: str
-    margin: str
-    narrow: bool
-    id: str | None = None
-    mark: str | None = None
-    links: tuple[CodeLink, ...] = ()
-    number: int | None = None
-    after_gap: bool = False
-
-
-@dataclass(frozen=True)
-class CodeBlock:
-    """One source file or listing; `missing` says why there are no lines."""
-
-    title: str
-    lines: tuple[CodeLine, ...] = ()
-    missing: str = ""
-    left_out: int = 0
 
 
 @dataclass(frozen=True)

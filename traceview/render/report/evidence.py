@@ -12,9 +12,9 @@ from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.findings import Finding
 from traceview.ranking import RankedFinding
+from traceview.render.base.code_block import CodeBlock
 from traceview.render.base.page import key
 from traceview.render.base.table_view import TableView, row_id, table_view
-from traceview.render.kernels.code import CodeBlock
 from traceview.render.report.source_excerpt import SourceView, source_view
 from traceview.report import Report
 from traceview.tables import Mask, Table

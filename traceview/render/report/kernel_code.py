@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from traceview.errors import InputError, TraceFormatError
-from traceview.facts.code.gathered import gathered_code
 from traceview.ptx.model import Compiled
-from traceview.render.kernels.code import CodeBlock, ptx_block
+from traceview.render.base.code_block import CodeBlock
 from traceview.report import Report
-from traceview.toolchain.listings import code_of
 
 _MOST_LINES = 600
 """Instructions of a kernel on the page; `traceview ptx TRACE` shows all."""
@@ -25,6 +23,10 @@ def listings(report: Report) -> Mapping[str, CodeBlock]:
     named = {f.finding.subject.name for f in report.findings if f.finding.subject.kind == "kernel"}
     if trace is None or not named or "kernel_code" not in trace.tables:
         return {}
+    # Imported late, here and below: most recordings carry no code, and it takes a fifth of the time
+    # of a page.
+    from traceview.facts.code.gathered import gathered_code
+
     blocks: dict[str, CodeBlock] = {}
     for code in gathered_code(trace).launched:
         name = code.compiled.name
@@ -35,6 +37,9 @@ def listings(report: Report) -> Mapping[str, CodeBlock]:
 
 
 def _listing(compiled: Compiled) -> CodeBlock | None:
+    from traceview.render.kernels.code import ptx_block
+    from traceview.toolchain.listings import code_of
+
     try:
         function = code_of(compiled, sass=False, ptxas=False).ptx
     except (TraceFormatError, InputError):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.findings import Subject
+from traceview.render.base.code_block import CodeBlock, CodeLine
 from traceview.render.base.safe_text import visible
-from traceview.render.kernels.code import CodeBlock, CodeLine
 from traceview.trace import Trace
 from traceview.units import Value
 

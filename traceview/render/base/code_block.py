@@ -1,0 +1,37 @@
+"""Lines of code as the templates of pages take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CodeLink:
+    """`target` is the id of an element of the page; empty if there is none."""
+
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of code. `mark` is a class that it shares with all that comes from the same line."""
+
+    text: str
+    margin: str
+    narrow: bool
+    id: str | None = None
+    mark: str | None = None
+    links: tuple[CodeLink, ...] = ()
+    number: int | None = None
+    after_gap: bool = False
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """One source file or listing; `missing` says why there are no lines."""
+
+    title: str
+    lines: tuple[CodeLine, ...] = ()
+    missing: str = ""
+    left_out: int = 0
