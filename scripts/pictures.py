@@ -21,7 +21,7 @@ from rich.text import Text
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDING = Path("examples/training.sqlite.xz")
 IMAGES = REPOSITORY / "docs/images"
-COLUMNS, FINDINGS = 96, 4
+COLUMNS = 96
 PAGE_PIXELS = (1200, 1000)
 COLOURS = 96
 # As rich's own, without the web font: a picture loads nothing.
@@ -59,15 +59,12 @@ def traceview(*words: str, folder: Path) -> str:
 
 
 def terminal(folder: Path) -> str:
-    """The start of the report in a terminal, as SVG."""
+    """The report in a terminal, which is one screen, as SVG."""
     command = f"traceview report {RECORDING}"
-    printed = traceview("report", str(REPOSITORY / RECORDING), folder=folder)
+    printed = traceview("report", "--color", "always", str(REPOSITORY / RECORDING), folder=folder)
     console = Console(width=COLUMNS, record=True, file=StringIO(), force_terminal=True)
     console.print(Text(f"$ {command}"))
-    lines = Text.from_ansi(printed).split()
-    # A finding ends with the name of its analysis.
-    ends = [number for number, line in enumerate(lines, 1) if line.plain.endswith("]")]
-    console.print(*lines[: ends[FINDINGS - 1]], sep="\n")
+    console.print(Text.from_ansi(printed))
     return console.export_svg(
         title="traceview", theme=MONOKAI, code_format=SVG, unique_id="terminal"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 _ACRONYMS = {"api", "cpu", "gpu", "sm"}
 
@@ -115,6 +116,7 @@ def _words(name: str, unit: str) -> str:
     return " ".join(word.upper() if word in _ACRONYMS else word for word in words)
 
 
+@lru_cache(maxsize=1024)
 def unit_of(name: str) -> str:
     """The unit suffix of a name (`ns`, `bytes_per_s`, `pct` …); empty for a count."""
     for unit in (*_SCALES, "pct", "factor"):
