@@ -111,7 +111,7 @@ def test_the_exact_command_is_printed(recorded):
 
 
 def test_the_summary_is_printed(recorded):
-    assert "What to do first" in recorded[1].stdout
+    assert "More: --all every table" in recorded[1].stdout
 
 
 def test_the_run_is_described(recorded, nsys):
