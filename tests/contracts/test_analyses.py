@@ -290,6 +290,7 @@ def test_every_file_is_in_the_list():
         "gpu_wording",
         "graph_wording",
         "lost_time",
+        "range_wording",
         "verdict",
         "warm_up_wording",
     }
