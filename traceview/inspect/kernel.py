@@ -18,6 +18,7 @@ from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.elements_per_thread import elements_per_thread
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.sass import accesses as sass_accesses
+from traceview.ptx.sass.live_registers import live_registers
 from traceview.toolchain.listings import Code, code_of
 
 
@@ -72,6 +73,7 @@ def _report(
         occupancy=kernel.occupancy,
         waves=_waves(kernel),
         sms=kernel.sms,
+        live_registers=live_registers(code.sass) if code.sass else None,
         findings=findings,
         notes=(*code.notes, *notes, *_assumed(kernel.sms)),
     )

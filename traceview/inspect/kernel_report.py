@@ -12,6 +12,7 @@ from traceview.hardware import Occupancy
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
+from traceview.ptx.sass.live_registers import LiveRegisters
 
 
 def line_name(source: SourceLine | None) -> str:
@@ -55,7 +56,8 @@ class KernelReport:
 
     Shared memory is in bytes per block, registers and spills are per thread. `ptx` and `sass` are
     the two listings. `waves` is the grid ÷ the blocks that the GPU holds at once, on `sms`.
-    `elements_per_thread` is defined in traceview.ptx.elements_per_thread.
+    `elements_per_thread` is defined in traceview.ptx.elements_per_thread. `live_registers` are
+    those of the SASS.
     """
 
     compiled: Compiled
@@ -78,6 +80,7 @@ class KernelReport:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     sms: SmCount | None = None
+    live_registers: LiveRegisters | None = None
 
     @property
     def name(self) -> str:

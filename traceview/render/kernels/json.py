@@ -141,6 +141,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "instruction_mix": dict(kernel.instruction_mix),
         "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
         "waves": kernel.waves,
+        "live_registers": _live_registers(kernel, names),
         "sm_count": kernel.sms.count if kernel.sms else None,
         "sm_count_assumed_of": kernel.sms.assumed if kernel.sms else None,
         "findings": [_finding(finding, names) for finding in kernel.findings],
@@ -192,6 +193,23 @@ def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str |
     return {
         "source": names.of_line(source) if source else None,
         "source_file": source.file if source else None,
+    }
+
+
+def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] | None:
+    """The most registers that are live at once, where, and the lines that wrote them."""
+    live, sass = kernel.live_registers, kernel.sass
+    if live is None or sass is None or not live.counts:
+        return None
+    at = sass.instructions[live.peak]
+    return {
+        "most": live.most,
+        "opcode": at.opcode,
+        **_source(at.source, names),
+        "holders": [
+            {"registers": count, **_source(source, names)} for source, count in live.holders
+        ],
+        "by_instruction": list(live.counts),
     }
 
 

@@ -11,6 +11,7 @@ from traceview.ptx.model import Argument, How
 from traceview.render.kernels.source_names import SourceNames
 
 _MOST_MIX = 8
+_MOST_HOLDERS = 4
 HOW: dict[How, str] = {
     "launched": "as launched",
     "declared": "as declared",
@@ -98,10 +99,26 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
         tensor[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
     if tensor:
         yield "tensor cores", " · ".join(f"{units.count(n)} × {op}" for op, n in tensor.items())
+    if held := live(kernel):
+        yield "live registers", held
     across = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]
     counted = [units.counted(number, name) for number, name in across if number]
     if counted:
         yield "synchronization", " · ".join(counted)
+
+
+def live(kernel: KernelReport) -> str:
+    """The most live registers and what holds them, where registers limit occupancy or spill."""
+    found, sass = kernel.live_registers, kernel.sass
+    limits = kernel.occupancy is not None and "registers" in kernel.occupancy.limiters
+    if not found or not sass or not found.counts or not (limits or kernel.spill_bytes):
+        return ""
+    names = SourceNames.of([kernel])
+    parts = [f"{count} by {names.of_line(line)}" for line, count in found.holders[:_MOST_HOLDERS]]
+    rest = sum(count for _, count in found.holders[_MOST_HOLDERS:])
+    parts += [f"{rest} more"] if rest else []
+    at = names.of_line(sass.instructions[found.peak].source)
+    return f"{found.most} at {at}, written {' · '.join(parts)}"
 
 
 def differences(kernel: KernelReport, names: SourceNames) -> list[str]:

@@ -75,6 +75,15 @@ def _kernel(**more: Schema) -> Schema:
         instruction_mix=mapping(WHOLE),
         occupancy=maybe(_occupancy()),
         waves=maybe(NUMBER),
+        live_registers=maybe(
+            record(
+                most=WHOLE,
+                opcode=TEXT,
+                **_SOURCE,
+                holders=many(record(registers=WHOLE, **_SOURCE)),
+                by_instruction=many(WHOLE),
+            )
+        ),
         sm_count=maybe(WHOLE),
         sm_count_assumed_of=maybe(TEXT),
         findings=many(finding(**_SOURCE)),

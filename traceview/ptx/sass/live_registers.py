@@ -1,0 +1,196 @@
+"""Live registers of a thread at each SASS instruction, and which lines hold them.
+
+A register is live from where it is written to where it is read last, on any path. Widths follow
+from the opcode: LDG.E.128 writes four registers, IMAD.WIDE two, a matrix product its fragments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from traceview.ptx.loops import block_edges, block_starts
+from traceview.ptx.model import Function, Instruction, SourceLine
+
+_REGISTER = re.compile(r"(?<![A-Za-z])R(\d+)(\.64)?(?![\w])")
+_OPERAND = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|[^,\[\]])+")
+_WGMMA = re.compile(r"64x(\d+)x\d+")
+_MATRICES = re.compile(r"M\w*88\.(\d)")
+_TENSOR_MEMORY = re.compile(r"\.x(\d+)")
+_WITHOUT_RESULT = re.compile(
+    r"ST|RED|LDGSTS|BRA|BRX|EXIT|RET|BAR|BSSY|BSYNC|DEPBAR|MEMBAR|CCTL|NANOSLEEP|UTMA|UBLKCP|CALL|"
+    r"WARPSYNC|NOP|ERRBAR|SUST|PREFETCH|FENCE|LDGDEPBAR|ARRIVES|JMX|KILL|USETMAXREG"
+)
+_PREDICATE_FIRST = frozenset({"SHFL", "ATOM", "ATOMG", "ATOMS", "MATCH", "SYNCS", "REDUX"})
+# R1 holds the stack pointer from start to end.
+_STACK_POINTER = 1 << 1
+_DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "FADD2", "FMUL2", "FFMA2"})
+_MEMORY = ("LD", "ST", "AT", "RED", "SYNCS")
+_MMA = frozenset({"HMMA", "IMMA", "QMMA", "BMMA", "DMMA", "OMMA"})
+
+
+@dataclass(frozen=True)
+class LiveRegisters:
+    """The live registers at each instruction, and the first instruction with the most.
+
+    `holders` counts the registers that are live there by the source line that wrote them.
+    """
+
+    counts: tuple[int, ...]
+    peak: int
+    holders: tuple[tuple[SourceLine | None, int], ...]
+
+    @property
+    def most(self) -> int:
+        """The number of live registers at the peak."""
+        return self.counts[self.peak] if self.counts else 0
+
+
+def live_registers(function: Function) -> LiveRegisters:
+    """The live registers of a SASS function."""
+    code = function.instructions
+    writes, reads = zip(*map(_masks, code), strict=True) if code else ((), ())
+    after = _live_after(function, writes, reads)
+    masks = [live | w | _STACK_POINTER for live, w in zip(after, writes, strict=True)]
+    counts = tuple(mask.bit_count() for mask in masks)
+    peak = max(range(len(counts)), key=counts.__getitem__, default=0)
+    held = masks[peak] if code else 0
+    return LiveRegisters(counts, peak, tuple(_holders(code, writes, held, peak)))
+
+
+def _live_after(function: Function, writes: Sequence[int], reads: Sequence[int]) -> list[int]:
+    """A mask of registers per instruction: those live before it that it does not end, and after."""
+    code = function.instructions
+    starts = block_starts(len(code), function.jumps)
+    edges = block_edges(starts, function.jumps)
+    entry = [0] * len(starts)
+    live = [0] * len(code)
+    changed = True
+    while changed:
+        changed = False
+        for block in range(len(starts) - 2, -1, -1):
+            now = 0
+            for successor in edges[block]:
+                now |= entry[successor]
+            for at in range(starts[block + 1] - 1, starts[block] - 1, -1):
+                kills = 0 if code[at].predicate else writes[at]
+                before = (now & ~kills) | reads[at]
+                live[at] = now | before
+                now = before
+            changed |= now != entry[block]
+            entry[block] = now
+    return live
+
+
+def _holders(
+    code: Sequence[Instruction], writes: Sequence[int], held: int, peak: int
+) -> Iterator[tuple[SourceLine | None, int]]:
+    """The lines that wrote what is held, the most registers first; the last write counts."""
+    counts = Counter[SourceLine | None]()
+    for at in (*range(peak, -1, -1), *range(len(code) - 1, peak, -1)):
+        found = writes[at] & held
+        if found:
+            counts[code[at].source] += found.bit_count()
+            held &= ~found
+    yield from counts.most_common()
+
+
+def _masks(instruction: Instruction) -> tuple[int, int]:
+    """The registers that an instruction writes and reads, as masks."""
+    operands = [text.strip() for text in _OPERAND.findall(instruction.operands)]
+    root, *modifiers = instruction.opcode.split(".")
+    results = 0 if _WITHOUT_RESULT.match(root) else 1
+    if results and root in _PREDICATE_FIRST and operands[:1] and not _first(operands[0]):
+        results = 2
+    written = 0
+    for text in operands[:results]:
+        if "[" not in text and (number := _first(text)) is not None:
+            written |= _run(number, _result_width(root, modifiers, instruction.opcode))
+    read = 0
+    for at, text in enumerate(operands[results:]):
+        read |= _read_by(text, at, root, modifiers, instruction.opcode)
+    return written, read
+
+
+def _read_by(text: str, at: int, root: str, modifiers: Sequence[str], opcode: str) -> int:
+    read, in_address = 0, "[" in text
+    for found in _REGISTER.finditer(text):
+        width = 2 if found[2] else 1
+        if not in_address and width == 1:
+            width = _source_width(at, root, modifiers, opcode)
+        read |= _run(int(found[1]), width)
+    return read
+
+
+def _first(text: str) -> int | None:
+    found = _REGISTER.search(text)
+    return int(found[1]) if found else None
+
+
+def _run(first: int, width: int) -> int:
+    return ((1 << width) - 1) << first
+
+
+def _result_width(root: str, modifiers: Sequence[str], opcode: str) -> int:
+    if root in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
+        return _accumulators(opcode, modifiers)
+    if root in _MMA:
+        return 2 if "F16" in modifiers[1:2] or modifiers[:1] == ["8816"] else 4
+    if root in ("LDSM", "LDTM"):
+        return _listed(opcode)
+    if root == "CS2R":
+        return 1 if "32" in modifiers else 2
+    if root.startswith(_MEMORY):
+        return _memory_width(modifiers)
+    if root in _DOUBLE or "WIDE" in modifiers:
+        return 2
+    return 2 if root in ("I2F", "F2F", "F2I", "MOV", "IADD") and _to_64(modifiers) else 1
+
+
+def _source_width(at: int, root: str, modifiers: Sequence[str], opcode: str) -> int:
+    if root in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
+        return 4 if at == 0 else _accumulators(opcode, modifiers)
+    if root in _MMA:
+        return _fragment(at, modifiers)
+    if root in ("STSM", "STTM"):
+        return _listed(opcode)
+    if root.startswith(("ST", "RED", "AT")):
+        return _memory_width(modifiers)
+    if "WIDE" in modifiers:
+        return 2 if at == 2 else 1
+    if root in _DOUBLE or root in ("RET", "BRX", "JMX", "CALL"):
+        return 2
+    return (
+        2 if root in ("I2F", "F2F", "F2I") and modifiers[-1:] in (["F64"], ["S64"], ["U64"]) else 1
+    )
+
+
+def _fragment(at: int, modifiers: Sequence[str]) -> int:
+    """The registers of A, B and C of a warp's matrix product."""
+    if at == 2:
+        return 2 if "F16" in modifiers[1:2] or modifiers[:1] == ["8816"] else 4
+    small = modifiers[:1] in (["1688"], ["16816"]) and not {"F32", "F16"} & set(modifiers[1:2])
+    half = modifiers[:1] == ["1688"] and "TF32" not in modifiers
+    whole = (2, 1) if half or small else (4, 2)
+    return whole[min(at, 1)]
+
+
+def _accumulators(opcode: str, modifiers: Sequence[str]) -> int:
+    shape = _WGMMA.search(opcode)
+    columns = int(shape[1]) if shape else 8
+    return columns // 4 if "F16" in modifiers[1:2] else columns // 2
+
+
+def _listed(opcode: str) -> int:
+    found = _MATRICES.search(opcode) or _TENSOR_MEMORY.search(opcode)
+    return int(found[1]) if found else 1
+
+
+def _memory_width(modifiers: Sequence[str]) -> int:
+    return next((int(m) // 32 for m in ("256", "128", "64") if m in modifiers), 1)
+
+
+def _to_64(modifiers: Sequence[str]) -> bool:
+    return bool({"F64", "S64", "U64", "64"} & set(modifiers[:1]))
