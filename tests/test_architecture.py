@@ -35,6 +35,7 @@ LEVELS = (
     {"ranking", "explanation"},
     {"timeline"},
     {"report"},
+    {"testing"},
     {"render"},
     {"cli"},
 )

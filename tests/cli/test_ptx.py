@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 import traceview
-from tests.places import PTX_FILES
+from tests.places import DATA, PTX_FILES
 from tests.ptx.compiled_kernels import a_report, ptx_kernel
 from traceview.cli import run
 from traceview.errors import InputError
@@ -14,6 +14,7 @@ from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.target_report import PtxReport
 
 GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
+NVRTC = DATA / "gelu-nvrtc-12.9-sm90.ptx"
 
 
 class Call(NamedTuple):
@@ -315,3 +316,38 @@ def test_two_signatures_of_a_triton_kernel(capsys, monkeypatch):
     (load,) = [row for row in rows if row.startswith("gelu.py:12 global load")]
     assert "8 × 32 bits 2 × 128 bits wider" in load
     assert any(row.startswith("high vanishes Global loads at gelu.py:12") for row in rows)
+
+
+def test_expectations_that_are_met_exit_with_0(capsys):
+    line = ["ptx", str(NVRTC), "--expect", "gelu_vector: global load >= 128, spills = 0"]
+    assert run([*line, "--expect", "registers <= 64"]) == 0
+    assert capsys.readouterr().out == "3 conditions met by 2 kernels\n"
+
+
+def test_an_expectation_that_is_not_met_exits_with_1_and_one_line(capsys):
+    assert run(["ptx", str(NVRTC), "--expect", "global load >= 128, spills = 0"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("gelu_scalar: global load >= 128: 32 bits at ")
+
+
+def test_an_expectation_that_means_nothing_exits_with_2(capsys):
+    assert run(["ptx", str(NVRTC), "--expect", "global lod >= 128"]) == 2
+    assert "did you mean global load?" in capsys.readouterr().err
+    assert run(["ptx", str(NVRTC), "--expect", "spills = 0", "--sass"]) == 2
+    assert "--expect cannot be combined with --sass" in capsys.readouterr().err
+    assert run(["ptx", "gelu.py", "--expect", "spills = 0", "--num-warps", "4", "8"]) == 2
+    assert "--expect cannot be combined with a comparison" in capsys.readouterr().err
+
+
+def test_json_has_the_verdicts(capsys):
+    assert run(["ptx", str(NVRTC), "--expect", "gelu_scalar: global load >= 128", "--json"]) == 1
+    shown = capsys.readouterr()
+    (verdict,) = json.loads(shown.out)["expectations"]
+    assert (verdict["kernel"], verdict["condition"], verdict["met"]) == (
+        "gelu_scalar",
+        "global load >= 128",
+        False,
+    )
+    assert verdict["found"].startswith("32 bits at ")
+    assert verdict["sources"]
+    assert shown.err.startswith("gelu_scalar: global load >= 128: 32 bits")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,12 @@ from traceview.cli.output import (
     write_file,
 )
 from traceview.cli.verb import Verb
+from traceview.errors import InputError
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
+    from traceview.inspect.expectations.grammar import Expectation
     from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ptx", "sass")
@@ -42,6 +45,7 @@ _SECTIONS = {
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout"),
     "What to show": ("--diff", "--source", "--ptx", "--sass"),
+    "What to check": ("--expect",),
     "Output": ("-o", "--html", "--json", "--force"),
 }
 _EXAMPLES = (
@@ -49,6 +53,7 @@ _EXAMPLES = (
     "traceview ptx gelu.py:gelu_kernel --num-warps 4 8",
     "traceview ptx train.py --source -- --batch-size 8",
     "traceview ptx --diff before.ptx after.ptx --html",
+    'traceview ptx gelu.py --expect "gelu*: global load >= 128, spills = 0"',
 )
 
 
@@ -77,6 +82,17 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
             raise click.BadParameter("write NAME=VALUE, such as BLOCK_SIZE=1024", param=parameter)
         values_of.setdefault(name, []).append(value)
     return {name: one_or_list(each) for name, each in values_of.items()}
+
+
+def _expectations(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[Expectation]:
+    from traceview.inspect.expectations.grammar import parse_all
+
+    try:
+        return parse_all(values)
+    except InputError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
 
 
 @click.command(cls=_PtxVerb, sections=_SECTIONS, examples=_EXAMPLES)
@@ -171,6 +187,15 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 @click.option("--ptx", is_flag=True, help="Show the annotated PTX.")
 @click.option("--sass", is_flag=True, help="Show the annotated SASS.")
 @click.option(
+    "--expect",
+    "expectations",
+    multiple=True,
+    callback=_expectations,
+    metavar="E",
+    help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
+    "with one per line (repeatable). Exits with 1 where one is not met.",
+)
+@click.option(
     "--html",
     is_flag=False,
     flag_value=_DEFAULT_PATH,
@@ -192,6 +217,7 @@ def command(
     source: bool,
     ptx: bool,
     sass: bool,
+    expectations: list[Expectation],
     **options: Any,
 ) -> None:
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
@@ -210,10 +236,17 @@ def command(
     targets = _compared(target, diff, options)
     if views and _is_diff(targets, options):
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
+    if expectations and (views or _is_diff(targets, options)):
+        other = f"--{views[0]}" if views else "a comparison"
+        raise click.UsageError(f"--expect cannot be combined with {other}")
     outputs = Outputs.of(_stem(targets), html, json_).with_output(output)
     for each in targets:
         check_writable(outputs.files, source=_file(each), force=force, kind="target")
-    _show(_inspected(targets, options), views, outputs)
+    made = _inspected(targets, options)
+    if expectations:
+        _check(made, expectations, outputs)
+    else:
+        _show(made, views, outputs)
 
 
 def _compared(
@@ -271,12 +304,45 @@ def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | D
     return report
 
 
+def _check(report: PtxReport | Diff, expectations: list[Expectation], outputs: Outputs) -> None:
+    """Print a line per expectation that is not met, and exit with 1 if there is one."""
+    from traceview.inspect.expectations.verdicts import judge, unmet
+    from traceview.inspect.target_report import PtxReport
+    from traceview.render.base.safe_text import visible
+
+    if not isinstance(report, PtxReport):
+        raise TypeError("a comparison has no expectations")
+    report = replace(report, verdicts=judge(expectations, report.kernels))
+    _write(report, outputs)
+    lines = unmet(report.verdicts)
+    for line in lines or [_all_met(report)]:
+        click.echo(visible(line, 600), err=outputs.json_to_stdout)
+    if lines:
+        click.get_current_context().exit(1)
+
+
+def _all_met(report: PtxReport) -> str:
+    from traceview import units
+
+    conditions = units.counted(
+        len({(v.expectation, v.condition) for v in report.verdicts}), "condition"
+    )
+    kernels = units.counted(len({v.kernel for v in report.verdicts}), "kernel")
+    return f"{conditions} met by {kernels}"
+
+
 def _show(report: PtxReport | Diff, views: list[str], outputs: Outputs) -> None:
-    from traceview import __version__
     from traceview.render.kernels import formats as ptx
 
     if not outputs.json_to_stdout:
         print_text(lambda width, color: ptx.text(report, views, width=width, color=color))
+    _write(report, outputs)
+
+
+def _write(report: PtxReport | Diff, outputs: Outputs) -> None:
+    from traceview import __version__
+    from traceview.render.kernels import formats as ptx
+
     if outputs.html:
         write_file(outputs.html, ptx.html(report, __version__))
     if outputs.json or outputs.json_to_stdout:

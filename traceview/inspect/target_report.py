@@ -6,20 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from traceview.headless.compile_function import compile_function
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.recompile import Recompiler
+from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.targets.python import DEFAULT_ARCH
 from traceview.inspect.targets.target import is_python, kernels_of
 from traceview.ptx.model import Compiled
 
 
 @dataclass(frozen=True)
 class PtxReport:
-    """The kernels of a target, in their order."""
+    """The kernels of a target, in their order, and whether they are as expected, if asked."""
 
     target: str
     kernels: tuple[KernelReport, ...]
+    verdicts: tuple[ExpectationResult, ...] = ()
 
     @property
     def arch(self) -> str | None:
@@ -51,6 +55,17 @@ def inspect_target(
             step(f"Inspecting {kernel.name}, {number} of {len(kernels)}")
             reports.append(_report(kernel, recompiler, sm_count))
         return PtxReport(target, tuple(reports))
+
+
+def inspect_function(
+    function: object, options: CompileOptions, *, sm_count: int | None = None
+) -> PtxReport:
+    """Compile a @triton.jit function in this process, as declared, and report on it.
+
+    Causes are inferred, as nothing is recompiled. Raises as `compile_function` does.
+    """
+    compiled = compile_function(function, options, options.arch or DEFAULT_ARCH)
+    return PtxReport(compiled.name, (inspect(compiled, sm_count=sm_count),))
 
 
 def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:

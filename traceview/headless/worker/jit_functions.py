@@ -96,10 +96,10 @@ def jitted_in(names: Mapping[str, Any]) -> Iterator[Jitted]:
 
 def compile_for(
     target: Any, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
-) -> str:
-    """Compile for a `GPUTarget` of Triton and return the PTX; the listener gets the result.
+) -> Any:
+    """Compile for a `GPUTarget` of Triton, which returns its `CompiledKernel`.
 
-    Raises what Triton raises.
+    The compilation listener gets the result, too. Raises what Triton raises.
     """
     from triton.compiler import compile as compile_
 
@@ -110,7 +110,7 @@ def compile_for(
         {(at,): resolved(a.value) for at, a in numbered if a.type == "constexpr"},
         {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
     )
-    return str(compile_(source, target=target, options=dict(options)).asm["ptx"])
+    return compile_(source, target=target, options=dict(options))
 
 
 def _source_type(function: Any) -> Any:

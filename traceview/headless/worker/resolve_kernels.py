@@ -224,7 +224,8 @@ class KernelResolution:
         self.log.how = None
         try:
             with _quietly():
-                ptx = compile_for(self.gpu.target, jitted, attempt.arguments, options)
+                made = compile_for(self.gpu.target, jitted, attempt.arguments, options)
+                ptx = str(made.asm["ptx"])
         except Exception as error:
             return in_words(error)
         return None if _WRITES.search(ptx) else "it writes nothing with these arguments"

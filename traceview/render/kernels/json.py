@@ -32,6 +32,7 @@ def as_document(report: PtxReport, version: str) -> dict[str, Any]:
         "target": report.target,
         "arch": report.arch,
         "kernels": [_kernel(kernel) for kernel in report.kernels],
+        "expectations": [asdict(verdict) for verdict in report.verdicts],
     }
     cleaned: dict[str, Any] = clean(document)
     return cleaned

@@ -1,0 +1,187 @@
+"""Whether kernels are as expected, and what was found where they are not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from traceview import units
+from traceview.findings import shortened
+from traceview.inspect.expectations.grammar import (
+    BYTES,
+    FIGURES,
+    PERCENT,
+    AccessWidth,
+    Condition,
+    Expectation,
+)
+from traceview.inspect.kernel_report import KernelReport, line_name
+from traceview.ptx.addresses.provenance import Provenance
+from traceview.ptx.demangle import plain_name
+from traceview.ptx.model import Access
+
+_MOST_PLACES = 3
+
+
+@dataclass(frozen=True)
+class ExpectationResult:
+    """Whether one kernel meets one condition.
+
+    `kernel` is its name; where no kernel has the name of the expectation, that name. `found` is
+    what was found instead or as well, and `sources` the source lines of accesses that fail.
+    """
+
+    expectation: str
+    condition: str
+    kernel: str
+    met: bool
+    found: str
+    sources: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{shortened(self.kernel)}: {self.condition}: {self.found}"
+
+
+def judge(
+    expectations: Sequence[Expectation], kernels: Sequence[KernelReport]
+) -> tuple[ExpectationResult, ...]:
+    """A verdict per condition and kernel it is of; a name that no kernel has is not met."""
+    return tuple(verdict for each in expectations for verdict in _judged(each, kernels))
+
+
+def unmet(verdicts: Sequence[ExpectationResult]) -> list[str]:
+    """A line per verdict that is not met; variants of a kernel that fail alike share a line."""
+    return list(dict.fromkeys(str(verdict) for verdict in verdicts if not verdict.met))
+
+
+def _judged(
+    expectation: Expectation, kernels: Sequence[KernelReport]
+) -> Iterator[ExpectationResult]:
+    matching = [k for k in kernels if _is_named(k.name, expectation.kernel)]
+    for condition in expectation.conditions:
+        for kernel in matching:
+            yield _verdict(expectation, condition, kernel)
+        if not matching:
+            names = ", ".join(dict.fromkeys(shortened(kernel.name) for kernel in kernels))
+            found = f"no kernel has this name; the target has {names or 'no kernel'}"
+            name = expectation.kernel or "every kernel"
+            yield ExpectationResult(expectation.text, condition.text, name, False, found)
+
+
+def _is_named(name: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    names = (name, plain_name(name))
+    return pattern in names or any(fnmatchcase(each, pattern) for each in names)
+
+
+def _verdict(
+    expectation: Expectation, condition: Condition, kernel: KernelReport
+) -> ExpectationResult:
+    if isinstance(condition.quantity, AccessWidth):
+        met, found, sources = _widths(condition, condition.quantity, kernel)
+    else:
+        met, found, sources = _figure(condition, condition.quantity, kernel)
+    return ExpectationResult(expectation.text, condition.text, kernel.name, met, found, sources)
+
+
+def _figure(
+    condition: Condition, name: str, kernel: KernelReport
+) -> tuple[bool, str, tuple[str, ...]]:
+    value = _FIGURE[name](kernel)
+    if value is None:
+        return False, f"{name} not known{_why_unknown(kernel)}", ()
+    return condition.holds(value), _figure_text(name, value), ()
+
+
+def _why_unknown(kernel: KernelReport) -> str:
+    return f" ({kernel.notes[0]})" if kernel.notes else ""
+
+
+def _figure_text(name: str, value: float) -> str:
+    if FIGURES[name] is BYTES:
+        return units.quantity("bytes", value)
+    if FIGURES[name] is PERCENT:
+        return units.quantity("_pct", value)
+    return units.count(int(value)) if value == int(value) else units.quantity(name, value)
+
+
+def _widths(
+    condition: Condition, wanted: AccessWidth, kernel: KernelReport
+) -> tuple[bool, str, tuple[str, ...]]:
+    """Whether all accesses of a kind are so wide; a bulk copy (TMA) is wide enough for all."""
+    accesses = list(_matching(wanted, kernel))
+    sized = [access for access in accesses if access.width_bits]
+    failing = [a for a in sized if not condition.holds(a.width_bits or 0)]
+    if not accesses:
+        loops = " in loops" if wanted.in_loops else ""
+        which = " that differs by thread" if wanted.space == "global" else ""
+        return False, f"it has no {wanted.space} {wanted.kind}{loops}{which}", ()
+    shown = sorted(failing or sized, key=lambda access: access.width_bits or 0)
+    sources = tuple(dict.fromkeys(line_name(access.source) for access in failing))
+    return not failing, _places(shown) or "bulk copies (TMA)", sources
+
+
+def _places(accesses: Sequence[Access]) -> str:
+    """Widths with their lines, and the opcodes there: `32 bits at gelu.py:19 (8 × LDG.E)`."""
+    opcodes: dict[str, Counter[str]] = defaultdict(Counter)
+    for access in accesses:
+        place = f"{access.width_bits} bits at {line_name(access.source)}"
+        opcodes[place][access.opcode] += access.count
+    each = [
+        f"{place} ({' + '.join(f'{count} × {opcode}' for opcode, count in listed.items())})"
+        for place, listed in opcodes.items()
+    ]
+    more = len(each) - _MOST_PLACES
+    return ", ".join(each[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
+    """The accesses meant; in global memory, one that all threads share moves one value, and is
+    left out."""
+    level = wanted.level or ("ptx" if kernel.ptx else "sass")
+    of_ptx = kernel.ptx if (level, wanted.space) == ("ptx", "global") else None
+    provenance = Provenance.of(of_ptx, kernel.compiled.arguments) if of_ptx else None
+    kinds = {wanted.kind, "async-copy"} if wanted.kind == "load" else {wanted.kind}
+    if wanted.kind == "atomic":
+        kinds.add("reduction")
+    for access in kernel.accesses:
+        meant = (access.level, access.space) == (level, wanted.space) and access.kind in kinds
+        if not meant or (wanted.in_loops and not access.loop_depth):
+            continue
+        if provenance is None or access.width_bits is None or _differs(access, provenance):
+            yield access
+
+
+def _differs(access: Access, provenance: Provenance) -> bool:
+    address = provenance.address(access)
+    return address.per_thread or address.gathered or address.through_shared
+
+
+def _findings(*severities: str) -> Callable[[KernelReport], float | None]:
+    return lambda kernel: sum(each.severity in severities for each in kernel.findings)
+
+
+_FIGURE: Mapping[str, Callable[[KernelReport], float | None]] = {
+    "registers": lambda kernel: kernel.registers,
+    "spills": lambda kernel: kernel.spill_bytes,
+    "stack": lambda kernel: kernel.stack_bytes,
+    "shared memory": lambda kernel: kernel.shared_memory_bytes,
+    "occupancy": lambda kernel: (
+        kernel.occupancy.theoretical_occupancy_pct if kernel.occupancy else None
+    ),
+    "blocks per sm": lambda kernel: kernel.occupancy.blocks_per_sm if kernel.occupancy else None,
+    "waves": lambda kernel: kernel.waves,
+    "warps": lambda kernel: kernel.compiled.num_warps,
+    "stages": lambda kernel: kernel.compiled.num_stages,
+    "elements per thread": lambda kernel: kernel.elements_per_thread,
+    "barriers": lambda kernel: kernel.barriers,
+    "shuffles": lambda kernel: kernel.shuffles,
+    "tensor ops": lambda kernel: sum(op.count for op in kernel.tensor_ops),
+    "findings": _findings("high", "medium", "low"),
+    "high findings": _findings("high"),
+    "medium findings": _findings("medium"),
+    "low findings": _findings("low"),
+}
