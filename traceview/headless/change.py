@@ -10,7 +10,8 @@ class Change:
     """What a recompilation changes; everything else stays as it was.
 
     `divisible` names arguments to assume divisible by 16. `constexprs` turns arguments into
-    compile-time constants. `max_registers` limits registers per thread (maxnreg).
+    compile-time constants. `max_registers` limits registers per thread (maxnreg). `resizes` says
+    that the constexprs get other values, which may change what is computed.
     """
 
     divisible: tuple[str, ...] = ()
@@ -18,6 +19,12 @@ class Change:
     num_warps: int | None = None
     num_stages: int | None = None
     max_registers: int | None = None
+    resizes: bool = False
+
+    @property
+    def tunes(self) -> bool:
+        """Whether it changes the kernel, and not only what the compiler knows of its arguments."""
+        return bool(self.constexprs or self.num_warps or self.num_stages or self.max_registers)
 
     @property
     def description(self) -> str:

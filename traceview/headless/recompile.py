@@ -6,7 +6,8 @@ The worker lives until the `with` block ends. A recompilation takes only Triton'
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +16,13 @@ from typing import Any
 from traceview.errors import TraceviewError
 from traceview.headless.change import Change
 from traceview.headless.client import Worker
+from traceview.headless.equivalence import Equivalence
 from traceview.ptx.model import Argument, Compiled
 
 MOST_TOGETHER = 48
 """How many recompilations all kernels of a target have together."""
+COMPARISONS_S = 20.0
+"""Time limit of all comparisons of results of a target's kernels."""
 
 
 class Recompiler:
@@ -30,6 +34,7 @@ class Recompiler:
     def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
         self._step = step
         self._worker: Worker | None = None
+        self._compared_s = 0.0
         self._trials, self._lock = 0, threading.Lock()
         self.broken: TraceviewError | None = TraceviewError("no worker process is running")
         """Why nothing can be recompiled, or None."""
@@ -67,6 +72,7 @@ class Recompiler:
                 "variant": compiled.variant,
                 "arguments": [asdict(argument) for argument in arguments],
                 "options": {name: value for name, value in options.items() if value is not None},
+                "compare_soon": change.resizes,
             }
         )
         if "error" in answer:
@@ -81,6 +87,7 @@ class Recompiler:
             num_warps=answer["num_warps"],
             num_stages=answer["num_stages"],
             dynamic_shared_bytes=answer["shared"],
+            grid=_grid(answer["grid"]) if "grid" in answer else compiled.grid,
             notes=(),
         )
 
@@ -89,6 +96,21 @@ class Recompiler:
         self._trials += 1
         if self._trials > MOST_TOGETHER:
             raise TraceviewError(f"{MOST_TOGETHER} trials are made for all kernels of a target")
+
+    def compare(self, compiled: Compiled, change: Change) -> Equivalence:
+        """Whether the kernel computes the same with a change, as Triton's interpreter shows."""
+        if self._compared_s > COMPARISONS_S:
+            return Equivalence("unknown", "comparing the results of other kernels took too long")
+        started = time.monotonic()
+        self._step(f"Comparing the results of {compiled.name} with {change.description}")
+        arguments = [asdict(each) for each in changed_arguments(compiled.arguments, change)]
+        request = {"variant": compiled.variant, "arguments": arguments, "compared": True}
+        try:
+            return Equivalence(**self._ask(request))
+        except TraceviewError as error:
+            return Equivalence("unknown", error.what)
+        finally:
+            self._compared_s += time.monotonic() - started
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self.broken or self._worker is None:
@@ -99,6 +121,10 @@ class Recompiler:
         except (OSError, ValueError):
             self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None
+
+
+def _grid(numbers: Sequence[int] | None) -> tuple[int, int, int] | None:
+    return (numbers[0], numbers[1], numbers[2]) if numbers else None
 
 
 def changed_arguments(arguments: tuple[Argument, ...], change: Change) -> tuple[Argument, ...]:

@@ -11,7 +11,7 @@ from traceview.hardware.waves import waves_of
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.occupancy import SmCount, occupancy_of, sm_count_of, static_shared
-from traceview.inspect.recompilations import Recompilations, Recompile
+from traceview.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.inspect.rules import findings_of
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.provenance import Provenance
@@ -27,11 +27,13 @@ def inspect(
     *,
     sass: bool = True,
     recompile: Recompile | None = None,
+    compare: Compare | None = None,
     sm_count: int | None = None,
 ) -> KernelReport:
     """Report on one kernel. `sass` False leaves out the SASS, for speed.
 
-    With `recompile` causes and remedies are tested instead of inferred. `sm_count` is the number
+    With `recompile` causes and remedies are tested instead of inferred, with `compare` also whether
+    the kernel then computes the same. `sm_count` is the number
     of SMs that waves are counted on; None takes that of a GPU of this architecture, with a note.
     A missing tool leaves its part None, with a note on how to get it. Raises TraceFormatError if
     the PTX cannot be parsed.
@@ -45,7 +47,7 @@ def inspect(
         _accesses(code),
         occupancy,
         sm_count_of(compiled, sm_count) if compiled.grid else None,
-        Recompilations(recompile) if recompile else None,
+        Recompilations(recompile, compare) if recompile else None,
     )
     return _report(kernel, findings_of(kernel), notes)
 

@@ -137,7 +137,7 @@ def _of_code(compiled: Compiled, code: Code) -> RunningWidths:
         loads=main_width(main, _LOADS),
         stores=main_width(main, _STORES),
         traffic=traffic_of(code.ptx, code.sass),
-        narrow=ranked(narrow_global_accesses(kernel)),
+        narrow=ranked(each.finding for each in narrow_global_accesses(kernel)),
         notes=code.notes,
     )
 

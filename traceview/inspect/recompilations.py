@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +10,7 @@ from functools import cached_property
 from traceview.errors import TraceviewError
 from traceview.hardware import Occupancy
 from traceview.headless.change import Change
+from traceview.headless.equivalence import Equivalence
 from traceview.inspect.occupancy import occupancy_of
 from traceview.inspect.sass_vs_ptx import Place, place_of, widths
 from traceview.ptx import accesses as ptx_accesses
@@ -23,6 +25,12 @@ MOST_TRIALS = 16
 
 Recompile = Callable[[Change], Compiled]
 """Compile the same kernel with a change; raises TraceviewError where that fails."""
+
+Compare = Callable[[Change], Equivalence]
+"""Whether the kernel computes the same with a change."""
+
+COMPARISONS_S = 15.0
+"""Time limit of all comparisons of results of one kernel."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +67,21 @@ class Outcome:
     @property
     def spill_bytes(self) -> int | None:
         """Bytes of registers that a thread spills; None where unknown."""
-        return self._code.resources.spill_bytes if self._code.resources else None
+        return self.code.resources.spill_bytes if self.code.resources else None
 
     @property
     def serialized(self) -> int | None:
         """The number of ptxas's remarks on serialized wgmma; None if it did not run."""
-        return len(serialization_remarks(self._code.remarks)) if self._code.resources else None
+        return len(serialization_remarks(self.code.remarks)) if self.code.resources else None
 
     @cached_property
     def occupancy(self) -> Occupancy | None:
         """The occupancy at the block size of the launch."""
-        return occupancy_of(self.compiled, self._code)[0]
+        return occupancy_of(self.compiled, self.code)[0]
 
     @cached_property
-    def _code(self) -> Code:
+    def code(self) -> Code:
+        """Its PTX and its resources, without the SASS."""
         return code_of(self.compiled, sass=False)
 
 
@@ -86,7 +95,11 @@ class Recompilations:
     """The recompilations of one kernel: each is made once, and at most `MOST_TRIALS` are made."""
 
     recompile: Recompile
+    compare: Compare | None = None
+    _compared: dict[Change, Equivalence] = field(default_factory=dict)
+    _compared_s: float = 0.0
     _outcomes: dict[Change, Outcome | None] = field(default_factory=dict)
+    _combined: dict[Change, Outcome | None] = field(default_factory=dict)
     _original: Outcome | None = None
 
     @property
@@ -102,11 +115,44 @@ class Recompilations:
             self._outcomes[change] = self._tried(change)
         return self._outcomes[change]
 
+    def together(self, change: Change) -> Outcome | None:
+        """The same for changes that were each tried before: these count for no budget."""
+        if change not in self._outcomes:
+            self._combined[change] = self._combined.get(change) or self._tried(change)
+        return self._outcomes.get(change, self._combined.get(change))
+
     def original(self, compiled: Compiled) -> Outcome:
         """The unchanged kernel, measured as the recompiled ones are."""
         if self._original is None:
             self._original = Outcome(compiled)
         return self._original
+
+    def equivalence(self, change: Change) -> Equivalence:
+        """Whether the kernel computes the same with a change; only `resizes` may change that."""
+        if not change.resizes:
+            return Equivalence("same", "")
+        key = Change(constexprs=change.constexprs)
+        if key not in self._compared:
+            self._compared[key] = self._differs_already(key) or self._now_compared(change)
+        return self._compared[key]
+
+    def _differs_already(self, key: Change) -> Equivalence | None:
+        """The answer for another value of the same constexprs, if results differ with it."""
+        names = {name for name, _ in key.constexprs}
+        for other, answer in self._compared.items():
+            if answer.verdict == "differs" and {name for name, _ in other.constexprs} <= names:
+                return answer
+        return None
+
+    def _now_compared(self, change: Change) -> Equivalence:
+        if self.compare is None:
+            return Equivalence("unknown", "the arguments of a launch are not known")
+        if self._compared_s > COMPARISONS_S:
+            return Equivalence("unknown", "comparing results took too long")
+        started = time.monotonic()
+        answer = self.compare(change)
+        self._compared_s += time.monotonic() - started
+        return answer
 
     def refused(self, change: Change) -> bool:
         """Whether a change is not tried because the budget is spent."""

@@ -73,7 +73,8 @@ def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) ->
     # would take minutes.
     idle = compiled.how == "launched" and not compiled.launches
     recompile = None if idle else partial(recompiler.compile, compiled)
-    report = inspect(compiled, recompile=recompile, sm_count=sm_count)
+    compare = partial(recompiler.compare, compiled)
+    report = inspect(compiled, recompile=recompile, compare=compare, sm_count=sm_count)
     if not recompiler.broken:
         return report
     return replace(report, notes=(*report.notes, f"causes are inferred: {recompiler.broken}"))

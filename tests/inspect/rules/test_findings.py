@@ -48,14 +48,14 @@ def findings(tmp_path, monkeypatch):
             "gelu",
             f"{POINTERS}, i32:16, 128",
             "each thread has too few adjacent elements",
-            "Use num_warps=1 or BLOCK=512",
+            "Use num_warps=1. Or, if BLOCK only sets the tile, use BLOCK=512",
             "recompiled with num_warps=1 or BLOCK=512: 128 bits instead of 32",
         ),
         (
             "gelu",
             "*fp16:16, *fp16:16, i32:16, 128",
             "each thread has too few adjacent elements",
-            "Use BLOCK=1024",
+            "If BLOCK only sets the tile, use BLOCK=1024",
             "recompiled with BLOCK=1024: 128 bits instead of 16",
         ),
         (

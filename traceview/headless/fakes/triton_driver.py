@@ -220,13 +220,14 @@ class Overrides:
     """Values that replace what the program passes; `used` are the names that matched a kernel.
 
     `values` are constexprs by name, `options` num_warps and num_stages. `kernel` restricts both
-    to one kernel.
+    to one kernel. `grid` is that of the launch in progress, as the program passes it.
     """
 
     values: Mapping[str, Any]
     options: Mapping[str, int]
     kernel: str | None = None
     used: set[str] = field(default_factory=set)
+    grid: Any = None
 
     def apply(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -299,6 +300,7 @@ def _overriding(run: Callable[..., Any], overrides: Overrides) -> Callable[..., 
     @functools.wraps(run)
     def changed(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
         arguments, keywords = overrides.apply(self, arguments, keywords)
+        overrides.grid = grid
         return run(self, *arguments, grid=grid, warmup=warmup, **keywords)
 
     return changed

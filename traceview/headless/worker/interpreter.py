@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -14,6 +15,14 @@ def emulate(source: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -
     Raises whatever the interpreter raises: it supports only part of the language.
     """
     import torch
+
+    with interpreting(), torch._C.DisableTorchFunction():
+        interpreted(source.fn).run(*arguments, grid=grid, warmup=False)
+
+
+@contextmanager
+def interpreting() -> Iterator[None]:
+    """Let the interpreter take floats, and kernels call jitted functions."""
     from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
 
@@ -21,9 +30,8 @@ def emulate(source: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -
     with (
         mock.patch.object(interpreter, "_implicit_cvt", convert),
         mock.patch.object(JITFunction, "__call__", _call_helper),
-        torch._C.DisableTorchFunction(),
     ):
-        _interpreted(source.fn).run(*arguments, grid=grid, warmup=False)
+        yield
 
 
 def _call_helper(function: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -36,7 +44,7 @@ def _call_helper(function: Any, *arguments: Any, **keywords: Any) -> Any:
 
     patches = _patch_lang(function.fn)
     try:
-        return _interpreted(function).rewrite()(*arguments, **keywords)
+        return interpreted(function).rewrite()(*arguments, **keywords)
     finally:
         patches.restore()
 
@@ -56,7 +64,8 @@ def _with_floats(interpreter: Any, convert: Callable[[Any], Any]) -> Callable[[A
 
 
 @functools.cache
-def _interpreted(function: Any) -> Any:
+def interpreted(function: Any) -> Any:
+    """The interpreter's twin of a jitted function."""
     from triton.runtime.interpreter import InterpretedFunction
 
     return InterpretedFunction(function.fn)

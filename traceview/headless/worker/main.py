@@ -23,6 +23,7 @@ from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.imports import ProjectImports
 from traceview.headless.request import Request
 from traceview.headless.worker import recompile_server
+from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import in_words, resolved
@@ -39,16 +40,16 @@ def main(request_path: str, events_path: str) -> None:
     request = Request.from_json(Path(request_path).read_text())
     channel, gpu = Channel.taken(), Gpu(request.capability)
     with Path(events_path).open("a") as stream:
-        log = EventLog(stream, request.options.kernel)
+        log, samples = EventLog(stream, request.options.kernel), dict[str, LaunchSample]()
         try:
-            log.finish(_run_script(request, log, gpu, lambda: channel.send(STARTED)))
+            log.finish(_run_script(request, log, gpu, samples, lambda: channel.send(STARTED)))
         except TraceviewError as error:
             name = type(error).__name__
             log.write("failed", error=name, what=error.what, remedy=error.remedy)
         if log.variants:
             sys.stdout.flush()
             sys.stderr.flush()
-            recompile_server.serve(channel, log.variants, gpu.target)
+            recompile_server.serve(channel, log.variants, gpu.target, samples)
     _end()
 
 
@@ -59,15 +60,24 @@ def _end() -> None:
     os._exit(0)
 
 
-def _run_script(request: Request, log: EventLog, gpu: Gpu, starting: Callable[[], None]) -> bool:
-    """Run the script and resolve its kernels; return whether it ran to its end."""
+def _run_script(
+    request: Request,
+    log: EventLog,
+    gpu: Gpu,
+    samples: dict[str, LaunchSample],
+    starting: Callable[[], None],
+) -> bool:
+    """Run the script and resolve its kernels; return whether it ran to its end.
+
+    `samples` gets a launch of each variant.
+    """
     _need_triton()
     script = (
         run_script.of_file(request.file)
         if request.file
         else run_script.of_module(str(request.module))
     )
-    overrides = _install_fakes(request, gpu, log)
+    overrides = _install_fakes(request, gpu, log, samples)
     launch = request.options.signature is None
     log.how = "launched" if launch else None
     imports = ProjectImports()
@@ -93,11 +103,13 @@ def _need_triton() -> None:
         raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
 
 
-def _install_fakes(request: Request, gpu: Gpu, log: EventLog) -> Overrides:
+def _install_fakes(
+    request: Request, gpu: Gpu, log: EventLog, samples: dict[str, LaunchSample]
+) -> Overrides:
     """Install a fake GPU, whose driver launches nothing, in Triton and PyTorch."""
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
-    on_launch = _OnLaunch(log, request.options.emulate)
+    on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
     ptxas_limit.install()
     triton_driver.track(log.functions.append)
     on_launch.trials = triton_driver.install(
@@ -154,9 +166,12 @@ def _check_overrides(overrides: Overrides, log: EventLog) -> None:
 class _OnLaunch:
     """The replacement of a launch: counts it and, with --emulate, runs it in the interpreter."""
 
-    def __init__(self, log: EventLog, emulate: bool) -> None:
+    def __init__(
+        self, log: EventLog, emulate: bool, overrides: Overrides, samples: dict[str, LaunchSample]
+    ) -> None:
         self.trials = Trials()
         self._log, self._emulate_launches = log, emulate
+        self._overrides, self._samples = overrides, samples
         self._impossible: set[str] = set()
 
     def __call__(
@@ -164,8 +179,20 @@ class _OnLaunch:
     ) -> None:
         timed = self.trials.depth > 0
         self._log.launched(source, metadata.hash, grid, arguments, timed)
+        if metadata.hash in self._log.variants and metadata.hash not in self._samples:
+            self._keep(source, metadata.hash, grid, arguments)
         if self._emulate_launches and metadata.name not in self._impossible:
             self._emulate(source, metadata, grid, arguments)
+
+    def _keep(self, source: Any, identity: str, grid: Any, arguments: Sequence[Any]) -> None:
+        passed = self._overrides.grid
+        try:
+            self._samples[identity] = LaunchSample.of(
+                list(source.signature), arguments, grid, passed
+            )
+        except Exception:
+            # Without it, results are not compared.
+            return
 
     def _emulate(self, source: Any, metadata: Any, grid: Any, arguments: Sequence[Any]) -> None:
         try:

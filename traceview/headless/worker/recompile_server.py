@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
+from traceview.headless.equivalence import Equivalence
 from traceview.headless.fakes import triton_driver
+from traceview.headless.worker.equivalence.background import BackgroundComparison
+from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import (
     STAGES,
     CompiledVariant,
@@ -22,6 +25,8 @@ from traceview.headless.worker.event_log import (
 from traceview.headless.worker.jit_functions import in_words, resolved
 from traceview.ptx.model import Argument
 
+COMPARISON_S = 4.0
+"""Time limit of the comparison of two results in the interpreter."""
 STARTED, READY = "started\n", "ready\n"
 Answer = dict[str, Any]
 
@@ -53,12 +58,20 @@ def _redirect_to_null(descriptor: int) -> None:
     os.close(nothing)
 
 
-def serve(channel: Channel, variants: Mapping[str, CompiledVariant], target: Any) -> None:
-    """Answer requests until the client closes the pipe; `target` is Triton's `GPUTarget`."""
+def serve(
+    channel: Channel,
+    variants: Mapping[str, CompiledVariant],
+    target: Any,
+    samples: Mapping[str, LaunchSample],
+) -> None:
+    """Answer requests until the client closes the pipe; `target` is Triton's `GPUTarget`.
+
+    `samples` are launches of the variants, by id, on which results are compared.
+    """
     # A failed recompilation prints pages that are no fault of the script.
     _redirect_to_null(1)
     _redirect_to_null(2)
-    recompilation = _Recompilation(target)
+    recompilation = _Recompilation(target, samples)
     triton_driver.listen(recompilation.compiled)
     channel.send(READY)
     for line in channel.questions:
@@ -71,22 +84,71 @@ def serve(channel: Channel, variants: Mapping[str, CompiledVariant], target: Any
 class _Recompilation:
     """Recompiles one variant at a time and keeps its files."""
 
-    def __init__(self, target: Any) -> None:
-        self._target = target
+    def __init__(self, target: Any, samples: Mapping[str, LaunchSample]) -> None:
+        self._target, self._samples = target, samples
         self._latest: Answer = {}
+        self._comparisons: dict[str, BackgroundComparison] = {}
 
     def answer(self, variant: CompiledVariant, question: Mapping[str, Any]) -> Answer:
-        """The paths of the recompiled code, or `error` with one line of text."""
+        """The paths of the recompiled code, or `error` with one line of text.
+
+        To `compared` the answer is whether results stay the same.
+        """
+        arguments = [Argument(**fields) for fields in question["arguments"]]
+        values = changed_values(variant.source, arguments)
+        if "compared" in question:
+            return self._compared(question["variant"], variant, values)
+        if question.get("compare_soon"):
+            self._forget()
+            self._start(question["variant"], variant, values, most=1)
+        return self._compiled(variant, question, arguments, values)
+
+    def _compiled(
+        self,
+        variant: CompiledVariant,
+        question: Mapping[str, Any],
+        arguments: Sequence[Argument],
+        values: Mapping[str, Any],
+    ) -> Answer:
         from triton.compiler import compile as compile_
 
         self._latest = {"error": "nothing was compiled"}
-        arguments = [Argument(**fields) for fields in question["arguments"]]
         try:
             options = self._options(variant) | question["options"]
             compile_(changed(variant.source, arguments), target=self._target, options=options)
         except Exception as error:
             return {"error": in_words(error)}
-        return self._latest
+        sample = self._samples.get(question["variant"])
+        return self._latest | ({"grid": sample.grid_with(values)} if sample else {})
+
+    def _start(
+        self, identity: str, variant: CompiledVariant, values: Mapping[str, Any], most: int
+    ) -> None:
+        """Begin to compare the results of a kernel with other constexprs, beside compiling it.
+
+        No more than `most` comparisons are left to wait for.
+        """
+        key, sample = _key(identity, values), self._samples.get(identity)
+        if values and sample and key not in self._comparisons and len(self._comparisons) < most:
+            self._comparisons[key] = BackgroundComparison(
+                variant.source, sample, values, COMPARISON_S
+            )
+
+    def _forget(self) -> None:
+        """End comparisons whose answer nobody has asked for."""
+        for comparison in self._comparisons.values():
+            comparison.close()
+        self._comparisons.clear()
+
+    def _compared(
+        self, identity: str, variant: CompiledVariant, values: Mapping[str, Any]
+    ) -> Answer:
+        if identity not in self._samples:
+            return asdict(Equivalence("unknown", "no launch is known"))
+        if not values:
+            return asdict(Equivalence("same", "it changes no value"))
+        self._start(identity, variant, values, most=2)
+        return asdict(self._comparisons.pop(_key(identity, values)).result())
 
     def _options(self, variant: CompiledVariant) -> dict[str, Any]:
         """All options that the kernel was compiled with, including num_ctas and maxnreg."""
@@ -106,6 +168,19 @@ class _Recompilation:
             "num_stages": metadata["num_stages"],
             "shared": metadata["shared"],
         }
+
+
+def changed_values(source: Any, arguments: Sequence[Argument]) -> dict[str, Any]:
+    """The arguments that get another value, by name: the compiler's view alone is no change."""
+    return {
+        new.name: resolved(new.value)
+        for new, old in zip(arguments, arguments_of(source), strict=True)
+        if new.type == "constexpr" and (old.type != "constexpr" or new.value != old.value)
+    }
+
+
+def _key(identity: str, values: Mapping[str, Any]) -> str:
+    return f"{identity} {sorted((name, str(value)) for name, value in values.items())}"
 
 
 def changed(source: Any, arguments: Sequence[Argument]) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from traceview.findings import SEVERITIES, Finding
 from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.recompilations import Outcome
+from traceview.inspect.rules.advice import Advice, Reconciliation
 from traceview.inspect.rules.atomics import atomics
 from traceview.inspect.rules.bank_conflicts import bank_conflicts
 from traceview.inspect.rules.local_memory import local_memory
@@ -20,7 +23,7 @@ from traceview.inspect.rules.unused_lanes import unused_lanes
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 from traceview.inspect.rules.vector_width.narrow_sass import narrow_sass_accesses
 
-Rule = Callable[[KernelContext], Iterable[Finding]]
+Rule = Callable[[KernelContext], Iterable[Finding | Advice]]
 
 RULES: tuple[Rule, ...] = (
     serialized_wgmma,
@@ -41,10 +44,27 @@ RULES: tuple[Rule, ...] = (
 
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
-    findings = [finding for rule in RULES for finding in rule(kernel)]
+    found = [each for rule in RULES for each in rule(kernel)]
+    if kernel.trials:
+        inspected = partial(_inspected, kernel)
+        findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(found)
+    else:
+        findings = [_bare(each) for each in found]
     if kernel.compiled.how in ("called", "guessed"):
         findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
+
+
+def _bare(found: Finding | Advice) -> Finding:
+    return found.finding if isinstance(found, Advice) else found
+
+
+def _inspected(kernel: KernelContext, outcome: Outcome) -> dict[str, list[Finding]]:
+    """What each rule finds on a recompiled kernel: what the next report would say."""
+    compiled = replace(outcome.compiled, notes=outcome.code.remarks)
+    sms = kernel.sms if compiled.grid else None
+    after = KernelContext(compiled, outcome.code, outcome.ptx_accesses, outcome.occupancy, sms)
+    return {rule.__name__: [_bare(each) for each in rule(after)] for rule in RULES}
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

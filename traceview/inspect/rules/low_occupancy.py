@@ -11,6 +11,7 @@ from traceview.hardware import Limiter, Occupancy
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.occupancy import registers_for_more_blocks
 from traceview.inspect.recompilations import Outcome
+from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.recompiled import MOST_REMEDIES, shown
 from traceview.inspect.rules.remedies import (
     Remedy,
@@ -43,7 +44,7 @@ class _Pressure(NamedTuple):
     spill_bytes: int
 
 
-def low_occupancy(kernel: KernelContext) -> Iterator[Finding]:
+def low_occupancy(kernel: KernelContext) -> Iterator[Advice]:
     """Occupancy below 25 %, with the changes that raise it without spilling more."""
     occupancy = kernel.occupancy
     if occupancy is None or occupancy.theoretical_occupancy_pct >= LOW_OCCUPANCY_PCT:
@@ -55,7 +56,7 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Finding]:
     highest_first = sorted(free, key=lambda each: -each.after.occupancy_pct)
     helped = one_of_each(highest_first, MOST_REMEDIES)
     compared = shown(helped or raised, tries, lambda after: _compared(before, after))
-    yield Finding(
+    finding = Finding(
         _severity(kernel, occupancy),
         "Theoretical occupancy is {theoretical_occupancy_pct}, limited by {limiters}"
         if occupancy.blocks_per_sm
@@ -64,6 +65,8 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Finding]:
         subject=Subject("kernel", kernel.compiled.name),
         evidence=Evidence(_values(kernel, occupancy, helped), basis=_limits(occupancy) + compared),
     )
+    remedies = tuple(each.remedy for each in helped)
+    yield Advice(finding, remedies, _RELIEF[occupancy.limiter])
 
 
 def _values(

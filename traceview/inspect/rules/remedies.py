@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from traceview.headless.change import Change
 from traceview.inspect.recompilations import Outcome, Recompilations
+from traceview.inspect.rules.equal_results import with_grid
 from traceview.ptx.model import Compiled
 
 _MOST_WARPS = 16
@@ -62,7 +63,7 @@ def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
     for name, value in sorted(tiles, key=lambda tile: -int(tile[1] or 0))[:_MOST_TILES]:
         half = int(value or 0) // 2
         action = f"use a smaller tile ({name}={half}) with more blocks or a loop"
-        yield Remedy(action, Change(constexprs=((name, half),)))
+        yield Remedy(action, Change(constexprs=((name, half),), resizes=True))
 
 
 def both(compiled: Compiled) -> Iterator[Remedy]:
@@ -84,14 +85,26 @@ def tested(
     trials: Recompilations | None,
     measure: Callable[[Outcome], T | None],
 ) -> list[Tested[T]]:
-    """The remedies that could be tried and measured, in their order."""
+    """The remedies that could be tried and measured and keep the results, in their order."""
     measured = []
     for remedy in remedies if trials else ():
         outcome = trials.outcome(remedy.change) if trials else None
         after = measure(outcome) if outcome else None
-        if after is not None:
-            measured.append(Tested(remedy, after))
+        checked = _checked(remedy, trials) if trials and after is not None else None
+        if after is not None and checked is not None:
+            measured.append(Tested(checked, after))
     return measured
+
+
+def _checked(remedy: Remedy, trials: Recompilations) -> Remedy | None:
+    """The remedy with what is known of its results; None if it changes what is computed."""
+    compared = trials.equivalence(remedy.change)
+    if compared.verdict == "differs":
+        return None
+    if compared.verdict == "same":
+        return replace(remedy, action=remedy.action + with_grid(compared))
+    names = " and ".join(name for name, _ in remedy.change.constexprs)
+    return replace(remedy, action=f"{remedy.action} if {names} only sets the tile")
 
 
 def one_of_each(chosen: Sequence[Tested[T]], most: int) -> list[Tested[T]]:
@@ -106,7 +119,12 @@ def one_of_each(chosen: Sequence[Tested[T]], most: int) -> list[Tested[T]]:
 
 def imperative(chosen: Sequence[Tested[T]]) -> str:
     """Remedies as one imperative, as alternatives."""
-    actions = [each.remedy.action for each in chosen]
+    return actions_in_words([each.remedy for each in chosen])
+
+
+def actions_in_words(remedies: Sequence[Remedy]) -> str:
+    """Actions as one imperative, as alternatives."""
+    actions = [remedy.action for remedy in remedies]
     first, *others = [actions[0], *(action.removeprefix("use ") for action in actions[1:])]
     return " or ".join((first[0].upper() + first[1:], *others))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from traceview.findings import Evidence, Finding, Subject
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import serialization_remarks
+from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, shown
 from traceview.inspect.rules.remedies import imperative, one_of_each
 
@@ -19,14 +20,14 @@ _OTHER_REASONS = {
 }
 
 
-def serialized_wgmma(kernel: KernelContext) -> Iterator[Finding]:
+def serialized_wgmma(kernel: KernelContext) -> Iterator[Advice]:
     """Remarks of ptxas that it serializes wgmma."""
     remarks = serialization_remarks(kernel.compiled.notes)
     if not remarks:
         return
     tries = relieving_remedies(kernel.compiled, kernel.trials, lambda outcome: outcome.serialized)
     helped = one_of_each([each for each in tries if each.after == 0], MOST_REMEDIES)
-    yield Finding(
+    finding = Finding(
         "high",
         "ptxas serializes the wgmma instructions ({remarks:remark}): each waits for the previous "
         "one",
@@ -37,6 +38,7 @@ def serialized_wgmma(kernel: KernelContext) -> Iterator[Finding]:
             basis=f"{remarks[0]}{shown(helped, tries, lambda _: 'no such remark')}",
         ),
     )
+    yield Advice(finding, tuple(each.remedy for each in helped), _remedy(remarks[0]))
 
 
 def _remedy(remark: str) -> str:

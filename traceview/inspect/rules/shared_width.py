@@ -9,6 +9,7 @@ from traceview.headless.change import Change
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name, subject_of
 from traceview.inspect.recompilations import Outcome, Recompilations
+from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.remedies import (
     Remedy,
     Tested,
@@ -25,7 +26,7 @@ _MANY = 8
 _NARROW_BITS = 32
 
 
-def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Finding]:
+def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
     """Many narrow accesses of shared memory in loops; outside of loops they cost little."""
     compiled, accesses, trials = kernel.compiled, kernel.accesses, kernel.trials
     level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
@@ -49,7 +50,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Finding]:
         "proven": bool(tries),
     }
     basis = f"{worst.count} × {worst.opcode} at loop depth {worst.loop_depth} in {level.upper()}"
-    yield Finding(
+    finding = Finding(
         "low",
         "{instructions:shared-memory access|shared-memory accesses} in loops move "
         "{width_bits:bit} or less per thread, mostly at {line}",
@@ -57,6 +58,8 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Finding]:
         subject=subject_of(worst.source, compiled),
         evidence=Evidence(values, basis=basis + (_shown(tries[0]) if tries else _no_help(trials))),
     )
+    remedies = tuple(each.remedy for each in tries[:1])
+    yield Advice(finding, remedies, _likely(narrow, compiled))
 
 
 def _remedies(compiled: Compiled) -> Iterator[Remedy]:

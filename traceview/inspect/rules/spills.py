@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from traceview import units
 from traceview.findings import Evidence, Finding, Subject
 from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, shown
 from traceview.inspect.rules.remedies import imperative, one_of_each
 
 _MANY_SPILLED_BYTES = 128
+_RELIEF = (
+    "Try a smaller tile, more warps or fewer stages, which likely lower the registers per thread"
+)
 
 
-def spills(kernel: KernelContext) -> Iterator[Finding]:
+def spills(kernel: KernelContext) -> Iterator[Advice]:
     """Registers that do not fit."""
     spilled = kernel.spill_bytes
     if not spilled:
@@ -24,13 +28,10 @@ def spills(kernel: KernelContext) -> Iterator[Finding]:
     compared = shown(
         helped, tries, lambda after: f"{units.count(spilled)} → {units.count(after)} bytes spilled"
     )
-    yield Finding(
+    finding = Finding(
         "high" if spilled >= _MANY_SPILLED_BYTES else "medium",
         "Each thread spills {spill_bytes:byte} of registers to local memory",
-        imperative(helped)
-        if helped
-        else "Try a smaller tile, more warps or fewer stages, which likely lower the registers "
-        "per thread",
+        imperative(helped) if helped else _RELIEF,
         subject=Subject("kernel", kernel.compiled.name),
         evidence=Evidence(
             {"spill_bytes": spilled, "proven": bool(helped)}
@@ -38,3 +39,4 @@ def spills(kernel: KernelContext) -> Iterator[Finding]:
             basis=f"the spill stores of the compiled kernel{compared}",
         ),
     )
+    yield Advice(finding, tuple(each.remedy for each in helped), _RELIEF)

@@ -17,6 +17,7 @@ _LARGEST_BLOCK = 1 << 16
 # For operands of tl.dot: a larger tile fits neither registers nor shared memory, and ptxas takes
 # minutes to fail on it.
 _LARGEST_MMA_TILE = 512
+_STRIDE = re.compile(r"stride|pitch|step|incr?$|^ld[a-z]?$|_ld$|^s[a-z]{1,2}$", re.IGNORECASE)
 _MMA = re.compile(r"\b(?:wgmma|mma|tcgen05)\.")
 TOO_FEW = "each thread has too few adjacent elements"
 
@@ -95,7 +96,8 @@ def too_few_elements(compiled: Compiled, factor: int, *, tiles: bool) -> Iterato
         yield Cause(TOO_FEW, Change(num_warps=fewer), f"num_warps={fewer}")
     for name, larger in _larger(compiled, factor) if tiles else ():
         if named_as_tile(name):
-            yield Cause(TOO_FEW, Change(constexprs=((name, larger),)), f"{name}={larger}")
+            change = Change(constexprs=((name, larger),), resizes=True)
+            yield Cause(TOO_FEW, change, f"{name}={larger}")
 
 
 def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:
@@ -103,7 +105,7 @@ def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:
     for name, larger in _larger(compiled, factor):
         if not named_as_tile(name):
             remedy = f"If {name} is a free choice, use {name}={larger}"
-            yield Cause(TOO_FEW, Change(constexprs=((name, larger),)), remedy)
+            yield Cause(TOO_FEW, Change(constexprs=((name, larger),), resizes=True), remedy)
 
 
 def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
@@ -145,12 +147,18 @@ def fixed_strides(compiled: Compiled, apart: int) -> Iterator[Cause]:
     for argument in compiled.arguments:
         value = argument.value
         small = isinstance(value, int) and not isinstance(value, bool)
-        if argument.type == "constexpr" and small and value == apart <= _LARGEST_STRIDE:
+        is_stride = argument.type == "constexpr" and named_as_stride(argument.name)
+        if is_stride and small and value == apart <= _LARGEST_STRIDE:
             yield Cause(
                 f"a thread's elements are {argument.name}={value} apart",
                 Change(constexprs=((argument.name, 1),)),
                 f"Lay the data out so that {argument.name} is 1",
             )
+
+
+def named_as_stride(name: str) -> bool:
+    """Whether an argument is a stride by its name; another may be a size, which cannot be 1."""
+    return bool(_STRIDE.search(name))
 
 
 def _is_integer(argument: Argument) -> bool:

@@ -66,7 +66,7 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     if not layout.starts_wide:
         return _UNALIGNED
     if narrow.moved < WIDE_BITS and narrow.count == 1:
-        return replace(_too_few(narrow.moved, cuda=False), remedy=_MORE_ROWS)
+        return replace(_too_few(narrow.moved, cuda=False), remedy=MORE_ROWS)
     return None
 
 
@@ -77,6 +77,8 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
     size = f"{8 * narrow.layout.element_bytes}-bit"
     if step.parameter:
         name, value = step.parameter.name, step.parameter.value
+        if value == 0:
+            return replace(_SAME, cause=f"{name}=0, so a thread accesses one element repeatedly")
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
@@ -168,7 +170,7 @@ _UNALIGNED = NarrowReason(
     ),
 )
 
-_MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
+MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 
 
 def _too_few(moved: int, cuda: bool) -> NarrowReason:

@@ -10,6 +10,7 @@ from traceview.findings import SEVERITIES, Evidence, Finding, Severity
 from traceview.inspect.kernel_context import AccessContext, KernelContext
 from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.recompilations import Recompilations
+from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.inspect.rules.source_lines import lines_in_message
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
@@ -27,7 +28,7 @@ _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
 
 
-def narrow_global_accesses(kernel: KernelContext) -> Iterator[Finding]:
+def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
     """Lines whose global accesses are narrower than 128 bits, one finding for each cause.
 
     An access whose address is the same for all threads of a block moves one value, and is left
@@ -57,7 +58,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Finding]:
     for (_, reason), same in alike.items():
         group = [narrow for narrow, _ in same]
         severity = min((severity for _, severity in same), key=SEVERITIES.index)
-        yield _finding(group, reason, severity, kernel.compiled, total)
+        finding = _finding(group, reason, severity, kernel.compiled, total)
+        yield Advice(finding, reason.remedies, reason.otherwise or reason.remedy)
 
 
 def _narrow(

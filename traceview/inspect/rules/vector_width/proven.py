@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from traceview.inspect.recompilations import Outcome, Recompilations
+from traceview.inspect.rules.equal_results import results_text, with_grid
+from traceview.inspect.rules.remedies import Remedy
 from traceview.inspect.rules.vector_width.causes import (
     TOO_FEW,
     WIDE_BITS,
@@ -13,6 +15,7 @@ from traceview.inspect.rules.vector_width.causes import (
     all_divisible,
     fixed_strides,
     in_words,
+    named_as_stride,
     not_declared_divisible,
     not_known_divisible,
     perhaps_too_few,
@@ -21,7 +24,7 @@ from traceview.inspect.rules.vector_width.causes import (
     stride,
     too_few_elements,
 )
-from traceview.inspect.rules.vector_width.inferred import inferred
+from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import harm
 from traceview.ptx.model import Compiled
@@ -87,7 +90,9 @@ class _Case:
         """Causes of a known stride: only the arguments that set it."""
         step, apart = self.narrow.layout.step, self.narrow.layout.apart
         if step and step.parameter and apart == 1:
-            yield stride(step.parameter)
+            # An expanded tensor has a stride of 0: there is nothing to transpose.
+            if step.parameter.value != 0 and named_as_stride(step.parameter.name):
+                yield stride(step.parameter)
         elif step and not step.parameter:
             yield from fixed_strides(self.compiled, apart)
 
@@ -126,7 +131,13 @@ class _Case:
         tunes = cause.change.num_warps or cause.change.constexprs
         is_tried = not self.narrow.layout.scattered and tunes
         worse = harm(self.trials.original(self.compiled), outcome) if is_tried else ""
-        return _Widened(cause, width, worse)
+        harms = filter(None, (self._changes_results(cause), worse))
+        return _Widened(cause, width, "; and ".join(harms))
+
+    def _changes_results(self, cause: Cause) -> str:
+        """A clause if the kernel computes something else without the cause."""
+        compared = self.trials.equivalence(cause.change)
+        return f"it changes what is computed: {compared.detail}" * (compared.verdict == "differs")
 
     def _width(self, cause: Cause) -> int:
         narrow = self.narrow
@@ -140,8 +151,7 @@ class _Case:
             # Of causes taken together one remedy is long enough.
             best = [self._least(best[0], width)]
         alone = best[0].clause == TOO_FEW
-        remedy = " or ".join(cause.remedy for cause in best)
-        remedy = f"Use {remedy}" if alone else remedy
+        remedy = self._use(best) if alone else " or ".join(cause.remedy for cause in best)
         changes = " or ".join(cause.change.description for cause in best)
         price = self._price(best)
         costs = alone and (price or width < WIDE_BITS)
@@ -150,8 +160,55 @@ class _Case:
             remedy += f". {other.cause.remedy}" if other else ""
             price += f"; with {other.cause.change.description}: {other.width} bits" if other else ""
         return NarrowReason(
-            best[0].clause, remedy, self._shown(changes, width) + price, True, width
+            best[0].clause,
+            remedy,
+            self._shown(changes, width) + price + self._same_results(best),
+            True,
+            width,
+            self._remedies(best) if alone else tuple(Remedy(c.remedy, c.change) for c in best),
+            MORE_ROWS if alone else "",
         )
+
+    def _remedies(self, causes: Sequence[Cause]) -> tuple[Remedy, ...]:
+        """What to use instead, each as an action of its own."""
+        return tuple(
+            Remedy(f"use {cause.remedy}", cause.change)
+            if self.trials.equivalence(cause.change).verdict == "same"
+            else Remedy(
+                f"use {cause.remedy} if {cause.change.constexprs[0][0]} only sets the tile",
+                cause.change,
+            )
+            for cause in causes
+        )
+
+    def _use(self, causes: Sequence[Cause]) -> str:
+        """What to use instead, as an imperative: a tile first of all where it is free to choose."""
+        each = [(cause, self.trials.equivalence(cause.change)) for cause in causes]
+        sure = [
+            cause.remedy + with_grid(compared)
+            for cause, compared in each
+            if compared.verdict == "same"
+        ]
+        perhaps = [
+            f"if {in_words([name for name, _ in cause.change.constexprs])} only sets the tile, "
+            f"use {cause.remedy}"
+            for cause, compared in each
+            if compared.verdict != "same"
+        ]
+        if sure:
+            perhaps = [f"Or, {text}" for text in perhaps]
+            return ". ".join([f"Use {' or '.join(sure)}", *perhaps])
+        text = ", or ".join(perhaps)
+        return text[0].upper() + text[1:]
+
+    def _same_results(self, causes: Sequence[Cause]) -> str:
+        """Whether results stay the same, of each change that may change them."""
+        compared = [
+            (cause.change.description, self.trials.equivalence(cause.change))
+            for cause in causes
+            if cause.change.resizes
+        ]
+        return "".join(f"; {results_text(change, answer)}" for change, answer in compared)
 
     def _shown(self, changes: str, width: int) -> str:
         return f"recompiled with {changes}: {width} bits instead of {self.narrow.width}"
@@ -189,8 +246,10 @@ class _Case:
     def _at_a_price(self, widened: Sequence[_Widened]) -> NarrowReason:
         best = max(widened, key=lambda each: each.width)
         change, names = best.cause.change.description, best.cause.change.divisible
-        more = (
-            f"ive each block more work, such as several rows: {change} alone has a cost elsewhere"
+        more = f"ive each block more work, such as several rows: {change} alone " + (
+            "changes what is computed"
+            if self._changes_results(best.cause)
+            else "has a cost elsewhere"
         )
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceview.inspect.rules.remedies import Remedy
 from traceview.inspect.rules.vector_width.causes import Suspects
 from traceview.inspect.sass_vs_ptx import Place, widths
 from traceview.ptx.addresses.provenance import Array
@@ -59,6 +60,7 @@ class NarrowReason:
     `cause` is a clause without a subordinating word (`n is not known to be divisible by 16`),
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
+    `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
     """
 
     cause: str
@@ -66,3 +68,5 @@ class NarrowReason:
     basis: str
     proven: bool = False
     widened_bits: int | None = None
+    remedies: tuple[Remedy, ...] = ()
+    otherwise: str = ""

@@ -1,0 +1,188 @@
+"""Compare what a kernel stores as it is with what it stores with other constexprs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from traceview.headless.equivalence import Equivalence
+from traceview.headless.worker.equivalence.grids import (
+    corners,
+    every,
+    first_and_last,
+    grids_with,
+    last_of,
+    within,
+)
+from traceview.headless.worker.equivalence.interpreted_kernel import NotRunnableError
+from traceview.headless.worker.equivalence.launch_sample import Grid, LaunchSample
+from traceview.headless.worker.equivalence.program_runs import ProgramRuns
+from traceview.headless.worker.equivalence.sparse_memory import (
+    OutOfBoundsError,
+    Region,
+    TooSlowError,
+)
+
+# Part of the time that whole grids may take, as estimated from one program.
+_WHOLE = 0.4
+_MOST_PROGRAMS = 4096
+_MORE_PROGRAMS = 48
+# A rounding may fall the other way here and there.
+_STRAY = 1e-3
+_START: Grid = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The kernel as it is and changed, in memory of their own with the same values."""
+
+    old: ProgramRuns
+    new: ProgramRuns
+    deadline: float
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the first and the last program of each stored what the other stored, too."""
+        return all(
+            one.stored(program, other)
+            for one, other in ((self.new, self.old), (self.old, self.new))
+            for program in (_START, last_of(one.grid))
+        )
+
+
+def compare(
+    source: Any, sample: LaunchSample, changed: Mapping[str, Any], budget_s: float
+) -> Equivalence:
+    """Run both in the interpreter, as many programs as the time allows, and compare the results.
+
+    `budget_s` is CPU time. The grid is that of the program's own function for the changed
+    constexprs; where the program passes a fixed one, it is tried as it is and fitted to them.
+    """
+    deadline = time.thread_time() + budget_s
+    answer = Equivalence("unknown", "its grid for these sizes is not known")
+    try:
+        for grid in grids_with(sample, changed):
+            answer = _on_grid(source, sample, changed, grid, deadline)
+            fitted = sample.grid_function is None and grid != sample.grid
+            if answer.verdict == "same":
+                return Equivalence("same", answer.detail, grid if fitted else None)
+    except NotRunnableError as error:
+        return Equivalence("unknown", str(error))
+    except TooSlowError:
+        return Equivalence("unknown", f"that takes more than {budget_s:g} s in the interpreter")
+    return answer
+
+
+def _on_grid(
+    source: Any, sample: LaunchSample, changed: Mapping[str, Any], grid: Grid, deadline: float
+) -> Equivalence:
+    for positive in (False, True):
+        pair = _Pair(
+            ProgramRuns(source, sample, sample.grid, {}, deadline, positive=positive),
+            ProgramRuns(source, sample, grid, changed, deadline, positive=positive),
+            deadline,
+        )
+        answer = _compared(pair)
+        if answer:
+            return answer
+    return Equivalence("unknown", "its results are not finite for made-up values")
+
+
+def _compared(pair: _Pair) -> Equivalence | None:
+    """The answer; None if the results are not finite."""
+    pair.old.run([_START])
+    try:
+        if _fits(pair):
+            pair.old.run(every(pair.old.grid))
+            pair.new.run(every(pair.new.grid))
+            return _judged(pair, whole=True)
+        _run_corners(pair)
+        answer = _judged(pair, whole=False)
+        if answer is None or answer.verdict != "unknown":
+            return answer
+        # Tiles may be numbered in another order.
+        _run_more(pair)
+        return _judged(pair, whole=False)
+    except OutOfBoundsError as error:
+        return Equivalence("differs", f"it {error}")
+
+
+def _fits(pair: _Pair) -> bool:
+    count = math.prod(pair.old.grid) + math.prod(pair.new.grid)
+    left = pair.deadline - time.thread_time()
+    return count <= _MOST_PROGRAMS and count * pair.old.seconds <= _WHOLE * left
+
+
+def _run_corners(pair: _Pair) -> None:
+    """Some programs of each, with those of the other that should store the same elements."""
+    coarse = [min(x, y) for x, y in zip(pair.old.grid, pair.new.grid, strict=True)]
+    for corner in corners(coarse):
+        programs = within(corner, coarse, pair.old.grid), within(corner, coarse, pair.new.grid)
+        left = pair.deadline - time.thread_time()
+        if pair.comparable and sum(map(len, programs)) * pair.old.seconds > _WHOLE * left:
+            return
+        pair.old.run(programs[0])
+        pair.new.run(programs[1])
+
+
+def _run_more(pair: _Pair) -> None:
+    """Programs from both ends of the grids, until the two can be compared."""
+    ends = (first_and_last(runs.grid, _MORE_PROGRAMS) for runs in (pair.old, pair.new))
+    for old, new in zip_longest(*ends):
+        if old:
+            pair.old.run([old])
+        if new:
+            pair.new.run([new])
+        if pair.comparable:
+            return
+
+
+def _judged(pair: _Pair, whole: bool) -> Equivalence | None:
+    exact, some = True, False
+    for old, new in zip(pair.old.memory.regions, pair.new.memory.regions, strict=True):
+        (at, bits), (new_at, new_bits) = old.elements(), new.elements()
+        name = " and ".join(old.names)
+        if whole and not np.array_equal(at, new_at):
+            return Equivalence("differs", _other_elements(name, at, new_at))
+        both, of_old, of_new = np.intersect1d(at, new_at, return_indices=True)
+        if not len(both):
+            continue
+        before, after = old.format.decoded(bits[of_old]), old.format.decoded(new_bits[of_new])
+        if old.format.is_float and np.isfinite(before).mean() <= 0.5:
+            return None
+        wrong = _different(before, after, old)
+        if wrong > _STRAY * len(both):
+            values = f"{wrong:,} of {len(both):,} values"
+            return Equivalence("differs", f"in the interpreter {values} of {name} differ")
+        exact &= bool(np.array_equal(bits[of_old], new_bits[of_new]))
+        some = True
+    if not some or not (whole or pair.comparable):
+        return Equivalence("unknown", "no part of the grid could be compared")
+    return Equivalence("same", "bit for bit" if exact else "up to the order of additions")
+
+
+def _other_elements(name: str, at: Any, new_at: Any) -> str:
+    more, less = len(np.setdiff1d(new_at, at)), len(np.setdiff1d(at, new_at))
+    if more:
+        return f"it stores {more:,} elements of {name} that it does not store as it is"
+    return f"it leaves {less:,} elements of {name} unwritten"
+
+
+def _different(before: Any, after: Any, region: Region) -> int:
+    """How many values differ by more than another order of additions explains."""
+    if not region.format.is_float:
+        allowed = 1 if region.format.name in ("i8", "u8") else 0
+        return int((np.abs(before - after) > allowed).sum())
+    finite = np.isfinite(before) & np.isfinite(after)
+    alike = (before == after) | (np.isnan(before) & np.isnan(after))
+    scale = np.sqrt(np.mean(np.square(before[finite]))) if finite.any() else 0.0
+    with np.errstate(invalid="ignore"):
+        bound = region.format.tolerance * np.maximum(np.maximum(abs(before), abs(after)), scale)
+        close = finite & (np.abs(before - after) <= bound)
+    return int((~(alike | close)).sum())

@@ -1,0 +1,138 @@
+"""Single programs of a kernel in Triton's interpreter, on the memory of a launch sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from traceview.headless.worker.equivalence.launch_sample import Grid, LaunchSample, TensorSample
+from traceview.headless.worker.equivalence.number_formats import NumberFormat
+from traceview.headless.worker.equivalence.sparse_memory import SparseMemory
+from traceview.headless.worker.interpreter import interpreted, interpreting
+
+Tensors = list[tuple[str, TensorSample, str]]
+
+
+class NotRunnableError(Exception):
+    """Why a launch cannot be repeated with other constexprs."""
+
+
+def tensors_of(signature: Mapping[str, Any], sample: LaunchSample) -> Tensors:
+    """The tensors among the arguments, each with its name and the format of its elements.
+
+    Raises NotRunnableError for an argument that hides tensors.
+    """
+    return [
+        leaf
+        for name, argument in sample.arguments.items()
+        for leaf in _leaves(name, signature.get(name), argument)
+    ]
+
+
+class InterpretedKernel:
+    """A kernel whose programs run one by one; `changed` replaces arguments of the launch."""
+
+    def __init__(
+        self,
+        source: Any,
+        sample: LaunchSample,
+        memory: SparseMemory,
+        grid: Grid,
+        changed: Mapping[str, Any],
+    ) -> None:
+        self._function = interpreted(source.fn)
+        self._source, self._memory = source, memory
+        self._grid = grid
+        self._arguments = {**sample.arguments, **changed}
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Prepare the interpreter; programs can be run meanwhile."""
+        from triton.runtime import interpreter
+
+        function = self._function.rewrite()
+        executor = interpreter.GridExecutor(function, self._function.arg_names, self._grid, [])
+        builder = interpreter.interpreter_builder
+        with (
+            interpreting(),
+            mock.patch.object(interpreter, "_interpreter", self._memory),
+            mock.patch.object(builder, "create_dot", _dot(builder.create_dot)),
+        ):
+            patches = interpreter._patch_lang(function)
+            try:
+                builder.set_grid_dim(*self._grid)
+                self._call = function
+                self._converted = {
+                    name: value if name in executor.constexprs else self._value(name, name, value)
+                    for name, value in self._arguments.items()
+                }
+                yield
+            finally:
+                patches.restore()
+
+    def run(self, program: Grid) -> None:
+        """Run one program. Raises what the interpreter and the memory raise."""
+        from triton.runtime.interpreter import interpreter_builder
+
+        interpreter_builder.set_grid_idx(*program)
+        self._call(**self._converted)
+
+    def _value(self, path: str, name: str, value: Any) -> Any:
+        from triton.runtime import interpreter
+
+        if isinstance(value, TensorSample):
+            return self._pointer(path, value, self._source.signature[name])
+        if isinstance(value, tuple):
+            types = self._source.signature[name]
+            inner = [
+                self._pointer(f"{path}[{at}]", each, types[at])
+                if isinstance(each, TensorSample)
+                else self._value(f"{path}[{at}]", name, each)
+                for at, each in enumerate(value)
+            ]
+            kind = type(value)
+            return kind(*inner) if hasattr(value, "_fields") else kind(inner)
+        return interpreter._implicit_cvt(value)
+
+    def _pointer(self, path: str, tensor: TensorSample, type_: Any) -> Any:
+        import triton.language as tl
+        from triton.runtime.interpreter import TensorHandle
+
+        pointer = tl.str_to_ty(type_, None)
+        address = np.array([self._memory.address(path, tensor)], dtype=np.uint64)
+        return tl.tensor(TensorHandle(address, pointer), pointer)
+
+
+def _dot(create: Callable[..., Any]) -> Callable[..., Any]:
+    """tl.dot with its operands as fp32, which hold all shorter floats: NumPy's own products of
+    16-bit floats take a hundred times as long, and those of bf16 are of its bits."""
+
+    def create_dot(a: Any, b: Any, c: Any, *rest: Any) -> Any:
+        from triton.runtime.interpreter import TensorHandle
+
+        formats = [NumberFormat(str(operand.dtype.scalar)) for operand in (a, b)]
+        if not all(each.is_float and each.bytes < 4 for each in formats):
+            return create(a, b, c, *rest)
+        x, y = (
+            each.decoded(np.ascontiguousarray(operand.data)).astype(np.float32)
+            for each, operand in zip(formats, (a, b), strict=True)
+        )
+        total = np.matmul(x, y) + c.data
+        return TensorHandle(total.astype(c.data.dtype), c.dtype.scalar)
+
+    return create_dot
+
+
+def _leaves(path: str, type_: Any, argument: Any) -> Iterator[tuple[str, TensorSample, str]]:
+    if isinstance(argument, TensorSample):
+        yield path, argument, str(type_).lstrip("*k")
+    elif isinstance(argument, tuple):
+        types: Sequence[Any] = type_ if isinstance(type_, (tuple, list)) else [None] * len(argument)
+        for at, each in enumerate(argument):
+            yield from _leaves(f"{path}[{at}]", types[at], each)
+    elif hasattr(argument, "block_shape"):
+        raise NotRunnableError("its tensor descriptors are made for the old size")

@@ -1,0 +1,182 @@
+"""Memory for the tensors of a launch, mapped sparsely, with every access checked."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.headless.worker.equivalence.launch_sample import TensorSample
+from traceview.headless.worker.equivalence.number_formats import NumberFormat
+
+PAGE = 4096
+_Addresses = npt.NDArray[np.uint64]
+
+
+class OutOfBoundsError(Exception):
+    """An access outside of the tensors of the launch."""
+
+
+class TooSlowError(Exception):
+    """The time is up."""
+
+
+@dataclass
+class Region:
+    """The memory of one tensor, or of several that overlap.
+
+    `start` is its first address in the program, `base` in this process. `filled` are the pages that
+    have values, `written` the bytes at which an element was stored.
+    """
+
+    number: int
+    names: tuple[str, ...]
+    start: int
+    size: int
+    format: NumberFormat
+    values: npt.NDArray[Any] | None
+    memory: mmap.mmap
+    written: mmap.mmap
+    filled: npt.NDArray[np.bool_] = field(init=False)
+    dirty: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bytes = np.frombuffer(self.memory, np.uint8)
+        self.marks = np.frombuffer(self.written, np.uint8)
+        self.base = int(self.bytes.ctypes.data)
+        pages = -(-self.size // PAGE) + 1
+        self.filled, self.dirty = np.zeros(pages, bool), np.zeros(pages, bool)
+
+    def elements(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """The byte offsets at which elements were stored, in order, and their bits now."""
+        width = self.format.bytes
+        pages = np.flatnonzero(self.dirty)
+        offsets = [p * PAGE + np.flatnonzero(self.marks[p * PAGE : (p + 1) * PAGE]) for p in pages]
+        at = np.concatenate(offsets) if offsets else np.empty(0, np.int64)
+        # A store of another type than the tensor's marks bytes in between.
+        at = np.unique(at // width) * width
+        bits = self.bytes[at[:, None] + np.arange(width)] if len(at) else np.empty((0, width), "u1")
+        return at, np.ascontiguousarray(bits, np.uint8).view(f"u{width}").ravel()
+
+
+class SparseMemory:
+    """The tensors of a launch, filled when they are first touched, the same way each time.
+
+    `load`, `store`, `atomic_rmw` and `atomic_cas` are what Triton's interpreter calls. They raise
+    OutOfBoundsError, and TooSlowError after `deadline` (of time.thread_time).
+    """
+
+    def __init__(
+        self, tensors: Sequence[tuple[str, TensorSample, str]], deadline: float, *, positive: bool
+    ) -> None:
+        self.regions = [_mapped(n, group) for n, group in enumerate(_overlapping(tensors))]
+        self._stored: dict[int, list[npt.NDArray[np.int64]]] = {}
+        self._deadline, self._positive = deadline, positive
+        import triton.runtime.interpreter as interpreter
+
+        # The attribute is replaced while this memory is in use.
+        self._real: Any = interpreter._interpreter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def address(self, name: str, tensor: TensorSample) -> int:
+        """The address of a tensor in this process."""
+        region = next(region for region in self.regions if name in region.names)
+        return region.base + tensor.pointer - region.start
+
+    def take_stored(self) -> dict[int, npt.NDArray[np.int64]]:
+        """The byte offsets stored to since the last call, by the number of their region."""
+        stored = {number: np.concatenate(each) for number, each in self._stored.items()}
+        self._stored = {}
+        return stored
+
+    def load(self, pointers: _Addresses, mask: Any, other: Any, dtype: Any) -> Any:
+        """Load where the mask allows."""
+        self._touch(pointers, mask, np.dtype(dtype).itemsize, "reads", store=False)
+        return self._real.load(pointers, mask, other, dtype)
+
+    def store(self, pointers: _Addresses, value: Any, mask: Any) -> Any:
+        """Store where the mask allows."""
+        self._touch(pointers, mask, value.dtype.itemsize, "writes", store=True)
+        return self._real.store(pointers, value, mask)
+
+    def atomic_rmw(self, kind: Any, pointers: _Addresses, value: Any, mask: Any, order: Any) -> Any:
+        """Update where the mask allows."""
+        self._touch(pointers, mask, value.dtype.itemsize, "writes", store=True)
+        return self._real.atomic_rmw(kind, pointers, value, mask, order)
+
+    def atomic_cas(self, pointers: _Addresses, compared: Any, value: Any, order: Any) -> Any:
+        """Compare and swap."""
+        self._touch(pointers, None, value.dtype.itemsize, "writes", store=True)
+        return self._real.atomic_cas(pointers, compared, value, order)
+
+    def _touch(self, pointers: _Addresses, mask: Any, width: int, act: str, *, store: bool) -> None:
+        if time.thread_time() > self._deadline:
+            raise TooSlowError
+        active = pointers if mask is None else pointers[np.broadcast_to(mask, pointers.shape)]
+        left = active.ravel().astype(np.int64)
+        for region in self.regions:
+            if not left.size:
+                return
+            offsets = left - region.base
+            inside = (offsets >= 0) & (offsets + width <= region.size)
+            if inside.any():
+                self._fill(region, offsets[inside], width)
+                if store:
+                    self._stored.setdefault(region.number, []).append(offsets[inside])
+                    region.marks[offsets[inside]] = 1
+                    region.dirty[offsets[inside] // PAGE] = True
+                left = left[~inside]
+        if left.size:
+            raise OutOfBoundsError(f"{act} outside of its tensors")
+
+    def _fill(self, region: Region, offsets: npt.NDArray[np.int64], width: int) -> None:
+        for ends in (offsets // PAGE, (offsets + width - 1) // PAGE):
+            missing = ~region.filled[ends]
+            for page in np.unique(ends[missing]) if missing.any() else ():
+                _fill_page(region, int(page), positive=self._positive)
+                region.filled[page] = True
+
+
+def _fill_page(region: Region, page: int, *, positive: bool) -> None:
+    start = page * PAGE
+    end = min(start + PAGE, region.size)
+    if region.values is not None:
+        known = region.values.view(np.uint8)[start:end]
+        region.bytes[start : start + len(known)] = known
+        return
+    count = (end - start) // region.format.bytes
+    generator = np.random.default_rng((region.number, page))
+    bits = region.format.random(count, generator, positive=positive).view(np.uint8)
+    region.bytes[start : start + len(bits)] = bits
+
+
+def _overlapping(
+    tensors: Sequence[tuple[str, TensorSample, str]],
+) -> Iterator[list[tuple[str, TensorSample, str]]]:
+    """Tensors in groups that share bytes, by address."""
+    group: list[tuple[str, TensorSample, str]] = []
+    for each in sorted(tensors, key=lambda tensor: tensor[1].start):
+        if group and each[1].start >= max(tensor.end for _, tensor, _ in group):
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _mapped(number: int, group: Sequence[tuple[str, TensorSample, str]]) -> Region:
+    start = min(tensor.start for _, tensor, _ in group)
+    size = max(tensor.end for _, tensor, _ in group) - start
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    memory, written = (mmap.mmap(-1, size + 2 * PAGE, flags=flags) for _ in range(2))
+    _, first, format_ = group[0]
+    values = first.values if len(group) == 1 else None
+    names = tuple(name for name, _, _ in group)
+    return Region(number, names, start, size, NumberFormat(format_), values, memory, written)
