@@ -112,8 +112,9 @@ DIFFER = "likely because the mask differs from element to element"
         (
             "sequences",
             "*fp32:16, *i32:16, *fp32:16, 1024",
-            "likely because the access starts at a loaded offset of unknown alignment",
-            "Declare it if it is a multiple of 16: tl.multiple_of(start, 16)",
+            "likely because the access starts at an offset loaded from starts_ptr, of unknown "
+            "alignment",
+            "If that offset is a multiple of 16, declare it: tl.multiple_of(…, 16) around it",
             "but start at a loaded offset",
         ),
         (
@@ -128,7 +129,7 @@ DIFFER = "likely because the mask differs from element to element"
 )
 def test_what_addresses_and_masks_tell(retried, kernel, signature, cause, action, evidence):
     finding = retried(kernel, signature).only("instead of 128")
-    assert finding.message.endswith(f", {cause}")
+    assert f", {cause}" in finding.message
     assert action in finding.action
     assert evidence in finding.evidence.basis
 

@@ -97,7 +97,7 @@ def findings(tmp_path, monkeypatch):
             "gather",
             "*fp32:16, *i32:16, *fp32:16, 1024",
             "likely because this is a gather",
-            "tl.max_contiguous(tl.multiple_of(index, 4), 4)",
+            "tl.max_contiguous(tl.multiple_of(…, 4), 4) around it",
             "the address is computed from loaded values",
         ),
     ],

@@ -54,12 +54,12 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
         "low",
         "{instructions:shared-memory access|shared-memory accesses} in loops move "
         "{width_bits:bit} or less per thread, mostly at {line}",
-        imperative(tries[:1]) if tries else _likely(narrow, compiled),
+        imperative(tries[:1]) if tries else _likely(worst, compiled),
         subject=subject_of(worst.source, compiled),
         evidence=Evidence(values, basis=basis + (_shown(tries[0]) if tries else _no_help(trials))),
     )
     remedies = tuple(each.remedy for each in tries[:1])
-    yield Advice(finding, remedies, _likely(narrow, compiled))
+    yield Advice(finding, remedies, _likely(worst, compiled))
 
 
 def _remedies(compiled: Compiled) -> Iterator[Remedy]:
@@ -94,8 +94,8 @@ def _no_help(trials: Recompilations | None) -> str:
     return "; no recompilation helped" if trials and trials.any_compiled else ""
 
 
-def _likely(narrow: Sequence[Access], compiled: Compiled) -> str:
-    if any(access.kind == "load" for access in narrow) and "mma" in (compiled.ptx or ""):
+def _likely(worst: Access, compiled: Compiled) -> str:
+    if worst.kind == "load" and "mma" in (compiled.ptx or ""):
         return (
             "Lay out the operand of tl.dot so that its inner dimension is contiguous: ldmatrix "
             "transposes 16-bit elements only, so wider ones are likely transposed one by one"

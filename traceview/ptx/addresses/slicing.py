@@ -27,7 +27,8 @@ class Origin:
     """What a value is computed from.
 
     `parameters` are names of kernel parameters, `pointers` the 64-bit ones among them. `loaded`: it
-    depends on data loaded from global memory. `gathered`: the addresses of those loads differ
+    depends on data loaded from global memory, and `loaded_from` are the parameters that the
+    addresses of those loads start from. `gathered`: the addresses of those loads differ
     between the threads of a block. `through_shared`: it depends on values from shared memory.
     `per_thread`: it differs between the threads of a block. `per_block`: between blocks.
     """
@@ -39,6 +40,7 @@ class Origin:
     per_thread: bool
     per_block: bool = False
     gathered: bool = False
+    loaded_from: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Slices:
         parameters: set[str] = set()
         pointers: set[str] = set()
         loaded = shared = gathered = False
+        loaded_from: set[str] = set()
         while waiting:
             register = waiting.pop()
             if register in seen:
@@ -99,7 +102,9 @@ class Slices:
             seen.add(register)
             for writer in self._writers.get(register, ()):
                 if writer.opcode.startswith(_LOADS):
-                    loaded, gathered = True, gathered or self._varies(reads(writer))
+                    behind = self._behind(reads(writer))
+                    loaded, gathered = True, gathered or bool(behind & _THREAD)
+                    loaded_from |= self._parameters_of(behind)
                 shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
@@ -112,10 +117,11 @@ class Slices:
             per_thread=bool(seen & _THREAD),
             per_block=bool(seen & _BLOCK),
             gathered=gathered,
+            loaded_from=frozenset(loaded_from),
         )
 
-    def _varies(self, registers: Iterable[str]) -> bool:
-        """Whether values depend on the thread index, be it through loaded data."""
+    def _behind(self, registers: Iterable[str]) -> set[str]:
+        """All registers that values depend on, be it through loaded data."""
         seen, waiting = set[str](), list(registers)
         while waiting:
             register = waiting.pop()
@@ -123,7 +129,11 @@ class Slices:
                 seen.add(register)
                 writers = self._writers.get(register, ())
                 waiting += [name for writer in writers for name in reads(writer)]
-        return bool(seen & _THREAD)
+        return seen
+
+    def _parameters_of(self, registers: Iterable[str]) -> set[str]:
+        writers = (writer for each in registers for writer in self._writers.get(each, ()))
+        return {name for writer in writers for name in self._parameters(writer)}
 
     def _parameters(self, writer: Instruction) -> set[str]:
         if not writer.opcode.startswith("ld.param"):
@@ -181,4 +191,5 @@ def together(origins: Iterable[Origin]) -> Origin:
         any(origin.per_thread for origin in listed),
         any(origin.per_block for origin in listed),
         any(origin.gathered for origin in listed),
+        frozenset().union(*(origin.loaded_from for origin in listed)),
     )

@@ -33,10 +33,14 @@ class Cause:
 
 @dataclass(frozen=True)
 class Suspects:
-    """The arguments that the address and the mask of an access depend on."""
+    """The arguments that the address and the mask of an access depend on.
+
+    `loaded_from` are those that loads on which the address depends start from.
+    """
 
     address: tuple[Argument, ...]
     mask: tuple[Argument, ...]
+    loaded_from: tuple[Argument, ...] = ()
 
 
 def not_declared_divisible(suspects: Suspects) -> list[Argument]:

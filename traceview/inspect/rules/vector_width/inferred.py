@@ -41,7 +41,7 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
 def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     cuda, layout = narrow.is_cuda(compiled), narrow.layout
     if narrow.address.gathered and not layout.consecutive:
-        return replace(_GATHER, remedy=_SORT) if cuda else _GATHER
+        return replace(_GATHER, remedy=_SORT if cuda else _declare_runs(narrow))
     names = [argument.name for argument in not_declared_divisible(narrow.suspects)]
     if names and not tried:
         return NarrowReason(
@@ -60,7 +60,7 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     """Why adjacent elements are moved one by one although all sizes are multiples of 16."""
     layout = narrow.layout
     if not layout.starts_wide and narrow.address.loaded:
-        return _loaded_start(masked=layout.masks_differ)
+        return _loaded_start(_loaded_from(narrow), masked=layout.masks_differ)
     if layout.masks_differ:
         return _masked(stores=narrow.place[1] != "load")
     if not layout.starts_wide:
@@ -130,11 +130,23 @@ _SAME = NarrowReason(
 
 _GATHER = NarrowReason(
     "this is a gather: the compiler cannot know whether loaded addresses are contiguous",
-    "Declare it where they are: tl.max_contiguous(tl.multiple_of(index, 4), 4); else sort or "
-    "group the indices",
+    "",
     "the address is computed from loaded values",
 )
 _SORT = "Sort or group the indices, or gather runs of elements and move each as a float4"
+
+
+def _declare_runs(narrow: Narrow) -> str:
+    return (
+        f"Where the index loaded{_loaded_from(narrow)} comes in aligned runs, declare that: "
+        "tl.max_contiguous(tl.multiple_of(…, 4), 4) around it; else sort or group the indices"
+    )
+
+
+def _loaded_from(narrow: Narrow) -> str:
+    """The arrays of integers that an address is loaded from, by the names of the program."""
+    integers = [a.name for a in narrow.suspects.loaded_from if a.type.startswith(("*i", "*u"))]
+    return f" from {in_words(integers)}" if integers else ""
 
 
 def _masked(*, stores: bool) -> NarrowReason:
@@ -152,11 +164,11 @@ def _masked(*, stores: bool) -> NarrowReason:
     )
 
 
-def _loaded_start(*, masked: bool) -> NarrowReason:
+def _loaded_start(source: str, *, masked: bool) -> NarrowReason:
     other = "; and load under a mask whose bound is such a multiple" if masked else ""
     return NarrowReason(
-        "the access starts at a loaded offset of unknown alignment",
-        f"Declare it if it is a multiple of 16: tl.multiple_of(start, 16){other}",
+        f"the access starts at an offset loaded{source}, of unknown alignment",
+        f"If that offset is a multiple of 16, declare it: tl.multiple_of(…, 16) around it{other}",
         "addresses in PTX are consecutive, but start at a loaded offset",
     )
 

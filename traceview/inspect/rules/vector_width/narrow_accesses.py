@@ -40,16 +40,21 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
         stream: [context.access for context in contexts]
         for stream, contexts in kernel.global_accesses.items()
     }
-    most = max(map(bits_per_pass, streams.values()), default=0)
     # A lock's atomic spins in a loop of its own.
-    moves = (a for (place, _), listed in streams.items() if place[1] in _MOVES for a in listed)
+    moves = [a for (place, _), listed in streams.items() if place[1] in _MOVES for a in listed]
     deepest = max((access.loop_depth for access in moves), default=0)
+    # What a loop moves counts in each of its passes: a large tile before it does not outweigh it.
+    hottest = {
+        stream: bits_per_pass([a for a in listed if a.loop_depth >= deepest])
+        for stream, listed in streams.items()
+    }
+    most = max(hottest.values(), default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
     alike: dict[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]] = defaultdict(list)
     for stream, listed in streams.items():
         narrow = _narrow(kernel, kernel.global_accesses[stream], samples)
         if narrow:
-            minor = bits_per_pass(listed) < _MINOR_SHARE * most
+            minor = hottest[stream] < _MINOR_SHARE * most
             outside = max(a.loop_depth for a in listed) < deepest
             severity = _severity(narrow, minor=minor or outside)
             reason = _reason(narrow, kernel.compiled, kernel.trials)
@@ -78,7 +83,8 @@ def _narrow(
     if not (address.per_thread or address.gathered or address.through_shared):
         return None
     masks = [name for context in narrow for name in context.guard.parameters]
-    suspects = Suspects(tuple(provenance.named(address.parameters)), tuple(provenance.named(masks)))
+    names = (address.parameters, masks, address.loaded_from)
+    suspects = Suspects(*(tuple(provenance.named(each)) for each in names))
     most = max(narrow, key=lambda context: context.access.count)
     element_bits = provenance.element_bits_at(most.address)
     layout = samples.layout(most.access, most.instructions, element_bits)
