@@ -22,7 +22,7 @@ PACKERS = {
 }
 
 
-@pytest.fixture(params=[64, 8 << 20], ids=["chunks of 64 bytes", "one chunk"])
+@pytest.fixture(params=[64, 4 << 20], ids=["chunks of 64 bytes", "one chunk"])
 def chunk_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_BYTES", request.param)
 

@@ -19,7 +19,7 @@ from traceview.trace.kineto.events import KinetoEvent, decode_events
 from traceview.trace.kineto.repair import repaired
 
 Span = tuple[int, int]
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 4 << 20
 MOST_HEADER_BYTES = 64 << 20
 USE_TRACE = (
     "pass a trace of torch.profiler (prof.export_chrome_trace), or an nsys SQLite export, from "

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.tables import (
+    NULL,
+    Array,
+    Integers,
+    RowNumbers,
+    Texts,
+    constant,
+    object_array,
+    row_numbers,
+)
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
@@ -73,11 +82,11 @@ class Stacks:
     """
 
     name: RowNumbers
-    parent: Integers
+    parent: RowNumbers
     thread_of: Integers
     first: Integers
     edge_ns: Integers
-    edge_call: Integers
+    edge_call: RowNumbers
     frames: Frames
 
     def innermost(self, thread: Array, time: Integers) -> Integers:
@@ -117,10 +126,10 @@ def stacks(calls: PythonCalls, settled: SettledOwners) -> Stacks:
 
 def _parents(
     ids: Integers, parents: Integers, thread: RowNumbers, start: Integers, end: Integers
-) -> Integers:
+) -> RowNumbers:
     """The row of each call's caller, −1 without one that contains it."""
     if not len(ids):
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int32)
     order = np.argsort(ids, kind="stable")
     place = np.minimum(np.searchsorted(ids[order], parents), len(ids) - 1)
     row = order[place]
@@ -128,25 +137,26 @@ def _parents(
     sound &= (start[row] <= start) & (end[row] >= end) & (row != np.arange(len(ids)))
     # Ids count up, so a caller's is smaller: that also rules out circles.
     sound &= ids[row] < ids
-    return np.where(sound, row, -1)
+    return np.where(sound, row, -1).astype(np.int32)
 
 
-def _depths(parent: Integers) -> Integers:
-    depth = np.zeros(len(parent), np.int64)
+def _depths(parent: RowNumbers) -> RowNumbers:
+    """Callers of each call. int32 throughout: there may be tens of millions."""
+    depth = np.zeros(len(parent), np.int32)
     above = parent
     for _ in range(MOST_DEPTH):
         inner = above >= 0
         if not inner.any():
             break
         depth += inner
-        above = np.where(inner, parent[np.maximum(above, 0)], -1)
+        above = np.where(inner, parent[np.maximum(above, 0)], np.int32(-1))
     return depth
 
 
 def _edges(
-    start: Integers, end: Integers, thread: RowNumbers, parent: Integers, depth: Integers
-) -> tuple[Integers, Integers, Integers, Integers]:
-    rows = np.flatnonzero(end > start)
+    start: Integers, end: Integers, thread: RowNumbers, parent: RowNumbers, depth: RowNumbers
+) -> tuple[Integers, Integers, Integers, RowNumbers]:
+    rows = row_numbers(np.flatnonzero(end > start))
     time = np.concatenate((end[rows], start[rows]))
     inner = np.concatenate((parent[rows], rows))
     # At one time ends come first, the deepest first; then starts, the outermost first.

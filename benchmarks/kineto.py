@@ -1,0 +1,194 @@
+"""Reading a large trace of torch.profiler: parsers beside one another, and the whole reader.
+
+    python benchmarks/kineto.py [--gigabytes 1] [--trace FILE.json[.gz]] [--steps N]
+
+Without --trace a trace is made in libkineto's layout: two thirds Python calls, operators, launches
+and kernels. The reader runs in a process of its own, which tells its peak memory. CPU seconds are
+printed beside the wall clock, as the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+STEP_EVENTS = 12
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the made trace")
+    parser.add_argument("--trace", type=Path, help="a trace to read instead")
+    parser.add_argument("--events", type=int, help="events of the made trace, in place of a size")
+    parser.add_argument(
+        "--parsers", action="store_true", help="compare parsers, on the first 64 MB"
+    )
+    parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.read:
+        print(json.dumps(read(options.read)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.trace or made(Path(folder), options.gigabytes, options.events)
+        report(path)
+        if options.parsers:
+            compare(path)
+
+
+def made(folder: Path, gigabytes: float, events: int | None) -> Path:
+    """A gzipped trace of about that size."""
+    path, size, step = folder / "made.json.gz", 0, 0
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(HEADER.encode())
+        while (step * STEP_EVENTS < events) if events else (size < gigabytes * 1e9):
+            block = "".join(one_step(number) for number in range(step, step + 1000)).encode()
+            file.write(block)
+            size += len(block)
+            step += 1000
+        file.write(FOOTER.encode())
+    return path
+
+
+HEADER = (
+    '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "computeMajor": 9,'
+    ' "computeMinor": 0, "numSms": 132, "maxThreadsPerMultiprocessor": 2048, "warpSize": 32}],'
+    ' "with_stack": 1, "baseTimeNanoseconds": 1790857026000000000,\n  "traceEvents": [\n'
+)
+FOOTER = '  {\n    "ph": "i", "s": "g", "name": "Record Window End"\n  }\n  ],"traceName": "t" }'
+FIRST_NS = 4_488_084_880_550_402
+
+
+def one_step(number: int) -> str:
+    """Eight nested Python calls, an operator, a launch, its kernel and the arrow between them."""
+    at = FIRST_NS + 40_000 * number
+    events, first = [], 8 * number + 1
+    for depth in range(8):
+        parent = first + depth - 1 if depth else "null"
+        name = f"model/layer_{depth}.py({10 * depth + 3}): forward"
+        ids = f'"Python parent id": {parent}, "Python id": {first + depth}, "Ev Idx": {number}'
+        events.append(event("python_function", name, at + 100 * depth, 30_000 - 200 * depth, ids))
+    dims = '"Concrete Inputs": ["", ""], "Input Dims": [[4096, 1024], [1024, 1024]], "Ev Idx": 1'
+    events.append(
+        event("cpu_op", "aten::mm", at + 1_000, 9_000, f'"External id": {number}, {dims}')
+    )
+    link = f'"External id": {number}, "correlation": {number}'
+    events.append(
+        event("cuda_runtime", "cudaLaunchKernel", at + 2_000, 3_000, f'"cbid": 211, {link}')
+    )
+    shape = (
+        f'"queued": 0, "device": 0, "context": 1, "stream": 7, {link}, "registers per thread": 64, '
+        '"shared memory": 49152, "blocks per SM": 1.0, "warps per SM": 4.0, "grid": [132, 1, 1], '
+        '"block": [128, 1, 1], "est. achieved occupancy %": 0'
+    )
+    name = f"void gemm_kernel<float, {number % 40}>(float const*, float*, int)"
+    events.append(event("kernel", name, at + 8_000, 20_000, shape, pid=0, tid=7))
+    time_us = f"{(at + 8_000) // 1000}.{(at + 8_000) % 1000:03d}"
+    events.append(
+        f'  {{\n    "ph": "f", "id": {number}, "pid": 0, "tid": 7, "ts": {time_us},\n'
+        '    "cat": "ac2g", "name": "ac2g", "bp": "e"\n  },\n'
+    )
+    return "".join(events)
+
+
+def event(
+    cat: str, name: str, start: int, length: int, args: str, pid: int = 5, tid: int = 5
+) -> str:
+    start_us, length_us = (f"{ns // 1000}.{ns % 1000:03d}" for ns in (start, length))
+    return (
+        f'  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": {pid}, "tid": {tid},\n'
+        f'    "ts": {start_us}, "dur": {length_us},\n    "args": {{\n      {args}\n    }}\n  }},\n'
+    )
+
+
+def report(path: Path) -> None:
+    command = [sys.executable, __file__, "--read", str(path)]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB on disk")
+    for name, value in found.items():
+        print(
+            f"  {name:<24} {value:,.2f}" if isinstance(value, float) else f"  {name:<24} {value:,}"
+        )
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Load a trace in this process, and tell time and memory."""
+    from traceview.tables import Texts
+    from traceview.trace.load import load
+
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    trace = load(path)
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    held = 0
+    for table in trace.tables.values():
+        for column in table.columns:
+            values = (
+                table.texts(column.name).codes if column.dtype == "text" else table[column.name]
+            )
+            assert not isinstance(values, Texts)
+            held += values.itemsize * (1 if values.strides == (0,) else len(values))
+    return {
+        "rows": sum(map(len, trace.tables.values())),
+        "wall_s": wall,
+        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "tables_mb": held / 1e6,
+        "peak_mb_beyond_start": (after.ru_maxrss - before.ru_maxrss) / 1e3,
+    }
+
+
+def compare(path: Path) -> None:
+    """Parsers on the first 64 MB of events; each yields every event as objects of Python."""
+    from traceview.trace.archives import unpacked_pieces
+    from traceview.trace.kineto.events import decode_events
+
+    size, parts = 0, []
+    with path.open("rb") as file:
+        for piece in unpacked_pieces(file, "gzip" if path.suffix == ".gz" else None):
+            parts.append(piece)
+            size += len(piece)
+            if size > 64e6:
+                break
+    text = b"".join(parts)
+    text = text[text.index(b"[", text.index(b'"traceEvents"')) :]
+    text = text[: text.rindex(b"},") + 1] + b"]"
+    print(f"parsers, {len(text) / 1e6:.0f} MB:")
+    parsers: dict[str, Callable[[bytes], Any]] = {
+        "msgspec, typed": decode_events,
+        "json": json.loads,
+    }
+    try:
+        import orjson
+
+        parsers["orjson"] = orjson.loads
+    except ImportError:
+        pass
+    try:
+        import simdjson
+
+        # Without as_list the values stay in the parser, and are decoded as they are read.
+        parsers["pysimdjson"] = lambda raw: simdjson.Parser().parse(raw).as_list()
+    except ImportError:
+        pass
+    for name, parse in parsers.items():
+        best = min(seconds(parse, text) for _ in range(3))
+        print(f"  {name:<16} {best:6.2f} s CPU  {len(text) / 1e6 / best:6.0f} MB/s")
+
+
+def seconds(parse: Callable[[bytes], Any], text: bytes) -> float:
+    start = time.process_time()
+    parse(text)
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()
