@@ -10,9 +10,11 @@ import numpy as np
 from traceview import groups
 from traceview.facts.memory.levels import levels, processes_of, signed_bytes
 from traceview.facts.ranges.selection import selected
+from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
+from traceview.trace.schema import TORCH_PROFILER
 
 LEAST_STEPS = 5
 _MOST_STEPS = 200
@@ -73,7 +75,13 @@ def steady_steps(trace: Trace) -> dict[int, SteadySteps]:
 
 @fact
 def growth(trace: Trace) -> dict[int, Growth | None]:
-    """Growth of each device with events; None with fewer than LEAST_STEPS steady steps."""
+    """Growth of each device with events; None with fewer than LEAST_STEPS steady steps.
+
+    None too for tensors of torch.profiler by inferred steps: these may be the layers of one forward
+    pass, which keeps the activations of every layer.
+    """
+    if trace.recorder == TORCH_PROFILER and steps_source(trace) == "repetition":
+        return dict.fromkeys(levels(trace))
     return {
         device: growth_of(level.at(steady_steps(trace)[device].ends_ns))
         if len(steady_steps(trace)[device]) >= LEAST_STEPS
