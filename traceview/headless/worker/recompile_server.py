@@ -153,7 +153,9 @@ class _Recompilation:
     def _options(self, variant: CompiledVariant) -> dict[str, Any]:
         """All options that the kernel was compiled with, including num_ctas and maxnreg."""
         known = triton_driver.options_of(self._target)
-        return {name: variant.metadata[name] for name in known if name in variant.metadata}
+        options = {name: variant.metadata[name] for name in known if name in variant.metadata}
+        # Of a kernel from the cache they were read from JSON, which has lists for tuples.
+        return {n: tuple(v) if isinstance(v, list) else v for n, v in options.items()}
 
     def compiled(
         self, *, metadata: Mapping[str, Any], metadata_group: Mapping[str, str], **_: Any
