@@ -66,7 +66,7 @@ class Worker:
         root = Path(errors.__file__).parents[1]
         arguments = [str(root), str(request_path), str(self.events)]
         try:
-            self._process = _start([python(), "-P", "-c", _START, *arguments], self.folder)
+            self._process = _start([python(), "-P", "-c", _START, *arguments], self.folder, request)
         except TraceviewError:
             self._temporary.cleanup()
             raise
@@ -156,7 +156,7 @@ def python() -> str:
     return os.environ.get("TRACEVIEW_PYTHON") or sys.executable
 
 
-def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def _start(command: list[str], folder: Path, request: Request) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 (the whole purpose)
             command,
@@ -164,7 +164,7 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             # `select` does not see what a buffer has read ahead.
             bufsize=0,
-            env=_environment(folder),
+            env=_environment(folder, request),
             start_new_session=True,
         )
     except OSError as error:
@@ -172,10 +172,12 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
         raise ToolNotFoundError(what, "correct $TRACEVIEW_PYTHON") from None
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, request: Request) -> dict[str, str]:
+    # The interpreter fails on helpers of a kernel that was found compiled.
+    compiled = None if request.options.emulate else kernel_cache()
     kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
     return kept | {
-        "TRITON_CACHE_DIR": str(kernel_cache() or folder / "triton"),
+        "TRITON_CACHE_DIR": str(compiled or folder / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         # Inductor must compile in the worker itself, and for Triton's own launcher.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",

@@ -64,7 +64,8 @@ class KernelResolution:
             self._note(
                 f"{self.script.name} {self._failure}; only kernels compiled by then are shown"
             )
-        if self.ending.failure and not self.log.variants and not self._may_guess:
+        launched = self.log.variants or self.log.seen
+        if self.ending.failure and not launched and not self._may_guess:
             raise self._failed_early()
         if self.options.signature is not None:
             self._compile_declared(self._declared_kernel(), self.options.signature)
