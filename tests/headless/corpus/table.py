@@ -32,15 +32,15 @@ def _summary(answers: list[Answer]) -> str:
     versions = " and ".join(f"{n} {importlib.metadata.version(n)}" for n in ("torch", "triton"))
     projects = len({each.kernel.project for each in answers})
     return (
-        f"{datetime.date.today().isoformat()}, {versions}, two CPU cores: {len(done)} of "
+        f"{datetime.date.today().isoformat()}, {versions}: {len(done)} of "
         f"{len(answers)} kernels of {projects} projects answered at the first try. The width was "
         f"right for {right} of the {len(keyed)} for which the source settles it. Median "
-        f"{statistics.median(seconds):.1f} s, longest {max(seconds):.1f} s."
+        f"{statistics.median(seconds):.1f} s of CPU time, longest {max(seconds):.1f} s."
     )
 
 
 def _rows(answers: list[Answer]) -> list[str]:
-    head = "| project | kernel | answered | seconds | widest load | expected | why not |"
+    head = "| project | kernel | answered | CPU s | widest load | expected | why not |"
     return [head, "|---|---|---|---:|---:|---|---|", *map(_row, answers)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -227,6 +228,8 @@ class KernelResolution:
             with _quietly():
                 made = compile_for(self.gpu.target, jitted, attempt.arguments, options)
                 ptx = str(made.asm["ptx"])
+        except subprocess.TimeoutExpired:
+            return f"ptxas takes more than {_PTXAS_S:g} s with these arguments"
         except Exception as error:
             return in_words(error)
         return None if _WRITES.search(ptx) else "it writes nothing with these arguments"
