@@ -63,9 +63,15 @@ def _with_floats(interpreter: Any, convert: Callable[[Any], Any]) -> Callable[[A
     return converted
 
 
-@functools.cache
 def interpreted(function: Any) -> Any:
     """The interpreter's twin of a jitted function."""
+    # A jitted function itself is hashed by its source, which takes long, and fails while the
+    # language is patched.
+    return _twin(function.fn)
+
+
+@functools.cache
+def _twin(function: Any) -> Any:
     from triton.runtime.interpreter import InterpretedFunction
 
-    return InterpretedFunction(function.fn)
+    return InterpretedFunction(function)
