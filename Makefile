@@ -1,7 +1,8 @@
 # make demo    write a report: of a fresh recording with a GPU and nsys, else of a shipped one
 # make test    set everything up and run the tests
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
-# make corpus  get kernels of public packages, and modules of another compiler, for slow tests
+# make modules  get thousands of modules of another compiler, for the slow test that reads them
+# make corpus  get these and kernels of public packages, for the slow test that answers them
 # make gallery     build the HTML and JSON reports of the cases in reports/
 # make docs     refresh the output that README and docs/ show, and the list of facts
 # make pictures    redraw the pictures of the README; needs Chromium
@@ -16,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto
 
-.PHONY: demo docs gallery script page-tools pictures test test-tritons corpus benchmark lint types format nsys clean
+.PHONY: demo docs gallery script page-tools pictures test test-tritons modules corpus benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -38,8 +39,11 @@ test-tritons: .venv/dev .venv/workloads .venv/ptx
 	@PYTEST='$(PYTEST)' scripts/test-tritons.sh $(BIN)/python
 
 # Without what it depends on, as the modules are all that is wanted of it.
-corpus: .venv/dev
+modules: .venv/dev
 	@$(PIP) --no-deps mojolearn-nvidia-ptx
+
+# The kernels take a test some ten minutes, so CI leaves them out.
+corpus: modules
 	@$(BIN)/python scripts/fetch_corpus.py
 
 # nsys-ai, which wants packages of its own, is compared where it is on the PATH. BENCHMARK="--kernels
