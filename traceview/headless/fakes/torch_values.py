@@ -23,7 +23,7 @@ def install(skipped: Callable[[], None]) -> None:
     """Skip large operations for good; `skipped` is called for each that would have computed."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class SkippedWork(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class SkippedWork(TorchDispatchMode):  # type: ignore[misc]
         """Answers large operations with zeros of the right shape."""
 
         def __torch_dispatch__(
@@ -34,8 +34,7 @@ def install(skipped: Callable[[], None]) -> None:
                 return func(*args, **given)
             return _uncomputed(func, args, given, skipped)
 
-    mode: Any = SkippedWork()  # type: ignore[no-untyped-call]
-    mode.__enter__()
+    SkippedWork().__enter__()
 
 
 def unreserved_zeros(size: Sequence[int], stride: Sequence[int], dtype: Any) -> Any:
