@@ -13,6 +13,7 @@ from shutil import get_terminal_size
 import click
 
 from traceview.cli import Settings
+from traceview.cli.process.pager import show_in_pager
 from traceview.errors import InputError, TraceviewError
 from traceview.outputs import check_report_output
 from traceview.stages import listening
@@ -92,9 +93,8 @@ def print_text(draw: Callable[[int, bool], str], *, pager: bool = False) -> None
     encoding = sys.stdout.encoding or "utf-8"
     # A terminal that cannot show a sign gets a question mark, not a traceback.
     shown = text.encode(encoding, "replace").decode(encoding)
-    if pager and sys.stdout.isatty() and text.count("\n") >= get_terminal_size().lines:
-        click.echo_via_pager(shown, color=color)
-    else:
+    is_long = pager and sys.stdout.isatty() and text.count("\n") >= get_terminal_size().lines
+    if not (is_long and show_in_pager(shown.encode(encoding))):
         click.echo(shown, nl=False, color=True)
 
 

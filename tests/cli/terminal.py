@@ -1,0 +1,69 @@
+"""A program in a real pseudo-terminal: what it draws, and keys pressed when something shows."""
+
+import os
+import pty
+import re
+import select
+import struct
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fcntl import ioctl
+from signal import SIGKILL
+from termios import TIOCSWINSZ
+
+CTRL_C = "\x03"
+_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+_LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a program drew until it ended, and its exit status."""
+
+    status: int
+    raw: str
+
+    @property
+    def text(self) -> str:
+        return _CODES.sub("", self.raw)
+
+
+def in_terminal(
+    arguments: Sequence[str],
+    keys: Sequence[tuple[str, str]] = (),
+    *,
+    environment: Mapping[str, str],
+    rows: int = 24,
+    columns: int = 80,
+) -> Session:
+    """Run `traceview` with these arguments; each key is pressed once its text has shown."""
+    child, terminal = pty.fork()
+    if child == 0:  # pragma: no cover - the program itself
+        os.execve(sys.executable, [sys.executable, "-m", "traceview", *arguments], environment)
+    ioctl(terminal, TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    try:
+        raw = _drawn(terminal, list(keys))
+    except TimeoutError:
+        os.kill(child, SIGKILL)
+        raise
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(child, 0)
+    return Session(os.waitstatus_to_exitcode(status), raw)
+
+
+def _drawn(terminal: int, keys: list[tuple[str, str]]) -> str:
+    raw, seen, end = b"", 0, time.monotonic() + _LIMIT_S
+    while time.monotonic() < end:
+        if keys and keys[0][0].encode() in raw[seen:]:
+            seen = len(raw)
+            os.write(terminal, keys.pop(0)[1].encode())
+        if not select.select([terminal], [], [], 0.1)[0]:
+            continue
+        try:
+            raw += os.read(terminal, 1 << 16)
+        except OSError:  # how Linux says that the program has closed the terminal
+            return raw.decode()
+    raise TimeoutError(raw[-400:])
