@@ -16,6 +16,7 @@ from traceview.trace.memory.requirement import check_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
 from traceview.trace.sqlite import file as sqlite_file
+from traceview.trace.stored import reader as stored
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
@@ -26,10 +27,11 @@ _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 def load(path: str | Path) -> Trace:
-    """Read an nsys SQLite export or a trace of torch.profiler, also as .gz, .xz or .zst.
+    """Read an SQLite file of nsys or `traceview record`, or a trace of torch.profiler.
 
-    Nothing is written to the file or next to it. Raises TraceFormatError if the file does not
-    exist, cannot be read or is neither, TooLargeError if there is too little memory for a report.
+    Each also as .gz, .xz or .zst. Nothing is written to the file or next to it. Raises
+    TraceFormatError if the file does not exist, cannot be read or is none of these, TooLargeError
+    if there is too little memory for a report.
     """
     shown = str(path).encode("utf-8", "replace").decode()
     with _errors_naming(shown):
@@ -37,6 +39,8 @@ def load(path: str | Path) -> Trace:
             return _of_torch(Path(path), shown)
         with unpacked(Path(path)) as plain, sqlite_file.opened(plain) as database:
             check_fits(database, shown)
+            if stored.is_stored(database):
+                return stored.read(database, shown)
             return nsys.read(database, shown)
 
 

@@ -30,6 +30,7 @@ from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers
+from traceview.trace.nsys.names import filled
 from traceview.trace.program_files import is_library
 
 LEAST_PERIOD_NS = 10_000
@@ -317,7 +318,7 @@ def call_sites(found: Stacks, calls: Staged) -> Staged:
         "file": Texts.of(frames.file).take(name),
         "line": np.where(line == ABSENT, NULL, line),
         "function": function,
-        "source": hint,
+        "source": filled(hint, ""),
         "hint": hint,
     }
 

@@ -29,6 +29,15 @@ EVENTS = (
     "OSRT_API",
     "SAMPLING_CALLCHAINS",
     "OSRT_CALLCHAINS",
+    # Of stored traces, whatever their recorder.
+    "kernels",
+    "copies",
+    "sets",
+    "api_calls",
+    "ranges",
+    "python_samples",
+    "python_frames",
+    "native_samples",
 )
 # Peak memory of a full report per row of EVENTS, beyond PROGRAM_BYTES: see docs/performance.md for
 # the traces it was measured on.

@@ -1,8 +1,8 @@
-"""Copy an nsys export without private data.
+"""Copy a trace without private data.
 
-An export contains every environment variable of the recorded program and of the recorder, the
-program's output, host and user names, and absolute paths. Some values contain NUL bytes, at which
-the text functions of SQL stop, so everything is processed as bytes in Python.
+An export of nsys contains every environment variable of the recorded program and of the recorder,
+the program's output, host and user names, and absolute paths. Some values contain NUL bytes, at
+which the text functions of SQL stop, so everything is processed as bytes in Python.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
@@ -24,6 +25,8 @@ from traceview.trace.scrub.code_secrets import CLEAN
 from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
+from traceview.trace.stored import reader as stored
+from traceview.trace.stored.layout import TEXTS
 
 # Tables of name and value, with the names whose values are removed.
 _NAMED_VALUES = {
@@ -60,16 +63,22 @@ class ScrubReport:
 
 
 def scrub(
-    source: Path, out: Path, *, force: bool = False, keep_source_lines: bool = False
+    source: Path,
+    out: Path,
+    *,
+    force: bool = False,
+    keep_source_lines: bool = False,
+    environment: Mapping[bytes, bytes] = MappingProxyType({}),
 ) -> ScrubReport:
     """Write a copy of a trace without private data to `out`.
 
     Removes environment, host and user names, working folder and program output, and values of
     environment variables wherever they occur; home folders become `~`. Names of kernels, ranges
-    and calls stay. Lines of the program's files go, too, unless `keep_source_lines`.
+    and calls stay. Lines of the program's files go, too, unless `keep_source_lines`. `environment`
+    is that of the recorded program, where the trace does not hold it.
 
     `out` is replaced as a whole or not at all; the source, which may be compressed (.gz, .xz,
-    .zst), is not changed. Raises TraceFormatError if the source is not an nsys export,
+    .zst), is not changed. Raises TraceFormatError if the source is no such file,
     InputError if `out` cannot be written, OutputExistsError if it exists and not `force`.
     """
     check_trace_output(out, force=force, source=source)
@@ -78,7 +87,7 @@ def scrub(
             folder = Path(work)
             _check(plain)
             clean = folder / "clean.sqlite"
-            report = _clean_copy(_copied(plain, folder), clean, keep_source_lines)
+            report = _clean_copy(_copied(plain, folder), clean, keep_source_lines, environment)
             clean.replace(out)
             return report
     except TraceFormatError as error:
@@ -98,7 +107,8 @@ def _work_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
 
 def _check(plain: Path) -> None:
     with sqlite_file.opened(plain) as database:
-        export_info.read_meta(database)
+        if not stored.is_stored(database):
+            export_info.read_meta(database)
 
 
 def _copied(plain: Path, folder: Path) -> Path:
@@ -110,13 +120,15 @@ def _copied(plain: Path, folder: Path) -> Path:
     return copy
 
 
-def _clean_copy(copy: Path, clean: Path, keep_source_lines: bool) -> ScrubReport:
+def _clean_copy(
+    copy: Path, clean: Path, keep_source_lines: bool, environment: Mapping[bytes, bytes]
+) -> ScrubReport:
     connection = sqlite3.connect(copy, isolation_level=None)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.text_factory = bytes
         connection.execute("BEGIN")
-        counts = _Scrubber(connection).run(keep_source_lines)
+        counts = _Scrubber(connection, environment).run(keep_source_lines)
         connection.execute("COMMIT")
         # Into a new file: unused pages of the old one would keep removed bytes.
         connection.execute("VACUUM INTO ?", (str(clean),))
@@ -137,10 +149,10 @@ def _among(global_id: object, processes: set[int]) -> bool:
 class _Scrubber:
     """Scrubs one open copy of an export."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, environment: Mapping[bytes, bytes]) -> None:
         self._connection = connection
         self._counts: Counter[str] = Counter()
-        self._found: set[tuple[bytes, bytes]] = set()
+        self._found: set[tuple[bytes, bytes]] = set(environment.items())
         self._hosts_and_users: set[bytes] = set()
         listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         self._tables = [name.decode() for (name,) in listed.fetchall()]
@@ -287,7 +299,9 @@ class _Scrubber:
     def _clean_value(
         self, table: str, column: str, row: int, value: bytes, kind: bytes, private: PrivateTexts
     ) -> None:
-        cleaned = private.cleaned(value)
+        # Most texts of a stored trace name kernels, ranges and calls; files are among them, too.
+        named = table == TEXTS
+        cleaned = private.shortened(value) if named else private.cleaned(value)
         if cleaned != value:
             self._put(table, column, row, cleaned, kind)
             self._counts["home path or value elsewhere"] += 1

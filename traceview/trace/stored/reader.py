@@ -1,0 +1,173 @@
+"""Read the tables of a Trace back from the file that `write_trace` wrote.
+
+A file is untrusted input: a number outside its column's type or a text that is missing is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from traceview.errors import TraceFormatError
+from traceview.tables import Array, Column, Mask, Table, Texts, null_of, thrifty
+from traceview.trace.model import Trace
+from traceview.trace.nsys import kernel_code, source_excerpts
+from traceview.trace.nsys.cpu.own_samples import with_sources
+from traceview.trace.nsys.rows import Staged
+from traceview.trace.schema import TABLES
+from traceview.trace.sqlite.file import Database
+from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
+from traceview.trace.stored.layout import ABOUT, FORMAT, NUMBERED, RUN, TEXTS
+
+_OWN_LAYOUT: Mapping[str, Callable[[Database], Staged | None]] = {
+    "kernel_code": kernel_code.staged,
+    "source_lines": source_excerpts.source_excerpts,
+}
+_ALWAYS = ("devices", "processes", "threads")
+_ROW_OF = {"process": "processes", "thread": "threads", "end_thread": "threads"}
+_ROW_OF["device"] = "devices"
+_AGAIN = "record the program again"
+
+
+def is_stored(database: Database) -> bool:
+    """Whether an open SQLite file has this layout."""
+    return ABOUT in database.tables
+
+
+def read(database: Database, path: str) -> Trace:
+    """Read a stored trace; `path` is the name shown to the user.
+
+    Raises TraceFormatError if a newer version wrote it or a value is impossible; sqlite3.Error if
+    it is damaged.
+    """
+    about = _pairs(database, ABOUT)
+    _check_format(about.get("format", ""))
+    tables = _tables(database)
+    for name in _ALWAYS:
+        tables.setdefault(name, Table.empty(TABLES[name].columns))
+    _check_rows(tables)
+    return Trace(
+        path=path,
+        recorder=about.get("recorder", "unknown"),
+        recorder_version=about.get("recorder_version"),
+        export_schema_version=about.get("export_schema_version"),
+        tables={name: tables[name] for name in TABLES if name in tables},
+        run=_pairs(database, RUN),
+        capture={str(k): str(v) for k, v in _json(about.get("capture"), dict).items()},
+        warnings=tuple(map(str, _json(about.get("warnings"), list))),
+    )
+
+
+def _check_format(version: str) -> None:
+    if not version.isdecimal():
+        raise TraceFormatError(f"its {ABOUT} table names no format", _AGAIN)
+    if int(version) > FORMAT:
+        raise TraceFormatError(
+            f"it has format {version}, and this traceview reads up to {FORMAT}", "update traceview"
+        )
+
+
+def _pairs(database: Database, table: str) -> dict[str, str]:
+    lines = database.lines(table, ("name", "value"))
+    return {str(name): "" if value is None else str(value) for name, value in lines}
+
+
+def _json(text: str | None, kind: Callable[[], Any]) -> Any:
+    try:
+        value = json.loads(text or "null")
+    except ValueError:
+        return kind()
+    return value if isinstance(value, type(kind())) else kind()
+
+
+def _tables(database: Database) -> dict[str, Table]:
+    texts = _texts(database)
+    tables = {}
+    for name in NUMBERED:
+        if name in database.tables:
+            staged = _staged(database, name, texts)
+            if name == "python_frames":
+                staged = with_sources(database, staged)
+            tables[name] = Table(TABLES[name].columns, staged)
+    for name, staged_of in _OWN_LAYOUT.items():
+        found = staged_of(database)
+        if found is not None:
+            tables[name] = Table(TABLES[name].columns, found)
+    return tables
+
+
+def _texts(database: Database) -> Texts:
+    """The texts by number; absent where a number is not used."""
+    if TEXTS not in database.tables:
+        return Texts.of(())
+    columns = database.read(TEXTS, {"id": "integer", "value": "text"})
+    number, value = _numbers(columns, "id").values.astype(np.int64), columns["value"]
+    assert isinstance(value, Texts)
+    if len(number) and not 0 <= number.min() <= number.max() < 2 * len(number) + 1:
+        raise TraceFormatError(f"table {TEXTS} is damaged: a number is out of range", _AGAIN)
+    codes = np.full(int(number.max(initial=-1)) + 1, -1, np.int32)
+    codes[number] = value.codes
+    return Texts(codes, value.values)
+
+
+def _staged(database: Database, name: str, texts: Texts) -> Staged:
+    there = database.describe(name).columns
+    declared = TABLES[name].columns
+    missing = [c.name for c in declared if c.name not in there and not c.nullable]
+    if missing:
+        raise TraceFormatError(f"table {name} has no column {', '.join(missing)}", _AGAIN)
+    wanted: dict[str, Kind] = {c.name: "integer" for c in declared if c.name in there}
+    columns = database.read(name, wanted)
+    rows = len(next(iter(columns.values())))
+    return {c.name: _column(name, c, columns, rows, texts) for c in declared}
+
+
+def _column(table: str, column: Column, columns: Columns, rows: int, texts: Texts) -> Array | Texts:
+    absent = Numbers(np.zeros(rows, np.int64), np.ones(rows, bool))
+    numbers = _numbers(columns, column.name) if column.name in columns else absent
+    null = np.zeros(rows, bool) if numbers.null is None else numbers.null
+    if null.any() and not column.nullable:
+        raise TraceFormatError(f"column {column.name} of table {table} has no value", _AGAIN)
+    if column.dtype == "text":
+        return _numbered(table, column.name, numbers.values, null, texts)
+    dtype = np.dtype(column.dtype)
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    values = np.where(null, np.int64(0), numbers.values) if null.any() else numbers.values
+    if rows and not least <= int(values.min()) <= int(values.max()) <= most:
+        raise TraceFormatError(f"column {column.name} of table {table} is out of range", _AGAIN)
+    values = values.astype(dtype)
+    return thrifty(np.where(null, dtype.type(null_of(dtype)), values) if null.any() else values)
+
+
+def _numbered(table: str, name: str, values: Array, null: Mask, texts: Texts) -> Texts:
+    """A column of texts with its own distinct values; equal texts of two numbers become one."""
+    number = np.where(null, -1, values.astype(np.int64))
+    known = np.append(texts.codes, np.int32(-1))
+    if len(number) and not -1 <= number.min() <= number.max() < len(texts):
+        raise TraceFormatError(f"column {name} of table {table} names unknown texts", _AGAIN)
+    code = known[number]
+    if ((code < 0) & ~null).any():
+        raise TraceFormatError(f"column {name} of table {table} names unknown texts", _AGAIN)
+    used, codes = np.unique(code, return_inverse=True)
+    absent = int(np.count_nonzero(used < 0))
+    own = Texts(codes.reshape(-1).astype(np.int32) - np.int32(absent), texts.values[used[absent:]])
+    return own.thrifty()
+
+
+def _numbers(columns: Columns, name: str) -> Numbers:
+    found = columns[name]
+    assert isinstance(found, Numbers)
+    return found
+
+
+def _check_rows(tables: Mapping[str, Table]) -> None:
+    """Row numbers of processes, threads and GPUs must exist: all code indexes by them."""
+    for table in tables.values():
+        for name, owner in _ROW_OF.items():
+            if any(column.name == name for column in table.columns):
+                numbers = table[name][~table.is_null(name)]
+                if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(tables[owner]):
+                    raise TraceFormatError(f"a {name} is not in table {owner}", _AGAIN)

@@ -1,0 +1,146 @@
+"""Write the tables of a Trace to an SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traceview.errors import TraceFormatError
+from traceview.tables import Column, Table, Texts
+from traceview.trace.model import Trace
+from traceview.trace.schema import TABLES
+from traceview.trace.sqlite.row_reader import quoted
+from traceview.trace.stored.layout import ABOUT, FORMAT, NUMBERED, RUN, STORED_AS, TEXTS
+
+_ROWS = 100_000
+_TYPES = {"text": "TEXT", "bytes": "BLOB", "float64": "REAL"}
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write a trace to a new file, which `load` reads back as it is.
+
+    Tables that were inferred, and counters of Nsight Compute, are not stored. Raises
+    TraceFormatError if the file cannot be written.
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # The file is new: after a crash there is nothing worth to recover.
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("BEGIN")
+            _write(trace, connection)
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise TraceFormatError(f"cannot write {path}: {error}", "choose another file") from error
+
+
+def _write(trace: Trace, connection: sqlite3.Connection) -> None:
+    _pairs(connection, ABOUT, _about(trace))
+    if trace.run:
+        _pairs(connection, RUN, trace.run.items())
+    numbers: dict[str, int] = {}
+    recorded = [name for name in TABLES if name in trace.tables and name not in trace.absent]
+    for name in recorded:
+        table = trace.tables[name]
+        if name in NUMBERED:
+            _create(connection, name, table.columns, "INTEGER")
+            _insert(connection, name, _numbered(table, numbers), table)
+        elif name in STORED_AS:
+            _create(connection, STORED_AS[name], table.columns, "TEXT")
+            _insert(connection, STORED_AS[name], _cells(table), table)
+    texts = zip(numbers.values(), map(_sound, numbers), strict=True)
+    connection.execute(f"CREATE TABLE {TEXTS} (id INTEGER, value TEXT)")
+    connection.executemany(f"INSERT INTO {TEXTS} VALUES (?, ?)", texts)  # noqa: S608
+
+
+def _about(trace: Trace) -> Iterator[tuple[str, str]]:
+    yield "format", str(FORMAT)
+    yield "recorder", trace.recorder
+    if trace.recorder_version is not None:
+        yield "recorder_version", trace.recorder_version
+    if trace.export_schema_version is not None:
+        yield "export_schema_version", trace.export_schema_version
+    yield "capture", json.dumps(dict(trace.capture))
+    yield "warnings", json.dumps(list(trace.warnings))
+
+
+def _pairs(connection: sqlite3.Connection, table: str, pairs: Iterable[tuple[str, str]]) -> None:
+    connection.execute(f"CREATE TABLE {table} (name TEXT PRIMARY KEY, value TEXT)")
+    rows = [(_sound(name), _sound(value)) for name, value in pairs]
+    connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)  # noqa: S608
+
+
+def _create(
+    connection: sqlite3.Connection, name: str, columns: Sequence[Column], text_type: str
+) -> None:
+    types = {**_TYPES, "text": text_type}
+    listed = (f"{quoted(c.name)} {types.get(c.dtype, 'INTEGER')}" for c in columns)
+    connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(listed)})")
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    name: str,
+    batches: Iterator[Iterable[Sequence[Any]]],
+    table: Table,
+) -> None:
+    marks = ", ".join("?" * len(table.columns))
+    for rows in batches:
+        connection.executemany(f"INSERT INTO {quoted(name)} VALUES ({marks})", rows)  # noqa: S608
+
+
+def _numbered(table: Table, numbers: dict[str, int]) -> Iterator[Iterable[Sequence[Any]]]:
+    """The rows batch by batch, with the numbers of their texts; new texts are numbered."""
+    number_of = {
+        column.name: _numbers(table.texts(column.name), numbers)
+        for column in table.columns
+        if column.dtype == "text"
+    }
+    for first in range(0, len(table), _ROWS):
+        some = slice(first, first + _ROWS)
+        columns = [
+            _integers(number_of[c.name][table.texts(c.name).codes[some]], absent=-1)
+            if c.name in number_of
+            else _integers(table[c.name][some], absent=_absent(c, table[c.name]))
+            for c in table.columns
+        ]
+        yield zip(*columns, strict=True)
+
+
+def _numbers(texts: Texts, numbers: dict[str, int]) -> np.ndarray[tuple[int, ...], Any]:
+    """The number of each distinct value that occurs; the last element, of code −1, is −1."""
+    found = np.full(len(texts.values) + 1, -1, np.int64)
+    for code in np.unique(texts.codes[texts.codes >= 0]).tolist():
+        found[code] = numbers.setdefault(str(texts.values[code]), len(numbers))
+    return found
+
+
+def _absent(column: Column, values: np.ndarray[tuple[int, ...], Any]) -> int | None:
+    return int(np.iinfo(values.dtype).min) if column.nullable else None
+
+
+def _integers(values: np.ndarray[tuple[int, ...], Any], absent: int | None) -> list[int | None]:
+    cells: list[int | None] = values.tolist()
+    if absent is not None:
+        for row in np.flatnonzero(values == absent).tolist():
+            cells[row] = None
+    return cells
+
+
+def _cells(table: Table) -> Iterator[Iterable[Sequence[Any]]]:
+    columns = [
+        [_sound(cell) if isinstance(cell, str) else cell for cell in table.cells(column.name)]
+        for column in table.columns
+    ]
+    yield zip(*columns, strict=True)
+
+
+def _sound(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode()
