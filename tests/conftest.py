@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,14 @@ SHIPPED = (
     *(*GPU_RECORDINGS, *WAVE_RECORDINGS, *RATE_RECORDINGS, *SHAPES),
     *(*COLLECTIVES, *NATIVE, RANGES_ONLY),
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Caches that neither hold what earlier runs left nor leave anything to the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

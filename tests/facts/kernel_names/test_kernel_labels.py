@@ -95,9 +95,10 @@ def test_what_is_added_is_bounded():
 
 def test_many_kernels_of_one_name_take_no_square_of_time():
     named = [(f"void k<(int){n}, Functor{n}>()", "k") for n in range(20_000)]
-    began = time.perf_counter()
+    began_s = time.process_time()
     assert len(set(labelled(*named))) == len(named)
-    assert time.perf_counter() - began < 5
+    # It takes about half a second; comparing each name with each would take minutes.
+    assert time.process_time() - began_s < 20
 
 
 def test_each_run_has_the_label_of_its_kernel(tmp_path):

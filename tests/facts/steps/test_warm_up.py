@@ -57,7 +57,7 @@ def test_work_and_gaps_of_warm_up_are_no_steady_time(tmp_path):
     assert found.one_time.tolist() == [True, False, False]
     assert steady_span_ns(trace) == 160 + 90 + 120
     notes = gpu_idle.ANALYSIS.run(trace).notes
-    assert notes == ("2 operations launched in ranges named warm_up count as warm-up.",)
+    assert notes[0] == "2 operations launched in ranges named warm_up count as warm-up."
 
 
 def test_a_gpu_that_did_nothing_but_warm_up_has_no_steady_share(tmp_path):

@@ -191,9 +191,11 @@ def test_a_kernel_of_the_users_among_generated_ones(script):
 
 
 @compiles
-def test_a_cache_of_inductors_is_a_target(script, tmp_path):
+def test_a_cache_of_inductors_is_a_target(script, tmp_path, monkeypatch):
     from traceview.inspect.targets.cache import read_cache
 
+    # Triton then has a cache of this program alone.
+    monkeypatch.setenv("TRACEVIEW_CACHE_DIR", "")
     # As Inductor lays it out where TRITON_CACHE_DIR is not set.
     keep = """
 import os, shutil
