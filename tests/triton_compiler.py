@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-CAPABILITIES = {"sm_80": 80, "sm_90": 90, "sm_100": 100}
+CAPABILITIES = {"sm_80": 80, "sm_90": 90, "sm_100": 100, "sm_120": 120}
 
 
 class Made(NamedTuple):

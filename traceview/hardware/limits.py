@@ -6,7 +6,7 @@ Sources. Threads, blocks, registers and shared memory: CUDA C++ Programming Guid
 Shared memory reserved by the driver per block, and the most that a block may opt into: arch_traits
 again, and the Guide's sections on 7.x to 12.x. Sub-partitions, allocation units and barriers:
 cuda_occupancy.h of CUDA 13.0, against which the occupancy is tested; it has no barriers before
-9.0.
+9.0. Bytes per access: ptxas of CUDA 13.1, which refuses "256 bit wide load/store" before sm_100.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from traceview.errors import InputError
 
 KIB = 1024
 WARP_THREADS = 32
+_WIDE_SINCE = 10.0
 _ARCH = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?")
 
 
@@ -48,6 +49,14 @@ class SmLimits:
     registers_per_thread: int = 255
     register_unit: int = 256
     sub_partitions: int = 4
+
+    @property
+    def access_bytes(self) -> int:
+        """Bytes of global memory that a thread moves in one instruction at most.
+
+        Their address must be known to be a multiple of as many.
+        """
+        return 32 if float(self.compute_capability) >= _WIDE_SINCE else 16
 
     @property
     def warps_per_sm(self) -> int:

@@ -69,3 +69,8 @@ def test_figures_are_those_of_the_report(gelus):
 def test_the_scalar_that_all_threads_load_is_left_out(gelus):
     report = traceview.inspect_ptx(PTX_FILES / "gelu-3.7.1-sm90.ptx")
     assert lines(report.kernels, "global load = 128") == []
+
+
+def test_a_width_that_the_gpu_does_not_have_is_told(gelus):
+    (line,) = lines(gelus, "gelu_vector: global load >= 256")
+    assert line.endswith("; sm_90 moves at most 128 bits at once")

@@ -18,6 +18,7 @@ from traceview.inspect.expectations.grammar import (
     Expectation,
 )
 from traceview.inspect.kernel_report import KernelReport, line_name
+from traceview.inspect.rules.vector_width.split_vectors import full_width_bits
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.demangle import plain_name
 from traceview.ptx.model import Access
@@ -121,7 +122,16 @@ def _widths(
         return False, f"it has no {wanted.space} {wanted.kind}{loops}{which}", ()
     shown = sorted(failing or sized, key=lambda access: access.width_bits or 0)
     sources = tuple(dict.fromkeys(line_name(access.source) for access in failing))
-    return not failing, _places(shown) or "bulk copies (TMA)", sources
+    found = _places(shown) or "bulk copies (TMA)"
+    full = full_width_bits(kernel.compiled.arch)
+    if (
+        failing
+        and wanted.space == "global"
+        and condition.comparison == ">="
+        and condition.limit > full
+    ):
+        found += f"; {kernel.compiled.arch} moves at most {full} bits at once"
+    return not failing, found, sources
 
 
 def _places(accesses: Sequence[Access]) -> str:

@@ -22,6 +22,7 @@ from traceview.inspect.rules.uncoalesced import uncoalesced_accesses
 from traceview.inspect.rules.unused_lanes import unused_lanes
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 from traceview.inspect.rules.vector_width.narrow_sass import narrow_sass_accesses
+from traceview.inspect.rules.vector_width.split_vectors import split_vectors
 
 Rule = Callable[[KernelContext], Iterable[Finding | Advice]]
 
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     local_memory,
     narrow_sass_accesses,
     narrow_global_accesses,
+    split_vectors,
     uncoalesced_accesses,
     atomics,
     unused_lanes,

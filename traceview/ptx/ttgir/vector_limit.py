@@ -62,11 +62,12 @@ class VectorLimit:
     mask: int | None
     limit: Limit
     culprit: Culprit | None
+    vector_bytes: int = VECTOR_BYTES
 
     @property
     def elements(self) -> int:
         """The elements per instruction."""
-        wide = max(1, VECTOR_BYTES // self.element_bytes)
+        wide = max(1, self.vector_bytes // self.element_bytes)
         common = wide if self.mask is None else self.mask
         return min(wide, self.share.adjacent, self.contiguity, self.alignment, common)
 
@@ -76,17 +77,23 @@ class VectorLimit:
         return 8 * self.element_bytes * self.elements
 
 
-def vector_limits(module: IrModule) -> Iterator[VectorLimit]:
-    """What limits each access of global memory whose layout is understood, in program order."""
+def vector_limits(module: IrModule, vector_bytes: int = VECTOR_BYTES) -> Iterator[VectorLimit]:
+    """What limits each access of global memory whose layout is understood, in program order.
+
+    `vector_bytes` is the most that a load or a store moves; a copy to shared memory moves up to 16.
+    """
     infos = axis_infos(module)
     for op in module.operations:
         if op.opcode in _ACCESSES and op.inputs:
-            limit = _limit(op, module, infos)
+            most = vector_bytes if op.opcode in ("tt.load", "tt.store") else VECTOR_BYTES
+            limit = _limit(op, module, infos, most)
             if limit:
                 yield limit
 
 
-def _limit(op: IrOperation, module: IrModule, infos: Mapping[str, AxisInfo]) -> VectorLimit | None:
+def _limit(
+    op: IrOperation, module: IrModule, infos: Mapping[str, AxisInfo], vector_bytes: int
+) -> VectorLimit | None:
     pointer = op.inputs[0]
     type_ = _pointer_type(pointer, op, module)
     shape = shape_of(type_)
@@ -99,7 +106,7 @@ def _limit(op: IrOperation, module: IrModule, infos: Mapping[str, AxisInfo]) -> 
     common = infos.get(mask, unknown(shape)).constancy[axis] if mask else None
     contiguity = _at_most(address.contiguity[axis])
     alignment = max(1, _at_most(address.divisibility[axis]) // size)
-    wide = max(1, VECTOR_BYTES // size)
+    wide = max(1, vector_bytes // size)
     trace = _Trace(module, infos, axis)
     limit, culprit = _smallest(
         trace, pointer, mask, wide, contiguity, alignment, common, share, size
@@ -107,7 +114,7 @@ def _limit(op: IrOperation, module: IrModule, infos: Mapping[str, AxisInfo]) -> 
     arrays = frozenset(name.lstrip("%") for name in trace.pointers(pointer))
     return VectorLimit(
         op.line, _ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
-        limit, culprit,
+        limit, culprit, vector_bytes,
     )  # fmt: skip
 
 
