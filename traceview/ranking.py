@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traceview import intervals
-from traceview.analyses import phases, trace_health
+from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
 from traceview.findings import SEVERITIES, Finding, Forecast, LostTime, forecast
 from traceview.intervals import Intervals
@@ -59,8 +59,7 @@ def _forecast(ranked: RankedFinding, step_ns: int | None) -> Forecast | None:
     """The forecast; none for what a better recording would show, which makes nothing faster."""
     if ranked.analysis == trace_health.ANALYSIS.name:
         return None
-    # The median step leaves compilation out: of it, none can be saved.
-    return forecast(ranked.finding, None if ranked.analysis == phases.ANALYSIS.name else step_ns)
+    return forecast(ranked.finding, step_ns)
 
 
 def _within(finding: Finding, steady_ns: int | None) -> Finding:

@@ -3,6 +3,9 @@ from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, MS, launching, sampled
 from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
 from traceview.analyses.phases.analysis import ANALYSIS
+from traceview.analyses.verdict import verdict
+from traceview.facts.idle.gaps import gaps
+from traceview.findings import Subject
 
 
 def test_compilation_before_the_loop_is_a_finding_with_a_cache_as_remedy(tmp_path):
@@ -55,9 +58,29 @@ def test_compilation_in_each_step_is_recompilation(tmp_path):
     finding = ask(ANALYSIS, recompiling(8), tmp_path).findings[0]
 
     assert finding.severity == "high"
-    assert finding.message.startswith("Code was compiled again inside the loop by torch.compile: 7")
+    assert finding.message.startswith(
+        "Code was compiled again inside the loop by torch.compile: in 7 of 8 steps"
+    )
     assert "mark_dynamic" in finding.action
     assert 35 <= finding.share_of_step_pct <= 45
+    assert 7 * 38 * MS <= finding.time_at_stake_ns <= 7 * 45 * MS
+
+
+def test_recompilation_names_the_line_that_calls_what_is_compiled(tmp_path):
+    finding = ask(ANALYSIS, recompiling(8), tmp_path).findings[0]
+
+    assert finding.subject == Subject("line", "train.py:7", "/home/me/train.py", 7)
+    assert finding.message.endswith("The call is at train.py:7.")
+
+
+def test_steps_that_recompile_are_as_long_as_they_take(tmp_path):
+    """Compilation in each step is no one-time cost: neither of the step nor of the GPU."""
+    trace = recompiling(8).load(tmp_path)
+    found = verdict(trace)
+
+    assert found.limit == "compilation"
+    assert found.step_median_ns == 100 * MS
+    assert not gaps(trace).one_time[gaps(trace).start_ns > 200 * MS].any()
 
 
 def test_an_ordinary_loop_has_no_finding(tmp_path):

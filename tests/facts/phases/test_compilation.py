@@ -101,6 +101,33 @@ def test_a_compiler_process_explains_a_stretch_without_launches(tmp_path):
     assert windows(export.load(tmp_path)) == [(0, 500, "a compiler")]
 
 
+def test_the_kernels_that_ran_tell_which_tool_started_a_compiler_process(tmp_path):
+    export = launching(0, 500)
+    export.launch((510 * MS, 511 * MS), (512 * MS, 513 * MS), name="triton_poi_fused_add_0")
+    export.overhead(100 * MS, 101 * MS, process=7, thread=0).named_thread(0, "gcc", process=7)
+
+    assert windows(export.load(tmp_path)) == [(0, 500, "torch.compile")]
+
+
+def test_samples_and_processes_of_one_tool_add_up(tmp_path):
+    export = sampled(launching(0, 600), 10, 100, COMPILE)
+    export.launch((610 * MS, 611 * MS), (612 * MS, 613 * MS), name="triton_poi_fused_add_0")
+    for process, at in ((7, 200), (8, 400)):
+        export.overhead(at * MS, (at + 1) * MS, process=process, thread=0)
+        export.named_thread(0, "gcc", process=process)
+
+    assert windows(export.load(tmp_path)) == [(10, 400, "torch.compile")]
+
+
+def test_trials_of_the_configurations_of_a_kernel_are_compilation(tmp_path):
+    trial = ("/lib/torch/_inductor/runtime/benchmarking.py", 310, "benchmark_gpu")
+    run = ("/lib/torch/_inductor/runtime/triton_heuristics.py", 1400, "run")
+    export = sampled(launching(0, *range(100, 200, 10)), 20, 100, trial, run, STEP)
+    sampled(export, 100, 190, run, STEP)
+
+    assert windows(export.load(tmp_path)) == [(20, 100, "torch.compile")]
+
+
 def test_another_helper_process_explains_nothing(tmp_path):
     export = launching(0, 500, 510)
     export.overhead(100 * MS, 101 * MS, process=7, thread=0).named_thread(0, "python3", process=7)

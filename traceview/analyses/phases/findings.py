@@ -8,19 +8,22 @@ any case: they are told, and no more. And kernels that a CUDA graph replays fast
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from traceview import groups
 from traceview.analyses.gpu_wording import gpu_subject
+from traceview.analyses.phases.compile_calls import compile_call
 from traceview.analyses.phases.phases import Phase, Phases
 from traceview.analyses.phases.replays import Replayed, replayed
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases import compilers
-from traceview.facts.phases.compilation import compilation, launch_times, working_processes
-from traceview.facts.steps.steps import steps, warm_up_end_ns
+from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
+from traceview.facts.phases.recompilation import recompilation
+from traceview.facts.steps.steps import steps
 from traceview.findings import Evidence, Finding, Severity, Subject, severity_of, share_pct
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
@@ -28,9 +31,6 @@ from traceview.trace.recording_options import recording_options
 
 HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
 """Shares of the run, without start-up and shut-down, from which compilation counts."""
-RECURS = 3
-"""From this many compilations after warm-up on, they are recompilation."""
-RECURS_WITHOUT_STEPS = 6
 
 _REMEDIES = {
     compilers.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
@@ -74,9 +74,9 @@ def compilation_findings(trace: Trace, every: Phases) -> tuple[Finding, ...]:
     by_process = np.bincount(windows.process, duration, minlength=max(working_processes(trace)) + 1)
     process = int(np.argmax(by_process))
     own = windows.process == process
-    again = own & _recurring(trace, process, windows.start_ns, windows.tool)
+    again = own & recompilation(trace)
     found = (
-        _recompilation(trace, every, process, again),
+        _recompilation(trace, process, again),
         _once(trace, every, process, own & ~again),
     )
     return tuple(finding for finding in found if finding is not None)
@@ -124,21 +124,6 @@ def _slower_ns(passes: Replayed) -> int:
     return int(np.maximum(passes.launched_ns[passes.steady] - passes.replay_ns, 0).sum())
 
 
-def _recurring(trace: Trace, process: int, start: Integers, tool: Integers) -> Mask:
-    """True for the windows that lie in the loop, if that many do.
-
-    Trials of algorithms do not count, nor windows before which nothing was launched.
-    """
-    own = (compilation(trace).process == process) & (tool != compilers.CUDNN)
-    launched = np.searchsorted(launch_times(trace, process), start[own])
-    own[own] = launched > np.append(0, launched[:-1])
-    known, warm_up_end = steps(trace), warm_up_end_ns(trace)
-    stepped = warm_up_end > np.iinfo(np.int64).min and bool((known.process == process).any())
-    warm = own & (start >= warm_up_end) if stepped else own
-    many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
-    return warm if many else np.zeros(len(own), bool)
-
-
 def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:
     if not chosen.any():
         return None
@@ -163,25 +148,45 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
     return _finding(trace, process, chosen, severity, template, remedy, values, None)
 
 
-def _recompilation(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:
+def _recompilation(trace: Trace, process: int, chosen: Mask) -> Finding | None:
     if not chosen.any():
         return None
-    compile_ns, tool = _total(trace, chosen)
-    windows = compilation(trace)
+    windows, end = compilation(trace), last_work_ns(trace, process)
     begin = int(windows.start_ns[chosen].min())
-    own = (every.process == process) & (every.phase != Phase.SHUT_DOWN) & (every.end_ns > begin)
-    span_ns = int((every.end_ns - np.maximum(every.start_ns, begin))[own].sum())
-    severity = severity_of(compile_ns, span_ns)
+    # What is still being compiled when the recording ends delays no work.
+    compile_ns = int((np.minimum(windows.end_ns, end) - windows.start_ns)[chosen].sum())
+    severity = severity_of(compile_ns, end - begin)
     if severity is None:
         return None
+    share, tool = share_pct(compile_ns, end - begin), _total(trace, chosen)[1]
+    values: dict[str, Cell] = {"compile_ns": compile_ns, "compile_pct": share}
+    times = "{stretches:time}"
+    if hit := _steps_hit(trace, process, windows.start_ns[chosen]):
+        times, values = "in {steps_hit} of {steps:step}", {**values, **hit}
     template = (
-        "Code was compiled again inside the loop by {compiler}: {stretches:time}, {compile_ns} in "
+        f"Code was compiled again inside the loop by {{compiler}}: {times}, {{compile_ns}} in "
         "all, {compile_pct} of the loop."
     )
-    values: dict[str, Cell] = {"compile_pct": share_pct(compile_ns, span_ns)}
+    call = compile_call(trace, process, chosen)
+    if call:
+        where, named = call.place()
+        template, values = f"{template} The call is{where}.", {**values, **named}
     remedy = _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL)
-    share = share_pct(compile_ns, span_ns)
-    return _finding(trace, process, chosen, severity, template, remedy, values, share)
+    finding = _finding(trace, process, chosen, severity, template, remedy, values, share)
+    subject = call.subject() if call else finding.subject
+    return replace(finding, subject=subject, time_at_stake_ns=compile_ns)
+
+
+def _steps_hit(trace: Trace, process: int, start: Integers) -> dict[str, Cell]:
+    """How many steps of a process something began in, of how many; empty without steps."""
+    found = steps(trace)
+    own = np.flatnonzero(found.process == process)
+    if not len(own):
+        return {}
+    own = own[found.series[own] == np.bincount(found.series[own]).argmax()]
+    at = np.searchsorted(found.cpu_start_ns[own], start, side="right") - 1
+    inside = (at >= 0) & (start < found.cpu_end_ns[own[at]])
+    return {"steps_hit": len(groups.different(at[inside])), "steps": len(own)}
 
 
 def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:

@@ -21,6 +21,9 @@ from traceview.facts.idle.causes import (
     MODULE_LOAD,
     SYNC_DRAIN,
 )
+from traceview.facts.idle.causes import (
+    COMPILATION as COMPILING,
+)
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.late_launches import late_idle
@@ -54,6 +57,7 @@ _LIMITS: dict[int, Limit] = {
     COPY_WAIT: "copies",
     JIT_COMPILE: "compilation",
     MODULE_LOAD: "compilation",
+    COMPILING: "compilation",
 }
 """The limit that idle time of a cause stands for; `unknown` for other causes."""
 _LOADS = re.compile(

@@ -17,6 +17,7 @@ from traceview.facts.idle.gap_launches import gap_launches
 from traceview.facts.idle.stream_order import predecessors
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compiling
+from traceview.facts.phases.recompilation import recompiling
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
@@ -96,7 +97,8 @@ class Gaps(IdleTime):
 
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
     pinned memory of a process, and whatever comes before the first step after warm-up or was
-    launched in ranges named warm_up. So is time that is mostly compilation, which `phases` reports.
+    launched in ranges named warm_up. So is time that is mostly compilation, which `phases` reports;
+    but not where a loop compiles again and again.
     """
 
     device: Array
@@ -130,6 +132,7 @@ def every_gap(trace: Trace) -> Gaps:
     behind, warm = predecessors(trace), operations_in_warm_up_ranges(trace)
     one_time = causes.first_use | (bounds.start_ns < warm_up_end_ns(trace))
     one_time |= compiling(trace, bounds.start_ns, bounds.end_ns)
+    one_time &= ~recompiling(trace, bounds.start_ns, bounds.end_ns)
     return Gaps(
         device=bounds.device,
         start_ns=bounds.start_ns,

@@ -7,7 +7,8 @@ What shows it, each by itself:
    convolution algorithms (see `algorithm_trials`).
 3. Compiler processes (ptxas, gcc) that start while the process launches nothing. nsys lists every
    process it follows among its overheads. Samples are more exact, so that where there are some, a
-   compiler process shows only the time between the first and the last.
+   compiler process shows only the time between the first and the last. Which tool started them is
+   told by the kernels that ran.
 
 Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is no compilation.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,7 +68,9 @@ def compilation(trace: Trace) -> Compilation:
     """The compilation of the processes that use a GPU, until their last work there."""
     rows = []
     for process in working_processes(trace):
-        by_tool = dict(_evidence(trace, process))
+        by_tool: dict[int, Intervals] = {}
+        for tool, shown in _evidence(trace, process):
+            by_tool[tool] = _both(by_tool.get(tool, intervals.EMPTY), shown)
         last = last_work_ns(trace, process)
         for start, end in _merged(by_tool.values(), launch_times(trace, process)):
             if start > last:
@@ -103,10 +107,14 @@ def last_work_ns(trace: Trace, process: int) -> int:
     return max(int(launched.max(initial=0)), int(worked.max(initial=0)))
 
 
-def compiling(trace: Trace, start: Integers, end: Integers) -> Mask:
-    """True for the times [start, end) of which some process compiled for more than half."""
+def compiling(trace: Trace, start: Integers, end: Integers, windows: Mask | None = None) -> Mask:
+    """True for the times [start, end) of which some process compiled for more than half.
+
+    Only the chosen `windows` count, rows of `compilation`; all without.
+    """
     every = compilation(trace)
-    covered = intervals.union(every.start_ns, every.end_ns)
+    chosen = slice(None) if windows is None else windows
+    covered = intervals.union(every.start_ns[chosen], every.end_ns[chosen])
     result: Mask = 2 * intervals.overlap(covered, start, end) > end - start
     return result
 
@@ -121,6 +129,11 @@ def launch_times(trace: Trace, process: int) -> Integers:
     """When a process called launches, ascending; shape (launches,)."""
     calls = trace.recorded("api_calls")
     return np.sort(calls["start_ns"][_launching(trace) & (calls["process"] == process)])
+
+
+def _both(first: Intervals, second: Intervals) -> Intervals:
+    starts, ends = [first.start, second.start], [first.end, second.end]
+    return intervals.union(np.concatenate(starts), np.concatenate(ends))
 
 
 def _covered(evidence: Intervals, window: Intervals) -> int:
@@ -145,15 +158,13 @@ def _merged(evidence: Iterable[Intervals], launches: Integers) -> Iterator[tuple
 
 
 def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
-    """Windows by tool, each a union."""
+    """Windows by tool, each a union; a tool may come twice."""
     by_stack = dict(_sampled(trace, process))
     sampled = bool(by_stack)
     xla = _xla_ranges(trace, process)
     if len(xla.start):
         jax = by_stack.get(compilers.JAX, intervals.EMPTY)
-        by_stack[compilers.JAX] = intervals.union(
-            np.concatenate([jax.start, xla.start]), np.concatenate([jax.end, xla.end])
-        )
+        by_stack[compilers.JAX] = _both(jax, xla)
     yield from by_stack.items()
     kernels = _autotuner_kernels(trace, process)
     if len(kernels.start):
@@ -163,7 +174,20 @@ def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
         yield compilers.CUDNN, trials
     rest = _beside_processes(trace, process, sampled)
     if len(rest.start):
-        yield compilers.UNKNOWN, rest
+        yield _generator(trace, process), rest
+
+
+def _generator(trace: Trace, process: int) -> int:
+    """The tool behind compiler processes: the one that generated the first such kernel that ran."""
+    kernels = trace.recorded("kernels")
+    names = kernels.texts("name")
+    own = np.flatnonzero((kernels["process"] == process) & (names.codes >= 0))
+    tools = np.array([compilers.tool_of_kernel(str(name)) for name in names.values], np.int64)
+    generated = own[tools[names.codes[own]] >= 0]
+    if not len(generated):
+        return compilers.UNKNOWN
+    first = generated[np.argmin(kernels["start_ns"][generated])]
+    return int(tools[names.codes[first]])
 
 
 def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
@@ -173,7 +197,7 @@ def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     samples, calls = trace.tables["python_samples"], trace.recorded("api_calls")
     own = np.flatnonzero(samples["process"] == process)
     own = own[np.isin(samples["thread"][own], groups.different(calls["thread"]))]
-    tool = np.append(_tool_of_stacks(trace), -1)[samples["stack"][own]]
+    tool = np.append(compiler_frames(trace).tool, -1)[samples["stack"][own]]
     launches = launch_times(trace, process)
     starts: list[Integers] = []
     ends: list[Integers] = []
@@ -195,12 +219,19 @@ def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
         yield each, intervals.union(start[at == each], end[at == each])
 
 
-@fact
-def _tool_of_stacks(trace: Trace) -> Integers:
-    """For each stack the tool that its outermost frame in a compiler names; −1 without any.
+class CompilerFrames(NamedTuple):
+    """The outermost frame in a compiler, one row per stack, −1 without any.
 
-    Nothing is compiled where that frame is imported or shut down.
+    `row` is that of the frame in python_frames, `tool` an index into `compilers.TOOLS`.
     """
+
+    tool: Integers
+    row: Integers
+
+
+@fact
+def compiler_frames(trace: Trace) -> CompilerFrames:
+    """The compiler in each stack; none where that is imported or shut down."""
     frames = trace.tables["python_frames"]
     files, stack = frames.texts("file"), frames["stack"]
     known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
@@ -217,7 +248,7 @@ def _tool_of_stacks(trace: Trace) -> Integers:
     importing = [str(name) for name in files.values if compilers.IMPORTS in str(name)]
     imports = np.flatnonzero(files.isin(importing))
     result[stack[imports[imports > outermost[stack[imports]]]]] = -1
-    return result
+    return CompilerFrames(result, np.where(result >= 0, outermost, -1))
 
 
 def _xla_ranges(trace: Trace, process: int) -> Intervals:

@@ -32,7 +32,9 @@ _FILES = tuple(
             TORCH_COMPILE,
             r"torch/_dynamo/(?:convert_frame|symbolic_convert|bytecode_transformation|output_graph)"
             r"|torch/_inductor/(?:compile_fx|graph|scheduler|lowering|ir|async_compile|codecache"
-            r"|select_algorithm|autotune_process|codegen/|fx_passes/)"
+            r"|select_algorithm|autotune_process|codegen/|fx_passes/"
+            # Trials of the configurations of a kernel at its first call.
+            r"|runtime/(?:benchmarking|coordinate_descent_tuner))"
             r"|torch/_functorch/_aot_autograd/(?:graph_compile|graph_capture|autograd_cache)"
             r"|torch/fx/experimental/proxy_tensor",
         ),
@@ -59,6 +61,17 @@ PROCESSES = re.compile(
 RANGES = re.compile(r"Xla(?:Compile|Autotun|Pass|Backend|Emit)|Autotun")
 """Ranges of XLA, in its domain, around compilation."""
 RANGE_DOMAIN = "TSL"
+_KERNELS = (
+    (TORCH_COMPILE, re.compile(r"triton_(?:poi|per|red|for|tem|mix|spl)_fused_")),
+    (CUPY, re.compile(r"cupy_")),
+    (JAX, re.compile(r"(?:wrapped|loop|input)_\w*fusion|gemm_fusion_dot")),
+)
+"""Names that the tools give to the kernels they generate."""
+
+
+def tool_of_kernel(name: str) -> int:
+    """The tool that generated a kernel; −1 where its name tells none."""
+    return next((tool for tool, rule in _KERNELS if rule.match(name)), -1)
 
 
 def tool_of_file(file: str) -> int:
