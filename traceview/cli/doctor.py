@@ -31,10 +31,18 @@ def command(as_json: bool) -> None:
     with progress("Testing nsys"):
         checks = check_machine()
     if as_json:
-        document = {"schema_version": 1, "checks": [asdict(check) for check in checks]}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(_json(checks))
     else:
         print_text(lambda width, color: _table(checks, width, color))
+
+
+def _json(checks: Sequence[MachineCheck]) -> str:
+    from traceview import __version__
+    from traceview.render.base.json_text import SCHEMA_VERSION
+
+    versions = {"schema_version": SCHEMA_VERSION, "traceview_version": __version__}
+    document = {**versions, "checks": [asdict(check) for check in checks]}
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _table(checks: Sequence[MachineCheck], width: int, color: bool) -> str:

@@ -20,7 +20,10 @@ from traceview.cli.verb import Verb
 )
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.option(
+    "-o",
+    "--output",
     "--perfetto",
+    "perfetto",
     required=True,
     type=click.Path(path_type=Path),
     metavar="OUT",

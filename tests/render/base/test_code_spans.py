@@ -25,6 +25,13 @@ def spans(text):
         ("Look at what it does: --range 'step_0 (14)'.", ["--range 'step_0 (14)'"]),
         ("set CUPY_TF32=1.", ["CUPY_TF32=1"]),
         ("at train.py:305, in step_#/load.", ["train.py:305", "step_#/load"]),
+        ("workloads/mlp.py:90 in train, `x.item()`, leaves", ["workloads/mlp.py:90", "x.item()"]),
+        ("in /home/a-b/csrc/scan.cuh:7 or ~/x.py", ["/home/a-b/csrc/scan.cuh:7", "~/x.py"]),
+        ("`print(f'{a} --b {c_d}')` at step/float16_1/aten::mm", ["print(f'{a} --b {c_d}')",
+                                                                  "step/float16_1/aten::mm"]),
+        ("cuBLAS calls cuLaunchKernel without .item() or .detach().",
+         ["cuLaunchKernel", ".item()", ".detach()"]),
+        ("an unmatched ` stays, e.g. 1.5 and/or 2", []),
         ("pinned memory (cudaHostAlloc) with non_blocking=True", ["cudaHostAlloc",
                                                                   "non_blocking=True"]),
         ("The GPU sat idle for 1.23 ms (7.5 %). It waits.", []),
@@ -39,9 +46,14 @@ def test_only_commands_are_to_be_copied():
     assert "data-copy" not in coded("torch.compile")
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "a.b" * 900, "`x" * 50, "f(" * 400])
+def unquoted(text):
+    """Without the backticks in pairs, which a page shows as code."""
+    return re.sub("`([^`]+)`", r"\1", text) if len(text) <= 2_000 else text
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "a.b" * 900, "`x" * 51, "f(" * 400])
 def test_the_text_stays_the_same(text):
-    assert html.unescape(re.sub("</?code[^>]*>", "", coded(text))) == text
+    assert html.unescape(re.sub("</?code[^>]*>", "", coded(text))) == unquoted(text)
     for is_listing in (True, False):
         plain = re.sub("</?b[^>]*>", "", colored(text, is_listing))
         assert html.unescape(plain) == text

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.render.base.safe_text import visible
-from traceview.render.report.markdown import escaped, render_markdown
+from traceview.render.report.markdown import coded, escaped, render_markdown
 
 PARSER = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table"])
 NAMES = (
@@ -51,6 +51,24 @@ def test_nobody_is_notified_and_nothing_linked(name):
     parts = escaped(name).split("<!-- -->")
     assert len(parts) > 1
     assert not any(re.search(r"@\w|#\d|GH-\d|https?://", part) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "markdown"),
+    [
+        ("a/b.py:90 in train, `x.item()`, waits", "`a/b.py:90` in train, `x.item()`, waits"),
+        ("Use pin_memory=True: *all* of it", "Use `pin_memory=True`: \\*all\\* of it"),
+        ("`a|b` @octocat #12", "`a|b` @<!-- -->octocat \\#<!-- -->12"),
+    ],
+)
+def test_code_in_a_sentence_is_in_code_spans(sentence, markdown):
+    assert coded(sentence) == markdown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sentence_with_any_name_is_text_and_code_alone(name):
+    html = PARSER.render(coded(f"The kernel {name} runs `f('`')`"))
+    assert set(re.findall(r"<(?!!)/?(\w+)", html)) <= {"p", "code"}
 
 
 @pytest.mark.parametrize("name", [*NAMES, "x" * 10_000_000])

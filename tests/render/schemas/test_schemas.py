@@ -38,6 +38,15 @@ def test_kernels_of_a_file(path, capsys):
     validator("ptx").validate(printed(capsys, "ptx", path, "--json"))
 
 
+def test_kernels_with_expectations(capsys):
+    path = PTX_FILES / "softmax-3.9.0-sm90.ptx"
+    expected = "global load >= 128, registers <= 1"
+    assert run(["ptx", str(path), "--expect", expected, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    validator("ptx").validate(document)
+    assert {each["met"] for each in document["expectations"]} >= {False}
+
+
 def test_two_files_compared(capsys):
     one, other = sorted(PTX_FILES.rglob("*.ptx"))[:2]
     document = printed(capsys, "ptx", "--diff", one, other, "--json")
@@ -72,7 +81,7 @@ def test_the_setup_of_this_machine(capsys, monkeypatch):
 
 
 def test_a_key_that_is_missing_new_or_of_another_type_is_found():
-    document = {"schema_version": 1, "checks": []}
+    document = {"schema_version": 1, "traceview_version": "1.0", "checks": []}
     validator("doctor").validate(document)
     for wrong in ({"schema_version": 1}, {**document, "new": 1}, {**document, "checks": 3}):
         with pytest.raises(ValidationError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -12,33 +13,45 @@ _COMMAND = (
     r"(?: (?:--[\w-]+(?:=[\w.,:/*-]*\w)?(?: (?!or\b|and\b|to\b|for\b|on\b|with\b)[a-z]\w*)?"
     r"|[A-Z]{3,}\b|\.\.\.))*"
 )
+_FILE = r"(?:py|pyx|cu|cuh|c|cc|cpp|h|hpp)"
 _CODE = (
+    rf"(?<![\w./~-])(?:~?/)?(?:[\w.+-]+/)*[\w.+-]*\w\.{_FILE}(?::\d+)?(?![\w/])",  # a file, a line
     r"--[a-z][\w-]+(?:[ =]'[^']*'|=[\w.,:/*-]*\w)?",  # an option
     r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*(?:=\w+)?",  # an environment variable
-    r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\((?:[^()\s]*)\)",  # a call
-    r"\b[A-Za-z_]\w+(?:\.[A-Za-z_]\w+)+(?::\d+)?",  # a dotted name, a file with its line
-    r"\b[A-Za-z]\w*_[\w#/]*(?:=\w+)?",  # a name with an underscore, an argument
-    r"\b(?:cuda|cu)[A-Z]\w+",  # a call of CUDA
-    r"`[^`]+`",
+    r"(?:\b[A-Za-z_]\w*|(?<!\w)(?=\.))(?:\.[A-Za-z_]\w*)*\((?:[^()\s]*)\)",  # a call
+    r"\b[A-Za-z_]\w+(?:\.[A-Za-z_]\w+)+",  # a dotted name
+    r"\b[A-Za-z](?=[\w#/]*_)[\w#/]*(?:::[\w:]*\w)?(?:=[\w#]+)?",  # a name, a path, an argument
+    r"\bcu(?:da)?[A-Z][a-z]\w+",  # a call of CUDA
 )
-_SPAN = re.compile(f"(?P<command>{_COMMAND})|(?P<code>{'|'.join(_CODE)})")
+_SPAN = re.compile(f"`(?P<quoted>[^`]+)`|(?P<command>{_COMMAND})|(?P<code>{'|'.join(_CODE)})")
 _LONGEST = 2_000
+
+
+class Span(NamedTuple):
+    """A part of a sentence. Code that the sentence quotes has lost its backticks."""
+
+    text: str
+    kind: Literal["prose", "code", "command"]
+
+
+def code_spans(text: str) -> Iterator[Span]:
+    """The parts of a sentence in their order; a very long one is prose as a whole."""
+    end = 0
+    for match in _SPAN.finditer(text) if len(text) <= _LONGEST else ():
+        yield Span(text[end : match.start()], "prose")
+        yield Span(match["quoted"] or match[0], "command" if match["command"] else "code")
+        end = match.end()
+    yield Span(text[end:], "prose")
 
 
 def coded(text: str) -> Markup:
     """The text, escaped, with its code in `<code>`; what is to be copied has `data-copy`."""
-    if len(text) > _LONGEST:
-        return escape(text)
-    return Markup("").join(_pieces(text))
+    return Markup("").join(_marked(span) for span in code_spans(text))
 
 
-def _pieces(text: str) -> Iterator[Markup]:
-    end = 0
-    for span in _SPAN.finditer(text):
-        yield escape(text[end : span.start()])
-        if span["command"]:
-            yield Markup("<code data-copy>{}</code>").format(span[0])
-        else:
-            yield Markup("<code>{}</code>").format(span[0])
-        end = span.end()
-    yield escape(text[end:])
+def _marked(span: Span) -> Markup:
+    if span.kind == "prose":
+        return escape(span.text)
+    if span.kind == "command":
+        return Markup("<code data-copy>{}</code>").format(span.text)
+    return Markup("<code>{}</code>").format(span.text)

@@ -15,6 +15,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.base import Result, TableSpec
 from traceview.ranking import RankedFinding
+from traceview.render.base.code_spans import code_spans
 from traceview.render.base.safe_text import visible
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.saving import forecast_text, saving
@@ -39,9 +40,26 @@ def render_markdown(report: Report) -> str:
 
 def escaped(text: str, most: int = _MOST_TEXT) -> str:
     """A text that Markdown shows as it is, on one line."""
-    plain = visible(text, most).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    unmarked = _AT_START.sub(_backslashed, _MARKUP.sub(r"\\\1", plain))
-    return _LINKED.sub(rf"\g<0>{_BREAK}", unmarked)
+    return _AT_START.sub(_backslashed, _unmarked(visible(text, most)))
+
+
+def _unmarked(plain: str) -> str:
+    entities = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _LINKED.sub(rf"\g<0>{_BREAK}", _MARKUP.sub(r"\\\1", entities))
+
+
+def coded(text: str) -> str:
+    """A sentence on one line that shows as it is, its code in code spans."""
+    parts = code_spans(visible(text, _MOST_TEXT))
+    line = "".join(_unmarked(part) if kind == "prose" else _fenced(part) for part, kind in parts)
+    return _AT_START.sub(_backslashed, line)
+
+
+def _fenced(code: str) -> str:
+    """A code span: its fence is longer than any run of backticks in it."""
+    runs = [len(run) for run in re.findall("`+", code)]
+    fence = "`" * (max(runs, default=0) + 1)
+    return f"{fence} {code} {fence}" if runs else f"{fence}{code}{fence}"
 
 
 def _backslashed(start: re.Match[str]) -> str:
@@ -93,9 +111,9 @@ def _finding(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
     told = forecast_text(ranked.forecast) if finding.severity != "info" else ""
     parts = [f"**{finding.severity}**", *([f"up to {', '.join(amounts)}"] if amounts else []), told]
     yield f"{lead} {' · '.join(part for part in parts if part)} · `{ranked.analysis}`  "
-    yield f"{margin}{escaped(finding.message)}" + ("  " if finding.action else "")
+    yield f"{margin}{coded(finding.message)}" + ("  " if finding.action else "")
     if finding.action:
-        yield f"{margin}→ {escaped(finding.action)}"
+        yield f"{margin}→ {coded(finding.action)}"
     yield ""
 
 
@@ -106,7 +124,7 @@ def _tables(report: Report) -> Iterator[str]:
         if not isinstance(outcome, Result):
             lines = [
                 f"Not answered: {escaped(outcome.reason)}  ",
-                f"→ {escaped(outcome.remedy)}",
+                f"→ {coded(outcome.remedy)}",
                 "",
             ]
             yield from _folded(analysis.title, lines)

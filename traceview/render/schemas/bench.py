@@ -6,13 +6,13 @@ from traceview.bench.describe import TensorFacts
 from traceview.bench.machine import Machine
 from traceview.bench.timing.growth import Fit
 from traceview.bench.widths import Width
-from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.schemas.shapes import (
     NUMBER,
     TEXT,
     WHOLE,
     YES_NO,
     Schema,
+    document,
     fields_of,
     many,
     mapping,
@@ -20,7 +20,6 @@ from traceview.render.schemas.shapes import (
     record,
 )
 
-_HEAD = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT}
 _WHICH = {"size": WHOLE, "value": maybe(WHOLE), "dtype": TEXT, "version": TEXT}
 _TIMING = {
     "clock": maybe(TEXT),
@@ -41,9 +40,8 @@ _TIMING = {
 
 def operation() -> Schema:
     """All versions of an operation at all sizes."""
-    return record(
+    return document(
         ("description", "profile"),
-        **_HEAD,
         operation=TEXT,
         title=TEXT,
         size_means=TEXT,
@@ -64,8 +62,7 @@ def operation() -> Schema:
 
 def program() -> Schema:
     """A program run at several values of one argument."""
-    return record(
-        **_HEAD,
+    return document(
         program=TEXT,
         arguments=many(TEXT),
         machine=fields_of(Machine),

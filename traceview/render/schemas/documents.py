@@ -20,6 +20,7 @@ from traceview.render.schemas.shapes import (
     WHOLE,
     YES_NO,
     Schema,
+    document,
     fields_of,
     many,
     mapping,
@@ -40,9 +41,7 @@ def schema(name: str) -> Schema:
 
 
 def _report() -> Schema:
-    return record(
-        schema_version={"const": SCHEMA_VERSION},
-        traceview_version=TEXT,
+    return document(
         trace=_trace(),
         analyses={"type": "object", "properties": {each.name: _analysis(each) for each in ALL}},
         findings=many(finding(analysis=TEXT, forecast=FORECAST)),
@@ -87,7 +86,7 @@ def _analysis(analysis: Analysis) -> Schema:
 
 
 def _doctor() -> Schema:
-    return record(schema_version={"const": SCHEMA_VERSION}, checks=many(fields_of(MachineCheck)))
+    return document(checks=many(fields_of(MachineCheck)))
 
 
 SCHEMAS: Mapping[str, Callable[[], Schema]] = {

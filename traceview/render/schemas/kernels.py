@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Access, Argument, RequestCost
-from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.schemas.findings import finding
 from traceview.render.schemas.shapes import (
     NUMBER,
@@ -13,6 +13,7 @@ from traceview.render.schemas.shapes import (
     WHOLE,
     YES_NO,
     Schema,
+    document,
     fields_of,
     many,
     mapping,
@@ -21,18 +22,22 @@ from traceview.render.schemas.shapes import (
 )
 
 _SOURCE = {"source": maybe(TEXT), "source_file": maybe(TEXT)}
-_HEAD = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT, "target": TEXT}
 
 
 def kernels() -> Schema:
     """The kernels of one target."""
-    return record(**_HEAD, arch=maybe(TEXT), kernels=many(_kernel()))
+    return document(
+        target=TEXT,
+        arch=maybe(TEXT),
+        kernels=many(_kernel()),
+        expectations=many(fields_of(ExpectationResult)),
+    )
 
 
 def diff() -> Schema:
     """The kernels of several targets or versions, and what differs between them."""
-    return record(
-        **_HEAD,
+    return document(
+        target=TEXT,
         arch=maybe(TEXT),
         kernels=many(_kernel(version=TEXT, target=TEXT)),
         option=maybe(TEXT),

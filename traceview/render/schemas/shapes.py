@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.tables import Column
 
 Schema = dict[str, Any]
@@ -25,6 +26,12 @@ def record(optional: Sequence[str] = (), /, **properties: Schema) -> Schema:
     """An object with these keys, all required but the `optional` ones. More may be added later."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required}
+
+
+def document(optional: Sequence[str] = (), /, **properties: Schema) -> Schema:
+    """A whole JSON output, which begins with the versions of its schema and of traceview."""
+    versions = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT}
+    return record(optional, **versions, **properties)
 
 
 def many(items: Schema) -> Schema:
