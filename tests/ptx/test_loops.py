@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.ptx.loops import Jump, loop_depths
+from traceview.ptx.loops import Jump, loop_depths, loop_nest
 from traceview.ptx.parser import parse_ptx
 
 
@@ -100,3 +100,27 @@ def seconds(count, make):
 def test_twenty_thousand_branches_take_a_second_at_most(make):
     # About 0.15 s; a quadratic algorithm would need minutes.
     assert seconds(20_000, make) < 3
+
+
+@given(jumps())
+def test_a_nest_holds_the_loops_that_depths_count(drawn):
+    count, given_jumps = drawn
+    nest = loop_nest(count, given_jumps)
+    depths = loop_depths(count, given_jumps)
+    assert depths == [0 if loop is None else nest.depth(loop) for loop in nest.innermost]
+    for loop in nest.outer:
+        inside = nest.within(loop)
+        assert loop in inside
+        assert min(depths[at] for at in inside) >= nest.depth(loop)
+
+
+def test_inner_loops_are_within_outer_ones():
+    text = "a; L: b; M: c; @%p bra M; @%q bra L; N: d; @%p bra N; ret;"
+    (function,) = parse_ptx(
+        f".version 8.7\n.target sm_90\n.visible .entry k() {{\n{text}\n}}"
+    ).functions
+    nest = loop_nest(len(function.instructions), function.jumps)
+    assert nest.outer == {1: None, 2: 1, 5: None}
+    assert nest.within(1) == [1, 2, 3, 4]
+    assert nest.within(2) == [2, 3]
+    assert nest.within(5) == [5, 6]

@@ -44,7 +44,7 @@ _SECTIONS = {
         *("--first-config", "--all-configs", "--sms"),
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout"),
-    "What to show": ("--diff", "--source", "--ptx", "--sass"),
+    "What to show": ("--diff", "--all", "--source", "--ptx", "--sass"),
     "What to check": ("--expect",),
     "Output": ("-o", "--html", "--json", "--force"),
 }
@@ -183,6 +183,12 @@ def _expectations(
     metavar="N",
     help="Number of Number of SMs of the GPU, to compute waves.",
 )
+@click.option(
+    "--all",
+    "details",
+    is_flag=True,
+    help="Show all tables, such as instructions by class per source line and loop.",
+)
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ptx", is_flag=True, help="Show the annotated PTX.")
 @click.option("--sass", is_flag=True, help="Show the annotated SASS.")
@@ -214,6 +220,7 @@ def command(
     json_: str | None,
     output: Path | None,
     force: bool,
+    details: bool,
     source: bool,
     ptx: bool,
     sass: bool,
@@ -236,6 +243,8 @@ def command(
     targets = _compared(target, diff, options)
     if views and _is_diff(targets, options):
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
+    if details and (views or expectations or _is_diff(targets, options)):
+        raise click.UsageError("--all cannot be combined with a listing, --expect or a comparison")
     if expectations and (views or _is_diff(targets, options)):
         other = f"--{views[0]}" if views else "a comparison"
         raise click.UsageError(f"--expect cannot be combined with {other}")
@@ -246,7 +255,7 @@ def command(
     if expectations:
         _check(made, expectations, outputs)
     else:
-        _show(made, views, outputs)
+        _show(made, views, outputs, details)
 
 
 def _compared(
@@ -331,11 +340,13 @@ def _all_met(report: PtxReport) -> str:
     return f"{conditions} met by {kernels}"
 
 
-def _show(report: PtxReport | Diff, views: list[str], outputs: Outputs) -> None:
+def _show(report: PtxReport | Diff, views: list[str], outputs: Outputs, details: bool) -> None:
     from traceview.render.kernels import formats as ptx
 
     if not outputs.json_to_stdout:
-        print_text(lambda width, color: ptx.text(report, views, width=width, color=color))
+        print_text(
+            lambda width, color: ptx.text(report, views, width=width, color=color, details=details)
+        )
     _write(report, outputs)
 
 

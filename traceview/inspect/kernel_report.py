@@ -11,6 +11,7 @@ from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
+from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.sass.live_registers import LiveRegisters
 
@@ -57,7 +58,7 @@ class KernelReport:
     Shared memory is in bytes per block, registers and spills are per thread. `ptx` and `sass` are
     the two listings. `waves` is the grid ÷ the blocks that the GPU holds at once, on `sms`.
     `elements_per_thread` is defined in traceview.ptx.elements_per_thread. `live_registers` are
-    those of the SASS.
+    those of the SASS, `mix` that of the SASS where there is one, else of the PTX.
     """
 
     compiled: Compiled
@@ -81,6 +82,7 @@ class KernelReport:
     notes: tuple[str, ...]
     sms: SmCount | None = None
     live_registers: LiveRegisters | None = None
+    mix: InstructionMix | None = None
 
     @property
     def name(self) -> str:

@@ -8,7 +8,8 @@ inside out, so that no block is visited once per enclosing loop. A cycle with tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +22,53 @@ class Jump(NamedTuple):
     at: int
     targets: tuple[int, ...]
     falls_through: bool
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """The loops of a function. A loop is named by the index of the first instruction of its header.
+
+    `innermost` holds, per instruction, the innermost loop around it, `outer` the loop around each
+    loop; None where there is none.
+    """
+
+    innermost: tuple[int | None, ...]
+    outer: Mapping[int, int | None]
+
+    def within(self, loop: int) -> list[int]:
+        """The instructions of a loop, those of inner loops included."""
+        inside = {each: self._is_inside(each, loop) for each in self.outer}
+        return [at for at, each in enumerate(self.innermost) if each is not None and inside[each]]
+
+    def depth(self, loop: int) -> int:
+        """The number of loops around its instructions, itself included."""
+        return 1 + (self.depth(outer) if (outer := self.outer[loop]) is not None else 0)
+
+    def _is_inside(self, inner: int | None, loop: int) -> bool:
+        while inner is not None and inner != loop:
+            inner = self.outer[inner]
+        return inner == loop
+
+
+def loop_nest(count: int, jumps: Iterable[Jump]) -> LoopNest:
+    """The loops around each of `count` instructions; arguments as those of `loop_depths`."""
+    jumps = list(jumps)
+    starts = block_starts(count, jumps)
+    order, outer, is_header = _loops(block_edges(starts, jumps))
+    loops = [
+        block if heads else around
+        for block, (around, heads) in enumerate(zip(outer, is_header, strict=True))
+    ]
+    first = {block: starts[order[block]] for block in range(len(order))} | {-1: None}
+    by_block = {order[block]: first[loop] for block, loop in enumerate(loops)}
+    innermost = (
+        by_block.get(block)
+        for block, (begin, end) in enumerate(pairwise(starts))
+        for _ in range(begin, end)
+    )
+    headers = (block for block, heads in enumerate(is_header) if heads)
+    around = {starts[order[block]]: first[outer[block]] for block in headers}
+    return LoopNest(tuple(innermost), around)
 
 
 def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
@@ -59,14 +107,26 @@ def block_edges(starts: Sequence[int], jumps: Iterable[Jump]) -> list[list[int]]
 
 
 def _block_depths(edges: Edges) -> list[int]:
+    order, outer, is_header = _loops(edges)
+    depths: list[int] = []
+    for around, heads in zip(outer, is_header, strict=True):
+        depths.append((depths[around] if around >= 0 else 0) + heads)
+    by_block = dict(zip(order, depths, strict=True))
+    return [by_block.get(block, 0) for block in range(len(edges))]
+
+
+def _loops(edges: Edges) -> tuple[list[int], list[int], list[bool]]:
+    """Blocks in preorder, the header of the loop around each or -1, and whether it is a header.
+
+    A header is its number in preorder; the loop around it is not the one that it heads.
+    """
     order, parents = _depth_first(edges)
     number = {block: place for place, block in enumerate(order)}
     before: list[list[int]] = [[] for _ in order]
     for place, block in enumerate(order):
         for successor in edges[block]:
             before[number[successor]].append(place)
-    depths = _nesting(before, _dominators(before, parents))
-    return [depths[number[block]] if block in number else 0 for block in range(len(edges))]
+    return order, *_nesting(before, _dominators(before, parents))
 
 
 def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
@@ -86,8 +146,8 @@ def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
     return order, parents
 
 
-def _nesting(before: Edges, dominators: Sequence[int]) -> list[int]:
-    """The number of loops around each block; all block numbers are preorder."""
+def _nesting(before: Edges, dominators: Sequence[int]) -> tuple[list[int], list[bool]]:
+    """The header around each block and whether it is one; all block numbers are preorder."""
     size = len(before)
     outer, merged, is_header = [-1] * size, list(range(size)), [False] * size
     dominates = _dominance(dominators)
@@ -99,11 +159,7 @@ def _nesting(before: Edges, dominators: Sequence[int]) -> list[int]:
             if block != header:
                 merged[block] = outer[block] = header
                 body.extend(before[block])
-    depths: list[int] = []
-    for block in range(size):
-        around = depths[outer[block]] if outer[block] >= 0 else 0
-        depths.append(around + is_header[block])
-    return depths
+    return outer, is_header
 
 
 def _merged_into(block: int, merged: list[int]) -> int:

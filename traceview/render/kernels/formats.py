@@ -12,13 +12,23 @@ from traceview.render.kernels.listing import render_views
 from traceview.render.kernels.text import render_ptx_text
 
 
-def text(made: PtxReport | Diff, views: Sequence[str], *, width: int, color: bool) -> str:
-    """In lines of at most `width` cells; `views` of one target show its code instead."""
+def text(
+    made: PtxReport | Diff,
+    views: Sequence[str],
+    *,
+    width: int,
+    color: bool,
+    details: bool = False,
+) -> str:
+    """In lines of at most `width` cells; `views` of one target show its code instead.
+
+    With `details` one target has all its tables.
+    """
     if isinstance(made, Diff):
         return render_diff_text(made, width=width, color=color)
     if views:
         return render_views(made, views, width=width, color=color)
-    return render_ptx_text(made, width=width, color=color)
+    return render_ptx_text(made, width=width, color=color, details=details)
 
 
 def json(made: PtxReport | Diff, version: str) -> str:

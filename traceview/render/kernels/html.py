@@ -9,6 +9,7 @@ from pathlib import PurePath
 from markupsafe import Markup
 
 from traceview import units
+from traceview.analyses.base import TableSpec
 from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
@@ -16,6 +17,7 @@ from traceview.inspect.target_report import PtxReport
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
+from traceview.render.kernels.details import detail_tables
 from traceview.render.kernels.diff_rows import (
     DiffRow,
     circumstances,
@@ -70,6 +72,7 @@ class KernelView:
     limits: str
     made_of: tuple[tuple[str, str], ...]
     accesses: TableView
+    details: tuple[TableView, ...]
     differences: tuple[str, ...]
     notes: tuple[str, ...]
     code: CodeView
@@ -163,6 +166,7 @@ def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
         limits=limited(kernel),
         made_of=tuple(made_of(kernel)),
         accesses=_accesses(kernel, code, names, f"{key}-accesses"),
+        details=tuple(_details(kernel, code, names, key)),
         differences=tuple(differences(kernel, names)),
         notes=(*kernel.compiled.notes, *kernel.notes),
         code=code,
@@ -172,7 +176,21 @@ def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line leading to itself."""
     table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
-    view = table_view(ACCESSES, table)
+    return _linked(ACCESSES, table, code, names, key)
+
+
+def _details(
+    kernel: KernelReport, code: CodeView, names: SourceNames, key: str
+) -> Iterator[TableView]:
+    for spec, table in detail_tables(kernel, names):
+        yield _linked(spec, table, code, names, f"{key}-{spec.name}")
+
+
+def _linked(
+    spec: TableSpec, table: Table, code: CodeView, names: SourceNames, key: str
+) -> TableView:
+    """A table whose first column, the source line, leads to the line on the page."""
+    view = table_view(spec, table)
     ids = {names.of_line(source): id_ for source, id_ in code.lines.items()}
     linked = (
         (replace(row[0], link=ids.get(str(source))), *row[1:])

@@ -13,6 +13,7 @@ from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.compare.lines import PlaceAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
+from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of
@@ -140,6 +141,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "barriers": kernel.barriers,
         "shuffles": kernel.shuffles,
         "instruction_mix": dict(kernel.instruction_mix),
+        "instruction_classes": _instruction_classes(kernel.mix, names) if kernel.mix else None,
         "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
         "waves": kernel.waves,
         "live_registers": _live_registers(kernel, names),
@@ -211,6 +213,35 @@ def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] 
             {"registers": count, **_source(source, names)} for source, count in live.holders
         ],
         "by_instruction": list(live.counts),
+    }
+
+
+def _instruction_classes(mix: InstructionMix, names: SourceNames) -> dict[str, Any]:
+    """Instructions by class: in all, per loop, per source line."""
+    hottest = mix.hottest_loop
+    return {
+        "level": mix.level,
+        "classes": dict(mix.counts.by_class),
+        "loops": [
+            {
+                **_source(loop.source, names),
+                "depth": loop.depth,
+                "is_hottest": loop is hottest,
+                "instructions": loop.counts.total,
+                "classes": dict(loop.counts.by_class),
+            }
+            for loop in mix.loops
+        ],
+        "lines": [
+            {
+                **_source(line.source, names),
+                "loop_depth": line.loop_depth,
+                "instructions": line.counts.total,
+                "in_hottest_loop": line.in_hottest_loop,
+                "classes": dict(line.counts.by_class),
+            }
+            for line in mix.lines
+        ],
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from traceview import units
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import Argument, How
+from traceview.render.kernels.details import hottest_loop
 from traceview.render.kernels.source_names import SourceNames
 
 _MOST_MIX = 8
@@ -99,6 +100,8 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
         tensor[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
     if tensor:
         yield "tensor cores", " · ".join(f"{units.count(n)} × {op}" for op, n in tensor.items())
+    if loop := hottest_loop(kernel, SourceNames.of([kernel])):
+        yield "hottest loop", loop
     if held := live(kernel):
         yield "live registers", held
     across = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from traceview import units
 from traceview.findings import Finding
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
@@ -21,6 +22,7 @@ from traceview.render.base.text_blocks import (
     heading,
     noted,
 )
+from traceview.render.kernels.details import detail_tables
 from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.summary import circumstances, differences, figures, limited, made_of
@@ -29,10 +31,19 @@ from traceview.tables import Table
 _LEAST_TEXT = 12
 
 
-def render_ptx_text(report: PtxReport, *, width: int = 80, color: bool = False) -> str:
-    """All kernels in lines of at most `width` cells; with `color`, ANSI styles."""
+def render_ptx_text(
+    report: PtxReport, *, width: int = 80, color: bool = False, details: bool = False
+) -> str:
+    """All kernels in lines of at most `width` cells; with `color`, ANSI styles.
+
+    With `details` the tables that are left out by default are shown, too.
+    """
     names = SourceNames.of(report.kernels)
-    blocks = [b for kernel in report.kernels for b in _kernel(kernel, report, names, width)]
+    blocks = [
+        block
+        for kernel in report.kernels
+        for block in _kernel(kernel, report, names, width, details)
+    ]
     return drawn(blocks, width, color)
 
 
@@ -45,13 +56,15 @@ def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
 
 
 def _kernel(
-    kernel: KernelReport, report: PtxReport, names: SourceNames, width: int
+    kernel: KernelReport, report: PtxReport, names: SourceNames, width: int, details: bool
 ) -> Iterator[RenderableType]:
     yield Group(title(kernel, report), Text(_figures(kernel)), *_made_of(kernel))
     yield _accesses(kernel, names, width)
     if kernel.differences:
         lines = (noted("", line) for line in differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
+    if details:
+        yield from _details(kernel, names, width)
     yield _findings(kernel.findings)
     notes = [noted("Note: ", n, "dim") for n in (*kernel.compiled.notes, *kernel.notes)]
     if notes:
@@ -74,6 +87,12 @@ def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> Renderabl
     if not rows:
         return Text("no memory accesses")
     return cells(fitting(ACCESSES, Table.from_rows(ACCESSES.columns, rows), width, _LEAST_TEXT))
+
+
+def _details(kernel: KernelReport, names: SourceNames, width: int) -> Iterator[RenderableType]:
+    for spec, table in detail_tables(kernel, names):
+        lead = Text.assemble((units.stem(spec.name), "bold"), (f"  {spec.meaning}", "dim"))
+        yield Group(lead, cells(fitting(spec, table, width, _LEAST_TEXT)))
 
 
 def _findings(findings: Iterable[Finding]) -> RenderableType:

@@ -78,6 +78,7 @@ def _kernel(**more: Schema) -> Schema:
         barriers=WHOLE,
         shuffles=WHOLE,
         instruction_mix=mapping(WHOLE),
+        instruction_classes=maybe(_instruction_classes()),
         occupancy=maybe(_occupancy()),
         waves=maybe(NUMBER),
         live_registers=maybe(
@@ -105,6 +106,16 @@ def _not_written() -> tuple[str, ...]:
         *("scope", "hints"),
     }
     return tuple(name for name in Access.__dataclass_fields__ if name not in written)
+
+
+def _instruction_classes() -> Schema:
+    counts = {"instructions": WHOLE, "classes": mapping(WHOLE), **_SOURCE}
+    return record(
+        level=TEXT,
+        classes=mapping(WHOLE),
+        loops=many(record(**counts, depth=WHOLE, is_hottest=YES_NO)),
+        lines=many(record(**counts, loop_depth=WHOLE, in_hottest_loop=WHOLE)),
+    )
 
 
 def _occupancy() -> Schema:

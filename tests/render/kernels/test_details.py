@@ -1,0 +1,65 @@
+"""The tables that an expert asks for next: rows, sentences, JSON, and the page."""
+
+import json
+
+from tests.ptx.compiled_kernels import a_report
+from traceview.inspect.target_report import PtxReport
+from traceview.ptx.mix.counts import instruction_mix
+from traceview.ptx.parser import parse_ptx
+from traceview.render.kernels.html import render_ptx_html
+from traceview.render.kernels.json import render_ptx_json
+from traceview.render.kernels.text import render_ptx_text
+
+LOOP = """.version 8.7
+.target sm_90
+.visible .entry k(.param .u64 p) {
+.loc 1 4 1
+ld.global.f32 %f1, [%rd1];
+.loc 1 5 1
+AGAIN: fma.rn.f32 %f1, %f2, %f3, %f1;
+fma.rn.f32 %f1, %f2, %f3, %f1;
+add.s32 %r1, %r1, 1;
+@%p1 bra AGAIN;
+ret;
+}
+.file 1 "/home/user/gelu.py"
+"""
+
+
+def of_loop():
+    (function,) = parse_ptx(LOOP).kernels()
+    return PtxReport("gelu.py", (a_report(mix=instruction_mix(function)),))
+
+
+def test_the_hottest_loop_is_one_line_and_the_rest_is_asked_for():
+    short, long = (render_ptx_text(of_loop(), width=120, details=d) for d in (False, True))
+    loop = "hottest loop: gelu.py:5, 4 of 6 PTX instructions, fp32 2 · integer 1 · control 1"
+    assert loop in short
+    assert loop in long
+    assert "One row per source line" not in short
+    rows = [" ".join(line.split()) for line in long.splitlines()]
+    assert "gelu.py:5 1 4 66.7 % fp32 2 · integer 1 · control 1" in rows
+    assert "gelu.py:5 1 5 100.0 % fp32 2 · control 2 · integer 1" in rows
+    assert "gelu.py:4 0 1 – global load 1" in rows
+
+
+def test_a_kernel_without_a_loop_has_no_such_line():
+    (function,) = parse_ptx(LOOP.replace("@%p1 bra AGAIN;", "")).kernels()
+    report = PtxReport("gelu.py", (a_report(mix=instruction_mix(function)),))
+    assert "hottest loop" not in render_ptx_text(report, width=120)
+
+
+def test_json_counts_the_same():
+    (kernel,) = json.loads(render_ptx_json(of_loop(), "1"))["kernels"]
+    classes = kernel["instruction_classes"]
+    assert classes["classes"] == {"global load": 1, "fp32": 2, "integer": 1, "control": 2}
+    (loop,) = classes["loops"]
+    assert (loop["source"], loop["is_hottest"], loop["instructions"]) == ("gelu.py:5", True, 4)
+    assert sum(line["in_hottest_loop"] for line in classes["lines"]) == 4
+
+
+def test_the_page_has_the_tables():
+    page = render_ptx_html(of_loop(), "1")
+    assert 'id="k1-loops"' in page
+    assert 'id="k1-instructions"' in page
+    assert "fp32 2 · integer 1 · control 1" in page

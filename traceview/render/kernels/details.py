@@ -1,0 +1,97 @@
+"""The tables of a kernel that an expert asks for next; a terminal shows them with `--all`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceview import units
+from traceview.analyses.base import TableSpec
+from traceview.inspect.kernel_report import KernelReport
+from traceview.ptx.mix.counts import ClassCounts, InstructionMix
+from traceview.render.kernels.source_names import SourceNames
+from traceview.tables import Cell, Column, Table
+
+Row = dict[str, Cell]
+
+LOOPS = TableSpec(
+    "loops",
+    "One row per loop, in program order, with the instructions of inner loops",
+    (
+        Column("source", "text", "line of the loop"),
+        Column("loop", "int64", "loop nesting depth, itself included"),
+        Column("instructions", "int64", "number of instructions"),
+        Column("share_pct", "float64", "share of the kernel's instructions"),
+        Column("instruction_mix", "text", "instructions by class", prose=True),
+    ),
+    brief=("source", "loop", "instructions", "share_pct", "instruction_mix"),
+)
+LINES = TableSpec(
+    "instructions",
+    "One row per source line",
+    (
+        Column("source", "text", "source line"),
+        Column("loop", "int64", "loop nesting depth of its deepest instruction"),
+        Column("instructions", "int64", "number of instructions"),
+        Column("hottest_loop_pct", "float64", "its share of the hottest loop", nullable=True),
+        Column("instruction_mix", "text", "instructions by class", prose=True),
+    ),
+    brief=("source", "loop", "instructions", "hottest_loop_pct", "instruction_mix"),
+    detail=True,
+)
+
+
+def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
+    """The tables that have rows, with their declarations."""
+    tables = ((LOOPS, loop_rows(kernel, names)), (LINES, line_rows(kernel, names)))
+    for spec, rows in tables:
+        if listed := list(rows):
+            yield spec, Table.from_rows(spec.columns, listed)
+
+
+def hottest_loop(kernel: KernelReport, names: SourceNames) -> str:
+    """The loop that likely takes the time, and what it is made of; empty without a loop."""
+    mix = kernel.mix
+    loop = mix.hottest_loop if mix else None
+    if mix is None or loop is None:
+        return ""
+    of_all = f"of {units.count(mix.counts.total)} {mix.level.upper()} instructions"
+    share = f"{units.count(loop.counts.total)} {of_all}"
+    return f"{names.of_line(loop.source)}, {share}, {_most_first(loop.counts)}"
+
+
+def loop_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
+    """A row per loop."""
+    mix = kernel.mix
+    for loop in mix.loops if mix else ():
+        yield {
+            "source": names.of_line(loop.source),
+            "loop": loop.depth,
+            "instructions": loop.counts.total,
+            "share_pct": 100 * loop.counts.total / mix.counts.total if mix else None,
+            "instruction_mix": _most_first(loop.counts),
+        }
+
+
+def line_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
+    """A row per source line, those of the hottest loop first, then by line."""
+    mix = kernel.mix
+    lines = mix.lines if mix else ()
+    for line in sorted(lines, key=lambda line: -line.in_hottest_loop):
+        yield {
+            "source": names.of_line(line.source),
+            "loop": line.loop_depth,
+            "instructions": line.counts.total,
+            "hottest_loop_pct": _of_hottest(mix, line.in_hottest_loop),
+            "instruction_mix": _most_first(line.counts),
+        }
+
+
+def _of_hottest(mix: InstructionMix | None, count: int) -> float | None:
+    loop = mix.hottest_loop if mix else None
+    return 100 * count / loop.counts.total if loop and count else None
+
+
+def _most_first(counts: ClassCounts) -> str:
+    """The classes, those with most instructions first: `fp32 170 · integer 48`."""
+    classes = sorted(counts.by_class.items(), key=lambda item: -item[1])
+    return " · ".join(f"{name} {units.count(number)}" for name, number in classes)
