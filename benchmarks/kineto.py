@@ -1,10 +1,12 @@
 """Reading a large trace of torch.profiler: parsers beside one another, and the whole reader.
 
-    python benchmarks/kineto.py [--gigabytes 1] [--trace FILE.json[.gz]] [--steps N]
+    python benchmarks/kineto.py [--gigabytes 1] [--trace FILE.json[.gz]] [--parsers]
+    python benchmarks/kineto.py --others PYTHON    # PYTHON has HolisticTraceAnalysis from PyPI
 
 Without --trace a trace is made in libkineto's layout: two thirds Python calls, operators, launches
-and kernels. The reader runs in a process of its own, which tells its peak memory. CPU seconds are
-printed beside the wall clock, as the machine may be shared.
+and kernels. Each reader runs in a process of its own, which tells its peak memory; --others adds
+json.load and the parser of HTA, on the same file. CPU seconds are printed beside the wall clock, as
+the machine may be shared.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument(
         "--parsers", action="store_true", help="compare parsers, on the first 64 MB"
     )
+    parser.add_argument("--others", metavar="PYTHON", help="also measure json.load, and HTA there")
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
@@ -40,6 +43,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = options.trace or made(Path(folder), options.gigabytes, options.events)
         report(path)
+        if options.others:
+            beside(path, options.others)
         if options.parsers:
             compare(path)
 
@@ -116,6 +121,42 @@ def report(path: Path) -> None:
     for name, value in found.items():
         print(
             f"  {name:<24} {value:,.2f}" if isinstance(value, float) else f"  {name:<24} {value:,}"
+        )
+
+
+MEASURED = """
+import json, resource, sys, time
+{imports}
+before = resource.getrusage(resource.RUSAGE_SELF)
+start = time.perf_counter()
+{work}
+wall = time.perf_counter() - start
+after = resource.getrusage(resource.RUSAGE_SELF)
+cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+print(json.dumps([wall, cpu, (after.ru_maxrss - before.ru_maxrss) / 1e3]))
+"""
+OTHERS = {
+    "json.load": ("import gzip", "json.load(gzip.open(sys.argv[1]))"),
+    "HTA": (
+        "import logging\nlogging.disable(logging.CRITICAL)\nfrom hta.common.trace import Trace",
+        "found = Trace(trace_files={0: sys.argv[1]}, trace_dir='')\n"
+        "found.parse_traces(use_multiprocessing=False)",
+    ),
+}
+
+
+def beside(path: Path, python: str) -> None:
+    """Other readers of the whole file, each in a process of its own."""
+    for name, (imports, work) in OTHERS.items():
+        program = MEASURED.format(imports=imports, work=work)
+        command = [sys.executable if name == "json.load" else python, "-c", program, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(f"  {name}: {done.stderr.strip().splitlines()[-1]}")
+            continue
+        wall, cpu, peak = json.loads(done.stdout.splitlines()[-1])
+        print(
+            f"  {name:<12} wall_s {wall:,.2f}  cpu_s {cpu:,.2f}  peak_mb_beyond_start {peak:,.0f}"
         )
 
 

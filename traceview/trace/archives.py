@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 BLOCK_BYTES = 1 << 20
+_PACKED_BYTES = 1 << 16
+"""Traces are packed to a tenth or less: a piece of the content is about as long as a block."""
 ARCHIVES = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of each kind of archive that is read."""
 
@@ -31,7 +33,7 @@ def unpacked_pieces(packed: BinaryIO, archive: str | None) -> Iterator[bytes]:
         return
     start = _DECOMPRESSORS[archive]
     frame: Any = None
-    while block := packed.read(BLOCK_BYTES // 4):
+    while block := packed.read(_PACKED_BYTES):
         while block:
             frame = frame or start()
             if piece := frame.decompress(block):

@@ -50,6 +50,7 @@ class Collectives:
 
     def add(self, events: Events, work: CpuWork) -> None:
         """Calls among operators; each is listed once, though its kernel has the arguments too."""
+        events = [event for event in events if event.args and event.args.collective]
         events = [event for event in events if kind_of((event.args or NO_ARGUMENTS).collective)]
         if not events:
             return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from traceview.tables import NULL, Integers, RowNumbers, Texts, constant, object_array
-from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Events, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Arguments, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import LaunchCalls, Staged, triples
 from traceview.trace.kineto.owners import KinetoOwners
 from traceview.trace.kineto.values import ABSENT, Codes, ColumnParts, amounts, integers, times
@@ -32,6 +33,7 @@ class CpuWork:
 
     owners: KinetoOwners = field(default_factory=KinetoOwners)
     calls: ColumnParts = field(default_factory=ColumnParts)
+    shapes: ColumnParts = field(default_factory=ColumnParts)
     ranges: ColumnParts = field(default_factory=ColumnParts)
     syncs: ColumnParts = field(default_factory=ColumnParts)
     overheads: ColumnParts = field(default_factory=ColumnParts)
@@ -61,6 +63,17 @@ class CpuWork:
             thread=self.owners.of(events),
             correlation_id=integers([one.correlation for one in args]),
             name=self.call_names.of([event.name for event in events]),
+        )
+        self._add_shapes(args, self.calls.rows - len(args))
+
+    def _add_shapes(self, args: Sequence[Arguments], first: int) -> None:
+        """What only ROCm notes at the call: the launch's shape, and the size of a copy."""
+        rows = [row for row, one in enumerate(args) if one.grid is not None or one.size is not None]
+        if not rows:
+            return
+        args = [args[row] for row in rows]
+        self.shapes.add(
+            call=np.array(rows, np.int64) + first,
             grid=triples([one.grid for one in args]),
             block=triples([one.block for one in args]),
             shared=amounts([one.shared_memory for one in args]),
@@ -112,11 +125,11 @@ class CpuWork:
 def _with_sizes(event: KinetoEvent) -> Any:
     """The operator's name with its tensor shapes, in the form of torch's emit_nvtx."""
     args = event.args
-    if args is None or args.input_dims is NOTHING or type(event.name) is not str:
+    if type(event.name) is not str or event.name not in _WITH_WORK:
+        return event.name
+    if args is None or args.input_dims is NOTHING or len(args.input_dims) > _LONGEST_DIMS:
         return event.name
     dims = bytes(args.input_dims)
-    if event.name not in _WITH_WORK or len(dims) > _LONGEST_DIMS:
-        return event.name
     return f"{event.name}, sizes = {dims.decode('ascii', 'replace')}"
 
 
@@ -146,16 +159,18 @@ def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[S
         "name": names,
         "callchain_id": constant(NULL, len(correlation), np.int64),
     }
-    launches = LaunchCalls(
-        of_process,
-        correlation,
-        graph,
-        parts.take("grid", np.int32).reshape(-1, 3),
-        parts.take("block", np.int32).reshape(-1, 3),
-        parts.take("shared", np.int32),
-        parts.take("bytes"),
-    )
-    return staged, launches
+    return staged, LaunchCalls(of_process, correlation, graph, *_shapes(work.shapes, len(graph)))
+
+
+def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, RowNumbers, Integers]:
+    """Grid, block and shared memory of each call, and bytes, −1 without."""
+    grid, block = np.zeros((calls, 3), np.int32), np.zeros((calls, 3), np.int32)
+    shared, size = np.zeros(calls, np.int32), constant(-1, calls, np.int64)
+    if parts.rows:
+        of, size = parts.take("call"), size.copy()
+        grid[of], block[of] = parts.take("grid"), parts.take("block")
+        shared[of], size[of] = parts.take("shared"), parts.take("bytes")
+    return grid, block, shared, size
 
 
 def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:

@@ -7,8 +7,10 @@ nanoseconds since 1970.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -22,7 +24,6 @@ class Arguments(
     rename={
         "external_id": "External id",
         "python_id": "Python id",
-        "python_parent": "Python parent id",
         "registers": "registers per thread",
         "shared_memory": "shared memory",
         "graph_node": "graph node id",
@@ -62,7 +63,6 @@ class Arguments(
     graph_node: Any = None
     sync_kind: Any = None
     python_id: Any = None
-    python_parent: Any = None
     device_type: Any = None
     device_id: Any = None
     allocated_bytes: Any = None
@@ -79,7 +79,7 @@ class Arguments(
 
 
 class KinetoEvent(msgspec.Struct, gc=False):
-    """One event of traceEvents."""
+    """One event of traceEvents; those of a known category have only the arguments of `_READ`."""
 
     ph: Any = None
     cat: Any = None
@@ -105,6 +105,75 @@ class LooseEvent(msgspec.Struct):
 
 Events = Sequence[KinetoEvent]
 NO_ARGUMENTS = Arguments()
+_PLACE = "device context stream correlation graph_node"
+_COLLECTIVE = (
+    "collective elements_in elements_out group_size group_name group_ranks dtype source_rank "
+    "target_rank"
+)
+_CALL = "correlation grid block shared_memory size"
+_KERNEL = f"{_PLACE} grid block registers shared_memory"
+_READ = {
+    "python_function": "python_id",
+    "cpu_op": f"input_dims {_COLLECTIVE}",
+    "Operator": f"input_dims {_COLLECTIVE}",
+    "cuda_runtime": _CALL,
+    "cuda_driver": _CALL,
+    "hip_runtime": _CALL,
+    "hip_driver": _CALL,
+    "Runtime": _CALL,
+    "kernel": _KERNEL,
+    "Kernel": _KERNEL,
+    "gpu_memcpy": f"{_PLACE} bytes",
+    "Memcpy": f"{_PLACE} bytes",
+    "gpu_memset": f"{_PLACE} bytes",
+    "Memset": f"{_PLACE} bytes",
+    "cuda_sync": f"{_PLACE} sync_kind",
+    "cpu_instant_event": "device_type device_id allocated_bytes total_allocated",
+    "user_annotation": "",
+    "overhead": "",
+}
+"""The arguments that are read of each category. Fewer fields make smaller objects."""
+_UNREAD = ("gpu_user_annotation", "ac2g", "fwdbwd", "async_gpu", "async_cpu_to_gpu", "Trace")
+"""Categories of which nothing but the phase is read."""
+
+
+def _arguments(names: str) -> Any:
+    """The type of arguments with these fields of Arguments alone."""
+    wanted = names.split()
+    fields = [each for each in msgspec.structs.fields(Arguments) if each.name in wanted]
+    assert len(fields) == len(wanted)
+    listed = [(each.name, each.type, each.default) for each in fields]
+    rename = {each.name: each.encode_name for each in fields}
+    return msgspec.defstruct("SomeArguments", listed, gc=False, rename=rename)
+
+
+def _of_category(category: str, fields: Sequence[tuple[str, Any, Any]]) -> Any:
+    return msgspec.defstruct(
+        f"Event_{category}",
+        fields,
+        gc=False,
+        tag_field="cat",
+        tag=category,
+        namespace={"cat": category},
+    )
+
+
+def _known() -> Any:
+    """A union of event types, told apart by `cat`."""
+    shared: list[tuple[str, Any, Any]] = [
+        (each.name, each.type, each.default)
+        for each in msgspec.structs.fields(KinetoEvent)
+        if each.name not in ("cat", "args")
+    ]
+    kinds = [
+        _of_category(name, [*shared, ("args", _arguments(names) | None, None)])
+        for name, names in _READ.items()
+    ]
+    kinds += [_of_category(name, [("ph", Any, None)]) for name in _UNREAD]
+    return functools.reduce(operator.or_, kinds)
+
+
+_KNOWN = msgspec.json.Decoder(list[_known()])  # type: ignore[misc]
 _EVENTS = msgspec.json.Decoder(list[KinetoEvent])
 _VALUES = msgspec.json.Decoder(list[msgspec.Raw])
 _ONE = msgspec.json.Decoder(LooseEvent)
@@ -113,9 +182,12 @@ _ONE = msgspec.json.Decoder(LooseEvent)
 def decode_events(text: bytes) -> list[KinetoEvent]:
     """The events of a JSON array. Raises msgspec.DecodeError if it is no JSON array."""
     try:
-        return _EVENTS.decode(text)
-    except msgspec.ValidationError:
-        pass
+        for decoder in (_KNOWN, _EVENTS):
+            try:
+                return cast(list[KinetoEvent], decoder.decode(text))
+            except msgspec.ValidationError:
+                # A category that is not known, or none, as metadata has none; then a wrong type.
+                continue
     except RecursionError as error:
         raise msgspec.DecodeError("nested too deeply") from error
     return [event for raw in _VALUES.decode(text) if (event := _loose(raw))]

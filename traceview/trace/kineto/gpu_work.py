@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,10 @@ def _bytes(events: Events) -> Integers:
 
 def triples(values: Sequence[Any]) -> RowNumbers:
     """Rows of x, y and z; zeros where the event has none."""
+    if set(map(type, values)) == {type(None)}:
+        return np.zeros((len(values), 3), np.int32)
     listed = [value if type(value) is list and len(value) == 3 else (0, 0, 0) for value in values]
-    flat = [number for value in listed for number in value]
-    return amounts(flat).reshape(-1, 3)
+    return amounts([*chain.from_iterable(listed)]).reshape(-1, 3)
 
 
 @dataclass(frozen=True)

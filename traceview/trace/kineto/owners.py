@@ -33,12 +33,18 @@ class KinetoOwners:
 
     def of(self, events: Events) -> RowNumbers:
         """Provisional thread numbers."""
-        put, threads = self.threads.setdefault, self.threads
+        keys = [(e.pid, e.tid) for e in events]
         try:
-            return np.array([put((e.pid, e.tid), len(threads)) for e in events], np.int32)
+            distinct = dict.fromkeys(keys)
         except TypeError:
-            keys = [(_hashable(e.pid), _hashable(e.tid)) for e in events]
-            return np.array([put(key, len(threads)) for key in keys], np.int32)
+            keys = [(_hashable(pid), _hashable(tid)) for pid, tid in keys]
+            distinct = dict.fromkeys(keys)
+        threads = self.threads
+        for key in distinct:
+            threads.setdefault(key, len(threads))
+        if len(distinct) == 1:
+            return np.full(len(keys), threads[keys[0]], np.int32)
+        return np.array([threads[key] for key in keys], np.int32)
 
     def note(self, event: KinetoEvent) -> None:
         """Keep what a metadata event names."""

@@ -23,7 +23,6 @@ from traceview.tables import (
     Texts,
     constant,
     object_array,
-    row_numbers,
 )
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
@@ -69,25 +68,30 @@ class PythonCalls:
             end_ns=end,
             thread=work.owners.of(events),
             name=self.names.of([event.name for event in events]),
-            id=integers([one.python_id for one in args]),
-            parent=integers([one.python_parent for one in args]),
+            id=_narrow(integers([one.python_id for one in args])),
         )
+
+
+def _narrow(ids: Integers) -> Array:
+    """Ids in half the memory where they fit; those that are absent or no ids, as −1."""
+    ids = np.where(ids < 0, -1, ids)
+    return ids.astype(np.int32) if not len(ids) or ids.max() <= INT32.max else ids
 
 
 @dataclass(frozen=True)
 class Stacks:
-    """Python calls as nested intervals: `parent` is a row or −1, `thread` final numbers.
+    """Python calls as nested intervals, sorted by thread and start, the caller before its calls.
 
-    `edge_ns` are the times per thread at which its stack changes, `edge_call` the innermost call
-    from then on, −1 without one; those of `thread_of[i]` lie from `first[i]` to `first[i + 1]`.
+    `parent` is a row, −1 without one. Calls of the final thread number `thread_of[i]` are the rows
+    from `first[i]` to `first[i + 1]`.
     """
 
+    start: Integers
+    end: Integers
     name: RowNumbers
     parent: RowNumbers
     thread_of: Integers
     first: Integers
-    edge_ns: Integers
-    edge_call: RowNumbers
     frames: Frames
 
     def innermost(self, thread: Array, time: Integers) -> Integers:
@@ -96,10 +100,18 @@ class Stacks:
         for place, number in enumerate(self.thread_of.tolist()):
             own = np.flatnonzero(thread == number)
             low, high = self.first[place], self.first[place + 1]
-            row = low + np.searchsorted(self.edge_ns[low:high], time[own], side="right") - 1
-            inside = row >= low
-            result[own[inside]] = self.edge_call[row[inside]]
+            row = low + np.searchsorted(self.start[low:high], time[own], side="right") - 1
+            result[own] = self._open(np.where(row < low, -1, row), time[own])
         return result
+
+    def _open(self, row: Integers, time: Integers) -> Integers:
+        """The call itself, or its innermost caller that had not ended by then."""
+        for _ in range(MOST_DEPTH):
+            over = np.flatnonzero((row >= 0) & (self.end[row] <= time)) if len(row) else row
+            if not len(over):
+                return row
+            row[over] = self.parent[row[over]]
+        return np.where((row >= 0) & (self.end[row] > time), row, -1)
 
 
 @dataclass(frozen=True)
@@ -114,60 +126,50 @@ class Frames:
 
 
 def stacks(calls: PythonCalls, settled: SettledOwners) -> Stacks:
-    """The nested calls of each thread."""
+    """The nested calls of each thread. The columns of `calls` are forgotten as they are read."""
     parts = calls.parts
     start, end = parts.take("start_ns"), parts.take("end_ns")
     thread = settled.thread[parts.take("thread", np.int32)]
     name = np.maximum(parts.take("name", np.int32), 0)
-    parent = _parents(parts.take("id"), parts.take("parent"), thread, start, end)
-    depth = _depths(parent)
-    edges = _edges(start, end, thread, parent, depth)
-    return Stacks(name, parent, *edges, _frames(list(calls.names.index)))
+    order = _call_order(start, end, thread, parts.take("id", np.int32))
+    if order is not None:
+        start, end, thread, name = start[order], end[order], thread[order], name[order]
+        del order
+    parent = _parents(thread, end)
+    opens = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])) if len(thread) else thread
+    thread_of, first = thread[opens].astype(np.int64), np.append(opens, len(thread))
+    frames = _frames(list(calls.names.index))
+    return Stacks(start, end, name, parent, thread_of, first.astype(np.int64), frames)
 
 
-def _parents(
-    ids: Integers, parents: Integers, thread: RowNumbers, start: Integers, end: Integers
-) -> RowNumbers:
-    """The row of each call's caller, −1 without one that contains it."""
-    if not len(ids):
-        return np.zeros(0, np.int32)
-    order = np.argsort(ids, kind="stable")
-    place = np.minimum(np.searchsorted(ids[order], parents), len(ids) - 1)
-    row = order[place]
-    sound = (ids[row] == parents) & (parents != NULL) & (thread[row] == thread)
-    sound &= (start[row] <= start) & (end[row] >= end) & (row != np.arange(len(ids)))
-    # Ids count up, so a caller's is smaller: that also rules out circles.
-    sound &= ids[row] < ids
-    return np.where(sound, row, -1).astype(np.int32)
+def _call_order(start: Integers, end: Integers, thread: RowNumbers, ids: Array) -> Integers | None:
+    """The rows of calls that take time, callers first; None if they are in that order already.
+
+    Ids count up, so of calls with equal times the caller has the smallest.
+    """
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))
+    rising = (thread[1:] > thread[:-1]) | ((thread[1:] == thread[:-1]) & later)
+    if rising.all() and (end > start).all():
+        return None
+    order = np.lexsort((ids, -end, start, thread))
+    return order[end[order] > start[order]]
 
 
-def _depths(parent: RowNumbers) -> RowNumbers:
-    """Callers of each call. int32 throughout: there may be tens of millions."""
-    depth = np.zeros(len(parent), np.int32)
-    above = parent
-    for _ in range(MOST_DEPTH):
-        inner = above >= 0
-        if not inner.any():
-            break
-        depth += inner
-        above = np.where(inner, parent[np.maximum(above, 0)], np.int32(-1))
-    return depth
+def _parents(thread: RowNumbers, end: Integers) -> RowNumbers:
+    """The row of the innermost call around each one, −1 without one.
 
-
-def _edges(
-    start: Integers, end: Integers, thread: RowNumbers, parent: RowNumbers, depth: RowNumbers
-) -> tuple[Integers, Integers, Integers, RowNumbers]:
-    rows = row_numbers(np.flatnonzero(end > start))
-    time = np.concatenate((end[rows], start[rows]))
-    inner = np.concatenate((parent[rows], rows))
-    # At one time ends come first, the deepest first; then starts, the outermost first.
-    rank = np.concatenate((-depth[rows] - 1, depth[rows] + 1))
-    owner = np.concatenate((thread[rows], thread[rows]))
-    order = np.lexsort((rank, time, owner))
-    owner = owner[order]
-    opens = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else owner
-    first = np.append(opens, len(owner)).astype(np.int64)
-    return owner[opens].astype(np.int64), first, time[order], inner[order]
+    It is the last row before it that ends no earlier, on the same thread. Rows that end earlier are
+    skipped by their own candidates, so that long rows of siblings take few rounds. Times decide and
+    not the ids of callers: Kineto loses some.
+    """
+    parent = np.arange(-1, len(end) - 1, dtype=np.int32)
+    parent[np.flatnonzero(np.append(True, thread[1:] != thread[:-1]))[: len(end)]] = -1
+    open_ = np.flatnonzero(parent >= 0)
+    while len(open_):
+        open_ = open_[end[parent[open_]] < end[open_]]
+        parent[open_] = parent[parent[open_]]
+        open_ = open_[parent[open_] >= 0]
+    return parent
 
 
 def _frames(names: Sequence[str]) -> Frames:
@@ -230,7 +232,7 @@ def python_tables(found: Stacks) -> tuple[Staged, Staged]:
 def _samples(found: Stacks) -> tuple[Integers, Integers, Integers]:
     """Time, thread and innermost call at equal distances."""
     spans = [
-        (int(found.edge_ns[low]), int(found.edge_ns[high - 1]))
+        (int(found.start[low]), int(found.end[low:high].max()))
         for low, high in zip(found.first[:-1].tolist(), found.first[1:].tolist(), strict=True)
     ]
     total = sum(high - low for low, high in spans)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,22 +89,28 @@ class Gathered:
 
 def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
     """Events with a duration by category, metadata as M; flows and marks are left out."""
-    found: dict[tuple[Any, Any], list[KinetoEvent]] = {}
+    of_type: dict[type, list[KinetoEvent]] = defaultdict(list)
     for event in events:
-        key = (event.ph, event.cat)
-        try:
-            found[key].append(event)
-        except KeyError:
-            found[key] = [event]
-        except TypeError:
+        of_type[type(event)].append(event)
+    result: dict[str, list[KinetoEvent]] = defaultdict(list)
+    for kind, some in of_type.items():
+        if kind is not KinetoEvent and all(event.ph == "X" for event in some):
+            result[_CATEGORIES.get(some[0].cat, some[0].cat)] += some
             continue
-    result: dict[str, list[KinetoEvent]] = {}
-    for (phase, category), some in found.items():
-        if phase == "M":
-            result.setdefault("M", []).extend(some)
-        elif (phase == "X" or category == "cpu_instant_event") and isinstance(category, str):
-            result.setdefault(_CATEGORIES.get(category, category), []).extend(some)
+        for event in some:
+            if category := _category(event):
+                result[category].append(event)
     return result
+
+
+def _category(event: KinetoEvent) -> str | None:
+    """What the event is, None for a flow or mark."""
+    if event.ph == "M":
+        return "M"
+    timed = event.ph == "X" or event.cat == "cpu_instant_event"
+    if not timed or not isinstance(event.cat, str):
+        return None
+    return _CATEGORIES.get(event.cat, event.cat)
 
 
 def read(pieces: Iterator[bytes], path: str) -> Trace:
@@ -146,10 +153,7 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
 
 def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, Table], int]:
     """The tables that were recorded, and the time of the first event."""
-    used = [parts.columns.get("device", []) for parts in gathered.gpu.parts]
-    gpus = np.unique(
-        np.concatenate([np.zeros(0, np.int32), *(each for some in used for each in some)])
-    )
+    gpus = np.unique(np.concatenate([parts.distinct("device") for parts in gathered.gpu.parts]))
     settled = gathered.cpu.owners.settle(
         _listed(metadata.get("deviceProperties")), gpus, _on_amd(metadata)
     )

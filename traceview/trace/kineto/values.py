@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Integers, RowNumbers, Texts, null_of, object_array
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, null_of, object_array
 from traceview.trace.kineto.digits import nanoseconds
 from traceview.trace.kineto.events import Events
 
@@ -18,9 +18,16 @@ MOST_BYTES = 1 << 50
 FARTHEST_NS = 1 << 61
 
 
-def integers(values: Iterable[Any], absent: int = NULL) -> Integers:
+def integers(values: Sequence[Any], absent: int = NULL) -> Integers:
     """Integers, also of digits in quotes; `absent` for anything else."""
-    found = [value if type(value) is int else _integer(value, absent) for value in values]
+    types = set(map(type, values))
+    if types == {type(None)}:
+        return np.full(len(values), absent, np.int64)
+    found = (
+        values
+        if types == {int}
+        else [value if type(value) is int else _integer(value, absent) for value in values]
+    )
     try:
         return np.array(found, np.int64)
     except OverflowError:
@@ -28,15 +35,10 @@ def integers(values: Iterable[Any], absent: int = NULL) -> Integers:
         return np.array([v if abs(v) <= most else absent for v in found], np.int64)
 
 
-def amounts(values: Iterable[Any], absent: int = 0) -> RowNumbers:
+def amounts(values: Sequence[Any], absent: int = 0) -> RowNumbers:
     """Integers of 0 or more as int32; `absent` for anything else."""
     found = integers(values, -1)
     return np.where((found < 0) | (found > INT32.max), absent, found).astype(np.int32)
-
-
-def byte_counts(values: Iterable[Any]) -> Integers:
-    found = integers(values, 0)
-    return found.clip(0, MOST_BYTES)
 
 
 def _text(value: Any) -> str:
@@ -57,11 +59,14 @@ class Codes:
 
     index: dict[str, int] = field(default_factory=dict)
 
-    def of(self, values: Iterable[Any]) -> RowNumbers:
+    def of(self, values: Sequence[Any]) -> RowNumbers:
         """The number of each text; of None, that of an empty one."""
-        put, index = self.index.setdefault, self.index
-        found = [put(each if type(each) is str else _text(each), len(index)) for each in values]
-        return np.array(found, np.int32)
+        index = self.index
+        if not set(map(type, values)) <= {str}:
+            values = [_text(each) for each in values]
+        for each in dict.fromkeys(values):
+            index.setdefault(each, len(index))
+        return np.array([index[each] for each in values], np.int32)
 
     def texts(self, codes: RowNumbers) -> Texts:
         return Texts(codes, object_array(list(self.index)))
@@ -69,20 +74,42 @@ class Codes:
 
 @dataclass
 class ColumnParts:
-    """The columns of one table, gathered chunk by chunk."""
+    """The columns of one table, gathered chunk by chunk, each in one array that grows."""
 
-    columns: dict[str, list[Any]] = field(default_factory=dict)
+    columns: dict[str, Array] = field(default_factory=dict)
     rows: int = 0
 
-    def add(self, **columns: Any) -> None:
+    def add(self, **columns: Array) -> None:
+        count = len(next(iter(columns.values())))
         for name, values in columns.items():
-            self.columns.setdefault(name, []).append(values)
-        self.rows += len(next(iter(columns.values())))
+            grown = _with_room(self.columns.get(name), self.rows, values)
+            grown[self.rows : self.rows + count] = values
+            self.columns[name] = grown
+        self.rows += count
 
     def take(self, name: str, dtype: Any = np.int64) -> Any:
         """A column, which is then forgotten."""
-        parts = self.columns.pop(name, [])
-        return np.concatenate(parts) if parts else np.zeros(0, dtype)
+        values = self.columns.pop(name, None)
+        return np.zeros(0, dtype) if values is None else values[: self.rows]
+
+    def distinct(self, name: str) -> Array:
+        """The distinct values of a column of int32, sorted."""
+        return np.unique(self.columns.get(name, np.zeros(0, np.int32))[: self.rows])
+
+
+def _with_room(values: Array | None, rows: int, more: Array) -> Array:
+    """The array, or a longer copy that takes `more` behind the rows.
+
+    Memory beyond the rows is not touched, and so takes none.
+    """
+    needed = rows + len(more)
+    dtype = more.dtype if values is None else np.promote_types(values.dtype, more.dtype)
+    if values is not None and len(values) >= needed and values.dtype == dtype:
+        return values
+    grown = np.empty((needed + needed // 2, *more.shape[1:]), dtype)
+    if values is not None:
+        grown[:rows] = values[:rows]
+    return grown
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""Python stacks from the times of calls, against a search through all of them."""
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.trace.kineto.traces import Event, python, span, write
+from traceview.trace.kineto.python_stacks import LEAST_PERIOD_NS
+from traceview.trace.load import load
+
+PERIOD_US = LEAST_PERIOD_NS // 1000
+CALLS = st.lists(
+    st.tuples(st.integers(0, 200), st.integers(0, 120), st.integers(0, 1)), min_size=1, max_size=25
+)
+
+
+def events(calls: list[tuple[int, int, int]]) -> list[Event]:
+    """Calls on two threads that may nest, overlap and take no time, with callers that are wrong."""
+    found = []
+    for number, (start, length, thread) in enumerate(calls):
+        name = f"f.py({number + 1}): f{number}"
+        event = python(name, PERIOD_US * start, PERIOD_US * length, number + 1, None)
+        found.append({**event, "tid": 10 + thread})
+    return found
+
+
+@given(CALLS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_innermost_call_is_the_last_that_started(tmp_path: Path, calls):
+    trace = load(write(tmp_path / "t.json", [*events(calls), span("cpu_op", "o", 0, 1)]))
+    samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
+    inner = {row["stack"]: row["function"] for row in frames.rows() if row["depth"] == 0}
+    threads = trace.threads.cells("thread_id")
+    found = {
+        (threads[row["thread"]] - 10, row["time_ns"] // LEAST_PERIOD_NS): inner[row["stack"]]
+        for row in samples.rows()
+    }
+    assert found == expected(calls)
+
+
+def expected(calls: list[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
+    result = {}
+    for thread in (0, 1):
+        for time in range(330):
+            running = [
+                (start, -length, number)
+                for number, (start, length, where) in enumerate(calls)
+                if where == thread and start <= time < start + length
+            ]
+            if running:
+                result[thread, time] = f"f{max(running)[2]}"
+    return result
+
+
+def test_a_lost_caller_does_not_hide_what_runs(tmp_path: Path):
+    calls = [
+        python("a.py(1): outer", 0, 100, 1, None),
+        python("a.py(2): inner", 10, 20, 2, 77),
+        span("cpu_op", "o", 0, 1),
+    ]
+    trace = load(write(tmp_path / "t.json", calls))
+    frames = [(r["stack"], r["function"]) for r in trace.table("python_frames").rows()]
+    stacks = {number: [f for at, f in frames if at == number] for number, _ in frames}
+    seen = [stacks[row["stack"]] for row in trace.table("python_samples").rows()]
+    assert seen == [["outer"]] + [["inner", "outer"]] * 2 + [["outer"]] * 7
