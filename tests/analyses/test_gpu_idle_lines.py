@@ -106,6 +106,33 @@ def test_a_sleep_has_a_finding_of_its_own(tmp_path):
     assert worked.time_at_stake_ns == 38 * MS
 
 
+def test_work_in_several_lines_of_a_function_is_one_finding(tmp_path):
+    export = loop(gap_ms=9)
+    for number in range(200):
+        line = 12 if number % 3 else 14
+        stack = (("/work/train.py", line, "get_batch"), MAIN) if number % 10 else (MAIN,)
+        export.python_sample(number * MS + MS // 2, *stack)
+
+    [worked] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert worked.message == (
+        "The GPU sat idle for 171 ms (19 gaps) while the CPU did other work than launching. "
+        "All of it was in get_batch, 114 ms at train.py:12."
+    )
+    assert (worked.subject.file, worked.subject.line) == ("/work/train.py", 12)
+
+
+def test_lines_outside_of_functions_have_a_finding_each(tmp_path):
+    export = loop(gap_ms=9)
+    for number in range(200):
+        line = 41 if number % 3 else 42
+        export.python_sample(number * MS + MS // 2, ("/work/train.py", line, "<module>"))
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    assert [each.subject.line for each in found] == [41, 42]
+
+
 def test_time_that_other_findings_count_is_not_counted_again(tmp_path):
     export = loop(gap_ms=4)
     for number in range(100):

@@ -4,6 +4,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.memory_copies import ANALYSIS
+from traceview.findings import Subject
 from traceview.report import analyze
 
 
@@ -147,6 +148,31 @@ def test_migrations_without_the_table_of_their_names(tmp_path, schema):
     result = ask(ANALYSIS, Export(schema).migration((200, 300)), tmp_path)
 
     assert rows(result, "copies", "direction", "migration_cause") == [("UVM H2D", "page fault")]
+
+
+def test_a_pageable_upload_is_at_the_line_that_python_samples_show(tmp_path):
+    export = Export()
+    for step in range(20):
+        at = step * 10_000_000
+        export.copy(
+            (at, at + 5_000_000),
+            (at + 1_000_000, at + 4_900_000),
+            bytes=10_000_000,
+            kind="H2D",
+            source="pageable",
+        )
+        export.launch((at + 5_100_000, at + 5_105_000), (at + 5_200_000, at + 9_900_000))
+        for sample in range(10):
+            line = 31 if sample < 5 else 40
+            at_line = ("/work/train.py", line, "get_batch")
+            export.python_sample(at + sample * 1_000_000 + 500_000, at_line)
+
+    [finding] = [
+        each for each in ask(ANALYSIS, export, tmp_path).findings if each.severity != "info"
+    ]
+
+    assert finding.message.endswith("They are made at train.py:31 in get_batch.")
+    assert finding.subject == Subject("line", "train.py:31", "/work/train.py", 31)
 
 
 def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):

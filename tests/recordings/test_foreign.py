@@ -81,3 +81,10 @@ def test_python_samples_name_the_line_that_waits(name):
     file, line = WAITS[name]
     assert (first.finding.subject.file or "").endswith(file)
     assert first.finding.subject.line == line
+
+
+def test_a_pageable_upload_is_at_its_line():
+    """`x.float().repeat(…).to(device)` in get_batch, planted."""
+    report = traceview.analyze(traceview.load(FOREIGN / "fault_unpinned.sqlite.xz"))
+    found = next(each for each in report.findings if each.analysis == "memory-copies")
+    assert (found.finding.severity, found.finding.subject.name) == ("medium", "train.py:128")

@@ -12,14 +12,29 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.idle.causes import CAUSES, COPY_WAIT
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.copies import pageable_uploads
 from traceview.facts.operations.exposure import compute_time, exposure
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import Kind, migrations, operations
 from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
 from traceview.facts.steps.steps import warm_up_end_ns
-from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
+from traceview.facts.steps.warm_up import (
+    in_warm_up_range,
+    operations_in_warm_up,
+    operations_in_warm_up_ranges,
+)
 from traceview.facts.work.peaks import GIVEN, peaks
-from traceview.findings import RECORDING, Evidence, Finding, Severity, severity_of, share_pct
+from traceview.findings import (
+    RECORDING,
+    Evidence,
+    Finding,
+    Severity,
+    Subject,
+    severity_of,
+    share_pct,
+)
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED
@@ -307,16 +322,23 @@ def _exposed_finding(
         template += " for {exposed_ns} of it."
     evidence = _evidence(row, longest)
     values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    slow_upload = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
+    line = _upload_line(trace, device) if slow_upload else None
+    subject = gpu_subject(trace, device) if several else RECORDING
+    if line:
+        template += f" {'It is' if one else 'They are'} made at {{site}} in {{function}}."
+        values |= {"site": line.place, "function": line.function}
+        subject = Subject("line", line.place, line.file, line.line)
     return Finding(
         severity,
         template,
         _overlap_remedy(trace, row),
         exposed_ns,
-        gpu_subject(trace, device) if several else RECORDING,
+        subject,
         replace(evidence, values=values),
         share_pct(exposed_ns, span_ns),
         # The GPU also idles before such a copy: one cause, and one remedy.
-        CAUSES[COPY_WAIT] if (row["direction"], row["host_memory"]) == _SLOW_UPLOAD else "",
+        CAUSES[COPY_WAIT] if slow_upload else "",
         # A result that stays on the GPU needs no copy. An upload that moves beside kernels still
         # shares memory and host with them, so less than its time is won (docs/accuracy.md).
         saving="about" if row["direction"] == "D2H" else "at-most",
@@ -324,6 +346,14 @@ def _exposed_finding(
 
 
 _SLOW_UPLOAD = ("H2D", "pageable")
+
+
+def _upload_line(trace: Trace, device: int) -> SampledLine | None:
+    """The line of the program that uploads pageable memory after warm-up, from Python samples."""
+    ops = operations(trace)
+    chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
+    calls = ops.call[chosen & ops.launched & (ops.device == device)]
+    return sampled_line(trace, np.flatnonzero(np.isin(waits(trace).call, calls)))
 
 
 _PIN = {

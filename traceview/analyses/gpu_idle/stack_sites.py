@@ -13,6 +13,7 @@ from traceview.tables import Array, Integers, Mask, Texts
 from traceview.trace import Trace, fact
 
 NO_LINE = int(np.iinfo(np.int32).min)
+_TOP_LEVEL = "<module>"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class StackSites:
     `file`, `line`, `function` and `source` are absent where the stack has no frame of the program,
     and `line` and `source` in native code, whose `file` is the executable or library. `inner` is
     the library function called there. `number` is equal where file, line and function are, and −1
-    without them.
+    without them. `function_number` is equal in all lines of a function; code outside of functions
+    has one per line.
     """
 
     file: Texts
@@ -31,6 +33,7 @@ class StackSites:
     inner: Texts
     source: Texts
     number: Integers
+    function_number: Integers
     native: Mask
 
     def __len__(self) -> int:
@@ -47,6 +50,8 @@ def stack_sites(trace: Trace) -> StackSites:
     absent = np.full(len(native.stack) + 1, NO_LINE, np.int32)
     line = np.concatenate([np.append(frames["line"], np.int32(NO_LINE))[row], absent])
     number = groups.group(file.codes, line, function.codes).ids
+    alone = np.where(function.isin([_TOP_LEVEL]), line, NO_LINE)
+    within = groups.group(file.codes, function.codes, alone).ids
     return StackSites(
         file=file,
         line=line,
@@ -54,6 +59,7 @@ def stack_sites(trace: Trace) -> StackSites:
         inner=_joined(python.inner, native.inner),
         source=_joined(_picked(frames.texts("source"), row), native.stack),
         number=np.where(file.codes >= 0, number, -1),
+        function_number=np.where(file.codes >= 0, within, -1),
         native=np.arange(len(line)) >= len(row),
     )
 

@@ -17,7 +17,6 @@ from traceview.analyses.lost_time import lost_in
 from traceview.analyses.range_wording import inside
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
-from traceview.analyses.sync_stalls.sampled_lines import SampledLine, sampled_line
 from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
@@ -25,6 +24,7 @@ from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.ranges.ranges import UNATTRIBUTED
+from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct

@@ -19,6 +19,7 @@ from traceview.analyses.gpu_idle.findings.remedies import (
 )
 from traceview.analyses.gpu_idle.findings.sentences import (
     add_details,
+    add_function,
     add_late_site,
     add_line,
     add_not_counted,
@@ -65,7 +66,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     own = steady & (gaps(trace).device == device)
     parts = CpuParts((), samples_of(trace, own))
     if cause == LAUNCH_LATE:
-        parts = divided(trace, parts.rest, idle_ns, span_ns)
+        parts = divided(trace, parts.rest, span_ns)
     lost, lost_by_rest = lost_times(gaps(trace), parts, device, own)
     for part, lost_by_part in zip(parts.parts, lost, strict=True):
         yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
@@ -132,7 +133,9 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     row: dict[str, Cell] = {**gpu_cells(trace, device), "cause": CAUSES[LAUNCH_LATE]}
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
-    if line:
+    if line and part.doing == CPU and line.time_ns < idle_ns:
+        add_function(wording, line)
+    elif line:
         add_line(wording, trace, line, None)
     shown_in = ("lines", line.row) if line else ("causes", row)
     finding = gap_finding(trace, severity, wording, device, within, shown_in, idle_ns)

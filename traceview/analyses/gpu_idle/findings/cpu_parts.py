@@ -8,7 +8,8 @@ import numpy as np
 
 from traceview import intervals
 from traceview.analyses.gpu_idle.line_sites import longest_line, off_cpu_times, works_on_cpu
-from traceview.analyses.gpu_idle.lines import IdleSamples, lines_of
+from traceview.analyses.gpu_idle.lines import IdleSamples
+from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import Gaps
 from traceview.facts.samples.stack_lines import CPU
 from traceview.findings import LostTime, severity_of
@@ -16,8 +17,8 @@ from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 
-MOST_LINES = 2
-"""Lines of other CPU work that get a finding of their own."""
+MOST_FUNCTIONS = 2
+"""Functions with other CPU work that get a finding of their own."""
 
 
 class CpuPart(NamedTuple):
@@ -47,10 +48,11 @@ class CpuParts(NamedTuple):
         }
 
 
-def divided(trace: Trace, samples: IdleSamples, idle_ns: int, span_ns: int) -> CpuParts:
-    """The parts of `idle_ns` that are a loss of medium severity or more of `span_ns`.
+def divided(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
+    """The parts of idle time that are a loss of medium severity or more of `span_ns`.
 
-    Waits are one part for each kind, work on the CPU is one for each of the longest lines.
+    Waits are one part for each kind, work on the CPU is one for each of the functions with most of
+    it. Outside of functions that is a line.
     """
     parts = []
     for doing, time_ns in off_cpu_times(samples).items():
@@ -58,15 +60,23 @@ def divided(trace: Trace, samples: IdleSamples, idle_ns: int, span_ns: int) -> C
             alike = samples.doing == doing
             parts.append(CpuPart(doing, samples.take(alike), time_ns))
             samples = samples.take(~alike)
-    for _ in range(MOST_LINES):
-        at_work = works_on_cpu(trace, samples)
-        line = longest_line(trace, samples.take(at_work), idle_ns)
-        if line is None or not _counts(line.time_ns, span_ns):
+    for _ in range(MOST_FUNCTIONS):
+        own = _of_longest_function(trace, samples)
+        time_ns = int(samples.time_ns[own].sum())
+        if not _counts(time_ns, span_ns) or not longest_line(trace, samples.take(own), time_ns):
             break
-        of_line: Mask = at_work & (lines_of(trace, samples) == line.number)
-        parts.append(CpuPart(CPU, samples.take(of_line), line.time_ns))
-        samples = samples.take(~of_line)
+        parts.append(CpuPart(CPU, samples.take(own), time_ns))
+        samples = samples.take(~own)
     return CpuParts(tuple(parts), samples)
+
+
+def _of_longest_function(trace: Trace, samples: IdleSamples) -> Mask:
+    """True for the samples at other work than launching, of the function with most of it."""
+    function = stack_sites(trace).function_number[samples.site]
+    chosen = works_on_cpu(trace, samples) & (function >= 0)
+    time_ns = np.bincount(function[chosen], samples.time_ns[chosen], minlength=1)
+    result: Mask = chosen & (function == np.argmax(time_ns))
+    return result
 
 
 def lost_times(

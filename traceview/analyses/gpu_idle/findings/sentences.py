@@ -60,6 +60,18 @@ def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) 
         wording.remedy = take_out(trace) if other_work else action_for(trace, LAUNCH_LATE)
 
 
+def add_function(wording: Wording, line: LineSite) -> None:
+    """The function that all of the time is in, and its line with most of it."""
+    source = " (`{source}`)" if line.source else ""
+    wording.add(
+        f" All of it was in {{function}}, {{line_ns}} at {{site}}{source}.",
+        function=line.function,
+        line_ns=line.time_ns,
+        site=line.name,
+        source=line.source,
+    )
+
+
 def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
     """What the CPU did during most of the launch-late time, and in which range."""
     doing = {
