@@ -17,6 +17,7 @@ from traceview.findings import (
 )
 from traceview.intervals import Intervals
 from traceview.ranking import MOST_ABOVE_INFO, ranked
+from traceview.render.report.saving import forecast_text
 
 MS = 1_000_000
 
@@ -80,6 +81,16 @@ def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
     late = replace(finding("high", 300, cause="launch-late"), general=True)
     found = severities({"gpu-idle": (late, finding("high", 80)), "memory": (finding("high", 70),)})
     assert [each[2] for each in found] == [80, 300, 70]
+
+
+def test_a_larger_loss_that_comes_second_says_that_one_change_seldom_wins_it():
+    late = replace(finding("high", 300, cause="launch-late"), general=True, share_of_step_pct=30.0)
+    one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))
+    found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
+    assert [each.forecast.is_partial for each in found] == [False, True, False]
+    assert "one change seldom saves all of it" in forecast_text(found[1].forecast)
+    (alone,) = ranked({"gpu-idle": Result({}, (late,))})
+    assert not alone.forecast.is_partial
 
 
 def test_the_surest_part_of_a_loss_is_as_severe_as_the_whole():

@@ -191,13 +191,15 @@ class Forecast:
 
     `saved_per_step_ns` of the `step_ns` that a step takes (median), both None without steps.
     `speedup_at_most` is the old time through the new; None above MOST_SPEEDUP, where nothing but
-    the loss itself is left to measure.
+    the loss itself is left to measure. `is_partial` where a smaller loss is reported before this
+    one, because one change seldom wins all of it.
     """
 
     saved_per_step_ns: int | None
     step_ns: int | None
     speedup_at_most: float | None
     saving: Saving = "at-most"
+    is_partial: bool = False
 
 
 def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:

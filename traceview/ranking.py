@@ -52,14 +52,28 @@ def ranked(
     in_order = sorted(_with_leaders(one_per_cause), key=_rank)
     in_order = sorted(_each_time_once(in_order), key=_rank)
     limited = (*in_order[:MOST_ABOVE_INFO], *map(_as_info, in_order[MOST_ABOVE_INFO:]))
-    return tuple(replace(each, forecast=_forecast(each, step_ns)) for each in limited)
+    return tuple(
+        replace(each, forecast=_forecast(each, limited[:place], step_ns))
+        for place, each in enumerate(limited)
+    )
 
 
-def _forecast(ranked: RankedFinding, step_ns: int | None) -> Forecast | None:
+def _forecast(
+    ranked: RankedFinding, before: Sequence[RankedFinding], step_ns: int | None
+) -> Forecast | None:
     """The forecast; none for what a better recording would show, which makes nothing faster."""
     if ranked.analysis == trace_health.ANALYSIS.name:
         return None
-    return forecast(ranked.finding, step_ns)
+    own = forecast(ranked.finding, step_ns)
+    return replace(own, is_partial=_follows_less(ranked.finding, before)) if own else None
+
+
+def _follows_less(finding: Finding, before: Sequence[RankedFinding]) -> bool:
+    """Whether a general finding comes after one that can save less time."""
+    alike = (each.finding for each in before if each.finding.severity == finding.severity)
+    return finding.general and any(
+        0 < each.time_at_stake_ns < finding.time_at_stake_ns for each in alike
+    )
 
 
 def _within(finding: Finding, steady_ns: int | None) -> Finding:

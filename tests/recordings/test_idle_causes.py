@@ -3,6 +3,7 @@
 Each is a recording of the workload of that name. One that is not there yet skips.
 """
 
+import numpy as np
 import pytest
 
 from tests.places import DATA
@@ -93,3 +94,23 @@ def test_graphs(recording, name):
     launching = [row for row in replays if row["cause"] == "graph-launch"]
     assert launching
     assert {row["call"] for row in launching} == {"cudaGraphLaunch"}
+
+
+@pytest.mark.parametrize("name", ["mnist", "fault_sleep", "accelerate_resnet", "nanogpt"])
+def test_the_window_of_a_line_is_a_gap_in_which_the_cpu_was_there(name):
+    """Of the samples of one thread in the window, at least half have the line in their stack."""
+    trace = load(DATA / "foreign" / f"{name}.sqlite.xz")
+    findings = gpu_idle.ANALYSIS.compute(trace).findings
+    of_lines = [each for each in findings if each.subject.kind == "line"]
+    assert of_lines
+    samples, frames = trace.tables["python_samples"], trace.tables["python_frames"]
+    for finding in of_lines:
+        subject, evidence = finding.subject, finding.evidence
+        here = frames.texts("file").isin([subject.file]) & (frames["line"] == subject.line)
+        at_line = np.isin(samples["stack"], frames["stack"][here])
+        inside = (samples["time_ns"] >= evidence.start_ns) & (samples["time_ns"] < evidence.end_ns)
+        share = [
+            at_line[inside & (samples["thread"] == thread)].mean()
+            for thread in np.unique(samples["thread"][inside])
+        ]
+        assert max(share) >= 0.5, finding.message

@@ -191,6 +191,16 @@ def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite |
     return _site(trace, lines, samples, rows, time_ns)
 
 
+def gap_at_line(trace: Trace, samples: IdleSamples, line: LineSite) -> int:
+    """The gap (row in gaps) with most time of a line, if possible one of which it is half."""
+    idle_ns = gaps(trace).idle_ns
+    own = samples.take(lines_of(trace, samples) == line.number)
+    # A sample in a short gap stands for other gaps, too.
+    time_ns = np.minimum(np.bincount(own.gap, own.time_ns, len(idle_ns)), idle_ns)
+    mostly = 2 * time_ns >= idle_ns
+    return int(np.argmax(np.where(mostly, time_ns, 0) if mostly.any() else time_ns))
+
+
 def _well_known(trace: Trace, samples: IdleSamples, line: int) -> bool:
     """Whether more than a few samples of native code, which are rare, or waits show a line."""
     own = samples.take(lines_of(trace, samples) == line)

@@ -102,5 +102,6 @@ def _finding(ranked: RankedFinding) -> dict[str, Any]:
             "saved_per_step_ns": forecast.saved_per_step_ns,
             "speedup_at_most": forecast.speedup_at_most,
             "saving": forecast.saving,
+            "is_partial": forecast.is_partial,
         },
     }

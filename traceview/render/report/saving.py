@@ -7,6 +7,7 @@ from traceview.findings import Finding, Forecast
 
 LEAST_SPEEDUP = 1.05
 """A smaller one says no more than the time saved."""
+PARTIAL = "one change seldom saves all of it"
 
 
 def saving(finding: Finding, whole: str) -> tuple[str, str]:
@@ -25,8 +26,11 @@ def forecast_text(forecast: Forecast | None) -> str:
 
     Where it is an estimate, `about` stands for `at most`. Empty for none.
     """
-    parts = (saved_per_step(forecast), speedup(forecast))
-    return "; ".join(f"{qualifier(forecast)} {part}" for part in parts if part)
+    amounts = (saved_per_step(forecast), speedup(forecast))
+    parts = [f"{qualifier(forecast)} {amount}" for amount in amounts if amount]
+    if forecast and forecast.is_partial:
+        parts.append(PARTIAL)
+    return "; ".join(parts)
 
 
 def qualifier(forecast: Forecast | None) -> str:

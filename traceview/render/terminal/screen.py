@@ -21,7 +21,7 @@ from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES, drawn
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import qualifier, saved_per_step, saving, speedup
+from traceview.render.report.saving import PARTIAL, qualifier, saved_per_step, saving, speedup
 from traceview.render.report.scoreboard import ScoreTile, tiles
 from traceview.report import Report
 
@@ -136,7 +136,8 @@ def _amounts(ranked: RankedFinding, whole: str) -> list[str]:
     lead = "about" if qualifier(forecast) == "about" else "up to"
     saved = f"save {lead} {saved_per_step(forecast) or stake}"
     of = share.removesuffix(f" of {whole}") if saved_per_step(forecast) else share
-    return [f"{saved} ({of})" if of else saved, speedup(forecast)]
+    rest = PARTIAL if forecast and forecast.is_partial else ""
+    return [f"{saved} ({of})" if of else saved, speedup(forecast), rest]
 
 
 def _findings(report: Report, width: int, left: int, links: bool) -> list[Text]:

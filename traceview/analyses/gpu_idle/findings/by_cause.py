@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, divided, lost_times
-from traceview.analyses.gpu_idle.findings.gap_finding import gap_finding, most_idle, opening
+from traceview.analyses.gpu_idle.findings.gap_finding import (
+    Shown,
+    gap_finding,
+    most_idle,
+    opening,
+)
 from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.analyses.gpu_idle.findings.remedies import (
     GENERAL,
@@ -29,9 +34,11 @@ from traceview.analyses.gpu_idle.line_sites import (
     OFF_CPU_ACTIONS,
     OFF_CPU_LOST,
     LineSite,
+    gap_at_line,
     longest_line,
     samples_of,
 )
+from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.gpu_idle.starvation import starved
 from traceview.facts.idle.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
@@ -42,7 +49,7 @@ from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.ranges.selection import selected_calls
 from traceview.facts.samples.stack_lines import CPU, DATA_WAIT
 from traceview.findings import SEVERITIES, Finding, Severity, severity_of
-from traceview.tables import Cell, Mask
+from traceview.tables import Mask
 from traceview.trace import Trace
 
 
@@ -87,9 +94,8 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     if cause == LAUNCH_LATE:
         severity = _behind_data(wording, trace, device, severity, parts)
     add_other_gpus(wording, trace, steady & ~own)
-    row = {**gpu_cells(trace, device), "cause": CAUSES[cause]}
-    shown_in = ("lines", line.row) if line else ("causes", row)
-    finding = gap_finding(trace, severity, wording, device, own, shown_in, rest_ns)
+    shown = _shown(trace, device, cause, parts.rest, line)
+    finding = gap_finding(trace, severity, wording, device, own, shown, rest_ns)
     yield replace(
         finding,
         subject=line.subject() if line else finding.subject,
@@ -130,16 +136,24 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     within[samples.gap] = True
     line = longest_line(trace, samples, idle_ns)
     wording = opening(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
-    row: dict[str, Cell] = {**gpu_cells(trace, device), "cause": CAUSES[LAUNCH_LATE]}
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
     if line and part.doing == CPU and line.time_ns < idle_ns:
         add_function(wording, line)
     elif line:
         add_line(wording, trace, line, None)
-    shown_in = ("lines", line.row) if line else ("causes", row)
-    finding = gap_finding(trace, severity, wording, device, within, shown_in, idle_ns)
+    shown = _shown(trace, device, LAUNCH_LATE, samples, line)
+    finding = gap_finding(trace, severity, wording, device, within, shown, idle_ns)
     return replace(finding, subject=line.subject()) if line else finding
+
+
+def _shown(
+    trace: Trace, device: int, cause: int, samples: IdleSamples, line: LineSite | None
+) -> Shown:
+    """Where idle time shows: the row of its line and a gap of it, else the row of its cause."""
+    if line:
+        return Shown("lines", line.row, gap_at_line(trace, samples, line))
+    return Shown("causes", {**gpu_cells(trace, device), "cause": CAUSES[cause]})
 
 
 def _after_selected_waits(trace: Trace) -> Mask:

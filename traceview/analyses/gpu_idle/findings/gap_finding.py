@@ -6,6 +6,8 @@ one GPU, and a share of its own steady time.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from traceview.analyses.gpu_idle.findings.message import Wording
@@ -16,6 +18,14 @@ from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.findings import Evidence, Finding, Severity, share_pct
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
+
+
+class Shown(NamedTuple):
+    """Where a finding shows: cells of a row of a table, and a gap (row in gaps), or the longest."""
+
+    table: str
+    row: dict[str, Cell]
+    gap: int | None = None
 
 
 def opening(trace: Trace, device: int, idle_ns: int, own: Mask, lost: str, action: str) -> Wording:
@@ -33,18 +43,19 @@ def gap_finding(
     wording: Wording,
     device: int,
     own: Mask,
-    shown_in: tuple[str, dict[str, Cell]],
+    shown: Shown,
     idle_ns: int,
 ) -> Finding:
-    """The finding for some gaps of one GPU; its window is that of the longest of them.
+    """The finding for some gaps of one GPU; its window is the gap that shows it.
 
     Time of warm-up is no share of a step.
     """
     every = gaps(trace)
-    longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
-    table, row = shown_in
-    start_ns, end_ns = int(every.start_ns[longest]), int(every.end_ns[longest])
-    steady = not every.one_time[longest]
+    table, row, gap = shown
+    if gap is None:
+        gap = int(np.argmax(np.where(own, every.idle_ns, -1)))
+    start_ns, end_ns = int(every.start_ns[gap]), int(every.end_ns[gap])
+    steady = not every.one_time[gap]
     return Finding(
         severity,
         wording.template,
@@ -53,7 +64,7 @@ def gap_finding(
         gpu_subject(trace, device),
         Evidence(wording.values, table, row, start_ns, end_ns),
         share_pct(idle_ns, steady_spans_ns(trace)[device]) if steady else None,
-        CAUSES[every.cause[longest]] if steady else "",
+        CAUSES[every.cause[gap]] if steady else "",
         lost_in(every, own) if steady else None,
     )
 

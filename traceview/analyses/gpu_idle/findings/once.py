@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.findings.gap_finding import gap_finding, most_idle, opening
+from traceview.analyses.gpu_idle.findings.gap_finding import (
+    Shown,
+    gap_finding,
+    most_idle,
+    opening,
+)
 from traceview.analyses.gpu_idle.findings.sentences import add_jit, add_other_gpus
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.idle.causes import COMPILATION
@@ -37,7 +42,7 @@ def one_time(trace: Trace) -> Iterator[Finding]:
         wording.template = wording.template.removesuffix(".")
         wording.add(", not counting {compiling_ns} of compilation.", compiling_ns=compiling_ns)
     add_other_gpus(wording, trace, once & ~own)
-    row = ("devices", gpu_cells(trace, device))
+    row = Shown("devices", gpu_cells(trace, device))
     yield gap_finding(trace, "info", wording, device, own, row, idle_ns)
 
 
