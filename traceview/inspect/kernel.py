@@ -16,7 +16,6 @@ from traceview.inspect.rules import findings_of
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.elements_per_thread import elements_per_thread
-from traceview.ptx.mix.counts import InstructionMix, instruction_mix
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import live_registers
@@ -77,15 +76,11 @@ def _report(
         waves=_waves(kernel),
         sms=kernel.sms,
         live_registers=live_registers(code.sass) if code.sass else None,
-        mix=_mix(code),
+        mix=kernel.mix,
+        layout_conversions=kernel.layout_conversions,
         findings=findings,
         notes=(*code.notes, *notes, *_assumed(kernel.sms)),
     )
-
-
-def _mix(code: Code) -> InstructionMix | None:
-    function = code.sass or code.ptx
-    return instruction_mix(function) if function else None
 
 
 def _waves(kernel: KernelContext) -> float | None:

@@ -22,7 +22,10 @@ from traceview.ptx.accesses import TensorOp, tensor_ops
 from traceview.ptx.addresses.provenance import Array, Provenance
 from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.addresses.slicing import Origin, together
+from traceview.ptx.mix.counts import InstructionMix, instruction_mix
 from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
+from traceview.ptx.ttgir.layout_conversions import LayoutConversion, layout_conversions
+from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.toolchain.listings import Code
 
 _SASS_TENSOR_OPS = {
@@ -76,6 +79,18 @@ class KernelContext:
     def is_cuda(self, source: SourceLine | None) -> bool:
         """Whether a source line, or else the kernel, is C++ and not Python."""
         return not (source.file if source else self.compiled.source_file or "").endswith(".py")
+
+    @cached_property
+    def mix(self) -> InstructionMix | None:
+        """The instructions by class: of the SASS, else of the PTX."""
+        function = self.code.sass or self.code.ptx
+        return instruction_mix(function) if function else None
+
+    @cached_property
+    def layout_conversions(self) -> tuple[LayoutConversion, ...]:
+        """The layout conversions in Triton's TTGIR; none without it."""
+        ttgir = self.compiled.stages.get("ttgir")
+        return layout_conversions(parse_ttgir(ttgir), self.code.ptx) if ttgir else ()
 
     @cached_property
     def provenance(self) -> Provenance | None:

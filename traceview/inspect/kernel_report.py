@@ -14,6 +14,7 @@ from traceview.ptx.accesses import TensorOp
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.sass.live_registers import LiveRegisters
+from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 
 
 def line_name(source: SourceLine | None) -> str:
@@ -83,6 +84,7 @@ class KernelReport:
     sms: SmCount | None = None
     live_registers: LiveRegisters | None = None
     mix: InstructionMix | None = None
+    layout_conversions: tuple[LayoutConversion, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,10 +2,11 @@
 
 import json
 
-from tests.ptx.compiled_kernels import a_report
+from tests.ptx.compiled_kernels import a_line, a_report
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.mix.counts import instruction_mix
 from traceview.ptx.parser import parse_ptx
+from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_ptx_text
@@ -63,3 +64,28 @@ def test_the_page_has_the_tables():
     assert 'id="k1-loops"' in page
     assert 'id="k1-instructions"' in page
     assert "fp32 2 · integer 1 · control 1" in page
+
+
+def test_layout_conversions_are_listed_with_their_way():
+    conversion = LayoutConversion(
+        a_line(7),
+        "x",
+        "convert_layout",
+        "blocked 1×4",
+        "MMA v2",
+        16384,
+        loop_depth=1,
+        in_deepest_loop=True,
+        path="shared memory",
+        feeds_mma=False,
+    )
+    report = PtxReport("gelu.py", (a_report(layout_conversions=(conversion,)),))
+    rows = [
+        " ".join(line.split())
+        for line in render_ptx_text(report, width=120, details=True).splitlines()
+    ]
+    assert any("gelu.py:7 blocked 1×4 MMA v2 shared memory 16.4 kB 1" in row for row in rows)
+    (kernel,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    (row,) = kernel["layout_conversions"]
+    assert (row["source"], row["size_bytes"], row["path"]) == ("gelu.py:7", 16384, "shared memory")
+    assert "blocked 1×4" in render_ptx_html(report, "1")

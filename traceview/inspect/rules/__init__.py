@@ -12,6 +12,7 @@ from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.advice import Advice, Reconciliation
 from traceview.inspect.rules.atomics import atomics
 from traceview.inspect.rules.bank_conflicts import bank_conflicts
+from traceview.inspect.rules.layout_conversions import layout_conversions_in_loops
 from traceview.inspect.rules.local_memory import local_memory
 from traceview.inspect.rules.low_occupancy import low_occupancy
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     unused_lanes,
     low_occupancy,
     bank_conflicts,
+    layout_conversions_in_loops,
     narrow_shared_accesses,
     tail_wave,
 )

@@ -39,10 +39,29 @@ LINES = TableSpec(
     detail=True,
 )
 
+CONVERSIONS = TableSpec(
+    "layout_conversions",
+    "One row per change of layout in TTGIR",
+    (
+        Column("source", "text", "source line"),
+        Column("variable", "text", "name of the tensor in the source", nullable=True),
+        Column("from_layout", "text", "layout before"),
+        Column("to_layout", "text", "layout after"),
+        Column("through", "text", "registers, shuffles or shared memory", nullable=True),
+        Column("size_bytes", "int64", "bytes of the tensor, for one block"),
+        Column("loop", "int64", "loop nesting depth"),
+    ),
+    brief=("source", "from_layout", "to_layout", "through", "size_bytes", "loop"),
+)
+
 
 def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     """The tables that have rows, with their declarations."""
-    tables = ((LOOPS, loop_rows(kernel, names)), (LINES, line_rows(kernel, names)))
+    tables = (
+        (CONVERSIONS, conversion_rows(kernel, names)),
+        (LOOPS, loop_rows(kernel, names)),
+        (LINES, line_rows(kernel, names)),
+    )
     for spec, rows in tables:
         if listed := list(rows):
             yield spec, Table.from_rows(spec.columns, listed)
@@ -83,6 +102,20 @@ def line_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
             "instructions": line.counts.total,
             "hottest_loop_pct": _of_hottest(mix, line.in_hottest_loop),
             "instruction_mix": _most_first(line.counts),
+        }
+
+
+def conversion_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
+    """A row per layout conversion."""
+    for each in kernel.layout_conversions:
+        yield {
+            "source": names.of_line(each.source),
+            "variable": each.variable,
+            "from_layout": each.from_layout,
+            "to_layout": each.to_layout,
+            "through": each.path,
+            "size_bytes": each.size_bytes,
+            "loop": each.loop_depth,
         }
 
 

@@ -142,6 +142,9 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "shuffles": kernel.shuffles,
         "instruction_mix": dict(kernel.instruction_mix),
         "instruction_classes": _instruction_classes(kernel.mix, names) if kernel.mix else None,
+        "layout_conversions": [
+            {**asdict(each), **_source(each.source, names)} for each in kernel.layout_conversions
+        ],
         "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
         "waves": kernel.waves,
         "live_registers": _live_registers(kernel, names),

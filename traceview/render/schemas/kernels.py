@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Access, Argument, RequestCost
+from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.render.schemas.findings import finding
 from traceview.render.schemas.shapes import (
     NUMBER,
@@ -79,6 +80,7 @@ def _kernel(**more: Schema) -> Schema:
         shuffles=WHOLE,
         instruction_mix=mapping(WHOLE),
         instruction_classes=maybe(_instruction_classes()),
+        layout_conversions=many(_layout_conversion()),
         occupancy=maybe(_occupancy()),
         waves=maybe(NUMBER),
         live_registers=maybe(
@@ -106,6 +108,13 @@ def _not_written() -> tuple[str, ...]:
         *("scope", "hints"),
     }
     return tuple(name for name in Access.__dataclass_fields__ if name not in written)
+
+
+def _layout_conversion() -> Schema:
+    conversion = fields_of(LayoutConversion, without=("source",))
+    conversion["properties"] |= _SOURCE
+    conversion["required"] += [*_SOURCE]
+    return conversion
 
 
 def _instruction_classes() -> Schema:

@@ -1,0 +1,198 @@
+"""Which elements each thread of a block holds, by the layout of a tensor in TTGIR.
+
+A distributed layout is linear over bits: each bit of the register, lane and warp number adds (by
+exclusive or) a fixed offset to the element's place. Blocked, slice, MMA, dot-operand and linear
+layouts are understood, as Triton's dialect TritonGPU defines them; the fragments of MMA are those
+of `mma.m16n8` and `wgmma` in the PTX ISA manual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from traceview.tables import Array
+
+_LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
+_SLICE = re.compile(r"slice<\{dim = (\d+), parent = (.*)\}>$")
+_NUMBER = re.compile(r"(\w+) = (\d+)")
+_NESTED = re.compile(r"(\w+) = \[((?:\[[\d, ]*\](?:, )?)*)\]")
+_BASIS = re.compile(r"\[([\d, ]*)\]")
+
+Basis = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Bases:
+    """What each bit of the register, lane and warp number adds to the coordinates."""
+
+    register: tuple[Basis, ...]
+    lane: tuple[Basis, ...]
+    warp: tuple[Basis, ...]
+
+    def without(self, axis: int) -> Bases:
+        """The layout of the tensor without an axis."""
+        return Bases(*(tuple(_drop(b, axis) for b in each) for each in self.parts))
+
+    @property
+    def parts(self) -> tuple[tuple[Basis, ...], ...]:
+        return self.register, self.lane, self.warp
+
+
+def bases_of(layout: str, shape: Sequence[int]) -> Bases | None:
+    """The bases of a layout over a shape; None for a layout that is not understood."""
+    if any(size & (size - 1) for size in shape) or not shape:
+        return None
+    sliced = _SLICE.search(layout)
+    if sliced:
+        axis = int(sliced[1])
+        parent = bases_of(sliced[2], (*shape[:axis], 1, *shape[axis:]))
+        return parent.without(axis) if parent else None
+    kind = layout.partition("<")[0].rpartition(".")[2].lstrip("#")
+    if kind == "blocked":
+        return _blocked(layout, shape)
+    if kind == "linear":
+        return _linear(layout, shape)
+    if kind == "nvidia_mma" and len(shape) == 2:
+        return _mma(layout, shape)
+    if kind == "dot_op" and "nvidia_mma" in layout and len(shape) == 2:
+        return _dot_operand(layout, shape)
+    return None
+
+
+def elements(bases: Bases, shape: Sequence[int]) -> Array:
+    """The element of each warp, lane and register, as its place in row-major order."""
+    register, lane, warp = (_places(each, shape) for each in bases.parts)
+    places: Array = warp[:, None, None] ^ lane[None, :, None] ^ register[None, None, :]
+    return places
+
+
+def _places(bases: Iterable[Basis], shape: Sequence[int]) -> Array:
+    """The place that each number adds, for the numbers 0, 1, 2 … of these bits."""
+    weights = np.cumprod([1, *reversed(shape[1:])])[::-1]
+    # Sizes are powers of two, so that the axes are fields of bits of the place.
+    flat = [int(np.dot(basis, weights)) for basis in bases]
+    return reduce(lambda so_far, place: np.concatenate([so_far, so_far ^ place]), flat, _zero())
+
+
+def _zero() -> Array:
+    return np.zeros(1, np.int64)
+
+
+def _drop(basis: Basis, axis: int) -> Basis:
+    return basis[:axis] + basis[axis + 1 :]
+
+
+def _lists(layout: str) -> dict[str, list[int]]:
+    return {
+        name: [int(n) for n in numbers.split(",") if n.strip()]
+        for name, numbers in _LIST.findall(layout)
+    }
+
+
+class _Tile:
+    """A layout built up from the fastest bits: `covered` is the size of the tile so far."""
+
+    def __init__(self, shape: Sequence[int], covered: Sequence[int] = ()) -> None:
+        self.shape = shape
+        self.covered = list(covered) or [1] * len(shape)
+
+    def spread(self, sizes: Sequence[int], order: Sequence[int]) -> tuple[Basis, ...]:
+        """Bits that repeat the tile along the axes, the fastest axis first."""
+        found: list[Basis] = []
+        for axis in order:
+            for _ in range(sizes[axis].bit_length() - 1):
+                found.append(self.unit(axis, self.covered[axis]))
+                self.covered[axis] *= 2
+        return tuple(found)
+
+    def rest(self, order: Sequence[int]) -> tuple[Basis, ...]:
+        """Registers that repeat the tile until it covers the shape."""
+        left = [max(1, size // done) for size, done in zip(self.shape, self.covered, strict=True)]
+        return self.spread(left, order)
+
+    def unit(self, axis: int, offset: int) -> Basis:
+        """An offset along an axis; 0 beyond the tensor, where threads hold copies."""
+        inside = offset if offset < self.shape[axis] else 0
+        return tuple(inside if at == axis else 0 for at in range(len(self.shape)))
+
+    def units(self, pairs: Iterable[tuple[int, int]]) -> tuple[Basis, ...]:
+        return tuple(self.unit(axis, offset) for axis, offset in pairs)
+
+
+def _blocked(layout: str, shape: Sequence[int]) -> Bases:
+    lists, tile = _lists(layout), _Tile(shape)
+    order = lists["order"]
+    register = tile.spread(lists["sizePerThread"], order)
+    lane = tile.spread(lists["threadsPerWarp"], order)
+    warp = tile.spread(lists["warpsPerCTA"], order)
+    return Bases((*register, *tile.rest(order)), lane, warp)
+
+
+def _linear(layout: str, shape: Sequence[int]) -> Bases:
+    tile = _Tile(shape)
+    parts = {
+        name: tuple(_masked(basis, tile) for basis in _BASIS.findall(bases))
+        for name, bases in _NESTED.findall(layout)
+    }
+    return Bases(*(parts.get(name, ()) for name in ("register", "lane", "warp")))
+
+
+def _masked(text: str, tile: _Tile) -> Basis:
+    numbers = [int(n) for n in text.split(",") if n.strip()]
+    return tuple(n if n < size else 0 for n, size in zip(numbers, tile.shape, strict=True))
+
+
+def _powers(begin: int, end: int) -> Iterator[int]:
+    while begin < end:
+        yield begin
+        begin *= 2
+
+
+def _mma(layout: str, shape: Sequence[int]) -> Bases | None:
+    """Accumulators: two neighbours along a row, and the same eight rows below."""
+    lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
+    is_wgmma = numbers.get("versionMajor") == "3"
+    if not is_wgmma and numbers.get("versionMajor") != "2":
+        return None
+    columns = lists["instrShape"][1] if is_wgmma else 8
+    tile = _Tile(shape, (16, columns))
+    register = tile.units([(1, 1), (0, 8), *((1, c) for c in _powers(8, columns))])
+    lane = tile.units([(1, 2), (1, 4), (0, 1), (0, 2), (0, 4)])
+    # Warps of a warp group are below each other, those of mma beside each other first.
+    warp = tile.spread(lists["warpsPerCTA"], (0, 1) if is_wgmma else (1, 0))
+    return Bases((*register, *tile.rest((1, 0))), lane, warp)
+
+
+def _dot_operand(layout: str, shape: Sequence[int]) -> Bases | None:
+    """Operands A (rows × depth) and B (depth × columns) of a matrix product in registers."""
+    lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
+    if numbers.get("versionMajor") not in ("2", "3") or "kWidth" not in numbers:
+        return None
+    width, is_a = int(numbers["kWidth"]), numbers.get("opIdx") == "0"
+    depth, across = (1, 0) if is_a else (0, 1)
+    covered = [0, 0]
+    covered[depth], covered[across] = 8 * width, 16 if is_a else 8
+    tile = _Tile(shape, covered)
+    rows = ((across, 8),) if is_a else ()
+    register = tile.units([*((depth, k) for k in _powers(1, width)), *rows, (depth, 4 * width)])
+    lane = tile.units([(depth, width), (depth, 2 * width), *((across, n) for n in (1, 2, 4))])
+    warp = _operand_warps(tile, lists["warpsPerCTA"], across, numbers["versionMajor"] == "3")
+    return Bases((*register, *tile.rest((depth, across))), lane, warp)
+
+
+def _operand_warps(
+    tile: _Tile, warps: Sequence[int], across: int, is_wgmma: bool
+) -> tuple[Basis, ...]:
+    """Warps side by side in the product along the other axis hold the same operand."""
+    found: list[Basis] = []
+    for axis in (0, 1) if is_wgmma else (1, 0):
+        if axis == across:
+            found += tile.spread([n if at == axis else 1 for at, n in enumerate(warps)], (axis,))
+        else:
+            found += [(0, 0)] * (warps[axis].bit_length() - 1)
+    return tuple(found)
