@@ -4,7 +4,7 @@ import pytest
 
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.rules.layout_conversions import layout_conversions_in_loops
+from traceview.inspect.rules.shared_memory.layout_conversions import layout_conversions_in_loops
 from traceview.toolchain.listings import code_of
 
 ROWS = (

@@ -19,7 +19,7 @@ from traceview.inspect.rules.local_memory import local_memory
 from traceview.inspect.rules.low_occupancy import low_occupancy
 from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
-from traceview.inspect.rules.shared_width import narrow_shared_accesses
+from traceview.inspect.rules.shared_memory.shared_width import narrow_shared_accesses
 from traceview.inspect.rules.spills import spills
 from traceview.ptx.model import Argument, Function, Instruction, Resources
 from traceview.toolchain.listings import Code

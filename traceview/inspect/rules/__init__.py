@@ -11,12 +11,12 @@ from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.advice import Advice, Reconciliation
 from traceview.inspect.rules.atomics import atomics
-from traceview.inspect.rules.bank_conflicts import bank_conflicts
-from traceview.inspect.rules.layout_conversions import layout_conversions_in_loops
 from traceview.inspect.rules.local_memory import local_memory
 from traceview.inspect.rules.low_occupancy import low_occupancy
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
-from traceview.inspect.rules.shared_width import narrow_shared_accesses
+from traceview.inspect.rules.shared_memory.bank_conflicts import bank_conflicts
+from traceview.inspect.rules.shared_memory.layout_conversions import layout_conversions_in_loops
+from traceview.inspect.rules.shared_memory.shared_width import narrow_shared_accesses
 from traceview.inspect.rules.spills import spills
 from traceview.inspect.rules.tail_wave import tail_wave
 from traceview.inspect.rules.uncoalesced import uncoalesced_accesses
