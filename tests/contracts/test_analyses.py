@@ -291,6 +291,7 @@ def test_every_file_is_in_the_list():
         "graph_wording",
         "lost_time",
         "range_wording",
+        "recorder_wording",
         "verdict",
         "warm_up_wording",
     }

@@ -90,6 +90,8 @@ class Trace:
 
     def how_to_record(self, name: str) -> str:
         """How a recording of the same kind gets the table of that name, or another kind has it."""
+        if name == "kernel_code" and self.run.get("gpu_vendor") == "AMD":
+            return "an NVIDIA GPU: the code that is read is PTX and SASS"
         if self.recorder == TORCH_PROFILER:
             return TORCH_REMEDIES.get(name, TABLES[name].how_to_record)
         return TABLES[name].how_to_record

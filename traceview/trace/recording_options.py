@@ -33,7 +33,8 @@ def recording_options(trace: Trace) -> RecordingOptions:
     chains = (key for key in trace.capture if key.startswith(_CHAINS))
     sampled = trace.capture.get(_PYTHON_SAMPLES) == "true" or "--python-sampling=true" in words
     return RecordingOptions(
-        shapes=any("shapes-nvtx" in word for word in words),
+        shapes=any("shapes-nvtx" in word for word in words)
+        or trace.run.get("record_shapes") == "1",
         call_chains=any(trace.capture[key] == "true" for key in chains),
         python_samples=sampled or bool(len(trace.recorded("python_samples"))),
         gpu_metrics=any("gpu-metrics" in word for word in words) or "gpu_metrics" in trace.tables,

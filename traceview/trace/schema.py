@@ -163,7 +163,7 @@ SYNCHRONIZATIONS = TableSchema(
 )
 RANGES = TableSchema(
     "ranges",
-    "NVTX ranges and marks",
+    "ranges and marks of the program",
     "traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
     (
         START,
@@ -534,8 +534,8 @@ TABLES = {
 _TORCH_CUDA = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 _TORCH_STACKS = "torch.profiler.profile(with_stack=True)"
 _TORCH_RANGES = (
-    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) and "
-    "record_function() around parts of the program"
+    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]), prof.step() "
+    "after each step, and record_function() around parts of the program"
 )
 TORCH_REMEDIES = {
     **dict.fromkeys(

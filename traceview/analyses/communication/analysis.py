@@ -16,6 +16,7 @@ from traceview.analyses.communication.findings import exposed_communication
 from traceview.analyses.communication.pairing import Waiting, waiting
 from traceview.analyses.communication.sizes import BUS, SIZES, known_sums, rates, sizes
 from traceview.analyses.communication.transfers import Transfers, transfers
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.facts.idle.gaps import device_work, steady_spans_ns
 from traceview.facts.operations.exposure import exposure
 from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
@@ -243,12 +244,18 @@ def _unknown_sizes(trace: Trace, moved: Transfers) -> Iterator[str]:
     of_all = f"{unknown:,} of {int(moved.is_collective.sum()):,} collectives"
     calls = trace.recorded("collective_calls")
     if unknown and (not len(calls) or calls.is_null("bytes").all()):
-        yield (
-            "The sizes of collectives are not in the recording. NCCL writes them into its NVTX "
-            "ranges: record with --trace=cuda,nvtx and export with --include-blobs=true."
+        how = by_recorder(
+            trace,
+            "NCCL writes them into its NVTX ranges: record with --trace=cuda,nvtx and export with "
+            "--include-blobs=true.",
+            "torch 2.1 and newer write them for collectives of torch.distributed.",
         )
+        yield f"The sizes of collectives are not in the recording. {how}"
     elif unknown:
-        yield f"The sizes of {of_all} are unknown: no call of NCCL, or a group of them, matches."
+        library = by_recorder(trace, "NCCL", "torch.distributed")
+        yield (
+            f"The sizes of {of_all} are unknown: no call of {library}, or a group of them, matches."
+        )
     if no_rate:
         yield (
             "Bus bandwidth of all-reduces is unknown where the recording began after their "

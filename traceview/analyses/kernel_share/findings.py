@@ -15,6 +15,7 @@ from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.analyses.kernel_share.fusion import Runs, named, unfused_kernels, unfused_optimizer
+from traceview.analyses.recorder_wording import on_amd
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
@@ -187,7 +188,8 @@ def costliest_own_kernel(trace: Trace, chosen: Mask) -> Iterator[Finding]:
     saved_ns = claimable_ns(trace, device, own[kernels["device"][own] == device])
     template = "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time"
     template += " after warm-up." if after_warm_up else "."
-    remedy = "Look at what limits it (roofline, wave-quantization, load-widths, traceview ptx)."
+    answers = "roofline, wave-quantization, load-widths, traceview ptx"
+    remedy = f"Look at what limits it ({'rocprof-compute' if on_amd(trace) else answers})."
     if saved_ns:
         remedy += " At most {saved_ns} can be saved."
     values: dict[str, Value] = {

@@ -14,6 +14,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.memory.findings import memory_findings
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.memory.allocation_calls import allocating_calls, steady_calls
 from traceview.facts.memory.growth import allocated_sizes, growth, steady_steps
@@ -254,10 +255,13 @@ def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
 
 def _notes(trace: Trace) -> Iterator[str]:
     if levels(trace):
-        yield (
+        yield by_recorder(
+            trace,
             "These figures show memory allocated through CUDA, without CUDA contexts. Unused "
             "memory that a framework's pool keeps (torch's caching allocator, XLA, CuPy) "
-            "counts as allocated."
+            "counts as allocated.",
+            "These figures show tensors in PyTorch's caching allocator. Memory that it keeps "
+            "unused, and memory of CUDA contexts and of other libraries, is not in them.",
         )
     names = trace.recorded("api_calls").texts("name")
     mapped = names.isin(["cuMemCreate"])

@@ -17,6 +17,7 @@ from traceview.analyses.gpu_wording import gpu_subject
 from traceview.analyses.phases.compile_calls import compile_call
 from traceview.analyses.phases.phases import Phase, Phases
 from traceview.analyses.phases.replays import Replayed, replayed
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.operations import operations
@@ -144,7 +145,12 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
     values: dict[str, Cell] = {"compile_pct": min(100.0 * fraction, 100.0)}
     remedy = _REMEDIES[tool]
     if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
-        remedy += " Record with traceview record --python-samples to see which compiler this is."
+        how = by_recorder(
+            trace,
+            "traceview record --python-samples",
+            "torch.profiler.profile(with_stack=True)",
+        )
+        remedy += f" Record with {how} to see which compiler this is."
     return _finding(trace, process, chosen, severity, template, remedy, values, None)
 
 

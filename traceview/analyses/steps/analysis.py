@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.steps.findings import step_findings
 from traceview.analyses.steps.parts import PARTS, step_parts
 from traceview.analyses.steps.wording import reason_texts
@@ -169,14 +170,19 @@ def compute(trace: Trace) -> Result:
         },
         tuple(step_findings(whole, chosen, labels)),
         summary={"steps_from": steps_source(whole)},
-        notes=_notes(whole, chosen) if len(found) else (_NO_STEPS,),
+        notes=_notes(whole, chosen) if len(found) else (_no_steps(whole),),
     )
 
 
-_NO_STEPS = (
-    "Neither ranges nor launches repeat, so there are no steps to compare. Put a range around each "
-    "step of the program: with torch.cuda.nvtx.range(f'step_{i}')."
-)
+def _no_steps(trace: Trace) -> str:
+    how = by_recorder(
+        trace,
+        "Put a range around each step of the program: with torch.cuda.nvtx.range(f'step_{i}').",
+        "Call prof.step() after each step of the program.",
+    )
+    return f"Neither ranges nor launches repeat, so there are no steps to compare. {how}"
+
+
 _REPEATED = (
     "The recording has no range around a step. Each step here is one pass of the repeating "
     "launch sequence. It begins after the last launch of the previous pass."

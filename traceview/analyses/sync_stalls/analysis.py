@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.sync_stalls.findings import stall_findings
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits, listed_waits
 from traceview.analyses.sync_stalls.stalls import BLOCKING, after_uploads, stalls
@@ -103,13 +104,18 @@ def _notes(trace: Trace, listed: ListedWaits) -> tuple[str, ...]:
     if not len(listed.row) or "call_sites" in trace.tables:
         return ()
     chains = "callchains" in trace.tables
+    adds = by_recorder(
+        trace,
+        "traceview record adds them.",
+        "torch.profiler.profile(with_stack=True) adds the function of each.",
+    )
     if not chains and len(trace.recorded("python_samples")):
         return (
             "Lines come from samples of Python stacks, where these hit the waits often enough: the "
-            "recording has no source lines of waits. traceview record adds them.",
+            f"recording has no source lines of waits. {adds}",
         )
     how = "Hints come from C++ call chains" if chains else "No line is known"
-    return (f"{how}: the recording has no source lines of waits. traceview record adds them.",)
+    return (f"{how}: the recording has no source lines of waits. {adds}",)
 
 
 def _calls(trace: Trace, waits: Waits, chosen: Mask) -> Table:

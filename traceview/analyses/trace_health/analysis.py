@@ -14,13 +14,14 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.trace_health.checks import STATUSES, Check
 from traceview.analyses.trace_health.completeness import (
-    FLUSH,
-    RECORD_LESS,
     beyond_capture,
+    flush,
     lost_events,
     missing_copies,
+    record_less,
     recorded_window,
     repeated_rows,
     warning_texts,
@@ -108,9 +109,9 @@ def _gpu_work(trace: Trace) -> list[Check]:
     ops = operations(trace)
     if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
-        return [Check("GPU work", "blind", lost, _record("cuda,nvtx"))]
+        return [Check("GPU work", "blind", lost, _record(trace))]
     if "kernels" not in trace.tables:
-        return [Check("GPU work", "note", "None was recorded.", _record("cuda,nvtx"))]
+        return [Check("GPU work", "note", "None was recorded.", _record(trace))]
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
     kernels = len(trace.kernels)
@@ -118,8 +119,13 @@ def _gpu_work(trace: Trace) -> list[Check]:
     return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
 
 
-def _record(trace_option: str) -> str:
-    return f"Record with traceview record SCRIPT, or nsys profile --trace={trace_option}"
+def _record(trace: Trace) -> str:
+    return by_recorder(
+        trace,
+        "Record with traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
+        "Record with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+        "ProfilerActivity.CUDA])",
+    )
 
 
 def _graphs(trace: Trace) -> list[Check]:
@@ -154,7 +160,7 @@ def _unpaired(trace: Trace) -> list[Check]:
         missing = (
             "The CUDA API was not recorded, so run-ahead, syncs and launch overhead are unknown."
         )
-        return [Check("CUDA API", "blind", missing, _record("cuda,nvtx"))]
+        return [Check("CUDA API", "blind", missing, _record(trace))]
     ops = operations(trace)
     launching, alone = call_kinds(trace) == CallKind.LAUNCH, unpaired(trace)
     cut = cut_window(trace) is not None
@@ -162,12 +168,12 @@ def _unpaired(trace: Trace) -> list[Check]:
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     checks = []
     if lost:
-        checks.append(_launches_without_work(lost, int(launching.sum())))
+        checks.append(_launches_without_work(trace, lost, int(launching.sum())))
     if orphans:
         unknown = (
             "{operations:operation} without a launch call: their queue wait and range are unknown."
         )
-        checks.append(Check("launches", "warning", unknown, FLUSH, {"operations": orphans}))
+        checks.append(Check("launches", "warning", unknown, flush(trace), {"operations": orphans}))
     if not checks and len(ops):
         paired = "Each operation has its launch call, but for the edges of the window."
         paired = paired if cut else "Each operation has its launch call."
@@ -175,23 +181,28 @@ def _unpaired(trace: Trace) -> list[Check]:
     return checks
 
 
-def _launches_without_work(lost: int, launches: int) -> Check:
+def _launches_without_work(trace: Trace, lost: int, launches: int) -> Check:
     template = "{lost:launch call} without GPU work: failed, or the events were lost."
     values = {"lost": lost, "launches": launches}
     if 2 * lost <= launches:
-        return Check("launches", "warning", template, FLUSH, values)
+        return Check("launches", "warning", template, flush(trace), values)
     template += " That is most of the GPU work, so idle time is unknown."
-    return Check("launches", "blind", template, FLUSH, values, all_in_doubt=True)
+    return Check("launches", "blind", template, flush(trace), values, all_in_doubt=True)
 
 
 def _ranges(trace: Trace) -> list[Check]:
     if "ranges" not in trace.tables or "ranges" in trace.absent:
-        return [Check("NVTX ranges", "note", "NVTX was not traced.", _record("cuda,nvtx"))]
+        absent = by_recorder(trace, "NVTX was not traced.", "Operators were not recorded.")
+        return [Check("NVTX ranges", "note", absent, _record(trace))]
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)
     if not len(ranges) and not checks:
         none = "There are none, so times cannot be attributed to steps or layers."
-        remedy = "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program."
+        remedy = by_recorder(
+            trace,
+            "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",
+            "Call prof.step() after each step, or put record_function('step') around it.",
+        )
         checks.append(Check("NVTX ranges", "note", none, remedy))
     opened = ~ranges.texts("kind").isin(["mark"]) & (ranges["end_ns"] == NULL)
     if opened.any():
@@ -243,9 +254,17 @@ def _profiler_overhead(trace: Trace) -> list[Check]:
         return [Check("profiler overhead", "ok", f"{template}.", None, values, cost.lost_ns)]
     template += ", mostly for {purpose}."
     values["purpose"] = cost.mostly
-    remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), RECORD_LESS)
+    remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), None)
     return [
-        Check("profiler overhead", "warning", template, remedy, values, cost.lost_ns, cost.span_ns)
+        Check(
+            "profiler overhead",
+            "warning",
+            template,
+            remedy or record_less(trace),
+            values,
+            cost.lost_ns,
+            cost.span_ns,
+        )
     ]
 
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.recorder_wording import by_recorder, of_torch
 from traceview.analyses.trace_health.checks import Check
 from traceview.analyses.trace_health.window import cut_window, unpaired
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
@@ -18,17 +19,31 @@ from traceview.trace.nsys.importer_errors import INCOMPLETE, import_error
 from traceview.trace.recording_options import recording_options
 from traceview.units import Value
 
-RECORD_LESS = (
-    "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds (--trace)."
-)
-FLUSH = (
-    "Record from the start of the program to its end, let it exit by itself, and synchronize "
-    "before it does."
-)
+
+def record_less(trace: Trace) -> str:
+    return by_recorder(
+        trace,
+        "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds "
+        "(--trace).",
+        "Record fewer steps (schedule(active=)), or without with_stack and profile_memory.",
+    )
+
+
+def flush(trace: Trace) -> str:
+    """How to record launches and their work alike."""
+    return by_recorder(
+        trace,
+        "Record from the start of the program to its end, let it exit by itself, and synchronize "
+        "before it does.",
+        "Call torch.cuda.synchronize() before the profiler starts and before it stops, and record "
+        "both activities (ProfilerActivity.CPU and CUDA).",
+    )
 
 
 def _otherwise(trace: Trace) -> str:
     """How to record again, with less where it was more than the least."""
+    if of_torch(trace):
+        return "Record again: fewer steps, or another version of PyTorch."
     chains = recording_options(trace).call_chains
     fewer = " (traceview record --backtrace none)" if chains else ""
     return f"Record again: a shorter run, fewer kinds of events{fewer}, or another version of nsys."
@@ -79,7 +94,7 @@ def lost_events(trace: Trace) -> list[Check]:
     if lost:
         values = {"warning": lost[0].strip()}
         template = "The recorder warns: {warning}"
-        checks.append(Check("lost events", "warning", template, RECORD_LESS, values))
+        checks.append(Check("lost events", "warning", template, record_less(trace), values))
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
 
 
@@ -147,7 +162,7 @@ def missing_copies(trace: Trace) -> list[Check]:
         "{lost} of {calls:copy call} have no record of their copy, so memory-copies misses them "
         "and gpu-idle may call their time idle."
     )
-    return [Check("copies", "warning", template, FLUSH, {"lost": lost, "calls": calls})]
+    return [Check("copies", "warning", template, flush(trace), {"lost": lost, "calls": calls})]
 
 
 def beyond_capture(trace: Trace) -> list[Check]:

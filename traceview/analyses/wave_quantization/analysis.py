@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
+from traceview.analyses.recorder_wording import by_recorder, on_amd
 from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.analyses.wave_quantization import gemm_table
 from traceview.analyses.wave_quantization.findings import (
@@ -135,6 +136,12 @@ def compute(trace: Trace) -> Result | Skipped:
     grids, limits = launched_grids(trace), gpu_limits(trace)
     devices = sorted({each.configuration.device for each in grids})
     unknown = [each for device in devices if isinstance(each := limits[device], UnknownLimits)]
+    if devices and unknown and on_amd(trace):
+        return Skipped(
+            "occupancy of AMD GPUs is not computed, and their kernels are recorded without "
+            "registers and shared memory",
+            "use rocprof-compute on the kernels that kernel-share lists first",
+        )
     if devices and len(unknown) == len(devices):
         return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
     reported = costliest(trace, grid_losses(trace), tile_losses(trace))
@@ -268,6 +275,9 @@ def _summary(grids: Sequence[LaunchedGrid], tiled: Sequence[TileWaves]) -> dict[
     return {"tail_loss_ns": lost_ns, "in_grids_smaller_than_the_gpu_ns": small_ns}
 
 
+_TORCH_SHAPES = "torch.profiler.profile(record_shapes=True)"
+
+
 def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
     graphs = int((selected_operations(trace) & cuda_graphs(trace).whole).sum())
     if graphs:
@@ -285,7 +295,7 @@ def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
-            "traceview record --shapes"
+            f"{by_recorder(trace, 'traceview record --shapes', _TORCH_SHAPES)}"
         )
     configured = sum(
         bool(each.occupancy and each.occupancy.limiter == CONFIGURED) for each in grids

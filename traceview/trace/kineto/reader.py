@@ -35,6 +35,7 @@ _CATEGORIES = {
 }
 _TIMES = ("start_ns", "end_ns", "time_ns")
 _DISTRIBUTED = ("backend", "rank", "world_size", "nccl_version")
+_OPTIONS = ("record_shapes", "with_stack", "profile_memory")
 
 
 @dataclass
@@ -148,7 +149,8 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
     distributed = metadata.get("distributedInfo")
     if isinstance(distributed, Mapping):
         run |= {key: str(distributed[key]) for key in _DISTRIBUTED if key in distributed}
-    return run
+    run |= {key: str(int(metadata[key] in (1, True))) for key in _OPTIONS if key in metadata}
+    return run | {"gpu_vendor": "AMD"} if _on_amd(metadata) else run
 
 
 def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, Table], int]:

@@ -12,6 +12,7 @@ from traceview.analyses.framework_wording import (
     memory_pool,
     other_threads,
 )
+from traceview.analyses.recorder_wording import of_torch
 from traceview.facts.idle.causes import (
     ALLOCATION,
     COPY_WAIT,
@@ -58,6 +59,10 @@ ACTIONS = {
     PROFILER: "Record with fewer options; this time is the profiler's own.",
     UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
 }
+_OPEN_EARLIER = (
+    "Record whole steps with both activities (ProfilerActivity.CPU and CUDA), and call "
+    "torch.cuda.synchronize() before the profiler starts."
+)
 GENERAL = (LAUNCH_LATE, DEPENDENCY)
 """Causes whose idle time is that of many launches: one remedy seldom wins all of it."""
 KEEP_STREAM_FREE = (
@@ -81,6 +86,8 @@ _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKer
 
 def action_for(trace: Trace, cause: int) -> str:
     """What to do about idle time of a cause, in the terms of the program's framework."""
+    if cause == UNKNOWN and of_torch(trace):
+        return _OPEN_EARLIER
     if cause == LAUNCH_LATE:
         return (
             f"Launch less often ({fewer_launches(trace)}), or take the CPU work between launches "

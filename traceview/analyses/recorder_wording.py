@@ -1,0 +1,21 @@
+"""How to record what an answer lacks, in the terms of the recorder that made the trace."""
+
+from __future__ import annotations
+
+from traceview.trace import Trace
+from traceview.trace.schema import TORCH_PROFILER
+
+
+def of_torch(trace: Trace) -> bool:
+    """Whether torch.profiler made the trace, so that options of nsys mean nothing."""
+    return trace.recorder == TORCH_PROFILER
+
+
+def by_recorder(trace: Trace, nsys: str, torch: str) -> str:
+    """The words for a trace of torch.profiler, or those for any other."""
+    return torch if of_torch(trace) else nsys
+
+
+def on_amd(trace: Trace) -> bool:
+    """Whether the GPUs are AMD's, which run neither PTX nor NVIDIA's tools."""
+    return trace.run.get("gpu_vendor") == "AMD"
