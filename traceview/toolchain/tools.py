@@ -92,19 +92,6 @@ def run(
         )
 
 
-def run_for_files(
-    path: Path, arguments: Sequence[str | Path], suffix: str, timeout_s: float = TIMEOUT_S
-) -> tuple[ProcessResult, list[bytes]]:
-    """Run a tool that writes files into the current folder; return those that end in `suffix`.
-
-    Raises as `run` does.
-    """
-    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        result = _run([path, *arguments], timeout_s, Path(folder))
-        files = sorted(Path(folder).glob(f"*{suffix}"))
-        return result, [file.read_bytes() for file in files if file.is_file()]
-
-
 def run_first_able(
     paths: Sequence[Path], attempt: Callable[[Path], ProcessResult], too_old: str
 ) -> ProcessResult:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from traceview.errors import InputError, TraceFormatError, TraceviewError
+from traceview.errors import InputError, TraceFormatError
+from traceview.inspect.targets.embedded import kernels_of_entry, paired
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
-from traceview.toolchain import tools
+from traceview.ptx.sass import fatbin
 from traceview.toolchain.ptxas import arch_for
 
 _ELF = b"\x7fELF"
@@ -21,8 +21,8 @@ _MACHINE_AT, _CUDA = 18, 190
 def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
     """The kernels of .cubin and .ptx files, and of extension modules, programs and fatbins.
 
-    Raises InputError if a file cannot be read or holds no kernel, ToolNotFoundError where
-    cuobjdump is needed and missing, TraceFormatError for a damaged cubin, and PtxSyntaxError.
+    Raises InputError if a file cannot be read or holds no kernel, ToolNotFoundError without
+    pyelftools, TraceFormatError for damaged code, and PtxSyntaxError.
     """
     found: list[Compiled] = []
     for path in map(Path, paths):
@@ -30,15 +30,7 @@ def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
         if not kernels:
             raise InputError(f"{path} holds no kernel", "name a cubin, or what nvcc made")
         found += kernels
-    return _paired(found)
-
-
-def _paired(kernels: Sequence[Compiled]) -> list[Compiled]:
-    """The kernels, with PTX and cubin of one together where two files have them."""
-    ptx = {(k.name, k.arch): k.ptx for k in kernels if k.ptx}
-    cubins = [replace(k, ptx=ptx.get((k.name, k.arch))) for k in kernels if k.cubin]
-    both = {(k.name, k.arch) for k in cubins}
-    return cubins + [k for k in kernels if not k.cubin and (k.name, k.arch) not in both]
+    return paired(found)
 
 
 def _kernels(path: Path) -> Iterator[Compiled]:
@@ -49,8 +41,10 @@ def _kernels(path: Path) -> Iterator[Compiled]:
     if path.suffix == ".ptx":
         yield from _of_ptx(path, raw.decode("utf-8", "surrogateescape"))
         return
-    for cubin in [raw] if _is_cubin(raw) else _inside(path):
-        yield from _of_cubin(path, cubin)
+    if _is_cubin(raw):
+        yield from _of_cubin(path, raw)
+    else:
+        yield from _inside(path)
 
 
 def _is_cubin(raw: bytes) -> bool:
@@ -73,15 +67,14 @@ def _of_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
         yield Compiled(name, arch, "given", None, cubin, source_file=str(path))
 
 
-def _inside(path: Path) -> list[bytes]:
-    """The cubins that nvcc put into a file of the host. Raises TraceviewError if there is none."""
-    result, cubins = tools.run_for_files(
-        tools.find_newest("cuobjdump")[0], ("-xelf", "all", path.absolute()), ".cubin"
-    )
-    if cubins:
-        return cubins
-    if not result.ok or "does not contain device code" in result.text:
-        raise InputError(f"cuobjdump finds no GPU code in {path}: {result.evidence}")
-    raise TraceviewError(
-        f"{path} holds no cubin, only PTX if anything", "compile it for the GPU: nvcc -arch=sm_90"
-    )
+def _inside(path: Path) -> Iterator[Compiled]:
+    """The kernels that nvcc put into a file of the host: cubins; PTX where it has nothing else."""
+    try:
+        found = fatbin.entries(path) if fatbin.has_fatbin(path) else []
+        cubins = [entry for entry in found if entry.kind == "cubin"]
+        for entry in cubins or found:
+            yield from kernels_of_entry(entry, path)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
+    if not found:
+        raise InputError(f"{path} holds no GPU code", "name a cubin, or what nvcc made")

@@ -15,6 +15,7 @@ from typing import Any
 
 from traceview.errors import InputError
 from traceview.headless.inductor_sources import Generated
+from traceview.inspect.targets.amd import refuse_amd_cache
 from traceview.ptx.model import Argument, Compiled
 
 _FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<parameters>.*)\)\s*(?:attributes|\{|->)")
@@ -48,6 +49,7 @@ def read_cache(
     each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
     found = [generated.described(compiled) for compiled in each]
     if not found:
+        refuse_amd_cache(folder)
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
     named = [c for c in found if kernel in (None, c.name)]

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from traceview.errors import InputError, TraceFormatError
 from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.targets.amd import refuse_amd_arch, refuse_amd_code
 from traceview.inspect.targets.cache import read_cache
+from traceview.inspect.targets.embedded import embedded_kernels
 from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
 from traceview.ptx.demangle import plain_name
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
+from traceview.ptx.sass.fatbin import has_fatbin
 from traceview.toolchain.cuda_cpp import compile_cuda
 from traceview.toolchain.ptxas import arch_for
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from traceview.headless.recompile import Recompiler
 
 _KINDS = (
-    "a .ptx, .cubin or .cu file, FILE.py[:kernel], package.module:kernel, a Triton cache, or a "
-    "trace of `traceview record`"
+    "a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel], "
+    "package.module:kernel, a Triton cache, or a trace of `traceview record`"
 )
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _ELF = b"\x7fELF"
@@ -60,6 +63,8 @@ def kernels_of(
 
 def check_arch(arch: str | None) -> None:
     """Raise InputError unless it has the form of a GPU architecture, such as sm_90a."""
+    if arch:
+        refuse_amd_arch(arch)
     if arch and not _ARCH.fullmatch(arch):
         raise InputError(
             f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"
@@ -83,7 +88,10 @@ def _kernels_in_file(
         return read_cache(path, kernel=options.kernel, note=note)
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
+    refuse_amd_code(path)
     read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
+    if read is None and path.is_file() and has_fatbin(path):
+        return embedded_kernels(path, options, note)
     if read is None:
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)

@@ -39,7 +39,8 @@ _SIZED = 4
 # Far above the size of any section.
 _MOST_BYTES = 1 << 40
 
-_NOT_IN_FILE = ("SHT_NOBITS", "SHT_NULL")
+# The last one, without a name in pyelftools, is shared memory of debug information.
+_NOT_IN_FILE = ("SHT_NOBITS", "SHT_NULL", 0x7000000A)
 # Offset of st_other in a symbol, and its bit that marks a kernel (STO_CUDA_ENTRY).
 _ST_OTHER = 5
 _KERNEL = 0x10

@@ -1,0 +1,80 @@
+"""Kernels in what nvcc links: .so, .o, .fatbin, programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from traceview import units
+from traceview.errors import InputError, TraceFormatError
+from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.targets.python import DEFAULT_ARCH
+from traceview.ptx.model import Compiled
+from traceview.ptx.parser import parse_ptx
+from traceview.ptx.sass import cubin as cubin_file
+from traceview.ptx.sass import fatbin
+from traceview.ptx.sass.fatbin import FatbinEntry
+from traceview.toolchain.ptxas import arch_for
+
+_REMEDY = "compile it with CUDA kernels for the GPU: nvcc -arch=sm_90"
+
+
+def embedded_kernels(
+    path: Path, options: CompileOptions, note: Callable[[str], None] = lambda _: None
+) -> list[Compiled]:
+    """The kernels in a file for one architecture: `options.arch`, else sm_90, else the newest.
+
+    Cubins come with the PTX that is stored for the same architecture. Raises InputError if there
+    is no kernel or none for the architecture, and what `fatbin.entries` raises.
+    """
+    try:
+        found = fatbin.entries(path)
+        arch = _chosen(path, found, options.arch)
+        same = [entry for entry in found if entry.arch == arch]
+        kernels = paired([k for entry in same for k in kernels_of_entry(entry, path)])
+    except (TraceFormatError, InputError) as error:
+        if str(path) in error.what:
+            raise
+        raise type(error)(f"{path}: {error.what}", error.remedy) from None
+    others = sorted({entry.arch for entry in found} - {arch}, key=_number)
+    also = f"; it has {', '.join(others)}, too (--arch)" if others else ""
+    note(f"{path.name}: {units.counted(len(kernels), 'kernel')} for {arch}{also}")
+    return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
+
+
+def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
+    """The kernels of one PTX or cubin of a file. Raises TraceFormatError if it is damaged."""
+    code = entry.code()
+    if entry.kind == "cubin":
+        arch = cubin_file.arch_of(code)
+        for name in cubin_file.kernels(code):
+            yield Compiled(name, arch, "given", None, code, source_file=str(path))
+        return
+    text = code.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    for kernel in parse_ptx(text, str(path)).kernels():
+        yield Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
+
+
+def paired(kernels: Sequence[Compiled]) -> list[Compiled]:
+    """The kernels, with PTX and cubin of one together where there are both."""
+    ptx = {(k.name, k.arch): k.ptx for k in kernels if k.ptx}
+    cubins = [replace(k, ptx=ptx.get((k.name, k.arch))) for k in kernels if k.cubin]
+    both = {(k.name, k.arch) for k in cubins}
+    return cubins + [k for k in kernels if not k.cubin and (k.name, k.arch) not in both]
+
+
+def _chosen(path: Path, found: Sequence[FatbinEntry], wanted: str | None) -> str:
+    archs = sorted({entry.arch for entry in found}, key=_number)
+    if not archs:
+        raise InputError(f"{path} holds no GPU code", _REMEDY)
+    plain = wanted.rstrip("af") if wanted else DEFAULT_ARCH
+    if plain in archs:
+        return plain
+    if wanted:
+        raise InputError(f"{path} has no code for {wanted}", f"it has {', '.join(archs)}")
+    return archs[-1]
+
+
+def _number(arch: str) -> int:
+    return int(arch.removeprefix("sm_"))
