@@ -5,7 +5,7 @@ import pytest
 from tests.ptx.compiled_kernels import HEADER
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.target import kernels_of
-from traceview.ptx.demangle import plain_name
+from traceview.ptx.demangle import plain_name, short_name
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,34 @@ def test_the_plain_name(symbol, name):
     assert plain_name(symbol) == name
 
 
+@pytest.mark.parametrize(
+    ("demangled", "short"),
+    [
+        ("void ops::scale<__half, 8>(__half const*, int)", "ops::scale<__half, 8>"),
+        ("void (anonymous namespace)::k(float*)", "(anonymous namespace)::k"),
+        ("unsigned long f<(int)3, g(int)>(void (*)(int))", "f<(int)3, g(int)>"),
+        (
+            "void run<int>(int)::{lambda(int)#1}::operator()(int) const",
+            "{lambda(int)#1}::operator()",
+        ),
+        ("__main__::gelu[abi:v1][abi:cw51_3d](Array<float, 1, C>, int)", "__main__::gelu"),
+        ("gelu_kernel", "gelu_kernel"),
+        ("k", "k"),
+        (")", ")"),
+        ("(", "("),
+        ("", ""),
+    ],
+)
+def test_the_short_name(demangled, short):
+    assert short_name(demangled).endswith(short)
+    assert "(int) const" not in short_name(demangled)
+
+
 def test_kernels_are_chosen_by_it(tmp_path):
     names = ("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_", "_Z5plainPf")
     entries = [f".visible .entry {name}(.param .u64 p) {{ ret; }}" for name in names]
     file = tmp_path / "k.ptx"
     file.write_text(HEADER + "\n".join(entries))
-    for wanted, found in (("scale", 2), ("plain", 1), (names[0], 1)):
+    wanted_and_found = {"scale": 2, "plain": 1, names[0]: 1, "sca*": 2, "_Z5*": 3}
+    for wanted, found in wanted_and_found.items():
         assert len(kernels_of(str(file), CompileOptions(kernel=wanted))) == found

@@ -98,7 +98,11 @@ def _expectations(
 @click.command(cls=_PtxVerb, sections=_SECTIONS, examples=_EXAMPLES)
 @click.argument("target", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
-@click.option("--kernel", metavar="NAME", help="Show only this kernel.")
+@click.option(
+    "--kernel",
+    metavar="NAME",
+    help="Show only this kernel; a glob or a C++ name for compiled files.",
+)
 @click.option(
     "--diff",
     nargs=2,

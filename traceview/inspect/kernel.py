@@ -19,6 +19,7 @@ from traceview.ptx.elements_per_thread import elements_per_thread
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import live_registers
+from traceview.toolchain.demangling import demangled
 from traceview.toolchain.listings import Code, code_of
 
 
@@ -79,8 +80,14 @@ def _report(
         mix=kernel.mix,
         layout_conversions=kernel.layout_conversions,
         findings=findings,
+        demangled_name=_demangled(compiled.name),
         notes=(*code.notes, *notes, *_assumed(kernel.sms)),
     )
+
+
+def _demangled(name: str) -> str | None:
+    whole = demangled([name])[name]
+    return whole if whole != name else None
 
 
 def _waves(kernel: KernelContext) -> float | None:

@@ -77,7 +77,9 @@ class KernelContext:
         return self.code.resources.spill_bytes if self.code.resources else None
 
     def is_cuda(self, source: SourceLine | None) -> bool:
-        """Whether a source line, or else the kernel, is C++ and not Python."""
+        """Whether a source line, or else the kernel, is code per thread and not Triton's."""
+        if self.compiled.by_nvvm:
+            return True
         return not (source.file if source else self.compiled.source_file or "").endswith(".py")
 
     @cached_property

@@ -11,6 +11,7 @@ from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
+from traceview.ptx.demangle import short_name
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.sass.live_registers import LiveRegisters
@@ -59,7 +60,8 @@ class KernelReport:
     Shared memory is in bytes per block, registers and spills are per thread. `ptx` and `sass` are
     the two listings. `waves` is the grid ÷ the blocks that the GPU holds at once, on `sms`.
     `elements_per_thread` is defined in traceview.ptx.elements_per_thread. `live_registers` are
-    those of the SASS, `mix` that of the SASS where there is one, else of the PTX.
+    those of the SASS, `mix` that of the SASS where there is one, else of the PTX. `demangled_name`
+    is the whole C++ name, None if the name is not mangled.
     """
 
     compiled: Compiled
@@ -85,11 +87,17 @@ class KernelReport:
     live_registers: LiveRegisters | None = None
     mix: InstructionMix | None = None
     layout_conversions: tuple[LayoutConversion, ...] = ()
+    demangled_name: str | None = None
 
     @property
     def name(self) -> str:
         """The kernel's name as compiled."""
         return self.compiled.name
+
+    @property
+    def short_name(self) -> str:
+        """Its C++ name without return type and parameters; the name itself if it is not mangled."""
+        return short_name(self.demangled_name) if self.demangled_name else self.name
 
     @property
     def shared_memory_bytes(self) -> int | None:

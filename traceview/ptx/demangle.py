@@ -1,4 +1,4 @@
-"""Plain names of mangled C++ functions."""
+"""Names of C++ functions: the plain one of a symbol, and the short one of a demangled name."""
 
 from __future__ import annotations
 
@@ -19,3 +19,41 @@ def plain_name(symbol: str) -> str:
         at = found.end() + int(found[1])
         name = symbol[found.end() : at]
     return name if name and at <= len(symbol) else symbol
+
+
+_ABI_TAG = re.compile(r"\[abi:\w*\]")
+
+
+def short_name(demangled: str) -> str:
+    """A demangled name without return type, parameters and ABI tags: `ops::scale<__half, 8>`.
+
+    What is not understood is returned as it is.
+    """
+    name = _ABI_TAG.sub("", demangled)
+    at = _parameters_at(name)
+    if at is None:
+        return name
+    name = name[:at]
+    blank = _last_blank(name)
+    return name[blank + 1 :] or demangled
+
+
+def _parameters_at(name: str) -> int | None:
+    """Where the parameters of a function begin; None if it has none."""
+    end = name.rfind(")")
+    depth = 0
+    for at in range(end, -1, -1):
+        depth += (name[at] == ")") - (name[at] == "(")
+        if depth == 0:
+            return at or None
+    return None
+
+
+def _last_blank(name: str) -> int:
+    """The last blank outside of all brackets, which separates the return type; -1 without one."""
+    depth, last = 0, -1
+    for at, letter in enumerate(name):
+        depth += (letter in "<([{") - (letter in ">)]}")
+        if letter == " " and depth == 0:
+            last = at
+    return last

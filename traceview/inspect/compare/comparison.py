@@ -61,6 +61,11 @@ class Comparison:
         """The kernel's name; all its names where the versions differ."""
         return " → ".join(dict.fromkeys(kernel.name for kernel in self.kernels))
 
+    @property
+    def short_name(self) -> str:
+        """The same as short C++ names."""
+        return " → ".join(dict.fromkeys(kernel.short_name for kernel in self.kernels))
+
 
 @dataclass(frozen=True)
 class Diff:

@@ -60,7 +60,7 @@ def unmet(verdicts: Sequence[ExpectationResult]) -> list[str]:
 def _judged(
     expectation: Expectation, kernels: Sequence[KernelReport]
 ) -> Iterator[ExpectationResult]:
-    matching = [k for k in kernels if _is_named(k.name, expectation.kernel)]
+    matching = [k for k in kernels if _is_named(k, expectation.kernel)]
     for condition in expectation.conditions:
         for kernel in matching:
             yield _verdict(expectation, condition, kernel)
@@ -71,10 +71,10 @@ def _judged(
             yield ExpectationResult(expectation.text, condition.text, name, False, found)
 
 
-def _is_named(name: str, pattern: str | None) -> bool:
+def _is_named(kernel: KernelReport, pattern: str | None) -> bool:
     if pattern is None:
         return True
-    names = (name, plain_name(name))
+    names = (kernel.name, plain_name(kernel.name), kernel.short_name, kernel.demangled_name or "")
     return pattern in names or any(fnmatchcase(each, pattern) for each in names)
 
 

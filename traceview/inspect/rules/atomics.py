@@ -103,7 +103,7 @@ def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[F
     worst = max(accesses, key=lambda access: access.count)
     numbers = {i.line for context in ordered for i in context.instructions}
     # Only Triton imposes an order by default; in CUDA C++ it is explicit.
-    triton = worst.source is not None and worst.source.file.endswith(".py")
+    triton = worst.source is not None and not kernel.is_cuda(worst.source)
     relax = "Pass sem='relaxed'" if triton else "Use relaxed order"
     lines, values = lines_in_message(sorted({a.source for a in accesses}, key=_line_order))
     basis, fences = _fences_shown(kernel.compiled, numbers, kernel.code.sass)

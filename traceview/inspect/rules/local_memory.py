@@ -33,7 +33,7 @@ def local_memory(kernel: KernelContext) -> Iterator[Finding]:
     if kernel.spill_bytes or resources is None or not resources.stack_bytes:
         return
     instructions = ptx.instructions if ptx else ()
-    triton = any(i.source.file.endswith(".py") for i in instructions if i.source)
+    triton = any(not kernel.is_cuda(i.source) for i in instructions if i.source)
     use = (
         _angles(instructions, triton=triton)
         or _prints(instructions, triton=triton)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,13 @@ from traceview.inspect.targets.amd import refuse_amd_arch, refuse_amd_code
 from traceview.inspect.targets.cache import read_cache
 from traceview.inspect.targets.embedded import embedded_kernels
 from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
-from traceview.ptx.demangle import plain_name
+from traceview.ptx.demangle import plain_name, short_name
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.ptx.sass.fatbin import has_fatbin
 from traceview.toolchain.cuda_cpp import compile_cuda
+from traceview.toolchain.demangling import demangled
 from traceview.toolchain.ptxas import arch_for
 
 if TYPE_CHECKING:
@@ -51,14 +53,18 @@ def kernels_of(
         # Its kernels are selected by the names of their functions.
         return compile_python(target, options, recompiler=recompiler, note=note)
     kernels = _kernels_in_file(target, options, note)
-    selected = [
-        kernel
-        for kernel in kernels
-        if options.kernel in (None, kernel.name, plain_name(kernel.name))
-    ]
+    names = demangled(kernel.name for kernel in kernels)
+    selected = [k for k in kernels if is_named(options.kernel, k.name, names[k.name])]
     if not selected:
         raise InputError(*_no_kernel(target, options.kernel, kernels))
     return selected
+
+
+def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
+    """Whether a kernel is meant by a name or a glob: its symbol, its plain, short or whole C++
+    name. None means every kernel."""
+    names = (symbol, plain_name(symbol), short_name(demangled_name), demangled_name)
+    return pattern is None or pattern in names or any(fnmatchcase(n, pattern) for n in names)
 
 
 def check_arch(arch: str | None) -> None:
@@ -156,7 +162,8 @@ def _given(
 
 
 def _no_kernel(target: str, kernel: str | None, found: Sequence[Compiled]) -> tuple[str, str]:
-    names = list(dict.fromkeys(each.name for each in found))
+    whole = demangled(each.name for each in found)
+    names = list(dict.fromkeys(short_name(whole[each.name]) for each in found))
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"
     listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")

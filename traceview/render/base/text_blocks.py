@@ -17,6 +17,7 @@ from traceview.render.base.columns import GAP, TerminalColumn
 from traceview.render.base.safe_text import visible
 
 SENTENCE = 1_000
+_LONGEST_RULER = 80
 SEVERITY_STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "info": "dim"}
 
 
@@ -63,9 +64,8 @@ def cells(columns: Sequence[TerminalColumn]) -> Grid:
 def heading(title: str, name: str = "") -> Text:
     """A title underlined with hyphens, which every terminal and pipe can show."""
     line = f"{title}  {name}" if name else title
-    return Text.assemble(
-        (title, "bold"), (line[len(title) :], "dim"), ("\n" + "-" * len(line), "dim")
-    )
+    ruler = "-" * min(len(line), _LONGEST_RULER)
+    return Text.assemble((title, "bold"), (line[len(title) :], "dim"), (f"\n{ruler}", "dim"))
 
 
 def noted(lead: str, text: str, style: str = "") -> RenderableType:

@@ -51,7 +51,7 @@ def _comparison(
 ) -> Iterator[RenderableType]:
     how = visible(" · ".join(circumstances(comparison)), SENTENCE)
     lines = [Text(how)] if how else []
-    yield Group(heading(visible(comparison.name), visible(_versions(diff))), *lines)
+    yield Group(heading(visible(comparison.short_name), visible(_versions(diff))), *lines)
     differing = rows(comparison, names)
     if differing:
         first = (diff.option or "").removeprefix("--")

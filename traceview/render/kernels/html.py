@@ -32,7 +32,7 @@ from traceview.render.kernels.diff_rows import (
 from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.summary import circumstances as how_compiled
-from traceview.render.kernels.summary import differences, figures, limited, made_of
+from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
 from traceview.tables import Table
 
 _STYLES = (*STYLES, "ptx.css")
@@ -99,6 +99,7 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
         replace(
             _kernel(kernel, f"k{n}", names),
             circumstances=how_compiled(kernel, report.kernels),
+            name=shown_name(kernel, report.kernels),
             number=str(n) if _has_namesake(kernel, report.kernels) else "",
         )
         for n, kernel in enumerate(report.kernels, 1)
@@ -158,7 +159,7 @@ def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
     code = code_view(kernel, key, names)
     return KernelView(
         key=key,
-        name=kernel.name,
+        name=kernel.short_name,
         number="",
         arch=kernel.compiled.arch,
         circumstances=how_compiled(kernel),
@@ -232,7 +233,7 @@ def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames
     change = ("change",) if len(labels) == 2 else ()
     return ComparisonView(
         key=key,
-        name=comparison.name,
+        name=comparison.short_name,
         circumstances=" · ".join(circumstances(comparison)),
         heads=((diff.option or "").removeprefix("--"), *labels, *change),
         rows=tuple(rows(comparison, names)),

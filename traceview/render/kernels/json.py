@@ -121,6 +121,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
     compiled, names = kernel.compiled, SourceNames.of([kernel])
     return {
         "name": kernel.name,
+        "demangled_name": kernel.demangled_name,
         "arch": compiled.arch,
         "how": compiled.how,
         "arguments": [asdict(argument) for argument in compiled.arguments],

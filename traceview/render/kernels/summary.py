@@ -41,6 +41,12 @@ def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> s
     return " · ".join((*parts, *_differing_arguments(kernel, among)))
 
 
+def shown_name(kernel: KernelReport, among: Iterable[KernelReport]) -> str:
+    """The short C++ name; the whole one where another kernel has the same short name."""
+    alike = {each.name for each in among if each.short_name == kernel.short_name}
+    return (kernel.demangled_name or kernel.name) if len(alike) > 1 else kernel.short_name
+
+
 def _differing_arguments(kernel: KernelReport, among: Iterable[KernelReport]) -> Iterator[str]:
     """The arguments that differ between variants of a kernel: `n=4100 (i32), x (*fp16:16)`.
 

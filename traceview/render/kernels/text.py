@@ -25,7 +25,14 @@ from traceview.render.base.text_blocks import (
 from traceview.render.kernels.details import detail_tables
 from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
-from traceview.render.kernels.summary import circumstances, differences, figures, limited, made_of
+from traceview.render.kernels.summary import (
+    circumstances,
+    differences,
+    figures,
+    limited,
+    made_of,
+    shown_name,
+)
 from traceview.tables import Table
 
 _LEAST_TEXT = 12
@@ -50,7 +57,7 @@ def render_ptx_text(
 def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
     """The heading of a kernel, and how it was compiled."""
     return Group(
-        heading(visible(kernel.name), kernel.compiled.arch),
+        heading(visible(shown_name(kernel, report.kernels)), kernel.compiled.arch),
         Text(visible(circumstances(kernel, report.kernels), SENTENCE)),
     )
 

@@ -59,6 +59,7 @@ def _kernel(**more: Schema) -> Schema:
     )
     return record(
         name=TEXT,
+        demangled_name=maybe(TEXT),
         arch=maybe(TEXT),
         how=TEXT,
         arguments=many(fields_of(Argument)),

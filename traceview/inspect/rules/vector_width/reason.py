@@ -42,10 +42,10 @@ class Narrow:
         return bits_per_pass(self.accesses)
 
     def is_cuda(self, compiled: Compiled) -> bool:
-        """Whether the source is C++ and not Python."""
+        """Whether the source is code per thread and not Triton's."""
         source = self.place[0]
         named = source.file if source else compiled.source_file or ""
-        return not named.endswith(".py")
+        return compiled.by_nvvm or not named.endswith(".py")
 
     @property
     def count(self) -> int:
