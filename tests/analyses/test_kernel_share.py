@@ -160,6 +160,22 @@ def test_chains_do_not_span_streams(tmp_path):
     assert finding.evidence.values["runs"] == 2
 
 
+def test_a_chain_ends_with_its_step(tmp_path):
+    """The last kernel of a step and the first of the next one follow each other on the stream."""
+    export = Export()
+    for number in range(6):
+        at = 1_000 * number
+        export.range(f"step_{number}", at, at + 990)
+        for row, (name, begin) in enumerate([(ADD, 100), (CAST, 300), (GEMM, 500), (NORM, 800)]):
+            call = (at + 10 + 20 * row, at + 20 + 20 * row)
+            export.launch(call, (at + begin, at + begin + 150), name=name)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # Of the five steps after warm-up: NORM alone, then ADD and CAST of the next step.
+    assert (finding.evidence.values["runs"], finding.evidence.values["kernels"]) == (5, 10)
+
+
 def test_an_optimizer_of_foreach_kernels(tmp_path):
     metadata = "at::native::TensorListMetadata<2>"
     lerp, sqrt = (

@@ -7,6 +7,7 @@ import pytest
 
 import traceview
 from tests.places import DATA
+from traceview.facts.ranges.patterns import matching_ranges
 from traceview.report import Report
 
 FOREIGN = DATA / "foreign"
@@ -88,3 +89,18 @@ def test_a_pageable_upload_is_at_its_line():
     report = traceview.analyze(traceview.load(FOREIGN / "fault_unpinned.sqlite.xz"))
     found = next(each for each in report.findings if each.analysis == "memory-copies")
     assert (found.finding.severity, found.finding.subject.name) == ("medium", "train.py:128")
+
+
+def test_steps_that_no_program_marks_have_no_name():
+    report = traceview.analyze(traceview.load(FOREIGN / "mnist.sqlite.xz"))
+    [found] = [each.finding.message for each in report.findings if each.analysis == "steps"]
+    assert found.startswith("10 of 100 steps are outliers")
+
+
+def test_advised_ranges_select_one_step(program):
+    """Names of steps that no program marks select them as well."""
+    _, report = program
+    for each in report.findings:
+        if argument := each.finding.evidence.values.get("range_argument"):
+            assert argument in each.finding.action
+            assert matching_ranges(report.recording, argument.strip("'")).sum() == 1

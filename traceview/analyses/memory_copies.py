@@ -326,7 +326,8 @@ def _exposed_finding(
     line = _upload_line(trace, device) if slow_upload else None
     subject = gpu_subject(trace, device) if several else RECORDING
     if line:
-        template += f" {'It is' if one else 'They are'} made at {{site}} in {{function}}."
+        within = "" if line.function == "<module>" else " in {function}"
+        template += f" {'It is' if one else 'They are'} made at {{site}}{within}."
         values |= {"site": line.place, "function": line.function}
         subject = Subject("line", line.place, line.file, line.line)
     return Finding(

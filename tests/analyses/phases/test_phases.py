@@ -42,6 +42,16 @@ def test_a_short_compilation_before_a_long_run_is_information(tmp_path):
     assert finding.severity == "info"
 
 
+def test_without_gpu_work_nothing_is_said_of_the_gpu(tmp_path):
+    export = sampled(Export(), 1, 399, COMPILE)
+    for time in (0, *range(400, 500, 10)):
+        export.call("cudaLaunchKernel", time * MS, time * MS + 5_000)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.endswith("(1 stretch).")
+
+
 def recompiling(steps):
     """Steps of 100 ms, of which 40 are compilation."""
     export = Export()

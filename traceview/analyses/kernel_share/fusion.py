@@ -16,6 +16,8 @@ from traceview import groups
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.steps.steps import step_of_operations
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace
 
@@ -81,13 +83,17 @@ def named(trace: Trace, rule: re.Pattern[str]) -> Mask:
 
 
 def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
-    """Runs of the wanted kernels, by GPU; kernels of equal `operation` are one operation."""
+    """Runs of the wanted kernels, by GPU; kernels of equal `operation` are one operation.
+
+    Nothing fuses the end of a step with the begin of the next one.
+    """
     kernels = trace.recorded("kernels")
     rows = np.flatnonzero(steady_kernels(trace))
     keys = [kernels[key][rows] for key in ("process", "device", "context_id", "stream_id")]
     rows = rows[np.lexsort((kernels["start_ns"][rows], *reversed(keys)))]
     keys = [kernels[key][rows] for key in ("process", "device", "context_id", "stream_id")]
-    run = np.cumsum(groups.opens(wanted[rows], *keys)) - 1
+    step = step_of_operations(trace)[kernel_operations(trace)[rows]]
+    run = np.cumsum(groups.opens(wanted[rows], step, *keys)) - 1
     run, rows = run[wanted[rows]], rows[wanted[rows]]
     if not len(rows):
         return ()

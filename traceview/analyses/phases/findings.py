@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_subject
 from traceview.analyses.phases.compile_calls import compile_call
 from traceview.analyses.phases.phases import Phase, Phases
@@ -141,7 +141,8 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
         if tool == compilers.CUDNN
         else "Compilation by {compiler} took {compile_ns}, {compile_pct} of the run after start-up"
     )
-    template += " ({stretches:stretch|stretches}). The GPU was mostly idle then."
+    template += " ({stretches:stretch|stretches})."
+    template += " The GPU was mostly idle then." if _gpus_idle(trace, chosen) else ""
     values: dict[str, Cell] = {"compile_pct": min(100.0 * fraction, 100.0)}
     remedy = _REMEDIES[tool]
     if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
@@ -193,6 +194,14 @@ def _steps_hit(trace: Trace, process: int, start: Integers) -> dict[str, Cell]:
     at = np.searchsorted(found.cpu_start_ns[own], start, side="right") - 1
     inside = (at >= 0) & (start < found.cpu_end_ns[own[at]])
     return {"steps_hit": len(groups.different(at[inside])), "steps": len(own)}
+
+
+def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
+    """Whether recorded GPU work fills less than half of some windows."""
+    ops, windows = operations(trace), compilation(trace)
+    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    work = intervals.union(ops.start_ns, ops.end_ns)
+    return len(ops) > 0 and 2 * intervals.intersection(covered, work).total() < covered.total()
 
 
 def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from traceview.analyses.steps.reasons import reasons
 from traceview.analyses.steps.wording import reason_clause
 from traceview.facts.idle.gaps import gaps, steady_span_ns
 from traceview.facts.steps.names import loop_names, selects_alone
+from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps
 from traceview.findings import (
     LONGEST_NAME,
@@ -50,8 +51,9 @@ def _finding(
     template = f"{{step}} took {{duration_ns}} (median {{median_ns}}), with {why}."
     if len(rows) > 1:
         aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""
+        of_series = "" if steps_source(trace) == "repetition" else " of {series}"
         template = (
-            "{outliers} of {steps:step} of {series} are outliers, {lost_ns} over the median "
+            f"{{outliers}} of {{steps:step}}{of_series} are outliers, {{lost_ns}} over the median "
             f"in total{aside}. The longest, {{step}}, took {{duration_ns}} (median {{median_ns}}), "
             f"with {why}."
         )

@@ -158,7 +158,7 @@ def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) ->
     else:
         yield f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}"
     yield f"GPU busy {units.percent(parts.busy_pct)}"
-    if limit in ("gpu-compute", "gpu-memory") and parts.largest:
+    if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
         yield _largest_class(parts.largest)
     losses = _losses(parts, limit)
     yield from (f"{units.percent(parts.pct(each))} of the time {_LOST[each]}" for each in losses)
@@ -167,7 +167,7 @@ def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) ->
 
 
 def _largest_class(largest: LargestClass) -> str:
-    name = _CLASSES.get(largest.kind, "kernels of no known library")
+    name = _CLASSES[largest.kind]
     fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
     return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
 

@@ -89,10 +89,12 @@ def action_for(trace: Trace, cause: int) -> str:
     if cause == UNKNOWN and of_torch(trace):
         return _OPEN_EARLIER
     if cause == LAUNCH_LATE:
-        return (
-            f"Launch less often ({fewer_launches(trace)}), or take the CPU work between launches "
-            "out of the loop."
+        rest = (
+            "take the CPU work between launches out of the loop"
+            if len(pace(trace).timed)
+            else "do the CPU work between launches earlier or later"
         )
+        return f"Launch less often ({fewer_launches(trace)}), or {rest}."
     if cause == COPY_WAIT:
         return (
             f"{early_uploads(trace)}, on a stream of its own; copy on the GPU itself where that is "
@@ -110,10 +112,12 @@ def action_for(trace: Trace, cause: int) -> str:
 
 def take_out(trace: Trace) -> str:
     """For launch-late idle time in which the CPU did other work than launching."""
-    return (
-        "Take this CPU work out of the loop: do it earlier, or "
-        f"{other_threads(trace)}, so that launches reach the GPU before it runs dry."
+    what = (
+        "Take this CPU work out of the loop: do it earlier"
+        if len(pace(trace).timed)
+        else "Do this CPU work earlier or later"
     )
+    return f"{what}, or {other_threads(trace)}, so that launches reach the GPU before it runs dry."
 
 
 def lost_by(trace: Trace, cause: int) -> str:
