@@ -20,6 +20,7 @@ from traceview.ptx.model import Access, Compiled
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import live_registers
 from traceview.toolchain.demangling import demangled
+from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers
 from traceview.toolchain.listings import Code, code_of
 
 
@@ -79,6 +80,8 @@ def _report(
         live_registers=live_registers(code.sass) if code.sass else None,
         mix=kernel.mix,
         layout_conversions=kernel.layout_conversions,
+        async_waits=kernel.async_waits,
+        pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
         demangled_name=_demangled(compiled.name),
         notes=(*code.notes, *notes, *_assumed(kernel.sms)),

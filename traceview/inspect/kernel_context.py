@@ -22,10 +22,11 @@ from traceview.ptx.accesses import TensorOp, tensor_ops
 from traceview.ptx.addresses.provenance import Array, Provenance
 from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.addresses.slicing import Origin, together
+from traceview.ptx.async_groups import AsyncWait, async_waits
 from traceview.ptx.mix.counts import InstructionMix, instruction_mix
 from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion, layout_conversions
-from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.ptx.ttgir.parser import IrModule, parse_ttgir
 from traceview.toolchain.listings import Code
 
 _SASS_TENSOR_OPS = {
@@ -89,10 +90,21 @@ class KernelContext:
         return instruction_mix(function) if function else None
 
     @cached_property
+    def ttgir(self) -> IrModule | None:
+        """Triton's TTGIR, parsed; None without it."""
+        text = self.compiled.stages.get("ttgir")
+        return parse_ttgir(text) if text else None
+
+    @cached_property
     def layout_conversions(self) -> tuple[LayoutConversion, ...]:
-        """The layout conversions in Triton's TTGIR; none without it."""
-        ttgir = self.compiled.stages.get("ttgir")
-        return layout_conversions(parse_ttgir(ttgir), self.code.ptx) if ttgir else ()
+        """The layout conversions in TTGIR; none without it."""
+        return layout_conversions(self.ttgir, self.code.ptx) if self.ttgir else ()
+
+    @cached_property
+    def async_waits(self) -> tuple[AsyncWait, ...]:
+        """The waits of the hottest loop for asynchronous copies and matrix products, by the PTX."""
+        ptx = self.code.ptx
+        return async_waits(ptx, instruction_mix(ptx)) if ptx else ()
 
     @cached_property
     def provenance(self) -> Provenance | None:

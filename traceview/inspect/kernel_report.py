@@ -12,10 +12,12 @@ from traceview.hardware import Occupancy
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.demangle import short_name
+from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.sass.live_registers import LiveRegisters
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
+from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 
 
 def line_name(source: SourceLine | None) -> str:
@@ -88,6 +90,8 @@ class KernelReport:
     mix: InstructionMix | None = None
     layout_conversions: tuple[LayoutConversion, ...] = ()
     demangled_name: str | None = None
+    async_waits: tuple[AsyncWait, ...] = ()
+    pipeline_buffers: tuple[PipelineBuffer, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,11 +2,13 @@
 
 import json
 
-from tests.ptx.compiled_kernels import a_line, a_report
+from tests.ptx.compiled_kernels import a_compiled, a_line, a_report
 from traceview.inspect.target_report import PtxReport
+from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.mix.counts import instruction_mix
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
+from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_ptx_text
@@ -89,3 +91,21 @@ def test_layout_conversions_are_listed_with_their_way():
     (row,) = kernel["layout_conversions"]
     assert (row["source"], row["size_bytes"], row["path"]) == ("gelu.py:7", 16384, "shared memory")
     assert "blocked 1×4" in render_ptx_html(report, "1")
+
+
+def test_the_pipeline_is_one_line_and_its_waits_a_table():
+    wait = AsyncWait(a_line(5), "cp.async", 4, 2, {"MMA": 8, "fp32": 16})
+    buffers = tuple(PipelineBuffer(a_line(4), name, 3, 24_576) for name in "kv")
+    compiled = a_compiled(num_stages=3)
+    kernel = a_report(compiled=compiled, async_waits=(wait,), pipeline_buffers=buffers)
+    report = PtxReport("gelu.py", (kernel,))
+    text = " ".join(render_ptx_text(report, width=160, details=True).split())
+    assert (
+        "pipeline: num_stages=3 · 3 buffers of k and v (49.2 kB) · "
+        "gelu.py:5 waits for 2 of 4 cp.async groups in flight" in text
+    )
+    assert "gelu.py:5 cp.async 4 2 fp32 16 · MMA 8" in text
+    (document,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    assert document["pipeline"]["waits"][0]["meanwhile"] == {"MMA": 8, "fp32": 16}
+    assert document["pipeline"]["waits"][0]["is_serial"] is False
+    assert document["pipeline"]["buffers"][0]["source"] == "gelu.py:4"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.inspect.kernel_report import KernelReport
+from traceview.ptx.async_groups import COPIES
 from traceview.ptx.mix.counts import ClassCounts, InstructionMix
 from traceview.render.kernels.source_names import SourceNames
 from traceview.tables import Cell, Column, Table
@@ -54,10 +55,24 @@ CONVERSIONS = TableSpec(
     brief=("source", "from_layout", "to_layout", "through", "size_bytes", "loop"),
 )
 
+WAITS = TableSpec(
+    "waits",
+    "One row per wait of the hottest loop for asynchronous copies and matrix products",
+    (
+        Column("source", "text", "source line"),
+        Column("waits_for", "text", "cp.async, TMA, bulk store, wgmma or tcgen05"),
+        Column("in_flight", "int64", "groups in flight when the wait begins"),
+        Column("left", "int64", "groups in flight when it ends"),
+        Column("meanwhile", "text", "arithmetic between their issue and the wait", prose=True),
+    ),
+    brief=("source", "waits_for", "in_flight", "left", "meanwhile"),
+)
+
 
 def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     """The tables that have rows, with their declarations."""
     tables = (
+        (WAITS, wait_rows(kernel, names)),
         (CONVERSIONS, conversion_rows(kernel, names)),
         (LOOPS, loop_rows(kernel, names)),
         (LINES, line_rows(kernel, names)),
@@ -102,6 +117,36 @@ def line_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
             "instructions": line.counts.total,
             "hottest_loop_pct": _of_hottest(mix, line.in_hottest_loop),
             "instruction_mix": _most_first(line.counts),
+        }
+
+
+def pipeline(kernel: KernelReport, names: SourceNames) -> str:
+    """The stages asked for and the buffers that they became, and the copies in flight."""
+    parts = []
+    for count in dict.fromkeys(buffer.count for buffer in kernel.pipeline_buffers):
+        same = [buffer for buffer in kernel.pipeline_buffers if buffer.count == count]
+        held = dict.fromkeys(b.variable or names.of_line(b.source) for b in same)
+        size = units.size(sum(buffer.size_bytes for buffer in same))
+        parts.append(f"{count} buffers of {' and '.join(held)} ({size})")
+    for wait in kernel.async_waits:
+        if wait.kind in COPIES:
+            done = f"waits for {wait.in_flight - wait.left} of {wait.in_flight}"
+            parts.append(f"{names.of_line(wait.source)} {done} {wait.kind} groups in flight")
+    stages = kernel.compiled.num_stages
+    if stages and parts:
+        parts.insert(0, f"num_stages={stages}")
+    return " · ".join(parts)
+
+
+def wait_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
+    """A row per wait of the hottest loop."""
+    for wait in kernel.async_waits:
+        yield {
+            "source": names.of_line(wait.source),
+            "waits_for": wait.kind,
+            "in_flight": wait.in_flight,
+            "left": wait.left,
+            "meanwhile": _most_first(ClassCounts(wait.meanwhile)) or "nothing",
         }
 
 

@@ -143,6 +143,15 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "shuffles": kernel.shuffles,
         "instruction_mix": dict(kernel.instruction_mix),
         "instruction_classes": _instruction_classes(kernel.mix, names) if kernel.mix else None,
+        "pipeline": {
+            "buffers": [
+                {**asdict(each), **_source(each.source, names)} for each in kernel.pipeline_buffers
+            ],
+            "waits": [
+                {**asdict(each), "is_serial": each.is_serial, **_source(each.source, names)}
+                for each in kernel.async_waits
+            ],
+        },
         "layout_conversions": [
             {**asdict(each), **_source(each.source, names)} for each in kernel.layout_conversions
         ],

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from traceview import units
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import Argument, How
-from traceview.render.kernels.details import hottest_loop
+from traceview.render.kernels.details import hottest_loop, pipeline
 from traceview.render.kernels.source_names import SourceNames
 
 _MOST_MIX = 8
@@ -108,6 +108,8 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
         yield "tensor cores", " · ".join(f"{units.count(n)} × {op}" for op, n in tensor.items())
     if loop := hottest_loop(kernel, SourceNames.of([kernel])):
         yield "hottest loop", loop
+    if stages := pipeline(kernel, SourceNames.of([kernel])):
+        yield "pipeline", stages
     if held := live(kernel):
         yield "live registers", held
     across = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.ptx.accesses import TensorOp
+from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.model import Access, Argument, RequestCost
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
+from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.render.schemas.findings import finding
 from traceview.render.schemas.shapes import (
     NUMBER,
@@ -81,7 +83,11 @@ def _kernel(**more: Schema) -> Schema:
         shuffles=WHOLE,
         instruction_mix=mapping(WHOLE),
         instruction_classes=maybe(_instruction_classes()),
-        layout_conversions=many(_layout_conversion()),
+        pipeline=record(
+            buffers=many(_of_line(PipelineBuffer)),
+            waits=many(_of_line(AsyncWait, is_serial=YES_NO)),
+        ),
+        layout_conversions=many(_of_line(LayoutConversion)),
         occupancy=maybe(_occupancy()),
         waves=maybe(NUMBER),
         live_registers=maybe(
@@ -111,11 +117,12 @@ def _not_written() -> tuple[str, ...]:
     return tuple(name for name in Access.__dataclass_fields__ if name not in written)
 
 
-def _layout_conversion() -> Schema:
-    conversion = fields_of(LayoutConversion, without=("source",))
-    conversion["properties"] |= _SOURCE
-    conversion["required"] += [*_SOURCE]
-    return conversion
+def _of_line(kind: type, **more: Schema) -> Schema:
+    """A dataclass whose source line is written as two keys."""
+    schema = fields_of(kind, without=("source",))
+    schema["properties"] |= _SOURCE | more
+    schema["required"] += [*_SOURCE, *more]
+    return schema
 
 
 def _instruction_classes() -> Schema:

@@ -1,0 +1,150 @@
+"""Asynchronous copies and matrix products in flight at each wait of the hottest loop, from PTX.
+
+The code before the loop and some iterations of it are followed in the order of the listing, with a
+queue per kind: cp.async and bulk copies wait for all but the latest N groups, wgmma likewise, TMA
+loads and tcgen05 products for the oldest whose mbarrier is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from traceview.ptx.mix.classes import CLASSES, class_of
+from traceview.ptx.mix.counts import InstructionMix
+from traceview.ptx.model import Function, Instruction, SourceLine
+
+COPIES = ("cp.async", "TMA")
+"""The kinds that bring data into shared memory."""
+
+_ITERATIONS = 12
+_NUMBER = re.compile(r"(?<![\w%])(0[xX][0-9a-fA-F]+|\d+)\b")
+_WORK = frozenset({"MMA", "fp32", "fp16", "fp64", "special function"})
+_COMMITS = (
+    ("wgmma.commit_group", "wgmma"),
+    ("cp.async.commit_group", "cp.async"),
+    ("cp.async.bulk.commit_group", "bulk store"),
+    ("mbarrier.arrive.expect_tx", "TMA"),
+    ("tcgen05.commit", "tcgen05"),
+)
+_WAITS = (
+    ("wgmma.wait_group", "wgmma"),
+    ("cp.async.wait_", "cp.async"),
+    ("cp.async.bulk.wait_group", "bulk store"),
+)
+_MBARRIER_KINDS = frozenset({"TMA", "tcgen05"})
+
+Place = tuple[SourceLine | None, ...]
+
+
+@dataclass(frozen=True)
+class AsyncWait:
+    """A wait in the hottest loop, in the steady state.
+
+    `kind` is what it waits for: cp.async, TMA, bulk store, wgmma, tcgen05. `in_flight` is how many
+    groups are in flight when it begins, `left` how many when it ends. `meanwhile` counts the
+    arithmetic between the issue of the youngest group that it waits for and the wait, by class:
+    with none nothing overlaps.
+    """
+
+    source: SourceLine | None
+    kind: str
+    in_flight: int
+    left: int
+    meanwhile: Mapping[str, int]
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it waits for what was issued last, with no arithmetic in between."""
+        return self.left == 0 < self.in_flight and not self.meanwhile
+
+
+def async_waits(function: Function, mix: InstructionMix) -> tuple[AsyncWait, ...]:
+    """The waits of the hottest loop of a PTX function; `mix` is that of the same function."""
+    loop = mix.hottest_loop
+    if loop is None:
+        return ()
+    body = [function.instructions[at] for at in sorted(loop.instructions)]
+    before = function.instructions[: min(loop.instructions)]
+    queues = _Queues(_mbarrier_kinds(body))
+    for instruction in before:
+        queues.step(instruction)
+    found: list[AsyncWait] = []
+    for _ in range(_ITERATIONS):
+        found = [wait for each in body for wait in queues.step(each)]
+    # A wait for what was waited for already does nothing.
+    return tuple(wait for wait in found if wait.in_flight > wait.left)
+
+
+def _mbarrier_kinds(body: list[Instruction]) -> Mapping[Place, str]:
+    """What is signalled at each place, where that is one thing."""
+    kinds: dict[Place, set[str]] = defaultdict(set)
+    for instruction in body:
+        kind = _kind(instruction.opcode, _COMMITS)
+        if kind in _MBARRIER_KINDS:
+            kinds[_place(instruction)].add(kind)
+    return {place: min(each) for place, each in kinds.items() if len(each) == 1}
+
+
+def _place(instruction: Instruction) -> Place:
+    return (instruction.source, *instruction.inlined)
+
+
+def _kind(opcode: str, starts: tuple[tuple[str, str], ...]) -> str:
+    return next((kind for start, kind in starts if opcode.startswith(start)), "")
+
+
+class _Queues:
+    """The groups in flight of each kind, oldest first, each with the work done since its issue."""
+
+    def __init__(self, mbarriers: Mapping[Place, str]) -> None:
+        self._mbarriers = mbarriers
+        self._groups: dict[tuple[str, Place], list[int]] = defaultdict(list)
+        self._work: list[str] = []
+
+    def step(self, instruction: Instruction) -> list[AsyncWait]:
+        """Follow one instruction; the wait that it is, if any."""
+        waits = list(self._waits(instruction))
+        if kind := _kind(instruction.opcode, _COMMITS):
+            self._groups[self._queue(kind, _place(instruction))].append(len(self._work))
+        name = class_of(instruction, "ptx")
+        if name in _WORK:
+            self._work.append(name)
+        return waits
+
+    def _waits(self, instruction: Instruction) -> Iterator[AsyncWait]:
+        opcode = instruction.opcode
+        if kind := _kind(opcode, _WAITS):
+            yield self._wait(instruction, (kind, ()), self._allowed(instruction))
+        elif opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait")):
+            place = self._signalled_at(_place(instruction))
+            if place is not None:
+                queue = self._queue(self._mbarriers[place], place)
+                yield self._wait(instruction, queue, max(0, len(self._groups[queue]) - 1))
+
+    def _queue(self, kind: str, place: Place) -> tuple[str, Place]:
+        """One queue per kind; several places of one kind of mbarrier have one each."""
+        several = list(self._mbarriers.values()).count(kind) > 1
+        return kind, place if several else ()
+
+    def _signalled_at(self, place: Place) -> Place | None:
+        """The place whose mbarriers are waited for at a place: its own, or the only one."""
+        if place in self._mbarriers:
+            return place
+        return next(iter(self._mbarriers)) if len(self._mbarriers) == 1 else None
+
+    def _allowed(self, instruction: Instruction) -> int:
+        number = _NUMBER.findall(instruction.operands)
+        return int(number[-1], 0) if number else 0
+
+    def _wait(self, instruction: Instruction, queue: tuple[str, Place], allowed: int) -> AsyncWait:
+        groups = self._groups[queue]
+        done = groups[: max(0, len(groups) - allowed)]
+        self._groups[queue] = groups[len(done) :]
+        counts = Counter(self._work[done[-1] :] if done else ())
+        meanwhile = {name: counts[name] for name in CLASSES if counts[name]}
+        return AsyncWait(
+            instruction.source, queue[0], len(groups), len(groups) - len(done), meanwhile
+        )
