@@ -5,25 +5,44 @@ import pytest
 from tests.ptx.compiled_kernels import a_compiled
 from tests.ptx.test_async_groups import COPY, LOOP, MMA
 from traceview.inspect.kernel_context import KernelContext
+from traceview.inspect.recompilations import Recompilations
 from traceview.inspect.rules.serialized_copies import serialized_copies
 from traceview.toolchain.listings import code_of
 
 
-def findings(body, before=""):
-    compiled = a_compiled(LOOP.format(body=body, before=before), num_stages=2)
-    return list(
-        serialized_copies(KernelContext(compiled, code_of(compiled, sass=False, ptxas=False)))
-    )
+def compiled_of(body, before="", num_stages=2):
+    return a_compiled(LOOP.format(body=body, before=before), num_stages=num_stages)
+
+
+def findings(body, before="", trials=None):
+    compiled = compiled_of(body, before)
+    kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False), trials=trials)
+    return [advice.finding for advice in serialized_copies(kernel)]
 
 
 def test_a_copy_that_nothing_overlaps_is_told():
     (finding,) = findings(f"{COPY} cp.async.wait_group 0; {MMA}")
     assert finding.message == (
-        "The hottest loop waits at k.py:5 for the cp.async copies that it has just started: "
-        "nothing overlaps them"
+        "The hottest loop waits at k.py:5 for cp.async copies that it has just started: "
+        "nothing in the block overlaps them"
     )
-    assert "num_stages=3" in finding.action
-    assert finding.severity == "medium"
+    assert finding.action.startswith("Start the copy of the next tile before")
+    assert finding.severity == "low"
+
+
+@pytest.mark.parametrize(("wait", "helps"), [("1", True), ("0", False)])
+def test_a_stage_more_is_told_only_where_recompiling_shows_that_it_helps(wait, helps):
+    tried = []
+
+    def recompile(change):
+        tried.append(change.num_stages)
+        return compiled_of(f"cp.async.wait_group {wait}; {MMA} {COPY}", COPY * 2, 3)
+
+    trials = Recompilations(recompile)
+    (finding,) = findings(f"cp.async.wait_group 0; {MMA} {COPY}", COPY, trials)
+    assert tried == [3]
+    assert (finding.action == "Use num_stages=3") is helps
+    assert ("recompiled with num_stages=3" in finding.evidence.basis) is helps
 
 
 @pytest.mark.parametrize(
