@@ -19,8 +19,8 @@ from traceview.ptx.elements_per_thread import elements_per_thread
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import live_registers
-from traceview.toolchain.demangling import demangled
 from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers
+from traceview.toolchain.demangling import demangled
 from traceview.toolchain.listings import Code, code_of
 
 

@@ -11,8 +11,8 @@ from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
-from traceview.ptx.demangle import short_name
 from traceview.ptx.async_groups import AsyncWait
+from traceview.ptx.demangle import short_name
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.sass.live_registers import LiveRegisters
