@@ -6,7 +6,8 @@ import re
 
 _LIBRARY = re.compile(
     r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
-    r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator)|/torchinductor_"
+    # The last of these is how networkx names what it generates.
+    r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator|class )|/torchinductor_"
     # Wrappers that `traceview record` puts around the program's calls.
     r"|/traceview_injected/"
     # Source builds, and templates that PyTorch Geometric writes to the temporary folder.

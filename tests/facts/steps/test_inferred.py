@@ -10,6 +10,8 @@ from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import steps
 
+MS = 1_000_000
+
 
 @pytest.mark.parametrize("name", ["mlp_nosync", "mlp_sync", "mlp_print_loss", "training"])
 def test_steps_are_found_again_without_their_ranges(unpack, name):
@@ -77,6 +79,46 @@ def test_steps_that_are_logged_every_so_often_are_a_loop(tmp_path, first):
         export = export.range(f"step_{first + 10 * at}", 100 * at, 100 * at + 90)
         export = export.launch(call=(100 * at, 100 * at + 2), kernel=(100 * at + 5, 100 * at + 50))
     assert len(steps(export.load(tmp_path))) == 5
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_steps_that_lightning_marks(tmp_path, epochs):
+    """Its ranges of one or more epochs, each with a validation after its batches."""
+    export, now, batch_ns = Export(), 0, 10 * MS
+    for _ in range(epochs):
+        begun = now
+        for _ in range(10):
+            loading = "[pl][profile][_TrainingEpochLoop].train_dataloader_next"
+            export.range(loading, now + 10, now + 2 * MS)
+            export.range("[pl][profile]run_training_batch", now + 3 * MS, now + 9 * MS)
+            export.range("[pl][module]torch.nn.Linear: layer", now + 4 * MS, now + 5 * MS)
+            export.launch((now + 4 * MS + 10, now + 4 * MS + 20), (now + 5 * MS, now + 8 * MS))
+            now += batch_ns
+        export.range("[pl][profile]run_training_epoch", begun, now - 10)
+        for _ in range(3):
+            validation = "[pl][profile][Strategy]SingleDeviceStrategy.validation_step"
+            export.range(validation, now + 10, now + 2 * MS)
+            export.launch((now + 100, now + 200), (now + 1 * MS, now + 2 * MS))
+            now += 3 * MS
+
+    trace = with_steps(export.load(tmp_path))
+
+    assert set(steps(trace).names.decode()) == {"[pl][profile]run_training_batch"}
+    assert (len(steps(trace)), steps_source(trace)) == (10 * epochs, "profiler-steps")
+
+
+def test_steps_that_jax_marks_are_in_the_domain_of_xla(tmp_path):
+    export = Export()
+    for number in range(8):
+        at = number * 10 * MS
+        marker = f"train#step_num={number},_r=1#"
+        export.range(marker, at, at + 9 * MS, domain="TSL")
+        export.range("XlaModule:#hlo_module=jit_step#", at + 10, at + 5 * MS, domain="TSL")
+        export.launch((at + 100, at + 200), (at + MS, at + 4 * MS))
+
+    trace = with_steps(export.load(tmp_path))
+
+    assert (len(steps(trace)), steps_source(trace)) == (8, "profiler-steps")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,12 @@ _OPERATOR_NAME = re.compile(
 )
 _ARGUMENTS = re.compile(r", (op_id|seq) = \d+")
 _ADDED_STEP = re.compile(r"step_\d+$")
-_PROFILER_STEP = re.compile(r"ProfilerStep[#*]|\[pl\]\[profile\]run_training_batch|train_step_jax")
+_JAX_STEP = re.compile(r".*#step_num=[\d#]")
+_PROFILER_STEP = re.compile(
+    rf"ProfilerStep[#*]|\[pl\]\[profile\]run_training_batch|{_JAX_STEP.pattern}"
+)
+"""Markers of torch.profiler, of Lightning's profilers, and of jax.profiler.StepTraceAnnotation, in
+names or patterns of names."""
 
 
 @fact
@@ -51,7 +56,8 @@ def program_ranges(trace: Trace) -> Mask:
     library |= domains.isin([OPERATORS])
     foreign = np.array([_is_foreign(str(name)) for name in names.values], bool)
     result: Mask = ~library & ~np.append(foreign, False)[names.codes]
-    return result
+    # The steps that a JAX program marks are in the domain of XLA.
+    return result | _matching(names, _JAX_STEP)
 
 
 def added_ranges(trace: Trace) -> Mask:
@@ -72,6 +78,11 @@ def candidates_for_steps(trace: Trace) -> Mask:
     return result & ~_matching(names, _PROFILER_STEP) if steps.any() else result
 
 
+def is_profiler_step(name: str) -> bool:
+    """Whether a name, or a pattern of names, is that of the steps that a profiler marks."""
+    return bool(_PROFILER_STEP.match(name))
+
+
 def _matching(names: Texts, rule: re.Pattern[str]) -> Mask:
     return names.isin(text for text in names.values if rule.match(str(text)))
 
@@ -86,7 +97,7 @@ def source_of(domain: str | None, name: str) -> StepsSource:
         return "repetition"
     if domain == ADDED_DOMAIN:
         return "added-ranges"
-    return "profiler-steps" if _PROFILER_STEP.match(name) else "user-ranges"
+    return "profiler-steps" if is_profiler_step(name) else "user-ranges"
 
 
 def library_domains(domains: Array) -> list[str]:

@@ -4,7 +4,8 @@ On each thread, candidates are the ranges whose path pattern repeats. The outerm
 repeats is that of the steps, with two exceptions, as loops nest:
 
 1. Where ranges are named and numbered like a step (`step_7`, `iter3`, `train_step#7`, `batch 7`),
-   the outermost of these are the steps, whatever repeats around them.
+   or are the steps that a profiler marks, the outermost of these are the steps, whatever repeats
+   around them.
 2. Ranges named like an epoch that hold a range that repeats within one of them are not the steps:
    what repeats inside is.
 
@@ -17,12 +18,13 @@ not are left out: a thread that loads data repeats ranges, too.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.origins import candidates_for_steps
+from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -93,7 +95,7 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     """True for the kinds at the level of the steps of their thread."""
     thread, depth = kinds.thread, kinds.depth
     threads = int(tree.nesting.track.max(initial=-1)) + 1
-    steps = _named(tree, kinds, _STEP)
+    steps = _named(tree, kinds, _is_step)
     least = _least(thread, depth, np.ones(len(depth), bool), threads)
     chosen = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
     level = _least(thread, depth, chosen, threads)
@@ -105,10 +107,14 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     return _beside(tree, kinds, chosen)
 
 
-def _named(tree: RangeTree, kinds: _Kinds, rule: re.Pattern[str]) -> Mask:
-    """True for the kinds whose own name, with # for numbers, matches."""
+def _is_step(name: str) -> bool:
+    return bool(_STEP.match(name)) or is_profiler_step(name)
+
+
+def _named(tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool]) -> Mask:
+    """True for the kinds whose own name, with # for numbers, is of that sort."""
     names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
-    return np.array([bool(rule.match(str(name))) for name in names], bool)
+    return np.array([rule(str(name)) for name in names], bool)
 
 
 def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
@@ -121,7 +127,7 @@ def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers
 def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
     """True for the kinds that repeat within a single range named like an epoch."""
     result = np.zeros(len(kinds.depth), bool)
-    named = _named(tree, kinds, _EPOCH)
+    named = _named(tree, kinds, is_epoch)
     if not named.any():
         return result
     epoch = np.append(kinds.mask(named), False)
