@@ -142,14 +142,16 @@ def tiny_kernels(trace: Trace) -> Iterator[Finding]:
     on_device = steady & (kernels["device"] == worst)
     if calls[most] < max(_MANY_TINY, on_device.sum() // 2):
         return
-    kinds = kernel_classes(trace)[tiny & on_device]
+    chosen = tiny & on_device
+    kinds = kernel_classes(trace)[chosen]
     kind = KernelClass(int(np.argmax(np.bincount(kinds))))
     values: dict[str, Value] = {
         "tiny_kernels": int(calls[most]),
         "kernels": int(on_device.sum()),
         "longest_ns": _TINY_NS,
-        "total_ns": int(kernels.duration_ns[tiny & on_device].sum()),
+        "total_ns": int(kernels.duration_ns[chosen].sum()),
     }
+    window = int(kernels["start_ns"][chosen].min()), int(kernels["end_ns"][chosen].max())
     whole = {
         "torch": "torch.compile(mode='reduce-overhead') or torch.cuda.CUDAGraph",
         "jax": "one jitted function for the whole step",
@@ -161,7 +163,7 @@ def tiny_kernels(trace: Trace) -> Iterator[Finding]:
         f"Use {whole}, larger batches, or fused kernels.",
         0,
         gpu_subject(trace, worst),
-        Evidence(values, "classes", {**gpu_cells(trace, worst), "class": kind.label}),
+        Evidence(values, "classes", {**gpu_cells(trace, worst), "class": kind.label}, *window),
     )
 
 
