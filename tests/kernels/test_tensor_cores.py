@@ -82,8 +82,8 @@ def test_products_of_8_bits():
 
 def test_relu_lets_nan_through():
     """On a GPU max.f32 makes 0 of it; the interpreter does not, and cannot tell."""
-    report = traceview.inspect_ptx(REPOSITORY / "kernels" / "linear_relu.py", arch="sm_90")
-    assert len(report.kernels) == 2
-    for kernel in report.kernels:
-        found = set(re.findall(r"\bmax[.\w]*", kernel.compiled.ptx))
-        assert found == {"max.NaN.f32"}, kernel.compiled.name
+    file = REPOSITORY / "kernels" / "linear_relu.py"
+    for name, constexprs in (("relu_kernel", {}), ("linear_kernel", {"RELU": True})):
+        report = traceview.inspect_ptx(file, kernel=name, arch="sm_90", constexprs=constexprs)
+        (kernel,) = report.kernels
+        assert set(re.findall(r"\bmax[.\w]*", kernel.compiled.ptx)) == {"max.NaN.f32"}, name

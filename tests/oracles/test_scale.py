@@ -148,7 +148,9 @@ def test_steps(long):
 
 
 def test_launch_overhead(long):
-    rows = {row["api"]: row for row in launch_overhead.compute(long.trace).tables["calls"].rows()}
+    rows = {
+        row["api"]: row for row in launch_overhead.ANALYSIS.run(long.trace).tables["calls"].rows()
+    }
     theirs = brute_force_scale.launch_overhead(long.recording)
     assert rows.keys() == theirs.keys()
     for api, figures in theirs.items():
