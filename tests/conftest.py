@@ -107,6 +107,12 @@ def only_sleeping_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter_ns", lambda: slept_ns[0])
 
 
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials of `ptx` end with what there is to try, not by the clock of a busy machine."""
+    monkeypatch.setattr("traceview.headless.compile_options.BUDGET_S", 600.0)
+
+
 @pytest.fixture
 def bench_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
     """Run `traceview bench` in this process, which is left as it was: status, output, errors."""

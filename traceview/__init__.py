@@ -285,6 +285,7 @@ def inspect_ptx(
     emulate: bool = False,
     compile_torch: bool = False,
     timeout_s: float | None = None,
+    budget_s: float | None = None,
     arguments: str | Sequence[str] = (),
     sm_count: int | None = None,
     note: Callable[[str], None] = lambda _: None,
@@ -297,9 +298,11 @@ def inspect_ptx(
     `constexprs` maps names to values, or to text as on the command line ("tl.float16").
     `constexprs`, `num_warps` and `num_stages` also replace what a script passes.
 
-    A script gets `arguments` and is interrupted after `timeout_s`. Of an autotuned kernel up to
-    four configurations are compiled, one with `first_config`, all with `all_configs`. `guess` goes
-    on with guessed arguments where a script fails before it launches a kernel. `emulate` runs
+    A script gets `arguments` and is interrupted after `timeout_s`. After `budget_s` (20) no guess
+    of arguments, recompilation or comparison of results is begun, and a note says what was left
+    out; after half of it a script that has compiled a kernel is interrupted. Of an autotuned kernel
+    up to four configurations are compiled, one with `first_config`, all with `all_configs`. `guess`
+    goes on with guessed arguments where a script fails before it launches a kernel. `emulate` runs
     kernels in Triton's interpreter so that tensors get their values, and `compile_torch`
     (experimental) compiles what torch.compile generates. `sm_count` is the number of SMs of the
     GPU, for the waves. `note` gets a line at a time for the user, `step` names what is done next.
@@ -324,6 +327,7 @@ def inspect_ptx(
         emulate=emulate,
         compile_torch=compile_torch,
         timeout_s=timeout_s,
+        budget_s=budget_s,
         arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
     )
     return _inspect(target, options, sm_count, note, step)
@@ -360,6 +364,7 @@ def diff_ptx(
     emulate: bool = False,
     compile_torch: bool = False,
     timeout_s: float | None = None,
+    budget_s: float | None = None,
     arguments: str | Sequence[str] = (),
     sm_count: int | None = None,
     note: Callable[[str], None] = lambda _: None,
@@ -390,6 +395,7 @@ def diff_ptx(
         "emulate": emulate,
         "compile_torch": compile_torch,
         "timeout_s": timeout_s,
+        "budget_s": budget_s,
         "arguments": arguments,
     }
     planned = plan([str(target) for target in targets], options)

@@ -7,6 +7,7 @@ TraceviewError              base: what happened, the evidence, what to do
 ├── ToolNotFoundError       a tool such as nsys is missing or broken
 ├── RecordingError          a program could not be recorded or its recording exported
 ├── PtxSyntaxError          the text is not valid PTX, with line and column
+├── TimeUpError             the time for trials is spent, so this one was not made
 ├── OutputExistsError       the output file exists already
 └── InputError              a name, range or option is invalid for this input
 """
@@ -59,6 +60,10 @@ class PtxSyntaxError(TraceviewError):
         super().__init__(f"{name}, line {line}, column {column}: {what}", remedy)
         self.line = line
         self.column = column
+
+
+class TimeUpError(TraceviewError):
+    """The time for trials is spent: nothing is known of this one."""
 
 
 class OutputExistsError(TraceviewError):

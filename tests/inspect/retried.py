@@ -1,6 +1,5 @@
 """Reports on Triton kernels that are compiled, and recompiled, in the test's own process."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from traceview.headless.recompile import changed_arguments
 from traceview.headless.signatures.notation import argument
 from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.recompilations import Recompile
 from traceview.ptx.model import Argument, Compiled
 
 
@@ -54,8 +54,8 @@ class Retried:
         (finding,) = (f for f in self.findings(**options) if words in f.message)
         return finding
 
-    def _again(self, compiled: Compiled) -> Callable[[Change], Compiled]:
-        def recompile(change: Change) -> Compiled:
+    def _again(self, compiled: Compiled) -> Recompile:
+        def recompile(change: Change, _: Change | None = None) -> Compiled:
             self.changes.append(change)
             arguments = changed_arguments(compiled.arguments, change)
             try:

@@ -43,7 +43,7 @@ _SECTIONS = {
         *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),
         *("--first-config", "--all-configs", "--sms"),
     ),
-    "How to run a script": ("--emulate", "--compile", "--guess", "--timeout"),
+    "How to run a script": ("--emulate", "--compile", "--guess", "--timeout", "--budget"),
     "What to show": ("--diff", "--all", "--source", "--ptx", "--sass"),
     "What to check": ("--expect",),
     "Output": ("-o", "--html", "--json", "--force"),
@@ -178,14 +178,23 @@ def _expectations(
     "timeout_s",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="Interrupt the script after S seconds.",
+    help="Interrupt the script after S seconds. Default: half of --budget, once a kernel is "
+    "compiled.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Seconds for all trials together: guessed arguments, recompilations, comparisons of "
+    "results. Default: 20.",
 )
 @click.option(
     "--sms",
     "sm_count",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of Number of SMs of the GPU, to compute waves.",
+    help="Number of SMs of the GPU, to compute waves.",
 )
 @click.option(
     "--all",

@@ -1,8 +1,8 @@
 """The client side of the worker process, which runs a script and then recompiles its kernels.
 
-The worker writes one line to its original stdout when the script starts and one when it is ready.
-From then on requests and answers are one line of JSON each. The script has neither pipe (see
-traceview.headless.worker.recompile_server).
+The worker writes a line to its original stdout when the script starts, one with the deadline of all
+trials when it has ended, and one when it is ready. From then on requests and answers are one line
+of JSON each. The script has neither pipe (see traceview.headless.worker.recompile_server).
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from traceview import errors
 from traceview.errors import ToolNotFoundError, TraceviewError
+from traceview.headless.deadline import Deadline
 from traceview.headless.kernel_cache import kernel_cache
 from traceview.headless.request import Request
 from traceview.headless.run_script import STOP
-from traceview.headless.worker.recompile_server import READY, STARTED
+from traceview.headless.worker.recompile_server import RAN, READY, STARTED
 
 RECOMPILE_TIMEOUT_S = 60.0
 """Time limit of one recompilation."""
-_GRACE_S = 5.0
+_GRACE_S = 8.0
 _TICK_S = 0.05
 # The package's folder is on sys.path for the worker's own imports alone, not for the script.
 _START = (
@@ -41,6 +41,7 @@ _START = (
 _UNSET = (
     "TRITON_INTERPRET",
     "TRITON_STORE_BINARY_ONLY",
+    "TRITON_ALWAYS_COMPILE",
     "TRITON_DISABLE_LINE_INFO",
     "TRITON_KERNEL_DUMP",
     "TRITON_DUMP_DIR",
@@ -59,6 +60,9 @@ class Worker:
     """
 
     def __init__(self, request: Request) -> None:
+        self._options = request.options
+        self.deadline = Deadline()
+        """When trials end; known once the script has ended."""
         self._temporary = tempfile.TemporaryDirectory(prefix="traceview-")
         self.folder = Path(self._temporary.name)
         request_path = self.folder / "request.json"
@@ -81,34 +85,63 @@ class Worker:
         """Whether the process is running."""
         return self._process.poll() is None
 
-    def run(self, timeout_s: float | None) -> str | None:
+    def run(self) -> str | None:
         """Wait for the script to end; return how the process ended, or None if it is ready.
 
-        After `timeout_s` the script is interrupted, so that its launches can be counted and its
-        kernels recompiled. A process that ignores that is killed. The limit excludes the import of
-        PyTorch.
+        At its limit the script is interrupted, so that its launches can be counted and its kernels
+        recompiled. A process that ignores that, or that still compiles after the deadline, is
+        killed. The limits exclude the import of PyTorch.
         """
-        if self._received(STARTED, None) and self._received(READY, timeout_s):
-            return None
-        if not self.lives or timeout_s is None:
+        if self._line() == STARTED:
+            limit = Deadline.after(self._options.script_s)
+            ran = self._line(lambda: limit.passed and self._is_to_stop)
+            ran = ran if ran or not self.lives else self._interrupted()
+            if ran:
+                return self._until_ready(Deadline(float(ran.removeprefix(RAN))))
+        if not self.lives:
             return _ending(self._process.wait())
+        self.stop()
+        return f"did not end within {self._options.script_s:g} s and was stopped"
+
+    @property
+    def _is_to_stop(self) -> bool:
+        """Whether a script at its limit is to be interrupted: as asked, or because it has
+        compiled a kernel and need not run for its values."""
+        options = self._options
+        if options.timeout_s is not None:
+            return True
+        if options.emulate or options.compile_torch:
+            return False
+        return self.events.exists() and b'"kind": "compiled"' in self.events.read_bytes()
+
+    def _interrupted(self) -> str:
         with suppress(ProcessLookupError):
             self._process.send_signal(STOP)
-        if self._received(READY, _GRACE_S):
+        limit = Deadline.after(_GRACE_S)
+        return self._line(lambda: limit.passed)
+
+    def _until_ready(self, deadline: Deadline) -> str | None:
+        self.deadline = deadline
+        # An attempt that has begun may take a little longer.
+        end = Deadline.after(deadline.left_s + _GRACE_S)
+        if self._line(lambda: end.passed) == READY:
             return None
+        if not self.lives:
+            return _ending(self._process.wait())
         self.stop()
-        return f"did not end within {timeout_s:g} s and was stopped"
+        return f"was still compiling after {self._options.trials_s:g} s"
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer.
 
-        Raises OSError or ValueError if the process has ended or exceeds RECOMPILE_TIMEOUT_S.
+        Raises OSError or ValueError if the process has ended, exceeds RECOMPILE_TIMEOUT_S, or is
+        killed at the deadline.
         """
         pipes = self._process.stdin, self._process.stdout
         if pipes[0] is None or pipes[1] is None:
             raise ValueError("no pipes")
         # Threads that the script has left may hang the process.
-        timer = threading.Timer(RECOMPILE_TIMEOUT_S, self.stop)
+        timer = threading.Timer(min(RECOMPILE_TIMEOUT_S, self.deadline.left_s), self.stop)
         timer.start()
         try:
             pipes[0].write(json.dumps(request).encode() + b"\n")
@@ -132,23 +165,22 @@ class Worker:
                     pipe.close()
         self._temporary.cleanup()
 
-    def _received(self, line: str, timeout_s: float | None) -> bool:
-        """Wait for a line; False if the process ends or the time is up first.
+    def _line(self, is_over: Callable[[], bool] = lambda: False) -> str:
+        """Wait for a line; empty if the process ends or `is_over` first.
 
         The process itself is polled, as a fork of it may keep the pipe open.
         """
-        end = time.monotonic() + timeout_s if timeout_s is not None else None
-        while self.lives and (end is None or time.monotonic() < end):
+        while self.lives and not is_over():
             stream = self._process.stdout
             if stream and select.select([stream], [], [], _TICK_S)[0]:
-                return stream.readline() == line.encode() or self._ended()
-        return False
+                return stream.readline().decode() or self._ended()
+        return ""
 
-    def _ended(self) -> Literal[False]:
+    def _ended(self) -> str:
         """Wait for a process whose pipe is closed: it exits a moment later."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
-        return False
+        return ""
 
 
 def python() -> str:

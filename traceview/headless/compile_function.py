@@ -6,10 +6,11 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError
 from traceview.hardware import limits_of
+from traceview.headless.compile_error import in_words
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.signatures import notation
 from traceview.headless.worker.event_log import source_of
-from traceview.headless.worker.jit_functions import Jitted, compile_for, in_words, jitted_in
+from traceview.headless.worker.jit_functions import Jitted, compile_for, jitted_in
 from traceview.ptx.model import Argument, Compiled
 
 
@@ -32,7 +33,7 @@ def compile_function(function: Any, options: CompileOptions, arch: str) -> Compi
     try:
         made = compile_for(_target(arch), jitted, arguments, launch)
     except Exception as error:
-        what = f"{jitted.name} does not compile as declared: {in_words(error)}"
+        what = f"{jitted.name} does not compile as declared: {in_words(error, [jitted.function])}"
         raise InputError(what) from error
     return _compiled(jitted, made, arguments, arch)
 

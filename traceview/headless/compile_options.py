@@ -9,6 +9,8 @@ from traceview.headless.signatures.notation import Value, value_of
 
 MOST_CONFIGS = 4
 """How many configurations of an autotuned kernel are compiled unless all are asked for."""
+BUDGET_S = 20.0
+"""Time limit of one invocation unless another is asked for."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class CompileOptions:
     with `all_configs`, or one with `first_config`. `guess` goes on where a script fails before it
     launches a kernel. `emulate` runs kernels in Triton's interpreter, so that tensors get their
     values. `compile_torch` compiles what torch.compile generates. A script gets `arguments`, and
-    is interrupted after `timeout_s`.
+    is interrupted after `timeout_s`. After `budget_s` no trial is begun: no guess of arguments, no
+    recompilation, no comparison of results.
     """
 
     kernel: str | None = None
@@ -37,6 +40,7 @@ class CompileOptions:
     emulate: bool = False
     compile_torch: bool = False
     timeout_s: float | None = None
+    budget_s: float | None = None
     arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -50,6 +54,19 @@ class CompileOptions:
         if self.first_config:
             return 1
         return None if self.all_configs else MOST_CONFIGS
+
+    @property
+    def trials_s(self) -> float:
+        """Seconds for the script and all trials; BUDGET_S unless another limit is asked for."""
+        return BUDGET_S if self.budget_s is None else self.budget_s
+
+    @property
+    def script_s(self) -> float:
+        """Seconds after which the script is interrupted: half the time unless asked for.
+
+        Without `timeout_s` it goes on until its first kernel is compiled.
+        """
+        return self.trials_s / 2 if self.timeout_s is None else self.timeout_s
 
     @property
     def constexpr_values(self) -> dict[str, Value]:

@@ -31,12 +31,14 @@ class Events:
     """The kernels that a worker compiled, its notes, and the error that it ended with, if any.
 
     `is_whole` tells whether the script ran to its end, so that launch counts are complete.
+    `left_out` is what the time did not suffice for.
     """
 
     compiled: list[Compiled]
     notes: tuple[str, ...]
     failure: TraceviewError | None
     is_whole: bool = True
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path, arch: str) -> Events:
@@ -47,7 +49,8 @@ class Events:
         failures = [_failure(line) for line in lines if line["kind"] == "failed"]
         failure = failures[0] if failures else None
         whole = any(line["kind"] == "counts" and line["whole"] for line in lines)
-        return cls(_all_compiled(variants, arch, path.parent), notes, failure, whole)
+        left_out = tuple(line["text"] for line in lines if line["kind"] == "left_out")
+        return cls(_all_compiled(variants, arch, path.parent), notes, failure, whole, left_out)
 
     @property
     def summary(self) -> str:

@@ -6,36 +6,37 @@ The worker lives until the `with` block ends. A recompilation takes only Triton'
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from traceview.errors import TraceviewError
+from traceview import units
+from traceview.errors import TimeUpError, TraceviewError
 from traceview.headless.change import Change
 from traceview.headless.client import Worker
+from traceview.headless.deadline import Deadline
 from traceview.headless.equivalence import Equivalence
 from traceview.ptx.model import Argument, Compiled
 
-MOST_TOGETHER = 48
-"""How many recompilations all kernels of a target have together."""
-COMPARISONS_S = 20.0
-"""Time limit of all comparisons of results of a target's kernels."""
+COMPARISON_S = 4.0
+"""Time limit of the comparison of two results in the interpreter."""
 
 
 class Recompiler:
     """Recompiles the kernels of one Python target; a context manager.
 
-    `step` gets a line of text before each recompilation.
+    `step` gets a line of text before each recompilation. All kernels share the worker's deadline;
+    each has an equal part of the time that those before it left.
     """
 
     def __init__(self, step: Callable[[str], None] = lambda _: None) -> None:
         self._step = step
         self._worker: Worker | None = None
-        self._compared_s = 0.0
-        self._trials, self._lock = 0, threading.Lock()
+        self._deadline, self._lock = Deadline(), threading.Lock()
+        self._left_out: list[str] = []
+        self._kernels_left_out: dict[str, int] = {}
         self.broken: TraceviewError | None = TraceviewError("no worker process is running")
         """Why nothing can be recompiled, or None."""
 
@@ -51,30 +52,46 @@ class Recompiler:
         if self._worker:
             self._worker.close()
 
-    def take(self, worker: Worker, broken: str | None) -> None:
-        """Take over a worker that has run a script; `broken` is why it cannot recompile, if so."""
-        self._worker = worker
+    def take(self, worker: Worker, broken: str | None, left_out: Sequence[str] = ()) -> None:
+        """Take over a worker that has run a script; `broken` is why it cannot recompile, if so.
+
+        `left_out` is what it had no time for.
+        """
+        self._worker, self._deadline = worker, worker.deadline
+        self._left_out = list(left_out)
         self.broken = TraceviewError(broken) if broken else None
 
-    def compile(self, compiled: Compiled, change: Change) -> Compiled:
-        """Recompile a kernel with a change. Raises TraceviewError if it does not compile."""
+    def share(self, kernels: int) -> None:
+        """Begin with the next of so many kernels that are left."""
+        if self._worker:
+            self._deadline = self._worker.deadline.shared(kernels)
+
+    @property
+    def left_out(self) -> list[str]:
+        """What the time did not suffice for."""
+        trials = sum(self._kernels_left_out.values())
+        text = f"{units.counted(trials, 'trial')} of {', '.join(self._kernels_left_out)}"
+        return [*self._left_out, *([text] if trials else [])]
+
+    def compile(
+        self, compiled: Compiled, change: Change, following: Change | None = None
+    ) -> Compiled:
+        """Recompile a kernel with a change, and begin with the following one.
+
+        Raises TraceviewError if it does not compile, TimeUpError where no time is left.
+        """
+        self._need_time(compiled)
         description = change.description or "no change"
-        self._count_trial()
         self._step(f"Recompiling {compiled.name} with {description}")
-        arguments = changed_arguments(compiled.arguments, change)
-        options = {
-            "num_warps": change.num_warps,
-            "num_stages": change.num_stages,
-            "maxnreg": change.max_registers,
+        question = {
+            "variant": compiled.variant,
+            "compare_soon": change.resizes,
+            "seconds": self._comparison_s,
+            **_compilation(compiled, change),
         }
-        answer = self._ask(
-            {
-                "variant": compiled.variant,
-                "arguments": [asdict(argument) for argument in arguments],
-                "options": {name: value for name, value in options.items() if value is not None},
-                "compare_soon": change.resizes,
-            }
-        )
+        if following:
+            question["next"] = _compilation(compiled, following)
+        answer = self._ask(question, compiled)
         if "error" in answer:
             what = f"{compiled.name} does not compile with {description}: {answer['error']}"
             raise TraceviewError(what)
@@ -83,7 +100,7 @@ class Recompiler:
             ptx=Path(answer["ptx"]).read_text(),
             cubin=Path(answer["cubin"]).read_bytes(),
             stages={name: Path(path).read_text() for name, path in answer["stages"].items()},
-            arguments=arguments,
+            arguments=changed_arguments(compiled.arguments, change),
             num_warps=answer["num_warps"],
             num_stages=answer["num_stages"],
             dynamic_shared_bytes=answer["shared"],
@@ -91,36 +108,61 @@ class Recompiler:
             notes=(),
         )
 
-    def _count_trial(self) -> None:
-        """Raise TraceviewError where the kernels of the target have had all their trials."""
-        self._trials += 1
-        if self._trials > MOST_TOGETHER:
-            raise TraceviewError(f"{MOST_TOGETHER} trials are made for all kernels of a target")
+    def _need_time(self, compiled: Compiled) -> None:
+        if self._deadline.passed:
+            raise self._time_up(compiled)
+
+    def _time_up(self, compiled: Compiled) -> TimeUpError:
+        count = self._kernels_left_out.get(compiled.name, 0)
+        self._kernels_left_out[compiled.name] = count + 1
+        return TimeUpError("the time for trials is spent")
+
+    @property
+    def _comparison_s(self) -> float:
+        return min(COMPARISON_S, self._deadline.left_s)
 
     def compare(self, compiled: Compiled, change: Change) -> Equivalence:
         """Whether the kernel computes the same with a change, as Triton's interpreter shows."""
-        if self._compared_s > COMPARISONS_S:
-            return Equivalence("unknown", "comparing the results of other kernels took too long")
-        started = time.monotonic()
-        self._step(f"Comparing the results of {compiled.name} with {change.description}")
         arguments = [asdict(each) for each in changed_arguments(compiled.arguments, change)]
-        request = {"variant": compiled.variant, "arguments": arguments, "compared": True}
+        request = {
+            "variant": compiled.variant,
+            "arguments": arguments,
+            "compared": True,
+            "seconds": self._comparison_s,
+        }
         try:
-            return Equivalence(**self._ask(request))
+            self._need_time(compiled)
+            self._step(f"Comparing the results of {compiled.name} with {change.description}")
+            return Equivalence(**self._ask(request, compiled))
         except TraceviewError as error:
             return Equivalence("unknown", error.what)
-        finally:
-            self._compared_s += time.monotonic() - started
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, Any], compiled: Compiled) -> dict[str, Any]:
         if self.broken or self._worker is None:
             raise self.broken or TraceviewError("no worker process is running")
         try:
             with self._lock:
                 return self._worker.ask(request)
         except (OSError, ValueError):
+            if self._worker.deadline.passed:
+                # It was stopped for that.
+                raise self._time_up(compiled) from None
             self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None
+
+
+def _compilation(compiled: Compiled, change: Change) -> dict[str, Any]:
+    """The arguments and options of a kernel with a change."""
+    options = {
+        "num_warps": change.num_warps,
+        "num_stages": change.num_stages,
+        "maxnreg": change.max_registers,
+    }
+    arguments = changed_arguments(compiled.arguments, change)
+    return {
+        "arguments": [asdict(argument) for argument in arguments],
+        "options": {name: value for name, value in options.items() if value is not None},
+    }
 
 
 def _grid(numbers: Sequence[int] | None) -> tuple[int, int, int] | None:

@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from traceview.errors import InputError
+from traceview.headless import compile_error
 from traceview.headless.project.package import Package, package_of
 
 # LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
@@ -53,12 +54,14 @@ class Ending:
     """The result of running a script: its globals, and how it failed, if it did.
 
     `missing` is a package that it failed to import. `stopped`: it was interrupted at its limit.
+    `is_kernel`: a kernel compiles with no arguments at all.
     """
 
     names: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
     missing: str | None = None
     stopped: bool = False
+    is_kernel: bool = False
 
 
 class Stopped(BaseException):
@@ -105,11 +108,14 @@ def _file_of(name: str) -> Path | None:
 
 def _script(path: str, text: bytes, module: str | None = None) -> Script:
     code, tree = _compiled(text, path), ast.parse(text)
-    package = package_of(Path(path), tree)
+    package, has_main = package_of(Path(path), tree), _has_main(tree)
     if module and "." in module:
         depth = module.count(".") + (Path(path).name == "__init__.py")
         package = Package(Path(path).absolute().parents[depth], module)
-    return Script(path, code, package, module, _has_main(tree))
+    if package and not has_main:
+        # What a module asserts of its surroundings is no concern of its kernels.
+        code = _compiled(text, path, optimize=1)
+    return Script(path, code, package, module, has_main)
 
 
 def _has_main(tree: ast.Module) -> bool:
@@ -124,10 +130,12 @@ def run(
     as_main: bool,
     arguments: Sequence[str],
     starting: Callable[[], None] = lambda: None,
+    functions: Sequence[Any] = (),
 ) -> Ending:
     """Run a script as Python would and catch everything; without `as_main`, as an import.
 
     `starting` is called right before. From then on the signal STOP interrupts the script.
+    `functions` are the jitted functions so far, to find the line of one that does not compile.
     """
     as_main = as_main and not script.is_library
     module = _module(script, "__main__" if as_main else _import_name(script))
@@ -145,7 +153,9 @@ def run(
         return Ending(module.__dict__, f"exited with {end.code!r:.80}" if failed else None)
     except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        return Ending(module.__dict__, _in_words(error, script), missing)
+        is_kernel = compile_error.is_of_source(error)
+        failure = _in_words(error, script, functions)
+        return Ending(module.__dict__, failure, missing, is_kernel=is_kernel)
     return Ending(module.__dict__)
 
 
@@ -176,9 +186,9 @@ def _module(script: Script, name: str) -> ModuleType:
     return module
 
 
-def _compiled(text: bytes, path: str) -> CodeType:
+def _compiled(text: bytes, path: str, optimize: int = -1) -> CodeType:
     try:
-        return compile(text, path, "exec", dont_inherit=True)
+        return compile(text, path, "exec", dont_inherit=True, optimize=optimize)
     except SyntaxError as error:
         place = f"{path}, line {error.lineno}" if error.lineno else path
         raise InputError(f"{place}: not valid Python: {error.msg}") from None
@@ -186,10 +196,12 @@ def _compiled(text: bytes, path: str) -> CodeType:
         raise InputError(f"{path}: not valid Python: {error}") from None
 
 
-def _in_words(error: BaseException, script: Script) -> str:
+def _in_words(error: BaseException, script: Script, functions: Sequence[Any]) -> str:
     """An exception on one line: `raised ValueError at line 12: no data`."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == script.path]
     place = f" at line {lines[-1]}" if lines else ""
+    if lines and hasattr(error, "node"):
+        return f"raised {compile_error.in_words(error, functions)}, launched at line {lines[-1]},"
     message = " ".join(str(error).split())
     return f"raised {type(error).__name__}{place}" + (f": {message[:300]}" if message else "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from traceview.errors import TraceviewError
+from traceview.errors import TimeUpError, TraceviewError
 from traceview.hardware import Occupancy
 from traceview.headless.change import Change
 from traceview.headless.equivalence import Equivalence
@@ -23,14 +22,13 @@ from traceview.toolchain.listings import Code, code_of
 MOST_TRIALS = 16
 
 
-Recompile = Callable[[Change], Compiled]
-"""Compile the same kernel with a change; raises TraceviewError where that fails."""
+Recompile = Callable[[Change, Change | None], Compiled]
+"""Compile the same kernel with a change, and begin with the one that follows.
+
+Raises TraceviewError where that fails."""
 
 Compare = Callable[[Change], Equivalence]
 """Whether the kernel computes the same with a change."""
-
-COMPARISONS_S = 15.0
-"""Time limit of all comparisons of results of one kernel."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +95,37 @@ class Recompilations:
     recompile: Recompile
     compare: Compare | None = None
     _compared: dict[Change, Equivalence] = field(default_factory=dict)
-    _compared_s: float = 0.0
+    _left_out: set[Change] = field(default_factory=set)
     _outcomes: dict[Change, Outcome | None] = field(default_factory=dict)
     _combined: dict[Change, Outcome | None] = field(default_factory=dict)
     _original: Outcome | None = None
+    _expected: list[Change] = field(default_factory=list)
 
     @property
     def any_compiled(self) -> bool:
         """Whether any change compiled; only then is it evidence that none helped."""
         return any(outcome is not None for outcome in self._outcomes.values())
 
+    def expect(self, changes: Iterable[Change]) -> None:
+        """Say which outcomes are asked for next, so that two compile at the same time."""
+        self._expected = list(changes)
+
+    def _following(self, change: Change) -> Change | None:
+        """What is asked for after a change and not known yet."""
+        after = (
+            self._expected[self._expected.index(change) + 1 :] if change in self._expected else []
+        )
+        return next((each for each in after if each not in self._outcomes), None)
+
     def outcome(self, change: Change) -> Outcome | None:
         """The kernel after the change; None if it does not compile or was not tried."""
         if self.refused(change):
             return None
         if change not in self._outcomes:
-            self._outcomes[change] = self._tried(change)
+            outcome = self._tried(change)
+            if change in self._left_out:
+                return None
+            self._outcomes[change] = outcome
         return self._outcomes[change]
 
     def together(self, change: Change) -> Outcome | None:
@@ -147,16 +160,17 @@ class Recompilations:
     def _now_compared(self, change: Change) -> Equivalence:
         if self.compare is None:
             return Equivalence("unknown", "the arguments of a launch are not known")
-        if self._compared_s > COMPARISONS_S:
-            return Equivalence("unknown", "comparing results took too long")
-        started = time.monotonic()
-        answer = self.compare(change)
-        self._compared_s += time.monotonic() - started
-        return answer
+        return self.compare(change)
+
+    def is_left_out(self, change: Change) -> bool:
+        """Whether there was no time for a change."""
+        return change in self._left_out
 
     def refused(self, change: Change) -> bool:
-        """Whether a change is not tried because the budget is spent."""
-        return change not in self._outcomes and len(self._outcomes) >= MOST_TRIALS
+        """Whether a change is not tried: there were too many, or the time is spent."""
+        if change in self._outcomes:
+            return False
+        return change in self._left_out or len(self._outcomes) >= MOST_TRIALS
 
     def width(
         self, change: Change, place: Place, array: Array, narrow_fraction: float
@@ -177,9 +191,12 @@ class Recompilations:
 
     def _tried(self, change: Change) -> Outcome | None:
         try:
-            outcome = Outcome(self.recompile(change))
+            outcome = Outcome(self.recompile(change, self._following(change)))
             # Damaged code shows here.
             return outcome if outcome.ptx_accesses else None
+        except TimeUpError:
+            self._left_out.add(change)
+            return None
         except TraceviewError:
             # A change that does not compile proves nothing.
             return None

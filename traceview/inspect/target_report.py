@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -53,8 +53,16 @@ def inspect_target(
         reports = []
         for number, kernel in enumerate(kernels, 1):
             step(f"Inspecting {kernel.name}, {number} of {len(kernels)}")
+            recompiler.share(sum(map(_is_tested, kernels[number - 1 :])))
             reports.append(_report(kernel, recompiler, sm_count))
+        if recompiler.left_out:
+            note(_out_of_time(recompiler.left_out, options.trials_s))
         return PtxReport(target, tuple(reports))
+
+
+def _out_of_time(left_out: Sequence[str], budget_s: float) -> str:
+    what = "; ".join(left_out)
+    return f"not done within {budget_s:g} s: {what}; --budget {3 * budget_s:g} allows more time"
 
 
 def inspect_function(
@@ -69,12 +77,15 @@ def inspect_function(
 
 
 def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:
-    # An autotuner compiles dozens of variants that are never launched: recompiling them for causes
-    # would take minutes.
-    idle = compiled.how == "launched" and not compiled.launches
-    recompile = None if idle else partial(recompiler.compile, compiled)
+    recompile = partial(recompiler.compile, compiled) if _is_tested(compiled) else None
     compare = partial(recompiler.compare, compiled)
     report = inspect(compiled, recompile=recompile, compare=compare, sm_count=sm_count)
     if not recompiler.broken:
         return report
     return replace(report, notes=(*report.notes, f"causes are inferred: {recompiler.broken}"))
+
+
+def _is_tested(compiled: Compiled) -> bool:
+    """Whether causes are tested: not for variants that an autotuner compiles and never launches,
+    as there are dozens of them."""
+    return compiled.how != "launched" or bool(compiled.launches)

@@ -160,7 +160,7 @@ def test_a_cause_that_no_trial_shows_is_not_claimed():
     loads = " ".join(f"ld.global.b32 %r{at + 4}, [%rd3+{4 * at}];" for at in range(4))
     narrow = ptx_kernel(loads)
     compiled = a_compiled(narrow, arguments=(Argument("x", "*fp32"),))
-    (finding,) = inspect(compiled, recompile=lambda _: compiled).findings
+    (finding,) = inspect(compiled, recompile=lambda *_: compiled).findings
     assert "The cause is not known" in finding.message
     assert "no recompilation widened it" in finding.evidence.basis
 
@@ -190,7 +190,7 @@ def test_an_operand_that_wgmma_cannot_transpose(findings):
 def test_a_trial_is_made_once_and_not_too_many_of_them():
     made = []
 
-    def recompile(change):
+    def recompile(change, _):
         made.append(change)
         raise TraceviewError("does not compile")
 

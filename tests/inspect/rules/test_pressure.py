@@ -47,7 +47,7 @@ def a_kernel(
     return KernelContext(**({"compiled": a_compiled(), "code": code} | changes))
 
 
-def does_not_compile(change):
+def does_not_compile(change, following):
     raise TraceviewError("does not compile")
 
 

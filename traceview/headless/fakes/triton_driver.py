@@ -17,6 +17,8 @@ from traceview.hardware import limits_of, part_of
 _ONE_MS = 1.0
 
 Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
+Ahead = Callable[[Callable[[], Any]], Callable[[], None]]
+"""Begins a function in another process; the result waits for it."""
 
 
 @dataclass(frozen=True)
@@ -249,10 +251,12 @@ def install(
     launched: Launched,
     overrides: Overrides,
     some_configs: Callable[[str, list[Any]], list[Any]],
+    ahead: Ahead | None = None,
 ) -> Trials:
     """Install the fake driver; `compiled` is called for every compilation.
 
-    `some_configs` selects configurations of an autotuned kernel, by its name.
+    `some_configs` selects configurations of an autotuned kernel, by its name. `ahead` compiles in
+    another process, so that two configurations of an autotuner are compiled at the same time.
     """
     import triton.testing
     from triton.runtime.autotuner import Autotuner
@@ -265,28 +269,44 @@ def install(
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = trials.bench
     JITFunction.run = _overriding(JITFunction.run, overrides)
     Autotuner.prune_configs = _some_of(Autotuner.prune_configs, some_configs)
+    if ahead:
+        Autotuner._bench = _in_pairs(Autotuner._bench, ahead)
     return trials
 
 
 def track(created: Callable[[Any], None]) -> None:
-    """Call `created` with every jitted function, also those that a function defines."""
+    """Call `created` with every jitted, autotuned or heuristic function, also those that a
+    function defines."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
-    real = JITFunction.__init__
+    for kind in (JITFunction, Autotuner, Heuristics):
+        kind.__init__ = _tracked(kind.__init__, created)
 
+
+def _tracked(real: Callable[..., None], created: Callable[[Any], None]) -> Callable[..., None]:
     @functools.wraps(real)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
         real(self, *arguments, **keywords)
         created(self)
 
-    JITFunction.__init__ = init
+    return init
 
 
-def listen(compiled: Callable[..., None]) -> None:
-    """Make `compiled` the only listener of compilations."""
+def listen(compiled: Callable[..., None] | None) -> None:
+    """Make `compiled` the only listener of compilations; None for no listener."""
     from triton import knobs
 
     knobs.compilation.listener = compiled
+
+
+def allow_plain_globals() -> bool:
+    """Let kernels read globals that are not tl.constexpr, as Triton 2 did; whether that is new."""
+    from triton import knobs
+
+    before = knobs.compilation.allow_non_constexpr_globals
+    knobs.compilation.allow_non_constexpr_globals = True
+    return not before
 
 
 def options_of(target: Any) -> set[str]:
@@ -312,6 +332,28 @@ def _some_of(
     @functools.wraps(prune)
     def pruned(self: Any, *arguments: Any) -> list[Any]:
         name = str(getattr(self.base_fn, "__name__", "an autotuned kernel"))
-        return some(name, list(prune(self, *arguments)))
+        self.traceview_chosen = some(name, list(prune(self, *arguments)))
+        return list(self.traceview_chosen)
 
     return pruned
+
+
+def _in_pairs(bench: Callable[..., Any], ahead: Ahead) -> Callable[..., Any]:
+    """While a configuration is compiled, compile the next one into the cache."""
+
+    @functools.wraps(bench)
+    def paired(self: Any, *arguments: Any, config: Any, **keywords: Any) -> Any:
+        chosen = getattr(self, "traceview_chosen", [])
+        at = next((at for at, each in enumerate(chosen) if each is config), len(chosen))
+        following = chosen[at + 1 : at + 2] if at % 2 == 0 else []
+        waits = [
+            ahead(functools.partial(bench, self, *arguments, config=each, **keywords))
+            for each in following
+        ]
+        try:
+            return bench(self, *arguments, config=config, **keywords)
+        finally:
+            for wait in waits:
+                wait()
+
+    return paired

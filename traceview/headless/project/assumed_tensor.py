@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 _HEAD = re.compile(
-    r"(.*head_?dim.*|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim)", re.I
+    r"(.*head_?dim.*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim)", re.I
 )
 _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
 _HEADS = re.compile(r"(n?h|hq|hv|n?_?heads?|num_(kv_|q_|v_)?heads|nheads|ngroups|g)", re.I)
 _ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
-SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT = 1024, 64, 4, 8
+_VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
+SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _METHODS = (
     "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
     "expand requires_grad_ zero_ fill_ data_ptr view_as expand_as type_as movedim narrow"
@@ -59,6 +60,8 @@ class AssumedTensor:
         is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
         if name and is_head and _HEAD.fullmatch(name):
             return _HEAD_SIZE
+        if name and _VOCABULARY.fullmatch(name):
+            return _VOCABULARY_SIZE
         if name and _BATCH.fullmatch(name):
             return _BATCH_SIZE
         if name and _HEADS.fullmatch(name):

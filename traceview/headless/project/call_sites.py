@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from traceview.headless.project.aliases import Aliases
+
 _MOST_FILES = 3000
 _MOST_BYTES = 2_000_000
 _MOST_SITES = 6
@@ -83,8 +85,9 @@ def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
         module = ast.parse(raw)
     except (OSError, ValueError, SyntaxError, RecursionError):
         return
+    aliases = Aliases(kernel, module)
     for function, call in _calls(module, None):
-        if isinstance(call.func, ast.Subscript) and _names(call.func.value, kernel):
+        if isinstance(call.func, ast.Subscript) and aliases.names(call.func.value):
             yield CallSite(path, module, function, call)
 
 
@@ -95,12 +98,3 @@ def _calls(node: ast.AST, function: Function | None) -> Iterator[tuple[Function 
         if isinstance(child, ast.Call):
             yield inside, child
         yield from _calls(child, inside)
-
-
-def _names(node: ast.expr, kernel: str) -> bool:
-    """Whether an expression is the kernel, by itself, of a module, or wrapped by a call."""
-    if isinstance(node, ast.Name):
-        return node.id == kernel
-    if isinstance(node, ast.Attribute):
-        return node.attr == kernel
-    return isinstance(node, ast.Call) and any(_names(part, kernel) for part in node.args)

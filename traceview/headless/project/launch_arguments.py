@@ -81,7 +81,8 @@ def _unpacked(
     """The arguments of `*x.stride()`, which has as many as there are parameters left for it."""
     value = scope.value(argument.value)
     if isinstance(value, (tuple, list)):
-        yield from zip(names, value, strict=False)
+        # In this order: zip takes a name before it sees that the values end.
+        yield from ((name, each) for each, name in zip(value, names, strict=False))
         return
     is_strides = isinstance(argument.value, ast.Call) and ast.unparse(argument).endswith("stride()")
     for at in range(most):

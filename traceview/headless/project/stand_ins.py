@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import Loader
@@ -16,6 +18,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+_IS_QUERY = re.compile(r"(available|installed|importable)$")
 _HANDLERS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _IMPORTLIB = ("<frozen importlib", "importlib/__init__.py")
 _OURS = str(Path(__file__).parents[1])
@@ -39,9 +42,14 @@ class StandIn:
         self.__name__ = self.__qualname__ = name
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """As a decorator return what is decorated, else another stand-in."""
+        """As a decorator return what is decorated, else another stand-in.
+
+        `package_available("triton")` is answered.
+        """
         if len(arguments) == 1 and not keywords and _is_definition(arguments[0]):
             return arguments[0]
+        if _IS_QUERY.search(self.__name__) and arguments and isinstance(arguments[0], str):
+            return _is_importable(arguments[0])
         return StandIn(f"{self.__name__}()")
 
     def __getattr__(self, name: str) -> StandIn:
@@ -204,6 +212,15 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, (type, KernelInterface)) or (
         callable(value) and hasattr(value, "__code__")
     )
+
+
+def _is_importable(name: str) -> bool:
+    """Whether a package is really there."""
+    try:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and not isinstance(spec.loader, MissingModules)
 
 
 def _imported(name: str) -> Any:

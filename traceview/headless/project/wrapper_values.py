@@ -20,6 +20,7 @@ from traceview.headless.project.assumed_tensor import (
     SIZE,
     UNKNOWN,
     AssumedDescriptor,
+    AssumedSize,
     AssumedTensor,
     Method,
     Shape,
@@ -171,6 +172,9 @@ class Scope:
 
     def _list(self, node: ast.List) -> Any:
         return list(map(self.value, node.elts))
+
+    def _set(self, node: ast.Set) -> Any:
+        return set(map(self.value, node.elts))
 
     def _dict(self, node: ast.Dict) -> Any:
         pairs = zip(node.keys, node.values, strict=True)
@@ -340,6 +344,10 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
         if name and not starred:
             yield name, len(node.targets[0].elts)
     index: ast.expr | None = None
+    if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Tuple):
+        name = _shape_of(node.left)
+        if name:
+            yield name, len(node.comparators[0].elts)
     if isinstance(node, ast.Subscript):
         name, index = _shape_of(node.value), node.slice
     elif isinstance(node, ast.Call) and node.args:
@@ -415,6 +423,23 @@ def _run_simple(node: ast.stmt, scope: Scope) -> None:
             scope.assign(target, value)
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
         scope.assign(node.target, scope.value(node.value))
+    elif isinstance(node, ast.Assert):
+        _assume(node.test, scope)
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         grown = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
         scope.assign(node.target, scope.value(grown))
+
+
+def _assume(test: ast.expr, scope: Scope) -> None:
+    """Take what `assert bits in [8, 4, 2, 1]` allows: of a size the largest, else the middle."""
+    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
+        return
+    allowed, value = scope.value(test.comparators[0]), scope.value(test.left)
+    if not (
+        isinstance(test.left, ast.Name) and isinstance(allowed, (tuple, list, set)) and allowed
+    ):
+        return
+    if value is UNKNOWN:
+        scope.assign(test.left, list(allowed)[len(allowed) // 2])
+    elif isinstance(value, AssumedSize) and value not in allowed:
+        scope.assign(test.left, AssumedSize(max(allowed)))

@@ -30,6 +30,7 @@ _INNER = (*"knd", *"123456789")
 _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re.IGNORECASE)
 # None is the default of tl.dot.
 _PRECISION = re.compile(r"precision", re.IGNORECASE)
+_DATA_TYPE = re.compile(r"dtype$|^acc_type$", re.IGNORECASE)
 _SIZES = (
     (r"group", 8),
     (r"num_?stages|stages", 2),
@@ -194,7 +195,7 @@ def _constexpr(
         return compared
     if _PRECISION.search(name):
         return None
-    if name in usage.types:
+    if name in usage.types or _DATA_TYPE.search(name):
         return "tl.float32"
     if name in usage.flags or _FLAG.match(name):
         return False

@@ -1,7 +1,7 @@
 """The event log of a worker process: kernels compiled, launches, notes, the final error.
 
 One JSON object per line, written at once, so that nothing is lost if the process is killed. Each
-has a `kind`: compiled, launched, note, counts, failed.
+has a `kind`: compiled, launched, note, left_out, counts, failed.
 """
 
 from __future__ import annotations

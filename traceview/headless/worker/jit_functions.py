@@ -132,14 +132,6 @@ def resolved(value: Value) -> Any:
     return getattr(tl, name, value) if name else value
 
 
-def in_words(error: BaseException) -> str:
-    """A compiler error on one line, without Triton's source listing."""
-    message = getattr(error, "error_message", None) or str(error)
-    line = getattr(getattr(error, "node", None), "lineno", None)
-    place = f" at its line {line}" if line else ""
-    return f"{type(error).__name__}{place}: {' '.join(str(message).split())[:300]}"
-
-
 def _unwrapped(value: Any) -> Jitted | None:
     """The function inside @triton.autotune, @triton.heuristics and wrappers of projects' own."""
     from triton.runtime.jit import JITFunction, KernelInterface

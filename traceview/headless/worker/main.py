@@ -11,26 +11,38 @@ import importlib.util
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import run_script
-from traceview.headless.fakes import torch_compile, torch_cuda, torch_values, triton_driver
-from traceview.headless.fakes.ptxas_limit import ptxas_limit
+from traceview.headless.compile_error import in_words
+from traceview.headless.compile_options import CompileOptions
+from traceview.headless.deadline import Deadline
+from traceview.headless.fakes import (
+    torch_compile,
+    torch_cuda,
+    torch_values,
+    triton_driver,
+    triton_newer,
+)
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.imports import ProjectImports
 from traceview.headless.request import Request
 from traceview.headless.worker import recompile_server
 from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import EventLog
+from traceview.headless.worker.forked_task import ForkedTask
 from traceview.headless.worker.interpreter import emulate
-from traceview.headless.worker.jit_functions import in_words, resolved
-from traceview.headless.worker.recompile_server import STARTED, Channel
+from traceview.headless.worker.jit_functions import resolved
+from traceview.headless.worker.recompile_server import RAN, STARTED, Channel
 from traceview.headless.worker.resolve_kernels import KernelResolution
 
 _UNAFFECTED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
+_AHEAD_S = 30.0
 _COMPILE = "add --compile (experimental) to include the kernels that torch.compile generates"
 
 
@@ -42,7 +54,7 @@ def main(request_path: str, events_path: str) -> None:
     with Path(events_path).open("a") as stream:
         log, samples = EventLog(stream, request.options.kernel), dict[str, LaunchSample]()
         try:
-            log.finish(_run_script(request, log, gpu, samples, lambda: channel.send(STARTED)))
+            log.finish(_run_script(request, log, gpu, samples, channel))
         except TraceviewError as error:
             name = type(error).__name__
             log.write("failed", error=name, what=error.what, remedy=error.remedy)
@@ -65,7 +77,7 @@ def _run_script(
     log: EventLog,
     gpu: Gpu,
     samples: dict[str, LaunchSample],
-    starting: Callable[[], None],
+    channel: Channel,
 ) -> bool:
     """Run the script and resolve its kernels; return whether it ran to its end.
 
@@ -82,17 +94,45 @@ def _run_script(
     log.how = "launched" if launch else None
     imports = ProjectImports()
     imports.install(script.package)
-    arguments, process_id = request.options.arguments, os.getpid()
-    ending = run_script.run(script, as_main=launch, arguments=arguments, starting=starting)
+    clock, process_id = _Clock(request.options, channel), os.getpid()
+    ending = run_script.run(
+        script,
+        as_main=launch,
+        arguments=request.options.arguments,
+        starting=clock.start,
+        functions=log.functions,
+    )
     if os.getpid() != process_id:
         # A fork of the script must not answer the client.
         _end()
+    deadline = clock.ended()
     log.how = None
     _check_overrides(overrides, log)
     for text in imports.notes():
         log.write("note", text=text)
-    KernelResolution(request.options, log, gpu, script, ending, imports.not_installed).run()
+    KernelResolution(
+        request.options, log, gpu, script, ending, deadline, imports.not_installed
+    ).run()
     return not ending.stopped
+
+
+class _Clock:
+    """Tells the client when the script starts, and when trials end once it has ended."""
+
+    def __init__(self, options: CompileOptions, channel: Channel) -> None:
+        self._seconds, self._channel = options.trials_s, channel
+        self._deadline = Deadline()
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._deadline = Deadline.after(self._seconds)
+        self._channel.send(STARTED)
+
+    def ended(self) -> Deadline:
+        """The deadline: at least half of the time is left after a script that took long."""
+        deadline = self._deadline.no_sooner_than(self._seconds / 2)
+        self._channel.send(f"{RAN}{deadline.at_s!r}\n")
+        return deadline
 
 
 def _need_triton() -> None:
@@ -110,14 +150,15 @@ def _install_fakes(
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
     on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
-    ptxas_limit.install()
     triton_driver.track(log.functions.append)
+    triton_newer.install()
     on_launch.trials = triton_driver.install(
         gpu,
         compiled=log.compiled,
         launched=on_launch,
         overrides=overrides,
         some_configs=log.sampler(request.options.most_configs),
+        ahead=None if request.options.emulate else functools.partial(_begun, log),
     )
     if importlib.util.find_spec("torch"):
         unchecked = functools.cache(functools.partial(_note_unchecked, log))
@@ -126,6 +167,24 @@ def _install_fakes(
             torch_values.install(functools.cache(functools.partial(_note_skipped, log)))
         _fake_torch_compile(request, gpu, log, on_launch.trials)
     return overrides
+
+
+def _begun(log: EventLog, function: Callable[[], Any]) -> Callable[[], None]:
+    """Begin a function that compiles, where another core is there and no thread can hold a lock."""
+    if (os.cpu_count() or 1) < 2 or threading.active_count() > 1:
+        return lambda: None
+
+    def unheard() -> None:
+        log.how = None
+        function()
+
+    task = ForkedTask(unheard)
+
+    def wait() -> None:
+        with suppress(TimeoutError, ChildProcessError):
+            task.result(_AHEAD_S)
+
+    return wait
 
 
 def _fake_torch_compile(request: Request, gpu: Gpu, log: EventLog, trials: Trials) -> None:

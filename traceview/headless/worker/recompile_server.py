@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
+from traceview.headless.compile_error import in_words
 from traceview.headless.equivalence import Equivalence
 from traceview.headless.fakes import triton_driver
 from traceview.headless.worker.equivalence.background import BackgroundComparison
@@ -22,12 +23,12 @@ from traceview.headless.worker.event_log import (
     arguments_of,
     leaves_of,
 )
-from traceview.headless.worker.jit_functions import in_words, resolved
+from traceview.headless.worker.forked_task import ForkedTask
+from traceview.headless.worker.jit_functions import resolved
 from traceview.ptx.model import Argument
 
-COMPARISON_S = 4.0
-"""Time limit of the comparison of two results in the interpreter."""
-STARTED, READY = "started\n", "ready\n"
+_PATIENCE_S = 60.0
+STARTED, RAN, READY = "started\n", "ran ", "ready\n"
 Answer = dict[str, Any]
 
 
@@ -88,20 +89,57 @@ class _Recompilation:
         self._target, self._samples = target, samples
         self._latest: Answer = {}
         self._comparisons: dict[str, BackgroundComparison] = {}
+        self._begun: dict[str, ForkedTask] = {}
 
     def answer(self, variant: CompiledVariant, question: Mapping[str, Any]) -> Answer:
         """The paths of the recompiled code, or `error` with one line of text.
 
-        To `compared` the answer is whether results stay the same.
+        To `compared` the answer is whether results stay the same. What is asked `next` is compiled
+        at the same time.
         """
         arguments = [Argument(**fields) for fields in question["arguments"]]
         values = changed_values(variant.source, arguments)
         if "compared" in question:
-            return self._compared(question["variant"], variant, values)
+            return self._compared(question["variant"], variant, values, question["seconds"])
         if question.get("compare_soon"):
             self._forget()
-            self._start(question["variant"], variant, values, most=1)
+            self._start(question["variant"], variant, values, question["seconds"], most=1)
+        begun = self._begun.pop(_compilation(question["variant"], question), None)
+        self._close_begun()
+        if "next" in question and (os.cpu_count() or 1) > 1:
+            self._begin(variant, question["variant"], question["next"])
+        failed = _failure(begun) if begun else ""
+        if failed:
+            return {"error": failed}
         return self._compiled(variant, question, arguments, values)
+
+    def _begin(self, variant: CompiledVariant, identity: str, following: Answer) -> None:
+        """Compile into Triton's cache, in another process, what is asked next."""
+        arguments = [Argument(**fields) for fields in following["arguments"]]
+        options = self._options(variant) | following["options"]
+
+        def compiled() -> str:
+            triton_driver.listen(None)
+            try:
+                self._compile(variant, arguments, options)
+            except Exception as error:
+                return in_words(error)
+            return ""
+
+        self._begun[_compilation(identity, following)] = ForkedTask(compiled)
+
+    def _close_begun(self) -> None:
+        for task in self._begun.values():
+            task.close()
+        self._begun.clear()
+
+    def _compile(
+        self, variant: CompiledVariant, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> None:
+        from triton.compiler import compile as compile_
+
+        source = changed(variant.source, arguments)
+        compile_(source, target=self._target, options=dict(options))
 
     def _compiled(
         self,
@@ -110,19 +148,21 @@ class _Recompilation:
         arguments: Sequence[Argument],
         values: Mapping[str, Any],
     ) -> Answer:
-        from triton.compiler import compile as compile_
-
         self._latest = {"error": "nothing was compiled"}
         try:
-            options = self._options(variant) | question["options"]
-            compile_(changed(variant.source, arguments), target=self._target, options=options)
+            self._compile(variant, arguments, self._options(variant) | question["options"])
         except Exception as error:
             return {"error": in_words(error)}
         sample = self._samples.get(question["variant"])
         return self._latest | ({"grid": sample.grid_with(values)} if sample else {})
 
     def _start(
-        self, identity: str, variant: CompiledVariant, values: Mapping[str, Any], most: int
+        self,
+        identity: str,
+        variant: CompiledVariant,
+        values: Mapping[str, Any],
+        seconds: float,
+        most: int,
     ) -> None:
         """Begin to compare the results of a kernel with other constexprs, beside compiling it.
 
@@ -130,9 +170,7 @@ class _Recompilation:
         """
         key, sample = _key(identity, values), self._samples.get(identity)
         if values and sample and key not in self._comparisons and len(self._comparisons) < most:
-            self._comparisons[key] = BackgroundComparison(
-                variant.source, sample, values, COMPARISON_S
-            )
+            self._comparisons[key] = BackgroundComparison(variant.source, sample, values, seconds)
 
     def _forget(self) -> None:
         """End comparisons whose answer nobody has asked for."""
@@ -141,13 +179,13 @@ class _Recompilation:
         self._comparisons.clear()
 
     def _compared(
-        self, identity: str, variant: CompiledVariant, values: Mapping[str, Any]
+        self, identity: str, variant: CompiledVariant, values: Mapping[str, Any], seconds: float
     ) -> Answer:
         if identity not in self._samples:
             return asdict(Equivalence("unknown", "no launch is known"))
         if not values:
             return asdict(Equivalence("same", "it changes no value"))
-        self._start(identity, variant, values, most=2)
+        self._start(identity, variant, values, seconds, most=2)
         return asdict(self._comparisons.pop(_key(identity, values)).result())
 
     def _options(self, variant: CompiledVariant) -> dict[str, Any]:
@@ -179,6 +217,18 @@ def changed_values(source: Any, arguments: Sequence[Argument]) -> dict[str, Any]
         for new, old in zip(arguments, arguments_of(source), strict=True)
         if new.type == "constexpr" and (old.type != "constexpr" or new.value != old.value)
     }
+
+
+def _failure(begun: ForkedTask) -> str:
+    """Why what has begun does not compile; empty if it does, or if that is not known."""
+    try:
+        return str(begun.result(_PATIENCE_S))
+    except (TimeoutError, ChildProcessError):
+        return ""
+
+
+def _compilation(identity: str, question: Mapping[str, Any]) -> str:
+    return json.dumps([identity, question["arguments"], question["options"]], sort_keys=True)
 
 
 def _key(identity: str, values: Mapping[str, Any]) -> str:

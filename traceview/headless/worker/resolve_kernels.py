@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import functools
 import os
-import re
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from traceview import units
 from traceview.errors import InputError, TraceviewError
+from traceview.headless.compile_error import in_words
 from traceview.headless.compile_options import CompileOptions
-from traceview.headless.fakes.ptxas_limit import ptxas_limit
+from traceview.headless.deadline import Deadline
+from traceview.headless.fakes import triton_driver
 from traceview.headless.fakes.triton_driver import Gpu
 from traceview.headless.project.call_sites import call_sites
+from traceview.headless.project.kernel_factories import call_kernel_factories
 from traceview.headless.project.launch_arguments import (
     LaunchArguments,
     globals_of,
@@ -33,25 +33,32 @@ from traceview.headless.worker.jit_functions import (
     AutotuneConfig,
     Jitted,
     compile_for,
-    in_words,
     jitted_in,
 )
+from traceview.headless.worker.trial_compilations import Problem, TrialCompilations
 from traceview.ptx.model import Argument
 
-_WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bulk|cp\.reduce)\.")
-_TRIED_S, _PTXAS_S = 12.0, 6.0
-"""How long arguments of one kernel are tried, and how long ptxas may take for one attempt."""
+_CORES = os.cpu_count() or 1
+_LEAST_S = 3.0
+"""How long an attempt may take even after the deadline."""
+
+
+_DECLARE, _CORRECT = 'declare its arguments with --signature "…"', "correct the kernel"
 
 
 @dataclass(frozen=True)
 class KernelResolution:
-    """Compiles what a script did not launch, after it has run."""
+    """Compiles what a script did not launch, after it has run.
+
+    Of each kernel one attempt is made, and more until the deadline, which all share.
+    """
 
     options: CompileOptions
     log: EventLog
     gpu: Gpu
     script: Script
     ending: Ending
+    deadline: Deadline
     not_installed: tuple[str, ...] = ()
 
     def run(self) -> None:
@@ -61,10 +68,12 @@ class KernelResolution:
         """
         if self.ending.stopped and not self.log.variants:
             raise self._too_slow()
+        if self.script.is_library:
+            call_kernel_factories(self.script.path, self.ending.names)
         if self.ending.failure and (self.log.variants or self._jitted):
-            self._note(
-                f"{self.script.name} {self._failure}; only kernels compiled by then are shown"
-            )
+            more = "; --timeout lets it run longer" if self.ending.stopped else ""
+            shown = "only kernels compiled by then are shown"
+            self._note(f"{self.script.name} {self._failure}; {shown}{more}")
         launched = self.log.variants or self.log.seen
         if self.ending.failure and not launched and not self._may_guess:
             raise self._failed_early()
@@ -78,9 +87,15 @@ class KernelResolution:
     @functools.cached_property
     def _jitted(self) -> dict[str, Jitted]:
         found = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
+        return self._inner | self._undecorated | found
+
+    @property
+    def _inner(self) -> dict[str, Jitted]:
+        """The kernels that functions of the script have defined so far."""
+        # The last created is the outermost of what is around a function.
+        created = jitted_in({str(at): f for at, f in enumerate(reversed(self.log.functions))})
         path = self.script.path
-        inner = [f for f in self.log.functions if f.fn.__code__.co_filename == path]
-        return {f.__name__: Jitted(f) for f in inner} | self._undecorated | found
+        return {j.name: j for j in created if j.function.fn.__code__.co_filename == path}
 
     @property
     def _undecorated(self) -> dict[str, Jitted]:
@@ -102,7 +117,7 @@ class KernelResolution:
     @property
     def _failure(self) -> str | None:
         if self.ending.stopped:
-            return f"did not end within {self.options.timeout_s:g} s and was stopped"
+            return f"did not end within {self.options.script_s:g} s and was stopped"
         return self.ending.failure
 
     @property
@@ -115,6 +130,8 @@ class KernelResolution:
         if not self._jitted or self.not_installed or self.ending.missing:
             return self._no_kernel()
         what = f"{self.script.name} {self.ending.failure} before it launched a kernel"
+        if self.ending.is_kernel:
+            return InputError(what, _CORRECT)
         remedy = "correct that, or add --guess to compile its kernels with guessed arguments"
         return InputError(what, remedy)
 
@@ -182,57 +199,88 @@ class KernelResolution:
                 raise InputError(f"{jitted.name} does not compile as declared: {problem}")
 
     def _compile_guessed(self) -> None:
-        names, problems = self._selected(), []
+        names, problems = self._selected(), list[Problem]()
         self._note(f"{', '.join(names)}: not launched by the script, so the arguments are guessed")
-        for name in names:
-            problems += self._guess(self._jitted[name])
+        for at, name in enumerate(names):
+            if self.deadline.passed:
+                count = units.counted(len(names) - at, "kernel")
+                self.log.write("left_out", text=f"{count} ({', '.join(names[at:])})")
+                break
+            problems += self._guess(self._jitted[name], self.deadline.shared(len(names) - at))
+        self._trials.close()
         if not self.log.variants:
-            raise InputError(problems[0], 'declare its arguments with --signature "…"')
+            raise InputError(problems[0].text, _CORRECT if problems[0].is_kernel else _DECLARE)
         for problem in problems:
-            self._note(problem)
+            self._note(problem.text)
 
-    def _guess(self, jitted: Jitted) -> list[str]:
+    def _guess(self, jitted: Jitted, deadline: Deadline) -> list[Problem]:
         notation.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
         helpers = {name: j.tree for name, j in self._jitted.items()}
         guesses = Guesses(
             jitted, jitted.usage(helpers), self._calls(jitted), self.options.constexpr_values
         )
-        problems = (self._first_that_compiles(guesses, c) for c in self._configurations(jitted))
+        configurations, problems = self._configurations(jitted), list[Problem | None]()
+        for at, configuration in enumerate(configurations):
+            left = len(configurations) - at
+            if at and deadline.passed:
+                text = f"{units.counted(left, 'configuration')} of {jitted.name}"
+                self.log.write("left_out", text=text)
+                break
+            for begun in configurations[at : at + _CORES]:
+                self._begin(guesses, begun)
+            problems.append(
+                self._first_that_compiles(guesses, configuration, deadline.shared(left))
+            )
         return [problem for problem in problems if problem]
 
-    def _first_that_compiles(self, guesses: Guesses, configuration: AutotuneConfig) -> str | None:
+    def _first_that_compiles(
+        self, guesses: Guesses, configuration: AutotuneConfig, deadline: Deadline
+    ) -> Problem | None:
         """Compile the first attempt that can be; return what was wrong with the first of all."""
-        jitted, problem, end = guesses.jitted, None, time.monotonic() + _TRIED_S
+        jitted, problem = guesses.jitted, None
         for attempt in guesses.attempts(configuration):
             remark = inference.in_words(attempt.arguments, attempt.origin)
-            failed = self._tried(jitted, attempt, configuration)
+            failed = self._tried(jitted, attempt, configuration, deadline)
             if failed is None:
                 self.log.how = "called" if attempt.origin else "guessed"
-                return self._compile(
+                wrong = self._compile(
                     jitted, attempt.arguments, configuration, (remark,), attempt.options
                 )
-            problem = problem or f"{jitted.name} does not compile: {failed}; {remark}"
-            if time.monotonic() > end:
+                return Problem(wrong) if wrong else None
+            text = f"{jitted.name} does not compile: {failed.text}"
+            if failed.is_kernel:
+                return Problem(text, is_kernel=True)
+            problem = problem or Problem(f"{text}; {remark}")
+            if deadline.passed:
                 break
         missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
-        return f"{jitted.name} {_takes_descriptors(missing)}" if missing else problem
+        return Problem(f"{jitted.name} {_takes_descriptors(missing)}") if missing else problem
 
-    def _tried(self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig) -> str | None:
-        """Compile without reporting it; return what is wrong with it, or None.
+    def _tried(
+        self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig, deadline: Deadline
+    ) -> Problem | None:
+        """Compile without reporting it; return what is wrong with it, or None."""
+        seconds = max(_LEAST_S, deadline.left_s / 2)
+        options = self._options(attempt, configuration)
+        problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
+        is_global = problem is not None and "global variable" in problem.text
+        if is_global and triton_driver.allow_plain_globals():
+            self._note(f"{jitted.name} reads globals that are no tl.constexpr, as Triton 2 allowed")
+            return self._tried(jitted, attempt, configuration, deadline)
+        return problem
 
-        Triton keeps what it compiles, so that compiling it again costs little.
-        """
-        options = dict(attempt.options) | dict(configuration.options) | self.options.launch_options
-        self.log.how = None
-        try:
-            with _quietly():
-                made = compile_for(self.gpu.target, jitted, attempt.arguments, options)
-                ptx = str(made.asm["ptx"])
-        except subprocess.TimeoutExpired:
-            return f"ptxas takes more than {_PTXAS_S:g} s with these arguments"
-        except Exception as error:
-            return in_words(error)
-        return None if _WRITES.search(ptx) else "it writes nothing with these arguments"
+    def _begin(self, guesses: Guesses, configuration: AutotuneConfig) -> None:
+        """Begin with the first attempt of a configuration."""
+        attempt = next(guesses.attempts(configuration))
+        options = self._options(attempt, configuration)
+        self._trials.begin(guesses.jitted, attempt.arguments, options)
+
+    def _options(self, attempt: Attempt, configuration: AutotuneConfig) -> dict[str, Any]:
+        return dict(attempt.options) | dict(configuration.options) | self.options.launch_options
+
+    @functools.cached_property
+    def _trials(self) -> TrialCompilations:
+        return TrialCompilations(self.gpu.target, self.log)
 
     def _calls(self, jitted: Jitted) -> list[LaunchArguments]:
         """The calls of a kernel in the source of its project."""
@@ -258,28 +306,10 @@ class KernelResolution:
         self.log.remarks = (*remarks, *filter(None, [configuration.label]))
         options = dict(given) | dict(configuration.options) | self.options.launch_options
         try:
-            with _quietly() if self.log.how != "declared" else nullcontext():
-                compile_for(self.gpu.target, jitted, arguments, options)
+            compile_for(self.gpu.target, jitted, arguments, options)
         except Exception as error:
-            return in_words(error)
+            return in_words(error, self.log.functions)
         return None
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Limit ptxas, and drop the pages that it and Triton print where an attempt fails."""
-    kept = [os.dup(1), os.dup(2)]
-    with Path(os.devnull).open("w") as nothing, ptxas_limit.of(_PTXAS_S):
-        sys.stdout.flush()
-        os.dup2(nothing.fileno(), 1)
-        os.dup2(nothing.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            for descriptor, copy in zip((1, 2), kept, strict=True):
-                os.dup2(copy, descriptor)
-                os.close(copy)
 
 
 def _takes_descriptors(names: Sequence[str]) -> str:

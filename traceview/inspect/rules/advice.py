@@ -85,6 +85,8 @@ class Reconciliation:
         if not change.tunes:
             return ""
         outcome = self.trials.together(together)
+        if outcome is None and self.trials.is_left_out(together):
+            return f"there was no time to try it with {self.applied.description}"
         if outcome is None:
             return f"it does not compile with {together.description}"
         worse = self._worse(outcome, severity)

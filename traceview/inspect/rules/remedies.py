@@ -86,8 +86,10 @@ def tested(
     measure: Callable[[Outcome], T | None],
 ) -> list[Tested[T]]:
     """The remedies that could be tried and measured and keep the results, in their order."""
-    measured = []
-    for remedy in remedies if trials else ():
+    measured, listed = [], list(remedies)
+    if trials:
+        trials.expect(remedy.change for remedy in listed)
+    for remedy in listed if trials else ():
         outcome = trials.outcome(remedy.change) if trials else None
         after = measure(outcome) if outcome else None
         checked = _checked(remedy, trials) if trials and after is not None else None

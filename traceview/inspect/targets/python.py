@@ -58,15 +58,17 @@ def compile_python(
         file=parts.file,
         module=parts.module,
         capability=limits_of(arch).compute_capability,
-        options=replace(options, kernel=parts.kernel),
+        options=replace(options, kernel=parts.kernel, budget_s=options.trials_s),
     )
     with ExitStack() as stack:
         worker = Worker(request)
         stack.callback(worker.close)
-        ended = worker.run(options.timeout_s)
-        kernels = _compiled(Events.read(worker.events, arch), ended, parts, note)
+        ended = worker.run()
+        events = Events.read(worker.events, arch)
+        kernels = _compiled(events, ended, parts, note)
         if recompiler:
-            recompiler.take(worker, _why_not_recompilable(worker, parts, ended))
+            broken = _why_not_recompilable(worker, parts, ended)
+            recompiler.take(worker, broken, events.left_out)
             stack.pop_all()
         return kernels
 
@@ -126,4 +128,6 @@ def _compiled(
 
 
 def _remedy(ended: str) -> str:
+    if "still compiling" in ended:
+        return "allow more time with --budget"
     return "allow more time with --timeout" if "within" in ended else ""

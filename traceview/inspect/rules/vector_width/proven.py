@@ -59,6 +59,7 @@ class _Case:
         """The first causes whose removal widens the access; None if none does."""
         harmful: list[_Widened] = []
         for causes in self._tiers():
+            self.trials.expect(cause.change for cause in causes)
             widened = [each for cause in causes if (each := self._widened(cause))]
             harmless = [each for each in widened if not each.harm]
             if harmless:

@@ -1,0 +1,79 @@
+"""Launches of a kernel under another name, and what their surroundings say of the arguments."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from traceview.headless.project.aliases import Aliases
+from traceview.headless.project.assumed_tensor import AssumedTensor
+from traceview.headless.project.call_sites import call_sites
+from traceview.headless.project.launch_arguments import launch_arguments
+from traceview.headless.signatures.notation import Parameter
+
+TABLES = """
+run = update if fast else other
+TABLE = {"adam": {"before": other, "update": update}, "lion": {"before": other}}
+step = TABLE[name]["update"]
+first = TABLE[name]["before"]
+pair = (update, other)
+loop = pool = loop
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kernel"),
+    [
+        ("update", True),
+        ("module.update", True),
+        ("wrapped(update)", True),
+        ("run", True),
+        ("step", True),
+        ('TABLE["adam"]["update"]', True),
+        ("TABLE[name][key]", True),
+        ("pair[0]", True),
+        ("first", False),
+        ("other", False),
+        ('TABLE["lion"][key]', False),
+        ("loop", False),
+    ],
+)
+def test_an_expression_is_followed_to_the_kernel(text, is_kernel):
+    aliases = Aliases("update", ast.parse(TABLES))
+    assert aliases.names(ast.parse(text, mode="eval").body) is is_kernel
+
+
+def launched(tmp_path: Path, text: str, *names: str) -> dict[str, object]:
+    path = tmp_path / "ops.py"
+    path.write_text(text)
+    (site,) = call_sites("update", path, None)
+    return dict(launch_arguments(site, [Parameter(name) for name in names], {}).values)
+
+
+def test_a_launch_through_a_table_is_found(tmp_path):
+    text = (
+        "TABLE = {'adam': update}\n"
+        "def step(p, name):\n    go = TABLE[name]\n    go[(4,)](p, p.numel(), 256)\n"
+    )
+    values = launched(tmp_path, text, "p", "n", "BLOCK")
+    assert isinstance(values["p"], AssumedTensor)
+    assert values["BLOCK"] == 256
+
+
+def test_strides_in_a_tuple_take_as_many_names_as_they_are(tmp_path):
+    text = "def f(q):\n    s = (0, 1, 2)\n    update[(4,)](*s, 7)\n"
+    values = launched(tmp_path, text, "a", "b", "c", "BLOCK")
+    assert values == {"a": 0, "b": 1, "c": 2, "BLOCK": 7}
+
+
+def test_an_assertion_tells_a_value_a_size_and_a_rank(tmp_path):
+    text = (
+        "def f(mid, bits):\n"
+        "    width = mid.shape[-1]\n"
+        "    assert bits in [8, 4, 2, 1]\n"
+        "    assert width in {16, 32, 64, 128}\n"
+        "    assert mid.shape == (batch, rows, heads, width)\n"
+        "    update[(4,)](bits, width, mid.stride(2), mid.stride(3))\n"
+    )
+    values = launched(tmp_path, text, "bits", "width", "inner", "last")
+    assert values == {"bits": 2, "width": 128, "inner": 1024, "last": 1}

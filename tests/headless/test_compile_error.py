@@ -1,0 +1,79 @@
+"""Errors of Triton's compiler: the line of the file, the source, and whose fault it is."""
+
+from importlib.util import find_spec
+
+import pytest
+
+import traceview
+from traceview.errors import InputError
+
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
+)
+GELU = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def helper(x):
+    return x * 2
+
+
+@triton.jit
+def gelu(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(x_ptr + at, helper(x), mask=at < n)
+"""
+LAUNCH = "\ngelu[(4,)](torch.empty(4096, device='cuda'), 4096, BLOCK=1024)\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "place"),
+    [
+        ("x_ptr + att", "x_ptr + at", "at script.py:14, `x = tl.load(x_ptr + att, mask=at < n)`"),
+        ("x * scal", "x * 2", "at script.py:8, `return x * scal`: NameError: scal is not defined"),
+        ("tl.lod(", "tl.load(", "no attribute 'lod'"),
+        ("mask=at < n, msk=1)", "mask=at < n)", "unexpected keyword argument 'msk'"),
+    ],
+)
+@pytest.mark.parametrize("launch", ["", LAUNCH], ids=["guessed", "launched"])
+def test_a_mistake_in_a_kernel_is_shown_with_its_line(tmp_path, wrong, right, place, launch):
+    path = tmp_path / "script.py"
+    path.write_text(GELU.replace(right, wrong, 1) + launch)
+    with pytest.raises(InputError) as caught:
+        traceview.inspect_ptx(path)
+    assert place in caught.value.what
+    assert caught.value.remedy == "correct the kernel"
+    assert "signature" not in str(caught.value)
+    assert ("launched at line 17" in caught.value.what) is bool(launch)
+
+
+def test_what_other_arguments_would_mend_is_no_mistake_in_the_kernel(tmp_path):
+    path = tmp_path / "script.py"
+    text = GELU.replace("    at =", "    if BLOCK == 3:\n        odd = 1\n    at = odd * ")
+    path.write_text(text)
+    with pytest.raises(InputError, match="odd is not defined") as caught:
+        traceview.inspect_ptx(path)
+    assert "--signature" in caught.value.remedy
+
+
+def test_a_global_of_triton_2_is_allowed_and_told(tmp_path):
+    path, notes = tmp_path / "script.py", list[str]()
+    path.write_text("FACTOR = 2.5\n" + GELU.replace("x * 2", "x * FACTOR"))
+    (kernel,) = traceview.inspect_ptx(path, note=notes.append).kernels
+    assert "0f40200000" in (kernel.compiled.ptx or "").lower()
+    assert "gelu reads globals that are no tl.constexpr, as Triton 2 allowed" in notes
+
+
+def test_kernels_that_a_function_defines_are_found(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    body = GELU.partition("\n\n\n")[2].replace("\n", "\n    ")
+    head = "import triton\nimport triton.language as tl\n\ndef _build():\n    if not READY:\n"
+    text = head.replace("    if not READY:\n", "") + "    " + body.rstrip() + "\n    return gelu\n"
+    (package / "late.py").write_text(text + "\nassert missing_device(), 'needs a GPU'\n")
+    (kernel,) = traceview.inspect_ptx(f"{package / 'late.py'}:gelu").kernels
+    assert kernel.name == "gelu"

@@ -1,0 +1,83 @@
+"""An error of Triton's compiler in words: its line in the user's file, the source, the message."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_MOST_LETTERS = 300
+_REPR = re.compile(r"""(\w+)\((["'])(.*)\2\)""", re.DOTALL)
+_UNDEFINED = re.compile(r"(\w+) is not defined")
+_NEVER_RIGHT = re.compile(r"module '[\w.]+' has no attribute|unexpected keyword argument")
+
+
+def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
+    """An error on one line. `functions` are jitted functions: one of them has the line."""
+    inner = _innermost(error)
+    message = getattr(inner, "error_message", None) or str(inner)
+    text = " ".join(_plain(str(message)).split())[:_MOST_LETTERS]
+    return f"{type(error).__name__}{_place(inner, functions)}: {text}"
+
+
+def is_of_source(error: BaseException) -> bool:
+    """Whether a kernel compiles with no arguments at all: it has a name that nothing defines, or
+    calls what this Triton does not have."""
+    inner = _innermost(error)
+    message = str(getattr(inner, "error_message", None) or "")
+    if _NEVER_RIGHT.search(message):
+        return True
+    undefined = _UNDEFINED.search(message)
+    source = getattr(inner, "src", None)
+    return bool(undefined and source and undefined[1] not in _bound(source))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The error in the function where it arose; those around it are the callers."""
+    while error.__cause__ is not None and hasattr(error.__cause__, "node"):
+        error = error.__cause__
+    return error
+
+
+def _plain(message: str) -> str:
+    """`NameError('x is not defined')` as `NameError: x is not defined`."""
+    matched = _REPR.fullmatch(message)
+    return f"{matched[1]}: {matched[3]}" if matched else message
+
+
+def _place(error: BaseException, functions: Iterable[Any]) -> str:
+    """Where an error arose: file and line where the function is known, and the source."""
+    line, source = getattr(getattr(error, "node", None), "lineno", None), getattr(error, "src", "")
+    if line is None:
+        return ""
+    lines = str(source or "").splitlines()
+    code = f", `{lines[line - 1].strip()[:100]}`" if line <= len(lines) else ""
+    function = next((f for f in functions if getattr(f, "src", None) == source), None)
+    if function is None:
+        return f" at its line {line}{code}"
+    file = Path(function.fn.__code__.co_filename).name
+    return f" at {file}:{_first_line(function) + line - 1}{code}"
+
+
+def _first_line(function: Any) -> int:
+    """The line of `def`, at which Triton's source of a function begins."""
+    before = (at for at, line in enumerate(function.raw_src) if line.lstrip().startswith("def "))
+    return int(function.starting_line_number) + next(before, 0)
+
+
+def _bound(source: str) -> set[str]:
+    """The names that a function binds somewhere."""
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:
+        return set()
+    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_store(n)}
+    return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | set(dir(builtins))
+
+
+def _is_store(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)

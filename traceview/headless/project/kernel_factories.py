@@ -1,0 +1,37 @@
+"""Functions of a module that define kernels when they are called, such as `_build_kernels()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def call_kernel_factories(path: str, names: Mapping[str, Any]) -> None:
+    """Call the functions in a file that define kernels and need no argument; `names` has them.
+
+    The kernels that a function defines before it raises are there all the same.
+    """
+    for name in _factories(ast.parse(Path(path).read_bytes())):
+        with suppress(Exception):
+            names[name]()
+
+
+def _factories(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and not _required(node.args):
+            inner = (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
+            if any(_is_jitted(each) for each in inner if each is not node):
+                yield node.name
+
+
+def _required(arguments: ast.arguments) -> int:
+    """How many arguments a call must pass."""
+    named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return named + sum(default is None for default in arguments.kw_defaults)
+
+
+def _is_jitted(function: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(each).split("(")[0] for each in function.decorator_list)

@@ -1,0 +1,65 @@
+"""A function that runs in a process of its own, so that neither a crash nor a hang of it matters.
+
+What it compiles is in Triton's cache afterwards, so that compiling it again costs little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+_MOST_BYTES = 1 << 16
+
+
+class ForkedTask:
+    """A running function, whose result is what JSON holds."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._pipe, writer = os.pipe()
+        self._process_id = os.fork()
+        if self._process_id:
+            os.close(writer)
+            return
+        try:
+            # So that the end of it is the end of ptxas, too.
+            os.setsid()
+            _silence()
+            os.write(writer, json.dumps(function()).encode()[:_MOST_BYTES])
+        finally:
+            os._exit(0)
+
+    def result(self, seconds: float) -> Any:
+        """Wait for the result; end the process.
+
+        Raises TimeoutError where it takes longer, ChildProcessError where it crashes.
+        """
+        ready = select.select([self._pipe], [], [], seconds)[0]
+        text = os.read(self._pipe, _MOST_BYTES) if ready else b""
+        self.close()
+        if text:
+            return json.loads(text)
+        if ready:
+            raise ChildProcessError("it crashed")
+        raise TimeoutError
+
+    def close(self) -> None:
+        """End the process."""
+        for kill in (os.killpg, os.kill):
+            with suppress(ProcessLookupError, PermissionError):
+                kill(self._process_id, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(self._process_id, 0)
+        with suppress(OSError):
+            os.close(self._pipe)
+
+
+def _silence() -> None:
+    """Drop the pages that Triton and ptxas print where a compilation fails."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (1, 2):
+        os.dup2(nothing, descriptor)

@@ -1,0 +1,88 @@
+"""Compilations that only show whether a kernel compiles, each in a process of its own.
+
+A few may be begun ahead, so that all cores compile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from traceview.headless.compile_error import in_words, is_of_source
+from traceview.headless.worker.event_log import EventLog
+from traceview.headless.worker.forked_task import ForkedTask
+from traceview.headless.worker.jit_functions import Jitted, compile_for
+from traceview.ptx.model import Argument
+
+_WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bulk|cp\.reduce)\.")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a kernel does not compile. `is_kernel`: it would not with other arguments either."""
+
+    text: str
+    is_kernel: bool = False
+
+
+@dataclass(frozen=True)
+class TrialCompilations:
+    """Compiles for one target; `log` has the jitted functions and hears of nothing."""
+
+    target: Any
+    log: EventLog
+    _begun: dict[str, ForkedTask] = field(default_factory=dict)
+
+    def begin(
+        self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> None:
+        """Begin to compile, unless that has begun."""
+        key = _key(jitted, arguments, options)
+        if key not in self._begun:
+            self._begun[key] = self._task(jitted, arguments, options)
+
+    def problem(
+        self,
+        jitted: Jitted,
+        arguments: Sequence[Argument],
+        options: Mapping[str, Any],
+        seconds: float,
+    ) -> Problem | None:
+        """What is wrong with these arguments; None if the kernel compiles and writes something."""
+        self.begin(jitted, arguments, options)
+        task = self._begun.pop(_key(jitted, arguments, options))
+        try:
+            failed = task.result(seconds)
+        except TimeoutError:
+            return Problem(f"it takes more than {seconds:.2g} s with these arguments")
+        except ChildProcessError:
+            return Problem("the compiler crashes with these arguments")
+        return Problem(**failed) if failed else None
+
+    def close(self) -> None:
+        """End what nobody has asked for."""
+        for task in self._begun.values():
+            task.close()
+        self._begun.clear()
+
+    def _task(
+        self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> ForkedTask:
+        self.log.how = None
+
+        def compiled() -> dict[str, Any] | None:
+            try:
+                made = compile_for(self.target, jitted, arguments, options)
+                written = _WRITES.search(str(made.asm["ptx"]))
+            except Exception as error:
+                words = in_words(error, self.log.functions)
+                return asdict(Problem(words, is_of_source(error)))
+            return None if written else asdict(Problem("it writes nothing with these arguments"))
+
+        return ForkedTask(compiled)
+
+
+def _key(jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]) -> str:
+    return f"{jitted.name} {arguments} {sorted(options.items(), key=str)}"
