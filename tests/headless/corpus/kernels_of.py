@@ -18,12 +18,16 @@ LIST = Path(__file__).parent / "kernels.toml"
 
 @dataclass(frozen=True)
 class CorpusKernel:
-    """A kernel with the widths, in bits, that its widest global load may have; none if open."""
+    """A kernel with the widths, in bits, that its widest global load may have; none if open.
+
+    `unable` is what the compiler says of a kernel that is for another Triton.
+    """
 
     project: str
     file: str
     name: str
     load: tuple[int, ...]
+    unable: str = ""
 
     @property
     def path(self) -> Path:
@@ -46,13 +50,21 @@ class Answer:
     notes: tuple[str, ...] = field(default=())
 
     @property
+    def is_unable(self) -> bool:
+        """Whether the failure is the expected one of a kernel for another Triton."""
+        return bool(self.kernel.unable) and self.kernel.unable in self.failure
+
+    @property
     def is_right(self) -> bool:
         return not self.failure and (not self.kernel.load or self.load in self.kernel.load)
 
 
 def corpus_kernels() -> list[CorpusKernel]:
     listed = tomllib.loads(LIST.read_text())["kernel"]
-    return [CorpusKernel(k["project"], k["file"], k["name"], tuple(k["load"])) for k in listed]
+    return [
+        CorpusKernel(k["project"], k["file"], k["name"], tuple(k["load"]), k.get("unable", ""))
+        for k in listed
+    ]
 
 
 def _cpu_seconds() -> float:

@@ -30,7 +30,7 @@ def kernel_in(path: Path, name: str) -> Any:
     for statement in ast.parse(path.read_bytes()).body:
         code = compile(ast.Module([statement], []), str(path), "exec")
         with suppress(Exception):
-            exec(code, names)  # noqa: S102 (the kernels are what is tested)
+            exec(code, names)
     kernel = names[name]
     while not isinstance(kernel, triton.runtime.jit.JITFunction):
         kernel = kernel.fn
@@ -47,7 +47,8 @@ def ptx_of(
     """The PTX of a kernel for sm_90."""
     import triton.language as tl
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource, compile
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as compile_
 
     at = {name: index for index, name in enumerate(kernel.arg_names)}
     values = {
@@ -59,7 +60,7 @@ def ptx_of(
     signature = {n: "constexpr" if n in constants else types[n] for n in kernel.arg_names}
     attributes = {(at[name],): [["tt.divisibility", 16]] for name in divisible}
     source = ASTSource(kernel, signature, values, attributes)
-    made = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(options))
+    made = compile_(source, target=GPUTarget("cuda", 90, 32), options=dict(options))
     return str(made.asm["ptx"])
 
 

@@ -28,12 +28,14 @@ def _summary(answers: list[Answer]) -> str:
     done = [each for each in answers if not each.failure]
     keyed = [each for each in done if each.kernel.load]
     right = sum(each.is_right for each in keyed)
+    unable = sum(each.is_unable for each in answers)
     seconds = [each.seconds for each in answers]
     versions = " and ".join(f"{n} {importlib.metadata.version(n)}" for n in ("torch", "triton"))
     projects = len({each.kernel.project for each in answers})
     return (
         f"{datetime.date.today().isoformat()}, {versions}: {len(done)} of "
-        f"{len(answers)} kernels of {projects} projects answered at the first try. The width was "
+        f"{len(answers)} kernels of {projects} projects answered at the first try, and {unable} "
+        "that is for another Triton was told apart with its line. The width was "
         f"right for {right} of the {len(keyed)} for which the source settles it. Median "
         f"{statistics.median(seconds):.1f} s of CPU time, longest {max(seconds):.1f} s."
     )

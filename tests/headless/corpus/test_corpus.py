@@ -27,7 +27,7 @@ def test_most_kernels_answer_at_the_first_try():
     if len(there) < 60:
         pytest.skip("the kernels of public packages are not here: make corpus")
     answers = [answer(kernel) for kernel in there]
-    failed = [_told(each) for each in answers if each.failure]
+    failed = [_told(each) for each in answers if each.failure and not each.is_unable]
     wrong = [_told(each) for each in answers if not each.failure and not each.is_right]
     # As measured in docs/ptx-corpus.md; the goals are 5 % and none.
     assert len(failed) <= MOST_UNANSWERED * len(there), failed

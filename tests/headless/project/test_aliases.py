@@ -77,3 +77,16 @@ def test_an_assertion_tells_a_value_a_size_and_a_rank(tmp_path):
     )
     values = launched(tmp_path, text, "bits", "width", "inner", "last")
     assert values == {"bits": 2, "width": 128, "inner": 1024, "last": 1}
+
+
+def test_lists_are_built_and_the_rest_is_shared_among_unknown_ones(tmp_path):
+    text = (
+        "def f(tiles: List[List[torch.Tensor]]):\n"
+        "    first, second = looked_up(tiles)\n"
+        "    update[(4,)](\n"
+        "        *[tiles[i][j] for i in range(2) for j in range(2) if j < 2], *first, *second, 7\n"
+        "    )\n"
+    )
+    values = launched(tmp_path, text, *"abcd", "s0", "s1", "t0", "t1", "n")
+    assert [name for name, value in values.items() if isinstance(value, AssumedTensor)] == [*"abcd"]
+    assert values["n"] == 7

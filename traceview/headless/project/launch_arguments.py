@@ -60,11 +60,14 @@ def _passed(
     named = {k.arg for k in call.keywords}
     # Constexprs follow the strides, and mostly come by name or from an autotuner.
     runtime = [p for p in parameters if not p.is_constexpr and p.name not in named]
-    rest = len(runtime) - (len(call.args) - len(starred))
+    unpacked = {id(a): scope.value(a.value) for a in starred}
+    lengths = [len(v) for v in unpacked.values() if isinstance(v, (tuple, list))]
+    rest = len(runtime) - (len(call.args) - len(starred)) - sum(lengths)
+    share = max(0, rest) // max(len(starred) - len(lengths), 1)
     names = iter([parameter.name for parameter in parameters])
     for argument in call.args:
         if isinstance(argument, ast.Starred):
-            yield from _unpacked(argument, names, max(0, rest) // len(starred), scope)
+            yield from _unpacked(argument, names, share, unpacked[id(argument)])
         else:
             yield next(names, ""), scope.value(argument)
     for keyword in call.keywords:
@@ -76,10 +79,9 @@ def _passed(
 
 
 def _unpacked(
-    argument: ast.Starred, names: Iterator[str], most: int, scope: Scope
+    argument: ast.Starred, names: Iterator[str], most: int, value: Any
 ) -> Iterator[tuple[str, Any]]:
     """The arguments of `*x.stride()`, which has as many as there are parameters left for it."""
-    value = scope.value(argument.value)
     if isinstance(value, (tuple, list)):
         # In this order: zip takes a name before it sees that the values end.
         yield from ((name, each) for each, name in zip(value, names, strict=False))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import itertools
 import operator
 import re
 from collections import defaultdict
@@ -30,6 +31,7 @@ from traceview.headless.project.assumed_tensor import (
     torch_,
 )
 
+_MOST_TURNS = 64
 _CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"
 _FACTORIES = frozenset(_CREATED.split())
 _OF_TENSORS = frozenset(
@@ -172,6 +174,20 @@ class Scope:
 
     def _list(self, node: ast.List) -> Any:
         return list(map(self.value, node.elts))
+
+    def _listcomp(self, node: ast.ListComp) -> Any:
+        scopes = [self]
+        for generator in node.generators:
+            scopes = [inner for scope in scopes for inner in scope._turns(generator)]
+        return [scope.value(node.elt) for scope in scopes]
+
+    def _turns(self, generator: ast.comprehension) -> Iterator[Scope]:
+        """A scope for each turn of a loop in a comprehension."""
+        for value in itertools.islice(self._value(generator.iter), _MOST_TURNS):
+            inner = Scope(self.globals_, dict(self.known), self.ranks)
+            inner.assign(generator.target, value)
+            if all(inner.value(test) is not False for test in generator.ifs):
+                yield inner
 
     def _set(self, node: ast.Set) -> Any:
         return set(map(self.value, node.elts))

@@ -115,9 +115,9 @@ def _passed(parameter: Parameter, guessed: Argument, value: Any) -> Argument:
     """The argument for a value that a call passes; `guessed` says what the value leaves open."""
     name = parameter.name
     if isinstance(value, AssumedTensor):
-        element = _element(value) or guessed.type.removeprefix("*")
-        known = guessed.type.startswith("*") or element in _ELEMENTS.values()
-        return argument(name, f"*{element if known else 'fp32'}:16")
+        is_pointer = guessed.type.startswith("*")
+        element = _element(value) or (guessed.type.removeprefix("*") if is_pointer else "fp16")
+        return argument(name, f"*{element}:16")
     if isinstance(value, AssumedDescriptor):
         return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
     if parameter.is_constexpr or value is None:
