@@ -107,10 +107,12 @@ def only_sleeping_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter_ns", lambda: slept_ns[0])
 
 
-@pytest.fixture(autouse=True)
-def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def no_hurry() -> Iterator[None]:
     """Trials of `ptx` end with what there is to try, not by the clock of a busy machine."""
-    monkeypatch.setattr("traceview.headless.compile_options.BUDGET_S", 600.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("traceview.headless.compile_options.BUDGET_S", 600.0)
+        yield
 
 
 @pytest.fixture

@@ -71,7 +71,8 @@ class KernelResolution:
         if self.script.is_library:
             call_kernel_factories(self.script.path, self.ending.names)
         if self.ending.failure and (self.log.variants or self._jitted):
-            more = "; --timeout lets it run longer" if self.ending.stopped else ""
+            by_default = self.ending.stopped and self.options.timeout_s is None
+            more = "; --timeout lets it run longer" if by_default else ""
             shown = "only kernels compiled by then are shown"
             self._note(f"{self.script.name} {self._failure}; {shown}{more}")
         launched = self.log.variants or self.log.seen
@@ -94,8 +95,8 @@ class KernelResolution:
         """The kernels that functions of the script have defined so far."""
         # The last created is the outermost of what is around a function.
         created = jitted_in({str(at): f for at, f in enumerate(reversed(self.log.functions))})
-        path = self.script.path
-        return {j.name: j for j in created if j.function.fn.__code__.co_filename == path}
+        own = [j for j in created if j.function.fn.__code__.co_filename == self.script.path]
+        return {jitted.name: jitted for jitted in reversed(own)}
 
     @property
     def _undecorated(self) -> dict[str, Jitted]:
