@@ -275,6 +275,8 @@ def test_thousands_of_tiny_kernels_are_told_without_a_claim(tmp_path):
     [tiny] = [each for each in findings if "tiny_kernels" in each.evidence.values]
     assert tiny.message.startswith("1,200 of 2,400 kernels take 3.00 µs or less, 2.40 ms in all")
     assert (tiny.severity, tiny.time_at_stake_ns) == ("info", 0)
+    window = tiny.evidence.end_ns - tiny.evidence.start_ns
+    assert 20 * 2_000 <= window < 120 * 10 * 11_000
 
 
 @pytest.mark.parametrize("name", [GEMM, ADD, "triton_per_fused_add_0", "cupy_add__float32"])

@@ -44,6 +44,8 @@ def test_code_in_a_sentence(text, code):
 def test_only_commands_are_to_be_copied():
     assert "<code data-copy>traceview record SCRIPT</code>" in coded("traceview record SCRIPT now")
     assert "data-copy" not in coded("torch.compile")
+    assert "data-copy" not in coded("load widths (traceview ptx) of it")
+    assert "data-copy" in coded("Run traceview doctor first.")
 
 
 def unquoted(text):

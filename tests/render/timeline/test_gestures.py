@@ -95,7 +95,7 @@ def test_the_arrow_starts_at_the_launch_call(opened, exported):
     opened.page.locator(".tl-tools input").fill("")
     begin, end = opened.window
     origin = int(document(opened)["origin"])
-    start = round(float(opened.facts()["Start"].split()[0].replace(",", "")) * 1e6) + origin
+    start = round(float(opened.facts()["Start"].split()[0]) * 1e9)
     with sqlite3.connect(exported) as database:
         ((called,),) = database.execute(
             "select r.start from CUPTI_ACTIVITY_KIND_KERNEL k join CUPTI_ACTIVITY_KIND_RUNTIME r "

@@ -49,6 +49,7 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
         "total_ns": total_ns,
         "saved_ns": saved_ns,
     }
+    longest = int(np.argmax(ops.duration_ns[rows]))
     yield Finding(
         severity,
         "{memsets} kernels of the program each follow a memset ({operations_pct} of all "
@@ -57,7 +58,13 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
         "of its own.",
         saved_ns,
         gpu_subject(trace, device),
-        Evidence(values, "classes", {**gpu_cells(trace, device), "class": kind.label}),
+        Evidence(
+            values,
+            "classes",
+            {**gpu_cells(trace, device), "class": kind.label},
+            int(ops.start_ns[rows[longest]]),
+            int(ops.end_ns[after[longest]]),
+        ),
         share_pct(saved_ns, span_ns) if saved_ns else None,
     )
 

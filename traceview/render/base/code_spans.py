@@ -25,6 +25,8 @@ _CODE = (
 )
 _SPAN = re.compile(f"`(?P<quoted>[^`]+)`|(?P<command>{_COMMAND})|(?P<code>{'|'.join(_CODE)})")
 _LONGEST = 2_000
+_COMPLETE = ("traceview doctor",)
+"""Commands that run without an argument; the mere name of another verb is nothing to copy."""
 
 
 class Span(NamedTuple):
@@ -39,7 +41,9 @@ def code_spans(text: str) -> Iterator[Span]:
     end = 0
     for match in _SPAN.finditer(text) if len(text) <= _LONGEST else ():
         yield Span(text[end : match.start()], "prose")
-        yield Span(match["quoted"] or match[0], "command" if match["command"] else "code")
+        whole = match["quoted"] or match[0]
+        is_command = match["command"] and (" " in whole.partition(" ")[2] or whole in _COMPLETE)
+        yield Span(whole, "command" if is_command else "code")
         end = match.end()
     yield Span(text[end:], "prose")
 

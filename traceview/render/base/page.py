@@ -24,6 +24,7 @@ from traceview.render.base.table_view import WHOLE
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)")
 _SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 
@@ -85,6 +86,7 @@ def _environment() -> Environment:
     environment.filters["count"] = units.count
     environment.filters["coded"] = lambda text: coded(visible(text, WHOLE))
     environment.filters["colored"] = colored
+    environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
     return environment
 
 

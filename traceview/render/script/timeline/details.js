@@ -44,7 +44,7 @@ export function factsOf(model, place) {
   const length = track.end[row] - track.start[row];
   /** @type {[string, string][]} */
   const facts = [
-    ["Start", `${(track.start[row] / 1e6).toLocaleString("en", { maximumFractionDigits: 6 })} ms`],
+    ["Start", `${((track.start[row] + Number(model.origin)) / 1e9).toFixed(9)} s`],
     ["Duration", duration(length)],
     ["Where", [track.lane.group, track.lane.title].filter(Boolean).join(", ")],
   ];

@@ -54,8 +54,8 @@ export function bandsOf(model) {
     bands.push(...gpu.filter((band) => band.lane?.device === device));
     bands.push(...counters.map(counterBand));
   }
-  bands.push(...threads.slice(OPEN_THREADS));
-  threads.slice(OPEN_THREADS).forEach(fold);
+  const others = threads.slice(OPEN_THREADS);
+  bands.push(...others.map((band) => ({ ...band, group: "Other CPU threads", folded: true })));
   const busiest = rows(threads[0]);
   threads.filter((band) => rows(band) < busiest / 50).forEach(fold);
   const streams = gpu.filter((band) => band.lane?.kind === "stream");

@@ -32,7 +32,7 @@ const FONT = "11px system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', sans
 export function draw(pen, scene, raster) {
   const { view, ratio, top, height } = scene;
   const lines = scene.lines.filter((line) => line.y - top < height && line.y + line.height > top);
-  const ticks = ticksOf(view);
+  const ticks = ticksOf(view, Number(scene.model.origin));
   const [left, above] = [Math.round(view.left * ratio), Math.round(AXIS * ratio)];
   raster.resize(Math.round(view.right * ratio) - left, Math.round(height * ratio) - above);
   const labels = paint(raster, scene, lines, ticks.times);
@@ -127,13 +127,18 @@ function drawHeading(pen, { colors, width, view }, text, y) {
   pen.font = FONT;
 }
 
-/** @param {import("../view.js").View} view */
-function ticksOf(view) {
+/**
+ * Round moments on the clock of the recording, which is `origin` at time 0.
+ * @param {import("../view.js").View} view
+ * @param {number} origin
+ */
+function ticksOf(view, origin) {
   const wanted = (view.span / (view.right - view.left)) * 110;
   const power = 10 ** Math.floor(Math.log10(wanted));
   const step = power * ([1, 2, 5, 10].find((each) => each * power >= wanted) ?? 10);
   const times = [];
-  for (let time = Math.ceil(view.from / step) * step; time <= view.to; time += step) times.push(time);
+  const first = Math.ceil((view.from + origin) / step) * step - origin;
+  for (let time = first; time <= view.to; time += step) times.push(time);
   return { step, times };
 }
 
@@ -142,7 +147,8 @@ function ticksOf(view) {
  * @param {Scene} scene
  * @param {{step: number, times: number[]}} ticks
  */
-function drawAxis(pen, { view, colors, width }, ticks) {
+function drawAxis(pen, { model, view, colors, width }, ticks) {
+  const origin = Number(model.origin);
   pen.fillStyle = colors.raised;
   pen.fillRect(0, 0, width, AXIS);
   pen.fillStyle = colors.quiet;
@@ -151,7 +157,7 @@ function drawAxis(pen, { view, colors, width }, ticks) {
     const x = view.x(time);
     if (x < view.left) continue;
     pen.fillRect(Math.round(x), AXIS - 5, 1, 5);
-    const text = moment(time, ticks.step, Math.max(view.to, 1));
+    const text = moment(time + origin, ticks.step, Math.max(view.to + origin, 1));
     if (x + 4 + pen.measureText(text).width <= width) pen.fillText(text, x + 4, AXIS / 2);
   }
 }
