@@ -55,6 +55,7 @@ __all__ = [
     "__version__",
     "analyze",
     "benchmark",
+    "convert",
     "diff_ptx",
     "export",
     "inspect_ptx",
@@ -74,6 +75,10 @@ _TYPES = {
 }
 
 
+PERFETTO_SUFFIXES = (".pftrace", ".perfetto-trace")
+WRITTEN = (".sqlite", *PERFETTO_SUFFIXES, *(f"{each}.gz" for each in PERFETTO_SUFFIXES))
+"""What the name of a file ends in that `convert` writes."""
+
 if not TYPE_CHECKING:  # A type checker sees the imports above, and no others.
 
     def __getattr__(name: str) -> Any:
@@ -89,11 +94,11 @@ def __dir__() -> list[str]:
 
 
 def load(path: str | Path) -> Trace:
-    """Read a trace: an nsys SQLite export, or a .nsys-rep, which nsys exports into a cache first.
+    """Read a trace: an SQLite file of nsys or traceview, or a JSON trace of torch.profiler.
 
-    Either may be compressed (.gz, .xz or .zst). Raises TraceFormatError if the file is not a
-    trace, TooLargeError if there is too little memory, ToolNotFoundError if nsys is needed and
-    missing.
+    A .nsys-rep is exported by nsys into a cache first. Each may be compressed (.gz, .xz or .zst).
+    Raises TraceFormatError if the file is not a trace, TooLargeError if there is too little memory,
+    ToolNotFoundError if nsys is needed and missing.
     """
     from traceview.trace import load as files
 
@@ -195,6 +200,33 @@ def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = Fal
     check_report_output(target, force=force, source=source, source_kind="trace")
     loaded = with_steps(load(trace) if isinstance(trace, (str, Path)) else trace)
     write_pieces(target, perfetto_pieces(loaded, timeline(loaded)))
+    return target
+
+
+def convert(trace: Trace | str | Path, out: str | Path, *, force: bool = False) -> Path:
+    """Write a trace in the format that the name of `out` ends in, and return the path of the file.
+
+    `trace` is what `load` takes or returns. `.sqlite` is traceview's own file: the tables of the
+    trace, which `load` reads back as they are. `.pftrace` and `.perfetto-trace`, also with `.gz`,
+    are Perfetto's: see `export`. Raises InputError if the name ends in none of these or the file
+    cannot be written, and otherwise as `export` does.
+    """
+    from traceview.errors import InputError
+    from traceview.outputs import check_trace_output, replacing, unpacked_name
+    from traceview.trace.stored.writer import write_trace
+
+    target = Path(out)
+    if unpacked_name(target).endswith(PERFETTO_SUFFIXES) and target.suffix not in (".xz", ".zst"):
+        return export(trace, perfetto=target, force=force)
+    if not unpacked_name(target).endswith(".sqlite"):
+        raise InputError(
+            f"{target} ends in no format that is written", f"end it in {', '.join(WRITTEN)}"
+        )
+    source = Path(trace) if isinstance(trace, (str, Path)) else Path(trace.path)
+    check_trace_output(target, force=force, source=source)
+    loaded = load(trace) if isinstance(trace, (str, Path)) else trace
+    with replacing(target) as part:
+        write_trace(loaded, part)
     return target
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from traceview.errors import InputError, OutputExistsError, TraceviewError
@@ -56,6 +57,25 @@ def check_trace_output(path: Path, *, force: bool, source: Path | None = None) -
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InputError(f"{path} is not a regular file", "pass the path of a file to write")
     check_output(path, force=force, source=source)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file beside `path`, which takes its place at the end of the block.
+
+    Where the block fails, or the file cannot be put in place (TraceviewError), `path` stays as it
+    was.
+    """
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceviewError(f"cannot write {path}: {reason}", "choose another file") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:

@@ -20,6 +20,7 @@ VERBS = {
     "record": "Run a script under nsys and write its trace.",
     "report": "Show where the GPU time of a trace went and what to fix first.",
     "export": "Write a trace in the format of Perfetto.",
+    "convert": "Write a trace in another format.",
     "ptx": "Show how wide the memory accesses of kernels are, and how to widen them.",
     "bench": "Check and time every version of a GPU operation.",
     "scrub": "Copy a trace without private data.",

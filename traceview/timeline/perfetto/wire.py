@@ -18,7 +18,8 @@ VARINT, FIXED64, LENGTH = 0, 1, 2
 
 
 def varint(value: int) -> bytes:
-    """The shortest varint of a number ≥ 0."""
+    """The shortest varint of a number; one below 0 has the bits of its 64-bit complement."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
     parts = []
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -1,9 +1,10 @@
 """The SQLite file that holds the tables of a Trace, whatever recorder they came from.
 
-Each table of schema.TABLES is a table of the same name and columns. A text is stored once, in
-TRACEVIEW_TEXTS; the columns hold its number. NULL is an absent value, an absent table one that was
-not recorded. TRACEVIEW_TRACE names the recorder, TRACEVIEW_RUN holds what `traceview record` noted.
-Kernel code and source lines are stored as `traceview record` adds them to a trace of nsys.
+Each table of schema.TABLES is a table of the same name and columns. A text is stored once per
+column, in TRACEVIEW_TEXTS; the columns hold its number. NULL is an absent value, an absent table
+one that was not recorded. TRACEVIEW_TRACE names the recorder, TRACEVIEW_RUN holds what the command
+`traceview record` noted. Kernel code and source lines are stored as that command adds them to a
+trace of nsys.
 """
 
 from __future__ import annotations

@@ -143,18 +143,20 @@ def _column(table: str, column: Column, columns: Columns, rows: int, texts: Text
 
 
 def _numbered(table: str, name: str, values: Array, null: Mask, texts: Texts) -> Texts:
-    """A column of texts with its own distinct values; equal texts of two numbers become one."""
+    """A column of texts with its own distinct values, by number; equal texts become one."""
     number = np.where(null, -1, values.astype(np.int64))
     known = np.append(texts.codes, np.int32(-1))
     if len(number) and not -1 <= number.min() <= number.max() < len(texts):
         raise TraceFormatError(f"column {name} of table {table} names unknown texts", _AGAIN)
-    code = known[number]
-    if ((code < 0) & ~null).any():
+    used, places = np.unique(number[~null], return_inverse=True)
+    code = known[used]
+    if (code < 0).any():
         raise TraceFormatError(f"column {name} of table {table} names unknown texts", _AGAIN)
-    used, codes = np.unique(code, return_inverse=True)
-    absent = int(np.count_nonzero(used < 0))
-    own = Texts(codes.reshape(-1).astype(np.int32) - np.int32(absent), texts.values[used[absent:]])
-    return own.thrifty()
+    own = {code: place for place, code in enumerate(dict.fromkeys(code.tolist()))}
+    place_of = np.array([own[each] for each in code.tolist()], np.int32)
+    codes = np.full(len(number), -1, np.int32)
+    codes[~null] = place_of[places.reshape(-1)] if len(code) else 0
+    return Texts(codes, texts.values[np.array([*own], np.int64)]).thrifty()
 
 
 def _numbers(columns: Columns, name: str) -> Numbers:

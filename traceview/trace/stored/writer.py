@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from traceview.errors import TraceFormatError
+from traceview.stages import stage
 from traceview.tables import Column, Table, Texts
 from traceview.trace.model import Trace
 from traceview.trace.schema import TABLES
@@ -44,17 +45,20 @@ def _write(trace: Trace, connection: sqlite3.Connection) -> None:
     _pairs(connection, ABOUT, _about(trace))
     if trace.run:
         _pairs(connection, RUN, trace.run.items())
-    numbers: dict[str, int] = {}
+    numbered: list[str] = []
     recorded = [name for name in TABLES if name in trace.tables and name not in trace.absent]
+    rows, written = sum(len(trace.tables[name]) for name in recorded), 0
     for name in recorded:
+        stage("Writing the trace", written, rows)
+        written += len(trace.tables[name])
         table = trace.tables[name]
         if name in NUMBERED:
             _create(connection, name, table.columns, "INTEGER")
-            _insert(connection, name, _numbered(table, numbers), table)
+            _insert(connection, name, _numbered(table, numbered), table)
         elif name in STORED_AS:
             _create(connection, STORED_AS[name], table.columns, "TEXT")
             _insert(connection, STORED_AS[name], _cells(table), table)
-    texts = zip(numbers.values(), map(_sound, numbers), strict=True)
+    texts = enumerate(map(_sound, numbered))
     connection.execute(f"CREATE TABLE {TEXTS} (id INTEGER, value TEXT)")
     connection.executemany(f"INSERT INTO {TEXTS} VALUES (?, ?)", texts)  # noqa: S608
 
@@ -95,10 +99,10 @@ def _insert(
         connection.executemany(f"INSERT INTO {quoted(name)} VALUES ({marks})", rows)  # noqa: S608
 
 
-def _numbered(table: Table, numbers: dict[str, int]) -> Iterator[Iterable[Sequence[Any]]]:
-    """The rows batch by batch, with the numbers of their texts; new texts are numbered."""
+def _numbered(table: Table, numbered: list[str]) -> Iterator[Iterable[Sequence[Any]]]:
+    """The rows batch by batch, with the numbers of their texts, which are appended."""
     number_of = {
-        column.name: _numbers(table.texts(column.name), numbers)
+        column.name: _numbers(table.texts(column.name), numbered)
         for column in table.columns
         if column.dtype == "text"
     }
@@ -113,11 +117,16 @@ def _numbered(table: Table, numbers: dict[str, int]) -> Iterator[Iterable[Sequen
         yield zip(*columns, strict=True)
 
 
-def _numbers(texts: Texts, numbers: dict[str, int]) -> np.ndarray[tuple[int, ...], Any]:
-    """The number of each distinct value that occurs; the last element, of code −1, is −1."""
+def _numbers(texts: Texts, numbered: list[str]) -> np.ndarray[tuple[int, ...], Any]:
+    """The number of each distinct value that occurs; the last element, of code −1, is −1.
+
+    Columns share no numbers: those of one column keep the order of its codes, by which rows with
+    equal figures are listed.
+    """
     found = np.full(len(texts.values) + 1, -1, np.int64)
-    for code in np.unique(texts.codes[texts.codes >= 0]).tolist():
-        found[code] = numbers.setdefault(str(texts.values[code]), len(numbers))
+    used = np.unique(texts.codes[texts.codes >= 0])
+    found[used] = len(numbered) + np.arange(len(used))
+    numbered.extend(str(texts.values[code]) for code in used.tolist())
     return found
 
 

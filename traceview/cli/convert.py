@@ -1,0 +1,41 @@
+"""`traceview convert`: write a trace in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.output import STDOUT, progress
+from traceview.cli.verb import Verb
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "traceview convert trace.json.gz trace.sqlite",
+        "traceview convert train.sqlite train.pftrace.gz --force",
+    ),
+)
+@click.argument("trace", type=click.Path(path_type=Path), metavar="IN")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite OUT.")
+@debug_option
+def command(trace: Path, out: Path, force: bool) -> None:
+    """Write the trace IN in the format that OUT ends in.
+
+    .sqlite is traceview's own file: the tables that a report reads, whatever recorded them. Its
+    report is that of IN. .pftrace and .perfetto-trace, also with .gz, are for Perfetto, as
+    `traceview export` writes them. IN is any trace that `traceview report` takes, and is not
+    changed.
+    """
+    if out.name == STDOUT:
+        raise click.UsageError("a trace cannot be written to stdout: name a file")
+    import traceview
+    from traceview.cli.process.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    with progress("Converting the trace"):
+        written = traceview.convert(trace, out, force=force)
+    click.echo(f"Wrote {click.format_filename(written)}", err=True)
