@@ -336,7 +336,7 @@ def test_one_long_gap_is_not_reported_as_that_of_each_step(tmp_path):
 
     assert "900 µs of that was a single gap before work launched in part_b." in finding.message
     assert finding.action.startswith(
-        "Check whether a longer run repeats this. If so, do this CPU work earlier"
+        "Check whether a longer run repeats this. If so, take this CPU work out of the way"
     )
 
 
@@ -352,7 +352,7 @@ def test_two_gaps_alike_are_no_single_one(tmp_path):
     [finding] = ask(ANALYSIS, late(900_000, 600_000), tmp_path).findings
 
     assert "single gap" not in finding.message
-    assert finding.action.startswith("Do this CPU work")
+    assert finding.action.startswith("Take this CPU work out of the way")
 
 
 def test_a_gap_of_a_selection_is_no_single_one_where_others_are_like_it(tmp_path):

@@ -102,7 +102,7 @@ def test_a_sleep_has_a_finding_of_its_own(tmp_path):
         "The GPU sat idle for 38.0 ms (19 gaps) while the CPU did other work than launching. "
         "All of it was at train.py:12 in get_batch."
     )
-    assert worked.action.startswith("Do this CPU work earlier or later")
+    assert worked.action.startswith("Take this CPU work out of the way")
     assert worked.time_at_stake_ns == 38 * MS
 
 
@@ -124,7 +124,9 @@ def test_work_in_several_lines_of_a_function_is_one_finding(tmp_path):
 
 def test_a_program_without_steps_is_told_of_no_loop(tmp_path):
     worked = ask(ANALYSIS, sample_gaps(loop(gap_ms=9), LOAD, MAIN, gap_ms=9), tmp_path).findings[0]
-    assert worked.action.startswith("Do this CPU work earlier or later, or on another thread")
+    assert worked.action.startswith(
+        "Take this CPU work out of the way: do it earlier or later, or on another thread"
+    )
 
 
 def test_lines_outside_of_functions_have_a_finding_each(tmp_path):

@@ -244,6 +244,21 @@ def test_idle_time_while_the_cpu_is_between_two_steps(tmp_path):
     )
 
 
+def test_processes_that_are_slow_at_once_are_one_finding(tmp_path):
+    export, clock = Export(), 0
+    for number in range(10):
+        work = 90 * MS if number == 7 else 30 * MS
+        for process in (1, 2):
+            export.range(f"step_{number}", clock + 1, clock + work, process=process)
+            call = (clock + 10, clock + 20)
+            export.launch(call, (clock + 100, clock + work), process=process, device=process - 1)
+        clock += work
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert "90.0 ms (median 30.0 ms)" in finding.message
+
+
 def test_several_outliers_are_one_finding(tmp_path):
     slow = {f"step_{n}": (30 * MS, n * MS) for n in (10, 20, 30)}
 

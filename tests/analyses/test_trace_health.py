@@ -415,3 +415,13 @@ def test_times_beyond_the_length_of_the_recording_are_warned_of(tmp_path, spans,
         assert status_of_times == "warning"
         assert detail.startswith(f"The times of {wrong} operation")
         assert "recording of 3.00 s" in detail
+
+
+def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
+    trace = Export().call("cudaLaunchKernel", 0, 10).load(tmp_path).without("kernels")
+
+    messages = [each.message for each in ANALYSIS.run(trace).findings]
+
+    unread = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+    assert unread in messages
+    assert not [message for message in messages if "failed, or" in message]

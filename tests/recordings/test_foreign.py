@@ -104,3 +104,9 @@ def test_advised_ranges_select_one_step(program):
         if argument := each.finding.evidence.values.get("range_argument"):
             assert argument in each.finding.action
             assert matching_ranges(report.recording, argument.strip("'")).sum() == 1
+
+
+def test_training_that_waits_for_data_is_told_so_by_phases():
+    phases = traceview.analyze(traceview.load(FOREIGN / "mnist.sqlite.xz"), ["phases"])["phases"]
+    verdicts = {row["phase"]: row["verdict"] for row in phases.tables["phases"].rows()}
+    assert verdicts["training"] == "data-loading"

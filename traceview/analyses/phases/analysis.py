@@ -41,8 +41,8 @@ PHASES = TableSpec(
         Column(
             "verdict",
             "text",
-            "what limited it: gpu-bound, launch-bound, sync-drained, mixed, compilation or "
-            "no-gpu-work",
+            "what limited it: gpu-bound, launch-bound, data-loading, sync-drained, mixed, "
+            "compilation or no-gpu-work",
         ),
         Column("compiler", "text", "what compiled during most of a compilation", nullable=True),
     ),

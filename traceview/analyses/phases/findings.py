@@ -48,7 +48,8 @@ _REMEDIES = {
     "build the extension when it is installed.",
     compilers.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run.",
     compilers.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
-    "per size. A longer run pays this once.",
+    "per size. The last batch of an epoch is often smaller (drop_last=True). A longer run pays "
+    "this once.",
     compilers.UNKNOWN: "Use the compiler's cache, so that its result outlives the run.",
 }
 _RECOMPILATION = {

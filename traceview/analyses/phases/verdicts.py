@@ -1,13 +1,16 @@
-"""What limited each phase: the GPU, launches, synchronizations, or compilation."""
+"""What limited each phase: the GPU, launches, data, synchronizations, or compilation."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.phases.phases import Phase, Phases
 from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.samples.stack_lines import DATA_LOADING, DATA_WAIT
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
 
@@ -19,13 +22,14 @@ WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 
 def verdicts(trace: Trace, every: Phases) -> list[str]:
     """The verdict on each phase: by the cause of most of its idle time, if there is much."""
-    idle = _idle_by_cause(trace, every)
+    idle, data_ns = _idle_by_cause(trace, every), _idle_for_data(trace, every)
     duration = every.end_ns - every.start_ns
-    rows = zip(every.phase.tolist(), duration.tolist(), every.busy_ns.tolist(), idle, strict=True)
-    return [_verdict(Phase(phase), whole, busy, causes) for phase, whole, busy, causes in rows]
+    columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
+    rows = zip(*columns, idle, strict=True)
+    return [_verdict(Phase(phase), *figures) for phase, *figures in rows]
 
 
-def _verdict(phase: Phase, duration_ns: int, busy_ns: int, idle_ns: Array) -> str:
+def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns: Array) -> str:
     if phase == Phase.COMPILATION:
         return "compilation"
     if phase in WITHOUT_WORK or not busy_ns:
@@ -33,6 +37,8 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, idle_ns: Array) -> st
     if 100.0 * busy_ns >= BUSY_PCT * duration_ns:
         return "gpu-bound"
     dry_ns = int(idle_ns.sum() - idle_ns[DEPENDENCY])
+    if dry_ns and data_ns > _MOST * dry_ns:
+        return "data-loading"
     for cause, name in ((LAUNCH_LATE, "launch-bound"), (SYNC_DRAIN, "sync-drained")):
         if dry_ns and idle_ns[cause] > _MOST * dry_ns:
             return name
@@ -42,13 +48,32 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, idle_ns: Array) -> st
 def _idle_by_cause(trace: Trace, every: Phases) -> Integers:
     """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends."""
     result = np.zeros((len(every), len(CAUSES)), np.int64)
+    gaps, row = every_gap(trace), _phase_of_gaps(trace, every)
+    own = np.flatnonzero(row >= 0)
+    inside = np.maximum(gaps.start_ns[own], every.start_ns[row[own]])
+    length = np.maximum(gaps.end_ns[own] - inside, 0)
+    np.add.at(result, (row[own], gaps.cause[own]), length)
+    return result
+
+
+def _idle_for_data(trace: Trace, every: Phases) -> Integers:
+    """Idle time of each phase in which the program waited for data or loaded it, by samples."""
+    samples = idle_samples(trace)
+    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
+    # The gaps of samples are rows among those of the selection.
+    selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
+    row = _phase_of_gaps(trace, every)[selected[samples.gap[loading]]]
+    time_ns = samples.time_ns[loading][row >= 0]
+    return np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
+
+
+def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
+    """The phase in which each gap ends; −1 for processes without any."""
     gaps, ops = every_gap(trace), operations(trace)
-    process = ops.process[gaps.after]
+    process, result = ops.process[gaps.after], np.full(len(gaps), -1, np.int64)
     for number in np.unique(every.process).tolist():
         rows = np.flatnonzero(every.process == number)
         own = np.flatnonzero(process == number)
         at = np.searchsorted(every.start_ns[rows], gaps.end_ns[own], side="right") - 1
-        inside = np.maximum(gaps.start_ns[own], every.start_ns[rows][np.maximum(at, 0)])
-        length = np.maximum(gaps.end_ns[own] - inside, 0)
-        np.add.at(result, (rows[np.maximum(at, 0)], gaps.cause[own]), length)
+        result[own] = rows[np.maximum(at, 0)]
     return result

@@ -30,15 +30,34 @@ from traceview.trace import Trace
 
 
 def step_findings(trace: Trace, chosen: Mask, labels: Texts) -> Iterator[Finding]:
-    """One finding per loop whose outliers cost time, without idle time that comes only once."""
+    """One finding per loop whose outliers cost time, without idle time that comes only once.
+
+    Processes that wait for each other have their slow steps at the same time: the one that loses
+    most speaks for them.
+    """
     timed, span_ns = pace(trace), steady_span_ns(trace)
     repeating_ns = timed.duration_ns - step_parts(trace).once_ns
     late = np.flatnonzero(timed.outlier & (repeating_ns > timed.limit_ns) & chosen)
-    for rows in np.split(late, np.flatnonzero(np.diff(timed.loop[late])) + 1):
-        excess_ns = repeating_ns[rows] - timed.median_ns[rows]
-        severity = severity_of(int(excess_ns.sum()), span_ns)
-        if len(rows) and severity:
-            yield _finding(trace, rows, excess_ns, severity, labels)
+    over_ns = repeating_ns - timed.median_ns
+    loops = np.split(late, np.flatnonzero(np.diff(timed.loop[late])) + 1)
+    worst: list[int] = []
+    for rows in sorted(loops, key=lambda rows: -int(over_ns[rows].sum())):
+        severity = severity_of(int(over_ns[rows].sum()), span_ns)
+        if not len(rows) or not severity:
+            continue
+        longest = int(rows[np.argmax(over_ns[rows])])
+        if not any(_at_once(trace, longest, each) for each in worst):
+            worst.append(longest)
+            yield _finding(trace, rows, over_ns[rows], severity, labels)
+
+
+def _at_once(trace: Trace, step: int, other: int) -> bool:
+    """Whether most of a step passed during one of another process."""
+    timed, process = pace(trace), steps(trace).process
+    begin_ns = max(int(timed.begin_ns[step]), int(timed.begin_ns[other]))
+    end_ns = min(int(timed.end_ns[step]), int(timed.end_ns[other]))
+    most = 2 * (end_ns - begin_ns) > int(timed.duration_ns[step])
+    return bool(process[step] != process[other]) and most
 
 
 def _finding(

@@ -109,6 +109,8 @@ def _gpu_work(trace: Trace) -> list[Check]:
     ops = operations(trace)
     if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+        if "kernels" not in trace.tables:
+            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
         return [Check("GPU work", "blind", lost, _record(trace))]
     if "kernels" not in trace.tables:
         return [Check("GPU work", "note", "None was recorded.", _record(trace))]
@@ -167,7 +169,7 @@ def _unpaired(trace: Trace) -> list[Check]:
     lost = int((alone.launches & ~(alone.late & cut)).sum())
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     checks = []
-    if lost:
+    if lost and "kernels" in trace.tables:
         checks.append(_launches_without_work(trace, lost, int(launching.sum())))
     if orphans:
         unknown = (

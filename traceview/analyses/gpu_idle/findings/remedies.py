@@ -115,7 +115,7 @@ def take_out(trace: Trace) -> str:
     what = (
         "Take this CPU work out of the loop: do it earlier"
         if len(pace(trace).timed)
-        else "Do this CPU work earlier or later"
+        else "Take this CPU work out of the way: do it earlier or later"
     )
     return f"{what}, or {other_threads(trace)}, so that launches reach the GPU before it runs dry."
 
