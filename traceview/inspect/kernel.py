@@ -19,7 +19,9 @@ from traceview.ptx.elements_per_thread import elements_per_thread
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import live_registers
+from traceview.ptx.sass.spills import SpilledValue, spilled_values
 from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers
+from traceview.ptx.ttgir.variables import variables_by_line
 from traceview.toolchain.demangling import demangled
 from traceview.toolchain.listings import Code, code_of
 
@@ -81,6 +83,8 @@ def _report(
         mix=kernel.mix,
         layout_conversions=kernel.layout_conversions,
         async_waits=kernel.async_waits,
+        variables=variables_by_line(kernel.ttgir) if kernel.ttgir else {},
+        spilled_values=_spilled(kernel),
         pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
         demangled_name=_demangled(compiled.name),
@@ -91,6 +95,14 @@ def _report(
 def _demangled(name: str) -> str | None:
     whole = demangled([name])[name]
     return whole if whole != name else None
+
+
+def _spilled(kernel: KernelContext) -> tuple[SpilledValue, ...]:
+    sass, mix = kernel.code.sass, kernel.mix
+    if not sass or not kernel.spill_bytes:
+        return ()
+    loop = mix.hottest_loop if mix else None
+    return spilled_values(sass, loop.instructions if loop else ())
 
 
 def _waves(kernel: KernelContext) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
@@ -16,6 +16,7 @@ from traceview.ptx.demangle import short_name
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.sass.live_registers import LiveRegisters
+from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 
@@ -90,6 +91,8 @@ class KernelReport:
     mix: InstructionMix | None = None
     layout_conversions: tuple[LayoutConversion, ...] = ()
     demangled_name: str | None = None
+    variables: Mapping[SourceLine, str] = field(default_factory=dict)
+    spilled_values: tuple[SpilledValue, ...] = ()
     async_waits: tuple[AsyncWait, ...] = ()
     pipeline_buffers: tuple[PipelineBuffer, ...] = ()
 

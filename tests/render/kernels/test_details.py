@@ -7,6 +7,7 @@ from traceview.inspect.target_report import PtxReport
 from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.mix.counts import instruction_mix
 from traceview.ptx.parser import parse_ptx
+from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.render.kernels.html import render_ptx_html
@@ -109,3 +110,16 @@ def test_the_pipeline_is_one_line_and_its_waits_a_table():
     assert document["pipeline"]["waits"][0]["meanwhile"] == {"MMA": 8, "fp32": 16}
     assert document["pipeline"]["waits"][0]["is_serial"] is False
     assert document["pipeline"]["buffers"][0]["source"] == "gelu.py:4"
+
+
+def test_spills_and_the_peak_name_variables():
+    values = (SpilledValue(a_line(7), 64, 32, 8, 4), SpilledValue(a_line(8), 4, 4, 1, 0))
+    report = PtxReport(
+        "gelu.py", (a_report(spilled_values=values, variables={a_line(7): "total"}),)
+    )
+    text = " ".join(render_ptx_text(report, width=160, details=True).split())
+    assert "spilled: 64 B of total (gelu.py:7), loaded 4 × in the hottest loop" in text
+    assert "4 B of gelu.py:8" in text
+    assert "gelu.py:7 total 64 B 32 B 4" in text
+    (document,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    assert [each["variable"] for each in document["spilled_values"]] == ["total", None]

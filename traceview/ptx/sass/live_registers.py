@@ -60,6 +60,15 @@ def live_registers(function: Function) -> LiveRegisters:
     return LiveRegisters(counts, peak, tuple(_holders(code, writes, held, peak)))
 
 
+def written_registers(instruction: Instruction) -> Iterator[int]:
+    """The numbers of the registers that an instruction writes."""
+    mask, _ = _masks(instruction)
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
 def _live_after(function: Function, writes: Sequence[int], reads: Sequence[int]) -> list[int]:
     """A mask of registers per instruction: those live before it that it does not end, and after."""
     code = function.instructions

@@ -9,9 +9,11 @@ from traceview.analyses.base import TableSpec
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.async_groups import COPIES
 from traceview.ptx.mix.counts import ClassCounts, InstructionMix
+from traceview.ptx.model import SourceLine
 from traceview.render.kernels.source_names import SourceNames
 from traceview.tables import Cell, Column, Table
 
+_MOST_SPILLED = 3
 Row = dict[str, Cell]
 
 LOOPS = TableSpec(
@@ -68,10 +70,37 @@ WAITS = TableSpec(
     brief=("source", "waits_for", "in_flight", "left", "meanwhile"),
 )
 
+SPILLS = TableSpec(
+    "spills",
+    "One row per source line whose values are spilled, per thread",
+    (
+        Column("source", "text", "line that computes the value"),
+        Column("variable", "text", "its name in the source", nullable=True),
+        Column("stored_bytes", "int64", "bytes written by spill stores in the code"),
+        Column("loaded_bytes", "int64", "bytes read back by loads in the code"),
+        Column("loads", "int64", "number of loads"),
+        Column("in_hottest_loop", "int64", "loads in the hottest loop"),
+    ),
+    brief=("source", "variable", "stored_bytes", "loaded_bytes", "in_hottest_loop"),
+)
+HOLDERS = TableSpec(
+    "registers_at_the_peak",
+    "One row per source line that wrote registers live where most are",
+    (
+        Column("source", "text", "line that wrote the registers"),
+        Column("variable", "text", "its name in the source", nullable=True),
+        Column("registers", "int64", "live registers per thread"),
+    ),
+    brief=("source", "variable", "registers"),
+    detail=True,
+)
+
 
 def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     """The tables that have rows, with their declarations."""
     tables = (
+        (SPILLS, spill_rows(kernel, names)),
+        (HOLDERS, holder_rows(kernel, names)),
         (WAITS, wait_rows(kernel, names)),
         (CONVERSIONS, conversion_rows(kernel, names)),
         (LOOPS, loop_rows(kernel, names)),
@@ -136,6 +165,45 @@ def pipeline(kernel: KernelReport, names: SourceNames) -> str:
     if stages and parts:
         parts.insert(0, f"num_stages={stages}")
     return " · ".join(parts)
+
+
+def spilled(kernel: KernelReport, names: SourceNames) -> str:
+    """The values that most spilled bytes belong to."""
+    parts = []
+    for value in kernel.spilled_values[:_MOST_SPILLED]:
+        again = value.in_hottest_loop
+        loop = f", loaded {units.count(again)} × in the hottest loop" if again else ""
+        size = units.size(value.store_bytes)
+        parts.append(f"{size} of {named_line(kernel, value.source, names)}{loop}")
+    more = len(kernel.spilled_values) - len(parts)
+    return " · ".join([*parts, *([f"{more} more lines"] if more > 0 else [])])
+
+
+def named_line(kernel: KernelReport, source: SourceLine | None, names: SourceNames) -> str:
+    """A line with the variable that it computes: `total (matmul.py:84)`."""
+    variable = kernel.variables.get(source) if source else None
+    return f"{variable} ({names.of_line(source)})" if variable else names.of_line(source)
+
+
+def spill_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
+    """A row per source line whose values are spilled."""
+    for value in kernel.spilled_values:
+        yield {
+            "source": names.of_line(value.source),
+            "variable": kernel.variables.get(value.source) if value.source else None,
+            "stored_bytes": value.store_bytes,
+            "loaded_bytes": value.load_bytes,
+            "loads": value.loads,
+            "in_hottest_loop": value.in_hottest_loop,
+        }
+
+
+def holder_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
+    """A row per source line that holds registers at the peak."""
+    live = kernel.live_registers
+    for source, count in live.holders if live else ():
+        variable = kernel.variables.get(source) if source else None
+        yield {"source": names.of_line(source), "variable": variable, "registers": count}
 
 
 def wait_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:

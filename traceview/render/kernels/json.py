@@ -143,6 +143,14 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "shuffles": kernel.shuffles,
         "instruction_mix": dict(kernel.instruction_mix),
         "instruction_classes": _instruction_classes(kernel.mix, names) if kernel.mix else None,
+        "spilled_values": [
+            {
+                **asdict(each),
+                **_source(each.source, names),
+                **_variable(each.source, kernel),
+            }
+            for each in kernel.spilled_values
+        ],
         "pipeline": {
             "buffers": [
                 {**asdict(each), **_source(each.source, names)} for each in kernel.pipeline_buffers
@@ -212,6 +220,11 @@ def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str |
     }
 
 
+def _variable(source: SourceLine | None, kernel: KernelReport) -> Mapping[str, str | None]:
+    """The name of what a line computes."""
+    return {"variable": kernel.variables.get(source) if source else None}
+
+
 def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] | None:
     """The most registers that are live at once, where, and the lines that wrote them."""
     live, sass = kernel.live_registers, kernel.sass
@@ -223,7 +236,8 @@ def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] 
         "opcode": at.opcode,
         **_source(at.source, names),
         "holders": [
-            {"registers": count, **_source(source, names)} for source, count in live.holders
+            {"registers": count, **_source(source, names), **_variable(source, kernel)}
+            for source, count in live.holders
         ],
         "by_instruction": list(live.counts),
     }

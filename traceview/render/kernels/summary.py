@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from traceview import units
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import Argument, How
-from traceview.render.kernels.details import hottest_loop, pipeline
+from traceview.render.kernels.details import hottest_loop, named_line, pipeline, spilled
 from traceview.render.kernels.source_names import SourceNames
 
 _MOST_MIX = 8
@@ -110,6 +110,8 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
         yield "hottest loop", loop
     if stages := pipeline(kernel, SourceNames.of([kernel])):
         yield "pipeline", stages
+    if values := spilled(kernel, SourceNames.of([kernel])):
+        yield "spilled", values
     if held := live(kernel):
         yield "live registers", held
     across = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]
@@ -125,7 +127,10 @@ def live(kernel: KernelReport) -> str:
     if not found or not sass or not found.counts or not (limits or kernel.spill_bytes):
         return ""
     names = SourceNames.of([kernel])
-    parts = [f"{count} by {names.of_line(line)}" for line, count in found.holders[:_MOST_HOLDERS]]
+    parts = [
+        f"{count} by {named_line(kernel, line, names)}"
+        for line, count in found.holders[:_MOST_HOLDERS]
+    ]
     rest = sum(count for _, count in found.holders[_MOST_HOLDERS:])
     parts += [f"{rest} more"] if rest else []
     at = names.of_line(sass.instructions[found.peak].source)

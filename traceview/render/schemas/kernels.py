@@ -6,6 +6,7 @@ from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.model import Access, Argument, RequestCost
+from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.render.schemas.findings import finding
@@ -83,6 +84,7 @@ def _kernel(**more: Schema) -> Schema:
         shuffles=WHOLE,
         instruction_mix=mapping(WHOLE),
         instruction_classes=maybe(_instruction_classes()),
+        spilled_values=many(_of_line(SpilledValue, variable=maybe(TEXT))),
         pipeline=record(
             buffers=many(_of_line(PipelineBuffer)),
             waits=many(_of_line(AsyncWait, is_serial=YES_NO)),
@@ -95,7 +97,7 @@ def _kernel(**more: Schema) -> Schema:
                 most=WHOLE,
                 opcode=TEXT,
                 **_SOURCE,
-                holders=many(record(registers=WHOLE, **_SOURCE)),
+                holders=many(record(registers=WHOLE, variable=maybe(TEXT), **_SOURCE)),
                 by_instruction=many(WHOLE),
             )
         ),
