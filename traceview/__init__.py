@@ -28,6 +28,8 @@ from traceview.errors import TraceviewError
 from traceview.version import __version__
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from traceview.analyses.base import Result, Skipped
     from traceview.bench import BenchReport
     from traceview.bench.operation import Operation
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
     from traceview.inspect.target_report import PtxReport
     from traceview.recorders import Recording
+    from traceview.recorders.options import Backend
     from traceview.report import Report
     from traceview.tables import Table
     from traceview.trace import Selection, Trace
@@ -61,6 +64,7 @@ __all__ = [
     "inspect_ptx",
     "load",
     "record",
+    "recording",
     "scrub",
 ]
 _TYPES = {
@@ -110,6 +114,9 @@ def load(path: str | Path) -> Trace:
 def record(
     *command: str,
     out: str | Path | None = None,
+    backend: Backend = "auto",
+    steps: tuple[int, int] | None = None,
+    range_name: str | None = None,
     force: bool = False,
     trace: str = "cuda,nvtx,cublas",
     graph_trace: Literal["node", "graph"] = "node",
@@ -127,9 +134,11 @@ def record(
     keep_rep: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> Recording:
-    """Run SCRIPT [ARGS...] under nsys and write the trace.
+    """Run SCRIPT [ARGS...] under a profiler and write the trace.
 
-    The trace goes to `out`, or to `<script stem>.sqlite` in the current folder. `trace` to
+    The trace goes to `out`, or to `<script stem>.sqlite` in the current folder. `backend` is nsys,
+    torch (torch.profiler inside the program), or auto: nsys where it works. `steps` keeps the steps
+    from the first to before the second, `range_name` the first NVTX range of that name. `trace` to
     `nsys_options` select what is recorded: see recorders.RecordOptions. `keep_env` leaves the
     environment and home paths in the trace; `keep_rep` also keeps the .nsys-rep file. `note`
     receives each message for the user, one line per call. Raises InputError, OutputExistsError,
@@ -143,7 +152,10 @@ def record(
     return recorders.record(
         command,
         None if out is None else Path(out),
+        backend=backend,
         options=recorders.RecordOptions(
+            steps=steps,
+            range_name=range_name,
             trace=trace,
             graph_trace=graph_trace,
             backtrace=backtrace,
@@ -162,6 +174,30 @@ def record(
         keep_rep=keep_rep,
         note=note,
     )
+
+
+def recording(
+    out: str | Path,
+    *,
+    force: bool = False,
+    shapes: bool = False,
+    sync_sites: bool = True,
+    python_samples: bool = False,
+    source_lines: bool = True,
+    annotate: Literal["auto", "modules", "off"] = "off",
+    keep_env: bool = False,
+) -> AbstractContextManager[Path]:
+    """Record a block of this program with torch.profiler: `with recording("out.sqlite"):`.
+
+    The trace is written when the block ends, also if it raises, and `load` reads it. The options
+    are those of `record`. One block is recorded at a time; a profiler that the block itself starts
+    ends the recording there, with a warning. Raises InputError or OutputExistsError if `out` cannot
+    be written, ToolNotFoundError without torch, and RecordingError if a profiler is running.
+    """
+    from traceview.recorders.block import BlockOptions, record_block
+
+    options = BlockOptions(shapes, sync_sites, python_samples, source_lines, annotate, keep_env)
+    return record_block(Path(out), options, force=force)
 
 
 def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubReport:

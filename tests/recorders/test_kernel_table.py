@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import Export
 from traceview.errors import RecordingError
-from traceview.recorders.kernel_table import write_kernels
+from traceview.recorders.tables.kernel_table import write_kernels
 from traceview.trace.load import load
 from traceview.trace.nsys.kernel_code import unpacked
 

@@ -1,4 +1,4 @@
-"""`traceview record`: run a script under nsys and write its trace."""
+"""`traceview record`: run a script under a profiler and write its trace."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
     from traceview.recorders import Recording
+    from traceview.recorders.options import Backend
+
+
+def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """The bounds in `10:20`."""
+    if value is None:
+        return None
+    first, _colon, end = value.partition(":")
+    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise click.BadParameter("pass first and end, such as 10:20")
+    return int(first), int(end)
 
 
 @click.command(
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     context_settings={"allow_interspersed_args": False},
     sections={
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
+        "When to record": ("--steps", "--range"),
         "What to record": (
             *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
             *("--no-kernels", "--no-sync-sites", "--annotate", "--python-samples"),
@@ -29,6 +41,7 @@ if TYPE_CHECKING:
     },
     examples=(
         "traceview record train.py --epochs 1",
+        "traceview record --backend torch --steps 10:20 train.py",
         "traceview record -o run.sqlite --shapes torchrun --nproc-per-node 2 train.py",
     ),
 )
@@ -36,10 +49,10 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
 @click.option(
     "--backend",
-    type=click.Choice(["auto", "nsys"]),
+    type=click.Choice(["auto", "nsys", "torch"]),
     default="auto",
     show_default=True,
-    help="Profiler to use; auto picks the best one on this machine.",
+    help="Profiler: nsys, or torch.profiler inside the program. auto is nsys where it works.",
 )
 @click.option(
     "-o",
@@ -49,6 +62,18 @@ if TYPE_CHECKING:
     help="Output file. Default: <script>.sqlite in the current folder.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option(
+    "--steps",
+    callback=_steps,
+    metavar="A:B",
+    help="Record only the training steps A to before B, counted from 0 by torch optimizers.",
+)
+@click.option(
+    "--range",
+    "range_name",
+    metavar="NAME",
+    help="Record only the first NVTX range of this name.",
+)
 @click.option(
     "--trace",
     default="cuda,nvtx,cublas",
@@ -137,25 +162,31 @@ if TYPE_CHECKING:
 def command(
     script: str,
     arguments: tuple[str, ...],
-    backend: str,  # noqa: ARG001 (one backend so far: auto is nsys)
+    backend: Backend,
     output: Path | None,
     force: bool,
     keep_env: bool,
     keep_rep: bool,
     **options: Any,
 ) -> None:
-    """Run SCRIPT [ARGS...] under nsys, write its trace and print what to fix first.
+    """Run SCRIPT [ARGS...] under a profiler, write its trace and print what to fix first.
 
     SCRIPT is a .py file or any program. Options of traceview come before SCRIPT; everything after
     it is passed to the script. The exit status is the script's. Ctrl-C stops the script and keeps
     what was recorded so far.
     """
     from traceview.recorders import RecordOptions, record
+    from traceview.recorders.options import nsys_only
 
+    if options["steps"] and options["range_name"]:
+        raise click.UsageError("--steps and --range exclude each other")
+    chosen = RecordOptions(**options)
+    _check_backend(backend, nsys_only(chosen, keep_rep=keep_rep))
     recording = record(
         (script, *arguments),
         output,
-        options=RecordOptions(**options),
+        backend=backend,
+        options=chosen,
         force=force,
         keep_env=keep_env,
         keep_rep=keep_rep,
@@ -163,6 +194,11 @@ def command(
     )
     _report(recording)
     raise click.exceptions.Exit(recording.exit_status)
+
+
+def _check_backend(backend: Backend, only_nsys: list[str]) -> None:
+    if backend == "torch" and only_nsys:
+        raise click.UsageError(f"{only_nsys[0]} needs --backend nsys")
 
 
 def _note(line: str) -> None:

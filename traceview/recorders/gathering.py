@@ -16,8 +16,11 @@ from traceview.recorders.injected.traceview_injected.start import (
     ANNOTATE,
     GATHER,
     PYTHON_SAMPLES,
+    STEPS,
     SYNC_SITES,
+    TORCH,
 )
+from traceview.recorders.injected.traceview_injected.torch_profile import SETTINGS
 from traceview.recorders.options import RecordOptions
 from traceview.recorders.program import python_of
 
@@ -30,19 +33,28 @@ _NO_HOOKS = (
 
 
 def environment(
-    options: RecordOptions, folder: Path, *, sample_python: bool = False
+    options: RecordOptions,
+    folder: Path,
+    *,
+    sample_python: bool = False,
+    torch_settings: str | None = None,
 ) -> Mapping[str, str]:
     """Environment variables to add to the program's; creates `folder` for what it writes.
 
-    With `sample_python` the program samples its own Python stacks.
+    With `sample_python` the program samples its own Python stacks; with `torch_settings` it runs
+    torch.profiler.
     """
     wanted: dict[str, str] = {}
-    if options.kernels or sample_python:
+    if options.kernels or sample_python or torch_settings:
         folder.mkdir(exist_ok=True)
     if options.kernels:
         wanted[GATHER] = str(folder)
     if sample_python:
         wanted[PYTHON_SAMPLES] = str(folder)
+    if torch_settings:
+        wanted |= {TORCH: str(folder), SETTINGS: torch_settings}
+    elif options.steps:
+        wanted[STEPS] = "{}:{}".format(*options.steps)
     if options.sync_sites:
         wanted[SYNC_SITES] = "1"
     if options.annotate != "off":
@@ -72,11 +84,16 @@ def never_ran(options: RecordOptions, folder: Path, command: Sequence[str]) -> b
 
 def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> list[str]:
     """Failures of the hooks inside the program, one line each."""
-    notes = _lines(folder / NOTES)
+    notes = noted(folder)
     if options.kernels and python_of(command) and not has_started(folder):
         notes = [_NO_HOOKS, *notes]
     more = len(notes) - _MOST_NOTES
     return [*notes[:_MOST_NOTES], *([f"{more} more warnings of this kind"] if more > 0 else [])]
+
+
+def noted(folder: Path) -> list[str]:
+    """What the hooks noted in a gathered folder, one line each."""
+    return _lines(folder / NOTES)
 
 
 def _lines(path: Path) -> list[str]:

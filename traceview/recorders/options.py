@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from traceview.errors import RecordingError
+from traceview.errors import InputError, RecordingError
 from traceview.recorders.export import can_include_json
 from traceview.recorders.nsys import Nsys
 from traceview.toolchain.processes import run_process
 
+Backend = Literal["auto", "nsys", "torch"]
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
 _PERIODS = re.compile(r"--sampling-period=\s+Possible values are integers between (\d+) and (\d+)")
 _SHAPES = "--pytorch=autograd-shapes-nvtx"
@@ -35,6 +36,10 @@ class RecordOptions:
     their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of these
     (`auto`), with the modules of the model (`modules`). `nsys_options` are passed to nsys profile
     and override traceview's own.
+
+    `steps` keeps the steps from the first to before the second, counted from 0 by torch optimizers,
+    `range_name` the first NVTX range of that name. Raises InputError if both are given, or if there
+    are no such steps.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -49,11 +54,29 @@ class RecordOptions:
     native_samples: bool | None = None
     source_lines: bool = True
     annotate: Literal["auto", "modules", "off"] = "off"
+    steps: tuple[int, int] | None = None
+    range_name: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.nsys_options, str):
             # One option, not its letters.
             object.__setattr__(self, "nsys_options", (self.nsys_options,))
+        if self.steps and not 0 <= self.steps[0] < self.steps[1]:
+            raise InputError(
+                "{}:{} are no steps".format(*self.steps), "pass first and end, such as 10:20"
+            )
+        if self.steps and self.range_name:
+            raise InputError("steps and a range were given", "bound the recording by one of them")
+
+
+def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
+    """The options given that only nsys has, as on the command line."""
+    default = RecordOptions()
+    names = ("trace", "graph_trace", "backtrace", "gpu_metrics", "native_samples", "nsys_options")
+    given = [name for name in names if getattr(options, name) != getattr(default, name)]
+    shown = [f"--{name.replace('_', '-').removesuffix('s' * (name == 'nsys_options'))}"
+             for name in given]  # fmt: skip
+    return [*shown, *(["--keep-rep"] if keep_rep else [])]
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,7 @@ def profile_command(
         *_metrics(options, able),
         *([_SHAPES] if options.shapes else []),
         *([f"{_PYTHON}=true"] if options.python_samples and able.samples_python else []),
+        *_bounds(options, able),
     ]
     # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
@@ -118,10 +142,28 @@ def profile_command(
     # nsys writes its raw recording, which contains the environment, to $TMPDIR: our folder, which
     # is removed afterwards. The program still sees the TMPDIR of its caller.
     if "--env-var" in able.options - replaced:
-        known.append(f"--env-var=TMPDIR={os.environ.get('TMPDIR', '/tmp')}")  # noqa: S108
+        variables = [f"TMPDIR={os.environ.get('TMPDIR', '/tmp')}"]  # noqa: S108
+        if options.range_name:
+            # Else nsys sees only ranges whose names were registered; torch registers none.
+            variables.append("NSYS_NVTX_PROFILER_REGISTER_ONLY=0")
+        known.append(f"--env-var={','.join(variables)}")
     # nsys expands %q{NAME} in the name of its output.
     output = f"--output={str(report).replace('%', '%%')}"
     return [str(nsys.path), "profile", *known, *options.nsys_options, output, *command]
+
+
+def _bounds(options: RecordOptions, able: Abilities) -> list[str]:
+    """Capture ranges; the program runs on after them. Raises RecordingError if nsys has none."""
+    if not options.steps and not options.range_name:
+        return []
+    if not {"--capture-range", "--capture-range-end"} <= able.options:
+        raise RecordingError("this nsys has no capture ranges", "install a newer nsys")
+    if options.range_name:
+        # nsys reads the part after the last @ as the domain.
+        started = ["--capture-range=nvtx", f"--nvtx-capture={options.range_name}@*"]
+    else:
+        started = ["--capture-range=cudaProfilerApi"]
+    return [*started, "--capture-range-end=stop"]
 
 
 def _adds_osrt(options: RecordOptions) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from tests.render.example_report import HOSTILE
-from traceview.recorders.python_sample_tables import write_table
+from traceview.recorders.tables.python_sample_tables import write_table
 from traceview.trace.load import load, unpacked
 from traceview.trace.nsys.source_excerpts import STORED_AS
 

@@ -10,6 +10,8 @@ GATHER = "TRACEVIEW_GATHER"
 SYNC_SITES = "TRACEVIEW_SYNC_SITES"
 PYTHON_SAMPLES = "TRACEVIEW_PYTHON_SAMPLES"
 ANNOTATE = "TRACEVIEW_ANNOTATE"
+TORCH = "TRACEVIEW_TORCH"
+STEPS = "TRACEVIEW_STEPS"
 
 
 def begin() -> None:
@@ -21,9 +23,22 @@ def begin() -> None:
             from . import triton_kernels
 
             triton_kernels.install(folder)
+    profiled = os.environ.get(TORCH)
+    if profiled:
+        # First: marks and added ranges go where it records.
+        with notes.noting_errors(profiled, "torch.profiler could not be started"):
+            from . import torch_profile
+
+            torch_profile.install(profiled)
     if os.environ.get(SYNC_SITES) == "1":
         with notes.noting_errors(folder, "marking sync sites failed"):
             _install_sync_sites()
+    steps = os.environ.get(STEPS)
+    if steps:
+        with notes.noting_errors(folder, "bounding the recording failed"):
+            from . import capture_steps
+
+            capture_steps.install(steps)
     ranges = os.environ.get(ANNOTATE)
     if ranges:
         with notes.noting_errors(folder, "adding ranges failed"):

@@ -6,6 +6,7 @@ import sys
 from _thread import get_ident
 
 from .sync_call_sites import place
+from .torch_profile.mirrored_ranges import stack_carrier
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def chosen() -> Carrier:
     package record nothing under older nsys.
     """
     global _carrier
-    _carrier = _torch() or _cupy() or _nvtx_package() or _nothing()
+    _carrier = stack_carrier() or _torch() or _cupy() or _nvtx_package() or _nothing()
     return _carrier
 
 

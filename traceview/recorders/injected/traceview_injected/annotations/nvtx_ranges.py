@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from ..torch_profile.mirrored_ranges import free_carrier
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ def choose() -> bool:
     package record nothing under older nsys.
     """
     global _carrier
-    _carrier = _of_torch() or _of_nvtx_package()
+    _carrier = free_carrier() or _of_torch() or _of_nvtx_package()
     return _carrier is not None
 
 

@@ -15,12 +15,15 @@ from . import nvtx_ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 OPTIMIZER = "optimizer"
 MOST_CALLS = 128
 """Outermost modules with a range per step. A program may call its layers one by one."""
 _PATIENCE = 16
+watch: Callable[[int], None] | None = None
+"""Called with the number of each step that begins, before its range."""
 
 
 class TrainingSteps:
@@ -107,6 +110,8 @@ class TrainingSteps:
 
     def _begin(self) -> None:
         if self._open is None and self._has_optimizer and get_ident() == self._thread:
+            if watch is not None:
+                watch(self._completed)
             self._open = nvtx_ranges.start(f"step_{self._completed}")
             self._untouched, self._calls = True, 0
 

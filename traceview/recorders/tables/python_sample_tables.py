@@ -34,7 +34,7 @@ def write_python_samples(database: Path, folder: Path) -> int:
 
     Raises RecordingError if the database is damaged.
     """
-    processes = [_process(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    processes = [sampled_process(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
     if not processes:
         return 0
     try:
@@ -56,7 +56,7 @@ def write_python_samples(database: Path, folder: Path) -> int:
     return len(samples)
 
 
-def _process(path: Path) -> SampledProcess:
+def sampled_process(path: Path) -> SampledProcess:
     """What a process wrote; its last line may be cut off."""
     number = path.name.partition("-")[0]
     process = SampledProcess(int(number) if number.isdecimal() else -1, [], [])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
-from traceview.recorders.python_sample_tables import damaged, write_table
+from traceview.recorders.tables.python_sample_tables import damaged, write_table
 from traceview.tables import NULL
 from traceview.trace import Trace
 from traceview.trace.load import load

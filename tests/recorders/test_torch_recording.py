@@ -1,0 +1,279 @@
+"""Real programs recorded by torch.profiler on the CPU, and what their recordings hold."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+import traceview
+from tests.recorders import torch_programs as programs
+from tests.recorders.fake_nsys import traceview as run_traceview
+from traceview.recorders import torch_recording
+from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
+from traceview.recorders.options import RecordOptions
+from traceview.report import analyze
+from traceview.trace.schema import OPERATORS
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.slow
+
+
+def without_nsys() -> dict[str, str]:
+    """The environment, in which nsys is not found."""
+    return {**os.environ, "TRACEVIEW_NSYS": "/nowhere/nsys"}
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Record a program by the command line; returns the process and the output's path."""
+
+    def run(program, *options, arguments=(), backend="torch"):
+        (tmp_path / "train.py").write_text(program)
+        words = ("record", "--backend", backend, *options, "train.py", *arguments)
+        done = run_traceview(*words, cwd=tmp_path, environment=without_nsys())
+        assert not list(tmp_path.glob(".traceview-*"))
+        return done, tmp_path / "train.sqlite"
+
+    return run
+
+
+def own_ranges(trace):
+    """Name, domain and kind of the ranges that are no operators, in order of time."""
+    rows = [row for row in trace.ranges.rows() if row["domain"] != OPERATORS]
+    rows.sort(key=lambda row: row["start_ns"])
+    return [
+        (row["name"], row["domain"], row["kind"])
+        for row in rows
+        if not row["name"].startswith("Optimizer.")
+    ]
+
+
+def in_program(program, folder, options):
+    """Run a program with the hooks alone. Returns the folder of what it left."""
+    gathered = folder / "gathered"
+    gathered.mkdir()
+    script = folder / "program.py"
+    script.write_text(program)
+    added = torch_recording._environment(options, gathered, has_gpu=False)
+    subprocess.run([sys.executable, script], env={**os.environ, **added}, check=True)
+    return gathered
+
+
+def test_the_tables_hold_what_kineto_wrote(tmp_path):
+    pytest.importorskip("nvtx")
+    gathered = in_program(programs.TRAINING, tmp_path, RecordOptions())
+    events = json.loads((gathered / TRACE).read_text())["traceEvents"]
+    kineto = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
+    torch_recording.write_recording(
+        gathered, tmp_path / "t.sqlite", {}, folders=(), excerpts=False, keep_env=False
+    )
+    trace = traceview.load(tmp_path / "t.sqlite")
+    assert len(trace.ranges) == len(kineto) > 300
+    operators = Counter(e["name"] for e in kineto if e["name"].startswith("aten::"))
+    names = trace.ranges.texts("name").decode()
+    assert Counter(name for name in names if name.startswith("aten::")) == operators
+    nanoseconds = sum(round(e["dur"] * 1000) for e in kineto)
+    assert int(trace.ranges.duration_ns.sum()) == nanoseconds
+    assert len(own_ranges(trace)) == sum("traceview:nvtx:" in e["name"] for e in kineto)
+
+
+def test_ranges_of_the_nvtx_package(record):
+    pytest.importorskip("nvtx")
+    done, path = record(programs.TRAINING, arguments=("--lr", "3"))
+    assert done.returncode == 0, done.stderr
+    assert "arguments ['--lr', '3'] __main__" in done.stdout
+    assert own_ranges(traceview.load(path)) == [
+        *((f"mine_{number}", "program", "push-pop") for number in range(6)),
+        ('a "quoted"\n<name>', None, "push-pop"),
+        ("a mark", None, "mark"),
+        ("across threads", None, "start-end"),
+        ("never closed", "program", "push-pop"),
+    ]
+
+
+def test_ranges_of_torch(record):
+    done, path = record(programs.TORCH_NVTX)
+    assert done.returncode == 0, done.stderr
+    assert own_ranges(traceview.load(path)) == [
+        ("outer 1", None, "push-pop"),
+        ("inner", None, "push-pop"),
+        ("free", None, "start-end"),
+        ("moment", None, "mark"),
+    ]
+
+
+def test_operators_of_all_threads_are_recorded(record):
+    pytest.importorskip("nvtx")
+    _, path = record(programs.TRAINING)
+    trace = traceview.load(path)
+    names, threads = trace.ranges.texts("name"), trace.ranges["thread"]
+    assert set(threads[names.isin(["aten::mul"])]) - set(threads[names.isin(["aten::linear"])])
+
+
+def test_steps_samples_and_the_run_are_there(record):
+    done, path = record(
+        programs.TRAINING.replace("range(6)", "range(300)"),
+        *("--annotate", "auto", "--python-samples", "--shapes"),
+    )
+    assert done.returncode == 0, done.stderr
+    trace = traceview.load(path)
+    assert trace.recorder == "torch.profiler"
+    assert trace.run["backend"] == "torch"
+    assert trace.run["torch"] == trace.recorder_version == torch.__version__
+    assert trace.run["command_line"] == "train.py"
+    report = analyze(trace)
+    assert report.verdict.steps == 300
+    frames = trace.table("python_frames")
+    sources = set(frames.texts("source").decode())
+    assert "loss.backward()" in sources or "loss = model(x).square().mean()" in sources
+    assert any("sizes = [[" in str(name) for name in trace.ranges.texts("name").values)
+    times = trace.table("python_samples")["time_ns"]
+    assert 0 <= times.min() <= times.max() <= trace.ranges["end_ns"].max()
+    # Without a GPU the rest says how it is recorded.
+    assert report["kernel-share"].remedy
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [(programs.RAISES, 1), (programs.EXITS, 3), (programs.LEAVES, 4)],
+    ids=["raises", "sys.exit", "os._exit"],
+)
+def test_a_program_that_fails_is_recorded(record, program, status):
+    done, path = record(program)
+    assert done.returncode == status
+    assert f"the script failed with exit status {status}; its trace is kept" in done.stderr
+    assert ("on purpose" in done.stderr) == (status == 1)
+    trace = traceview.load(path)
+    assert trace.run["exit_status"] == str(status)
+    assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 2
+
+
+def test_an_interrupt_keeps_what_was_recorded(tmp_path):
+    (tmp_path / "train.py").write_text(programs.ENDLESS)
+    words = [sys.executable, "-m", "traceview", "record", "--backend", "torch", "train.py"]
+    process = subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 130, errors
+    assert "interrupted; the trace ends there" in errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.sqlite"]
+    linear = traceview.load(tmp_path / "train.sqlite").ranges.texts("name").isin(["aten::linear"])
+    assert linear.sum() >= 8
+
+
+def test_workers_and_subprocesses_run_as_without_recording(record, tmp_path):
+    done, path = record(programs.WORKERS)
+    assert done.returncode == 0, done.stderr
+    plain = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert [line for line in done.stdout.splitlines() if line in plain.stdout.splitlines()] == (
+        plain.stdout.splitlines()
+    )
+    trace = traceview.load(path)
+    assert len(trace.processes) == 1
+    assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 8
+
+
+def test_compiled_programs_compute_the_same(record, tmp_path):
+    pytest.importorskip("nvtx")
+    done, path = record(programs.COMPILED, "--annotate", "auto")
+    assert done.returncode == 0, done.stderr
+    plain = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(plain.stdout)
+    assert [name for name, _, _ in own_ranges(traceview.load(path))].count("backward") == 3
+
+
+def test_a_profiler_of_the_program_ends_the_recording(record):
+    done, path = record(programs.OWN_PROFILER)
+    assert done.returncode == 0, done.stderr
+    assert "events True" in done.stdout
+    lines = [line for line in done.stderr.splitlines() if "torch.profiler itself" in line]
+    assert len(lines) == 1
+    trace = traceview.load(path)
+    assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 2
+
+
+def test_steps_bound_the_recording(record):
+    done, path = record(programs.TRAINING, "--steps", "2:4")
+    assert done.returncode == 0, done.stderr
+    trace = traceview.load(path)
+    names = [name for name, domain, _ in own_ranges(trace) if domain == "traceview"]
+    assert [name for name in names if name.startswith("step_")] == ["step_2", "step_3"]
+    assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 4
+    assert trace.run["steps"] == "2:4"
+
+
+def test_a_range_bounds_the_recording(record):
+    pytest.importorskip("nvtx")
+    done, path = record(programs.TRAINING, "--range", "mine_3")
+    assert done.returncode == 0, done.stderr
+    trace = traceview.load(path)
+    assert own_ranges(trace) == [("mine_3", "program", "push-pop")]
+    assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "message"),
+    [
+        (programs.TRAINING, ("--steps", "70:80"), "did not reach step 70"),
+        (programs.TRAINING, ("--range", "nobody"), "no NVTX range named 'nobody'"),
+        (programs.NO_TORCH, (), "the program did not import torch"),
+    ],
+)
+def test_nothing_recorded_is_one_line(record, program, options, message):
+    done, path = record(program, *options)
+    assert done.returncode == 1
+    assert message in done.stderr.splitlines()[-1]
+    assert not path.exists()
+
+
+def test_auto_says_which_backend_and_why(record):
+    done, path = record(programs.EXITS, backend="auto")
+    chosen = [line for line in done.stderr.splitlines() if "recording with" in line]
+    assert len(chosen) == 1
+    assert "recording with torch.profiler, since" in chosen[0]
+    assert "nsys" in chosen[0]
+    assert path.exists()
+
+
+def test_auto_does_not_ignore_options_of_nsys(record):
+    done, path = record(programs.EXITS, "--gpu-metrics", backend="auto")
+    assert done.returncode == 1
+    assert "nsys" in done.stderr
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--gpu-metrics",),
+        ("--nsys-option=--delay=5",),
+        ("--keep-rep",),
+        ("--backtrace", "all"),
+        ("--steps", "5"),
+        ("--steps", "5:5"),
+        ("--steps", "1:2", "--range", "x"),
+    ],
+)
+def test_misuse_exits_with_2(record, options):
+    done, path = record(programs.EXITS, *options)
+    assert done.returncode == 2
+    assert not path.exists()
+
+
+def test_private_values_are_not_in_the_file(tmp_path):
+    (tmp_path / "train.py").write_text(programs.EXITS)
+    secret = {**without_nsys(), "API_TOKEN": "hunter2-hunter2"}
+    words = ("record", "--backend", "torch", "train.py", "--token", "hunter2-hunter2")
+    run_traceview(*words, cwd=tmp_path, environment=secret)
+    assert b"hunter2" not in (tmp_path / "train.sqlite").read_bytes()

@@ -1,0 +1,175 @@
+"""Record a block of the running program with torch.profiler."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+import warnings
+from _thread import start_new_thread
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from traceview.errors import RecordingError, ToolNotFoundError, TraceviewError
+from traceview.outputs import check_trace_output
+from traceview.recorders import environment as surroundings
+from traceview.recorders import gathering
+from traceview.recorders.injected.traceview_injected import notes, sync_hooks, triton_kernels
+from traceview.recorders.injected.traceview_injected.annotations import install as add_ranges
+from traceview.recorders.injected.traceview_injected.python_sampler import Sampler
+from traceview.recorders.injected.traceview_injected.torch_profile import nvtx_calls
+from traceview.recorders.injected.traceview_injected.torch_profile.session import (
+    TRACE,
+    TorchSession,
+)
+from traceview.recorders.job import GATHERED, work_folder
+from traceview.recorders.torch_recording import write_recording
+from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.version import __version__
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """What to record of a block: see RecordOptions."""
+
+    shapes: bool = False
+    sync_sites: bool = True
+    python_samples: bool = False
+    source_lines: bool = True
+    annotate: Literal["auto", "modules", "off"] = "off"
+    keep_env: bool = False
+
+
+@contextmanager
+def record_block(out: Path, options: BlockOptions, *, force: bool = False) -> Iterator[Path]:
+    """Record the block and write it to `out`, also if the block raises.
+
+    Raises InputError or OutputExistsError if `out` cannot be written, ToolNotFoundError without
+    torch, and RecordingError if a profiler is running, or if it leaves no trace.
+    """
+    check_trace_output(out, force=force)
+    torch = _torch()
+    if getattr(torch.autograd.profiler, "_is_profiler_enabled", False):
+        raise RecordingError(
+            "a profiler is running in this process already", "record one block at a time"
+        )
+    with work_folder(out) as folder:
+        recorded = _Block(torch, folder / GATHERED, options)
+        try:
+            yield out
+        except BaseException:
+            with _warned():
+                recorded.write(out)
+            raise
+        recorded.write(out)
+
+
+def _torch() -> ModuleType:
+    try:
+        import torch
+    except ImportError as error:
+        raise ToolNotFoundError(
+            f"torch cannot be imported ({error})", "install torch, or use traceview record"
+        ) from error
+    module: ModuleType = torch
+    return module
+
+
+@contextmanager
+def _warned() -> Iterator[None]:
+    """Turn an error of the recording into a warning: the block has raised one already."""
+    try:
+        yield
+    except TraceviewError as error:
+        warnings.warn(f"the block was not recorded: {error}", RuntimeWarning, stacklevel=5)
+
+
+class _Block:
+    """A block that is being recorded."""
+
+    def __init__(self, torch: ModuleType, gathered: Path, options: BlockOptions) -> None:
+        gathered.mkdir()
+        self._gathered, self._options = gathered, options
+        self._started = datetime.now(UTC)
+        self._session = TorchSession(torch, str(gathered), shapes=options.shapes)
+        _hook(torch, self._session, options)
+        self._sampler = Sampler(str(gathered)) if options.python_samples else None
+        self._session.start()
+        if self._sampler:
+            start_new_thread(self._sampler.run, ())
+
+    def write(self, out: Path) -> None:
+        """Stop and write the recording."""
+        if self._sampler:
+            self._sampler.stop()
+        self._session.stop()
+        remarks = gathering.noted(self._gathered)
+        if not (self._gathered / TRACE).is_file():
+            reason = remarks[0] if remarks else "torch.profiler left no trace"
+            raise RecordingError(f"nothing was recorded: {reason}", "record the whole program")
+        for line in remarks:
+            warnings.warn(line, RuntimeWarning, stacklevel=4)
+        if _kernels:
+            _kernels[0].copy_to(self._gathered)
+        write_recording(
+            self._gathered,
+            out,
+            self._facts(),
+            folders=(Path.cwd(), _script().parent),
+            excerpts=self._options.source_lines,
+            keep_env=self._options.keep_env,
+        )
+
+    def _facts(self) -> dict[str, str]:
+        marked = {NOTED: "marked"} if self._options.sync_sites else {}
+        return {
+            **surroundings.describe(Path(sys.executable), _script()),
+            "traceview_version": __version__,
+            "backend": "torch",
+            "command_line": shlex.join(sys.orig_argv),
+            "started_utc": self._started.isoformat(timespec="seconds"),
+            **marked,
+        }
+
+
+def _script() -> Path:
+    """The program, or a name in the working folder where there is none, as in a notebook."""
+    return Path(sys.argv[0] if sys.argv and sys.argv[0] else "notebook").absolute()
+
+
+class _KernelFolder:
+    """Kernels that this process compiled since its first block: hooks stay where they are."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="traceview-kernels-")
+        triton_kernels.install(self._folder.name)
+
+    def copy_to(self, gathered: Path) -> None:
+        notes.started(str(gathered))
+        for path in Path(self._folder.name).glob("*.json"):
+            (gathered / path.name).write_bytes(path.read_bytes())
+
+
+_kernels: list[_KernelFolder] = []
+_hooked: set[str] = set()
+
+
+def _hook(torch: ModuleType, session: TorchSession, options: BlockOptions) -> None:
+    """Install what is wanted and not there yet. Outside blocks the hooks record nothing."""
+    if "nvtx" not in _hooked:
+        nvtx_calls.wrap(torch, session.ranges)
+        _kernels.append(_KernelFolder())
+    if options.sync_sites and "sync" not in _hooked:
+        sync_hooks.install()
+    if options.annotate != "off" and "annotate" not in _hooked:
+        add_ranges(options.annotate)
+    _hooked.update(
+        {"nvtx"}
+        | ({"sync"} if options.sync_sites else set())
+        | ({"annotate"} if options.annotate != "off" else set())
+    )

@@ -1,0 +1,160 @@
+"""One recording of torch.profiler, from `start` to `stop`, in one process.
+
+It leaves two files in its folder: the Chrome trace, and the texts of the mirrored ranges. The trace
+gets its name when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import wraps
+
+from .. import notes
+from . import mirrored_ranges
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+TRACE = "torch.trace.json"
+RANGES = "torch.ranges.json"
+OTHER_PROFILER = (
+    "the program started torch.profiler itself, and only one can run: the recording ends there"
+)
+_WAITING, _RUNNING, _ENDED = range(3)
+
+
+class TorchSession:
+    """The profiler of this process. Its methods never raise."""
+
+    def __init__(self, torch: ModuleType, folder: str, *, shapes: bool = False) -> None:
+        self._torch: Any = torch
+        self._folder = folder
+        self._shapes = shapes
+        self._state = _WAITING
+        self._profiler: Any = None
+        self._calling = False
+        self._process = os.getpid()
+        self.ranges = mirrored_ranges.install(_event_maker(torch))
+        _protect(torch, self)
+
+    @property
+    def is_running(self) -> bool:
+        return self._state == _RUNNING
+
+    def start(self) -> None:
+        """Start to record, unless that was done."""
+        if self._state != _WAITING:
+            return
+        self._state = _ENDED
+        with notes.noting_errors(self._folder, "torch.profiler could not be started"):
+            if getattr(self._torch.autograd.profiler, "_is_profiler_enabled", False):
+                notes.note(self._folder, OTHER_PROFILER.replace("ends there", "did not begin"))
+                return
+            self._calling = True
+            try:
+                self._profiler = _profiler(self._torch, shapes=self._shapes)
+                self._profiler.start()
+            finally:
+                self._calling = False
+            self._state = _RUNNING
+            self.ranges.begin()
+
+    def stop(self) -> None:
+        """Stop and write the trace, unless that was done."""
+        if self._state != _RUNNING or os.getpid() != self._process:
+            return
+        self._state = _ENDED
+        with notes.noting_errors(self._folder, "torch.profiler failed"):
+            self._calling = True
+            try:
+                self.ranges.stop()
+                self._profiler.stop()
+                self._write()
+            finally:
+                self._calling, self._profiler = False, None
+
+    def _write(self) -> None:
+        import json
+
+        path = os.path.join(self._folder, TRACE)
+        with open(os.path.join(self._folder, RANGES), "w", encoding="utf-8") as file:
+            # Escaped, so that a lone surrogate in a name does no harm.
+            json.dump({"process": self._process, "ranges": list(self.ranges.numbers)}, file)
+        self._profiler.export_chrome_trace(path + ".part")
+        os.replace(path + ".part", path)
+
+    def give_way(self) -> None:
+        """The program starts a profiler of its own: write what there is and leave it alone."""
+        if self._state == _RUNNING and not self._calling and os.getpid() == self._process:
+            notes.note(self._folder, OTHER_PROFILER)
+            self.stop()
+
+    def forget(self) -> None:
+        """In a forked process: record nothing, and let its operators run at full speed."""
+        running, self._state = self._state == _RUNNING, _ENDED
+        self.ranges.forget()
+        if running:
+            switch = getattr(self._torch._C._autograd, "_enable_record_function", None)
+            if switch is not None:
+                switch(False)
+
+
+_latest: list[TorchSession] = []
+"""The latest session of this process. A list, which is never replaced."""
+
+
+def _protect(torch: ModuleType, session: TorchSession) -> None:
+    """Let a profiler of the program, and forked processes, end this session."""
+    is_first = not _latest
+    _latest[:] = [session]
+    if not is_first:
+        return
+    os.register_at_fork(after_in_child=lambda: _latest[0].forget())
+    module: Any = torch.autograd.profiler
+    for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
+        original = getattr(module, name, None)
+        if original is not None:
+            # torch refuses a second profiler.
+            setattr(module, name, _giving_way(original))
+
+
+def _giving_way(original: Any) -> Any:
+    @wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        _latest[0].give_way()
+        return original(*args, **kwargs)
+
+    return function
+
+
+def _event_maker(torch: Any) -> Any:
+    fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)
+    return fast or torch.autograd.profiler.record_function
+
+
+def _profiler(torch: Any, *, shapes: bool) -> Any:
+    activities = {torch.profiler.ProfilerActivity.CPU}
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        activities.add(torch.profiler.ProfilerActivity.CUDA)
+    return torch.profiler.profile(
+        activities=activities,
+        record_shapes=shapes,
+        # Reports speak of the memory of GPUs.
+        profile_memory=on_gpu,
+        experimental_config=_experiments(torch),
+    )
+
+
+def _experiments(torch: Any) -> Any:
+    """What newer versions of torch have: waits, all threads, and no list of Python objects."""
+    kind = torch._C._profiler._ExperimentalConfig
+    wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True, "trace_only": True}
+    while wanted:
+        try:
+            return kind(**wanted)
+        except TypeError:
+            wanted.popitem()
+    return kind()

@@ -1,0 +1,94 @@
+"""Record a program with torch.profiler to its end, or the steps or the range it is bounded by."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from functools import wraps
+
+from ..annotations import training_steps
+from ..import_hooks import after
+from . import mirrored_ranges, nvtx_calls, session
+from .session import TorchSession
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType, ModuleType
+    from typing import Any
+
+
+def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
+    """Start to record this process, or wait for what bounds the recording."""
+    started = TorchSession(torch, folder, shapes=bool(settings.get("shapes")))
+    nvtx_calls.wrap(torch, started.ranges)
+    _stop_at_the_end(started)
+    after("torch._dynamo", lambda _: _hide_from_dynamo())
+    if steps := settings.get("steps"):
+        training_steps.watch = _StepWindow(started, *steps).begins
+    elif name := settings.get("range"):
+        started.ranges.watch = _RangeWindow(started, name).sees
+    else:
+        started.start()
+
+
+class _StepWindow:
+    """Records from the beginning of step `first` to that of step `end`."""
+
+    def __init__(self, started: TorchSession, first: int, end: int) -> None:
+        self._session, self._first, self._end = started, first, end
+
+    def begins(self, step: int) -> None:
+        if step >= self._end:
+            self._session.stop()
+        elif step >= self._first:
+            self._session.start()
+
+
+class _RangeWindow:
+    """Records the first range of a name."""
+
+    def __init__(self, started: TorchSession, name: str) -> None:
+        self._session, self._name, self._depth = started, name, 0
+
+    def sees(self, text: str, begins: bool) -> None:
+        if text != self._name:
+            return
+        self._depth += 1 if begins else -1
+        if begins:
+            self._session.start()
+        elif self._depth == 0:
+            self._session.stop()
+
+
+def _stop_at_the_end(started: TorchSession) -> None:
+    atexit.register(started.stop)
+    leave = os._exit
+
+    @wraps(leave)
+    def _exit(status: int) -> Any:
+        # A forked process leaves this way; its session does nothing.
+        started.stop()
+        leave(status)
+
+    os._exit = _exit
+
+
+def _hide_from_dynamo() -> None:
+    """Keep torch.compile from tracing our frames, as if they were written in C."""
+    skip = sys.modules["torch._dynamo.decorators"].skip_code
+    modules = (mirrored_ranges, nvtx_calls, session)
+    values = [value for module in modules for value in vars(module).values()]
+    own = [v for v in values if getattr(v, "__module__", "").startswith(__package__ or "-")]
+    methods = [value for each in own if isinstance(each, type) for value in vars(each).values()]
+    for each in (*own, *methods):
+        if hasattr(each, "__code__"):
+            _skip(skip, each.__code__)
+
+
+def _skip(skip: Any, code: CodeType) -> None:
+    skip(code)
+    for inner in code.co_consts:
+        if isinstance(inner, type(code)):
+            _skip(skip, inner)

@@ -1,0 +1,99 @@
+"""A recording to make: what every backend needs of it, and where it works."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from traceview.errors import RecordingError
+from traceview.recorders import interrupts
+from traceview.version import __version__
+
+Note = Callable[[str], None]
+GATHERED = "gathered"
+"""Name of the folder, within the work folder, for what the hooks in the program write."""
+_REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Result of a recording.
+
+    `path` is None if the user aborted it. `exit_status` is the program's, or 128 + n if the user
+    stopped it with signal n. `report` is the .nsys-rep file, if kept.
+    """
+
+    path: Path | None
+    exit_status: int
+    interrupted: bool = False
+    report: Path | None = None
+
+
+@dataclass(frozen=True)
+class RecordingJob:
+    """A recording to make, checked before the program runs; `report` is for nsys only."""
+
+    words: Sequence[str]
+    command: list[str]
+    out: Path
+    report: Path | None
+    keep_env: bool
+    note: Note
+
+    def run(
+        self,
+        command: list[str],
+        requests: interrupts.StopSignals,
+        added: Mapping[str, str],
+        remedy: str = "run traceview doctor",
+    ) -> int:
+        """Run a command with variables added to the environment. Returns its exit status."""
+        self.note(shlex.join(command))
+        try:
+            return interrupts.run(command, requests, {**os.environ, **added})
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise RecordingError(f"cannot start {command[0]}: {reason}", remedy) from error
+
+    def run_facts(self, status: int, started: datetime) -> Mapping[str, str]:
+        """What TRACEVIEW_RUN says of any recording."""
+        return {
+            "traceview_version": __version__,
+            "command_line": shlex.join(self.words),
+            "exit_status": str(status),
+            "started_utc": started.isoformat(timespec="seconds"),
+        }
+
+
+@contextmanager
+def work_folder(out: Path) -> Iterator[Path]:
+    """A new folder beside the output, removed at the end: a rename within it is atomic."""
+    parent = out.absolute().parent
+    try:
+        folder = tempfile.TemporaryDirectory(dir=parent, prefix=".traceview-")
+    except OSError as error:
+        what = f"cannot write to {parent}: {error.strerror or error}"
+        raise RecordingError(what, "choose another output file with -o") from error
+    try:
+        yield Path(folder.name)
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: tempfile.TemporaryDirectory[str]) -> None:
+    # Processes of nsys may still be writing for a moment.
+    for _ in range(_REMOVALS):
+        try:
+            folder.cleanup()
+            return
+        except OSError:
+            time.sleep(_BETWEEN_REMOVALS_S)
+    shutil.rmtree(folder.name, ignore_errors=True)

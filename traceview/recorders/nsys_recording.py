@@ -1,0 +1,131 @@
+"""Record a program under nsys into one SQLite file without private data."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from traceview.errors import RecordingError
+from traceview.recorders import environment as surroundings
+from traceview.recorders import gathering, interrupts
+from traceview.recorders.export import export
+from traceview.recorders.job import GATHERED, Recording, RecordingJob, work_folder
+from traceview.recorders.nsys import ATTEMPTS, Nsys
+from traceview.recorders.nvtx_compatibility import incompatibility
+from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
+from traceview.recorders.program import python_of, script_of
+from traceview.recorders.tables.kernel_table import write_kernels
+from traceview.recorders.tables.python_sample_tables import write_python_samples
+from traceview.recorders.tables.run_table import write_run
+from traceview.recorders.tables.source_tables import write_source_tables
+from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.scrub.scrubber import scrub
+
+
+def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> Recording:
+    """Run the program of a job under nsys. Raises RecordingError if nsys leaves no recording."""
+    if options.native_samples is None:
+        options = replace(options, native_samples=python_of(job.command) is None)
+    if options.steps and options.annotate == "off":
+        # What adds ranges to steps also counts them.
+        options = replace(options, annotate="auto")
+    able = abilities(nsys)
+    facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
+    for line in (incompatibility(facts.get("nvtx"), nsys), *blind_spots(options, able)):
+        if line:
+            job.note(f"warning: {line}")
+    try:
+        # In the folder of the output: a rename is atomic only within one file system.
+        with interrupts.handled() as requests, work_folder(job.out) as folder:
+            report = folder / "recording.nsys-rep"
+            command = profile_command(nsys, able, options, report, job.command)
+            started = datetime.now(UTC)
+            in_process = options.python_samples and not able.samples_python
+            added = gathering.environment(options, folder / GATHERED, sample_python=in_process)
+            added = {**added, "TMPDIR": str(folder)}
+            status = job.run(command, requests, added)
+            for _ in range(ATTEMPTS - 1):
+                if requests.signals or not _never_ran(job, options, folder):
+                    break
+                job.note("warning: nsys failed before the program started; retrying")
+                status = job.run(command, requests, added)
+            _check_report(report, options, status)
+            for line in gathering.remarks(options, folder / GATHERED, job.command):
+                job.note(f"warning: {line}")
+            ended = requests.status or status
+            shown = [word.replace(str(report), report.name) for word in command]
+            facts |= job.run_facts(ended, started)
+            facts |= {"nsys_version": nsys.version_text, "nsys_command": shlex.join(shown)}
+            if options.sync_sites and python_of(job.command):
+                # So that a recording without marks means that nothing waited.
+                facts[NOTED] = "marked"
+            # Python stacks, and the sizes of NCCL's collectives: 2 % more bytes for the latter.
+            _export(job, nsys, report, facts, options, include_json=able.exports_json)
+            _finish(job, report)
+            return Recording(job.out, ended, requests.status is not None, job.report)
+    except interrupts.Aborted as aborted:
+        return Recording(None, aborted.status, interrupted=True)
+
+
+def _never_ran(job: RecordingJob, options: RecordOptions, folder: Path) -> bool:
+    recorded = any(folder.glob("recording.*"))
+    return not recorded and gathering.never_ran(options, folder / GATHERED, job.command)
+
+
+def _check_report(report: Path, options: RecordOptions, status: int) -> None:
+    if report.is_file():
+        return
+    if options.steps or options.range_name:
+        wanted = (
+            f"range {options.range_name!r}"
+            if options.range_name
+            else ("step {}".format(*options.steps or ()))
+        )
+        raise RecordingError(
+            f"nothing was recorded: the program did not reach {wanted} (exit status {status})",
+            "steps are counted by torch optimizers, from 0; a range is compared by its whole name",
+        )
+    raw = any(report.parent.glob("*.qdstrm"))
+    what = "nsys could not import its raw recording" if raw else "nsys left no recording"
+    raise RecordingError(
+        f"{what} (exit status {status}; see its message above)",
+        "run traceview doctor, which tests nsys on an empty program",
+    )
+
+
+def _export(
+    job: RecordingJob,
+    nsys: Nsys,
+    report: Path,
+    facts: Mapping[str, str],
+    options: RecordOptions,
+    *,
+    include_json: bool,
+) -> None:
+    """Export the report to raw.sqlite next to it, and add what was gathered."""
+    raw, gathered = report.with_name("raw.sqlite"), report.with_name(GATHERED)
+    export(nsys, report, raw, include_json=include_json)
+    # Before scrubbing: the command line may contain values of the environment.
+    write_run(raw, facts)
+    # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
+    if gathering.has_started(gathered):
+        write_kernels(raw, gathered)
+    write_python_samples(raw, gathered)
+    folders = (Path.cwd(), script_of(job.words).absolute().parent)
+    write_source_tables(raw, folders, excerpts=options.source_lines)
+
+
+def _finish(job: RecordingJob, report: Path) -> None:
+    raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
+    if not job.keep_env:
+        scrub(raw, clean, keep_source_lines=True)
+    if job.report:
+        shutil.copyfile(report, report.with_name("kept"))
+        # It contains the environment: readable by the user only.
+        report.with_name("kept").chmod(0o600)
+        report.with_name("kept").replace(job.report)
+    (raw if job.keep_env else clean).replace(job.out)

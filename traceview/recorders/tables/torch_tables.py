@@ -1,0 +1,174 @@
+"""A trace of torch.profiler with what the hooks in the program add: NVTX ranges and samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traceview.errors import RecordingError
+from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
+from traceview.recorders.injected.traceview_injected.torch_profile import mirrored_ranges, session
+from traceview.recorders.tables.python_sample_tables import SampledProcess, sampled_process
+from traceview.tables import Array, Mask, Table, Texts, constant, object_array, rows_of
+from traceview.trace import Trace
+from traceview.trace.load import load
+from traceview.trace.nsys.cpu.sync_sites import split_marks
+from traceview.trace.nsys.rows import INT32, Staged
+from traceview.trace.schema import TABLES, THREADS
+
+
+def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:
+    """The trace in a gathered folder, with the ranges and samples beside it.
+
+    Raises TraceFormatError or RecordingError if a file is damaged.
+    """
+    trace = load(gathered / session.TRACE)
+    try:
+        beside = json.loads((gathered / session.RANGES).read_bytes())
+        ranges = [(domain, str(text), str(kind)) for domain, text, kind in beside["ranges"]]
+        process = int(beside["process"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        what = f"the names of the program's ranges cannot be read ({error})"
+        raise RecordingError(what, "record again") from error
+    trace = replace(trace, recorder_version=facts.get("torch"))
+    trace = _with_ranges(trace, ranges, facts)
+    for path in sorted(gathered.glob(f"{process}-*{SUFFIX}")):
+        trace = _with_samples(trace, sampled_process(path))
+    return trace
+
+
+def _with_ranges(
+    trace: Trace, texts: Sequence[tuple[str | None, str, str]], facts: Mapping[str, str]
+) -> Trace:
+    """The trace with the texts of mirrored ranges, and the marks of waits as call sites."""
+    ranges = trace.recorded("ranges")
+    staged: Staged = {
+        column.name: ranges.texts(column.name) if column.dtype == "text" else ranges[column.name]
+        for column in ranges.columns
+    }
+    found, sites = split_marks(_named(staged, texts), facts)
+    assert found is not None
+    tables = dict(trace.tables)
+    if "ranges" in tables:
+        tables["ranges"] = Table(TABLES["ranges"].columns, found)
+    if sites is not None and not len(trace.recorded("call_sites")):
+        tables["call_sites"] = Table(TABLES["call_sites"].columns, sites)
+    return replace(trace, tables=tables)
+
+
+def _named(staged: Staged, texts: Sequence[tuple[str | None, str, str]]) -> Staged:
+    """Ranges with the text, domain and kind of those that were mirrored."""
+    names = staged["name"]
+    assert isinstance(names, Texts)
+    number_of = np.array([_number(str(name), len(texts)) for name in names.values] + [-1], np.int64)
+    number = number_of[names.codes]
+    mirrored = number >= 0
+    if not mirrored.any():
+        return staged
+    columns = zip(("domain", "name", "kind"), zip(*texts, strict=True), strict=True)
+    return {**staged, **{c: _replaced(staged[c], mirrored, number, new) for c, new in columns}}
+
+
+def _number(name: str, count: int) -> int:
+    number = name.removeprefix(mirrored_ranges.PREFIX)
+    own = number != name and number.isdecimal() and len(number) < 10
+    return int(number) if own and int(number) < count else -1
+
+
+def _replaced(column: Array | Texts, rows: Mask, number: Array, new: Sequence[str | None]) -> Texts:
+    """A column of texts, with `new[number]` in some rows."""
+    assert isinstance(column, Texts)
+    replaced = Texts.of(new)
+    codes = np.append(replaced.codes, np.int32(-1))[number]
+    shifted = np.where(codes < 0, codes, codes + len(column.values))
+    merged = np.where(rows, shifted, column.codes).astype(np.int32)
+    values = object_array([*column.values, *replaced.values])
+    return Texts(merged, values).map([str(value) for value in values])
+
+
+def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
+    """The trace with the stacks that the program sampled of itself while it was recorded."""
+    origin = int(trace.run.get("clock_origin_ns", "0"))
+    clocked = ((time - origin, thread, stack) for time, thread, stack in sampled.samples)
+    last = _last_ns(trace)
+    kept = [sample for sample in clocked if 0 <= sample[0] <= last]
+    frames = [frame for frame in sampled.frames if frame]
+    if not kept or not frames:
+        return trace
+    time, thread, stack = np.array(kept, np.int64).T
+    threads, row = _thread_rows(trace, sampled.process_id, thread)
+    known, number = _stack_numbers(stack, frames)
+    samples: dict[str, Any] = {
+        "time_ns": time,
+        "process": threads["process"][row],
+        "thread": row.astype(np.int32),
+        "stack": number,
+        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
+    }
+    order = np.flatnonzero(number >= 0)
+    order = order[np.argsort(time[order], kind="stable")]
+    tables = {
+        **trace.tables,
+        "threads": threads,
+        "python_samples": Table(
+            TABLES["python_samples"].columns, {c: rows_of(v, order) for c, v in samples.items()}
+        ),
+        "python_frames": _frames(known, frames),
+    }
+    return replace(trace, tables=tables)
+
+
+def _last_ns(trace: Trace) -> int:
+    ends = [
+        int(table["end_ns"].max())
+        for table in trace.tables.values()
+        if len(table) and any(column.name == "end_ns" for column in table.columns)
+    ]
+    return max(ends, default=0)
+
+
+def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, Array]:
+    """The threads, with those that only sampling saw, and the row of each sample's thread."""
+    process = int((trace.processes["process_id"] == process_id).argmax())
+    rows = list(trace.threads.rows())
+    row_of = {(cells["process"], cells["thread_id"]): number for number, cells in enumerate(rows)}
+    distinct, codes = np.unique(thread, return_inverse=True)
+    numbers = []
+    for thread_id in distinct.tolist():
+        if (process, thread_id) not in row_of:
+            row_of[process, thread_id] = len(rows)
+            rows.append({"process": process, "thread_id": thread_id, "name": None})
+        numbers.append(row_of[process, thread_id])
+    return Table.from_rows(THREADS.columns, rows), np.array(numbers, np.int64)[codes.reshape(-1)]
+
+
+def _stack_numbers(
+    stack: Array, frames: Sequence[tuple[int, int, str, str]]
+) -> tuple[dict[int, int], Array]:
+    """New numbers of the stacks that have frames, and of each sample; −1 without frames."""
+    described = np.unique(np.array([frame[0] for frame in frames], np.int64))
+    used = np.intersect1d(described, stack)
+    known = {int(old): new for new, old in enumerate(used.tolist())}
+    place = np.searchsorted(used, stack).clip(0, max(len(used) - 1, 0))
+    number = np.where(used[place] == stack, place, -1) if len(used) else np.full(len(stack), -1)
+    return known, number.astype(np.int32)
+
+
+def _frames(known: Mapping[int, int], frames: Sequence[tuple[int, int, str, str]]) -> Table:
+    rows: list[dict[str, Any]] = []
+    depth: dict[int, int] = {}
+    for old, line, file, function in frames:
+        stack = known.get(old)
+        if stack is not None:
+            place = depth[stack] = depth.get(stack, -1) + 1
+            where = {"file": file, "line": line if 0 < line <= INT32.max else None}
+            rows.append({"stack": stack, "depth": place, **where, "function": function})
+    rows.sort(key=lambda row: (row["stack"], row["depth"]))
+    return Table.from_rows(
+        TABLES["python_frames"].columns, [{**row, "source": None} for row in rows]
+    )

@@ -1,0 +1,131 @@
+"""Record a program with torch.profiler, which runs inside it, into one SQLite file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from traceview.errors import RecordingError
+from traceview.recorders import environment as surroundings
+from traceview.recorders import gathering, interrupts
+from traceview.recorders.injected.traceview_injected.torch_profile import CLAIMED
+from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
+from traceview.recorders.job import GATHERED, Recording, RecordingJob, work_folder
+from traceview.recorders.options import RecordOptions
+from traceview.recorders.program import python_of, script_of
+from traceview.recorders.tables.kernel_table import write_kernels
+from traceview.recorders.tables.run_table import write_run
+from traceview.recorders.tables.source_tables import write_source_tables
+from traceview.recorders.tables.torch_tables import torch_trace
+from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.scrub.scrubber import scrub
+from traceview.trace.stored.writer import write_trace
+
+# Kineto prints two lines without news whenever a profiler starts and stops; this is above them.
+_QUIET = {"KINETO_LOG_LEVEL": "6"}
+
+
+def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: str) -> Recording:
+    """Run the program of a job with torch.profiler in it.
+
+    Raises RecordingError if the profiler leaves no trace.
+    """
+    facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
+    if options.steps and options.annotate == "off":
+        options = replace(options, annotate="auto")
+    try:
+        with interrupts.handled() as requests, work_folder(job.out) as folder:
+            gathered = folder / GATHERED
+            gathered.mkdir()
+            started = datetime.now(UTC)
+            added = _environment(options, gathered, has_gpu="gpu" in facts)
+            status = job.run(job.command, requests, added)
+            notes = gathering.remarks(options, gathered, job.command)
+            _check_trace(gathered, options, status, notes)
+            for line in notes:
+                job.note(f"warning: {line}")
+            ended = requests.status or status
+            facts |= {**job.run_facts(ended, started), "backend": "torch", **_bounds(options)}
+            facts["torch"] = facts.get("torch", torch_version)
+            if options.sync_sites:
+                # So that a recording without marks means that nothing waited.
+                facts[NOTED] = "marked"
+            write_recording(
+                gathered,
+                job.out,
+                facts,
+                folders=(Path.cwd(), script_of(job.words).absolute().parent),
+                excerpts=options.source_lines,
+                keep_env=job.keep_env,
+            )
+            return Recording(job.out, ended, requests.status is not None)
+    except interrupts.Aborted as aborted:
+        return Recording(None, aborted.status, interrupted=True)
+
+
+def _environment(options: RecordOptions, gathered: Path, *, has_gpu: bool) -> Mapping[str, str]:
+    settings = {"shapes": options.shapes, "steps": options.steps, "range": options.range_name}
+    added = gathering.environment(
+        options, gathered, sample_python=options.python_samples, torch_settings=json.dumps(settings)
+    )
+    # With a GPU, what CUPTI reports must be seen.
+    quiet = {} if has_gpu or "KINETO_LOG_LEVEL" in os.environ else _QUIET
+    return {**added, **quiet}
+
+
+def _bounds(options: RecordOptions) -> Mapping[str, str]:
+    steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
+    return {**steps, **({"range": options.range_name} if options.range_name else {})}
+
+
+def _check_trace(gathered: Path, options: RecordOptions, status: int, notes: list[str]) -> None:
+    if (gathered / TRACE).is_file():
+        return
+    again = "record with --backend nsys"
+    if not (gathered / CLAIMED).exists():
+        ignored = not gathering.has_started(gathered) and options.kernels
+        what = (
+            "its Python ignored PYTHONPATH (python -I, -E or -S)"
+            if ignored
+            else ("the program did not import torch")
+        )
+        raise RecordingError(f"nothing was recorded (exit status {status}): {what}", again)
+    if options.steps:
+        what = f"the program did not reach step {options.steps[0]}"
+        remedy = "steps are counted by torch optimizers, from 0; choose earlier ones, or --range"
+    elif options.range_name:
+        what = f"the program opened no NVTX range named {options.range_name!r}"
+        remedy = "check the name; it is compared as a whole"
+    else:
+        what, remedy = "torch.profiler left no trace", again
+    reason = f" ({notes[0]})" if notes else ""
+    raise RecordingError(f"nothing was recorded: {what}; exit status {status}{reason}", remedy)
+
+
+def write_recording(
+    gathered: Path,
+    out: Path,
+    facts: Mapping[str, str],
+    *,
+    folders: tuple[Path, ...],
+    excerpts: bool,
+    keep_env: bool,
+) -> None:
+    """Write the trace in a gathered folder, with all that was gathered there, to `out`.
+
+    `out` is put in place as a whole. Raises TraceFormatError if the trace cannot be read.
+    """
+    raw, clean = gathered / "raw.sqlite", gathered / "clean.sqlite"
+    trace = torch_trace(gathered, facts)
+    write_trace(trace, raw)
+    write_run(raw, {**trace.run, **facts})
+    if gathering.has_started(gathered):
+        write_kernels(raw, gathered)
+    write_source_tables(raw, folders, excerpts=excerpts)
+    if not keep_env:
+        scrub(raw, clean, keep_source_lines=True, environment=dict(os.environb))
+    (raw if keep_env else clean).replace(out)
