@@ -1,4 +1,4 @@
-# make demo    write a report: of a fresh recording with a GPU and nsys, else of a shipped one
+# make demo    write a report: of a fresh recording with a GPU or torch, else of a shipped one
 # make test    set everything up and run the tests
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make modules  get thousands of modules of another compiler, for the slow test that reads them

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Write demo.html: from a fresh recording where there is a GPU and nsys, else from a shipped one.
+# Write demo.html: from a fresh recording where there is a GPU or torch, else from a shipped one.
 # usage: make demo
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,10 +7,18 @@ cd "$(dirname "$0")/.."
 installed=.venv/bin/traceview
 page=demo.html
 
+has_gpu() { command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; }
+has_torch() { .venv/bin/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))'; }
+
 record() {
-    command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1 || return 1
-    make --no-print-directory .venv/workloads
-    "$installed" record --force -o demo.sqlite examples/train.py
+    local backend=torch
+    if has_gpu; then
+        make --no-print-directory .venv/workloads
+        backend=auto
+    elif ! has_torch; then
+        return 1
+    fi
+    "$installed" record --backend "$backend" --force -o demo.sqlite examples/train.py
 }
 
 if record; then

@@ -115,10 +115,8 @@ def test_operators_of_all_threads_are_recorded(record):
 
 
 def test_steps_samples_and_the_run_are_there(record):
-    done, path = record(
-        programs.TRAINING.replace("range(6)", "range(300)"),
-        *("--annotate", "auto", "--python-samples", "--shapes"),
-    )
+    program = f"{programs.MODEL}\nimport time\nfor _ in range(40): step()\ntime.sleep(3)\nstep()\n"
+    done, path = record(program, "--annotate", "auto", "--python-samples", "--shapes")
     assert done.returncode == 0, done.stderr
     trace = traceview.load(path)
     assert trace.recorder == "torch.profiler"
@@ -126,10 +124,10 @@ def test_steps_samples_and_the_run_are_there(record):
     assert trace.run["torch"] == trace.recorder_version == torch.__version__
     assert trace.run["command_line"] == "train.py"
     report = analyze(trace)
-    assert report.verdict.steps == 300
+    assert report.verdict.steps == 41
     frames = trace.table("python_frames")
     sources = set(frames.texts("source").decode())
-    assert "loss.backward()" in sources or "loss = model(x).square().mean()" in sources
+    assert "time.sleep(3)" in sources
     assert any("sizes = [[" in str(name) for name in trace.ranges.texts("name").values)
     times = trace.table("python_samples")["time_ns"]
     assert 0 <= times.min() <= times.max() <= trace.ranges["end_ns"].max()
