@@ -3,7 +3,7 @@
 import pytest
 
 from tests.recorders import fake_nsys
-from traceview.errors import RecordingError
+from traceview.errors import InputError, RecordingError
 from traceview.recorders.nsys import Nsys
 from traceview.recorders.nvtx_compatibility import incompatibility
 from traceview.recorders.options import (
@@ -156,3 +156,35 @@ def test_nvtx_that_is_too_new(tmp_path, nvtx, version, told):
     line = incompatibility(nvtx, Nsys(tmp_path, "2023.4", version))
     assert bool(line) == told
     assert not told or "nvtx<0.2.12" in line
+
+
+CAPTURES = Abilities(
+    frozenset({"--trace", "--capture-range", "--nvtx-capture", "--capture-range-end", "--env-var"}),
+    None,
+    can_sample=False,
+)
+
+
+def test_a_range_bounds_the_recording(tool, tmp_path):
+    command = line(tool, tmp_path, RecordOptions(range_name="a b"), CAPTURES)
+    assert {"--capture-range=nvtx", "--nvtx-capture=a b@*", "--capture-range-end=stop"} <= set(
+        command
+    )
+    assert any(word.endswith(",NSYS_NVTX_PROFILER_REGISTER_ONLY=0") for word in command)
+
+
+def test_steps_bound_the_recording(tool, tmp_path):
+    command = line(tool, tmp_path, RecordOptions(steps=(10, 20)), CAPTURES)
+    assert {"--capture-range=cudaProfilerApi", "--capture-range-end=stop"} <= set(command)
+    assert not [word for word in command if "REGISTER_ONLY" in word]
+
+
+def test_an_nsys_without_capture_ranges(tool, tmp_path):
+    with pytest.raises(RecordingError, match="no capture ranges"):
+        line(tool, tmp_path, RecordOptions(steps=(1, 2)))
+
+
+@pytest.mark.parametrize("bounds", [{"steps": (5, 5)}, {"steps": (1, 2), "range_name": "x"}])
+def test_bounds_that_are_none(bounds):
+    with pytest.raises(InputError):
+        RecordOptions(**bounds)

@@ -17,6 +17,7 @@ from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
 from traceview.recorders.nsys import probe
 from traceview.recorders.nvtx_compatibility import incompatibility
+from traceview.trace.load import load
 from traceview.version import __version__
 
 SCRIPT = """
@@ -342,3 +343,29 @@ def test_a_tool_that_cannot_import_is_refused_before_the_run(tmp_path):
     assert "cannot find its importer" in done.stderr
     assert "run: ln -s linux-desktop-glibc_2_11_3-x64" in done.stderr
     assert shutil.which("ran", path=tmp_path) is None
+
+
+def test_a_range_bounds_what_nsys_records(environment, tmp_path):
+    program = """
+import nvtx
+for number in range(4):
+    with nvtx.annotate(f"part_{number}", domain="program"), nvtx.annotate("inner"):
+        sum(range(100_000))
+print("the end")
+"""
+    (tmp_path / "train.py").write_text(program)
+    words = ("record", "--backend", "nsys", "--range", "part_2", "train.py")
+    done = fake_nsys.recording(*words, cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "the end" in done.stdout
+    names = load(tmp_path / "train.sqlite").ranges.texts("name").decode()
+    assert names.tolist() == ["part_2", "inner"]
+
+
+def test_a_range_that_never_comes_is_one_line(environment, tmp_path):
+    (tmp_path / "train.py").write_text("print('the end')\n")
+    words = ("record", "--backend", "nsys", "--range", "nobody", "train.py")
+    done = fake_nsys.traceview(*words, cwd=tmp_path, environment=environment)
+    assert done.returncode == 1
+    assert "opened no NVTX range named 'nobody'" in done.stderr.splitlines()[-1]
+    assert leftovers(tmp_path) == []

@@ -79,15 +79,17 @@ def _never_ran(job: RecordingJob, options: RecordOptions, folder: Path) -> bool:
 def _check_report(report: Path, options: RecordOptions, status: int) -> None:
     if report.is_file():
         return
-    if options.steps or options.range_name:
-        wanted = (
-            f"range {options.range_name!r}"
-            if options.range_name
-            else ("step {}".format(*options.steps or ()))
-        )
+    if options.steps:
         raise RecordingError(
-            f"nothing was recorded: the program did not reach {wanted} (exit status {status})",
-            "steps are counted by torch optimizers, from 0; a range is compared by its whole name",
+            f"nothing was recorded: the program did not reach step {options.steps[0]} on a GPU "
+            f"(exit status {status})",
+            "steps are counted by torch optimizers, from 0; choose earlier ones, or --range",
+        )
+    if options.range_name:
+        raise RecordingError(
+            f"nothing was recorded: the program opened no NVTX range named "
+            f"{options.range_name!r} (exit status {status})",
+            "check the name; it is compared as a whole",
         )
     raw = any(report.parent.glob("*.qdstrm"))
     what = "nsys could not import its raw recording" if raw else "nsys left no recording"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from traceview.recorders import gathering
+from traceview.recorders.options import RecordOptions
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("torch") and importlib.util.find_spec("nvtx")),
@@ -221,3 +222,35 @@ def test_compile_export_and_pickle_see_no_difference():
     assert plain.count("graph breaks") == 16
     # All that `auto` wraps, and the modules inside.
     assert output("modules") == plain
+
+
+def test_steps_call_cudas_profiler_api(tmp_path):
+    """The calls of CUDA's runtime are stand-ins: there is no GPU here."""
+    program = """
+import torch
+calls = []
+class Runtime:
+    cudaProfilerStart = staticmethod(lambda: calls.append("start"))
+    cudaProfilerStop = staticmethod(lambda: calls.append("stop"))
+torch.cuda.is_available, torch.cuda.synchronize = (lambda: True), (lambda: None)
+torch.cuda.cudart = lambda: Runtime
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters())
+for number in range(6):
+    calls.append(number)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+print(calls)
+"""
+    (tmp_path / "train.py").write_text(program)
+    options = RecordOptions(annotate="auto", steps=(2, 4))
+    added = gathering.environment(options, tmp_path / "gathered")
+    done = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, **added},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[0, 1, 'start', 2, 3, 'stop', 4, 5]\n"

@@ -59,7 +59,7 @@ class Sampler:
                     written = began
             except Exception:  # The program must not notice.
                 return
-            # CPU time: on a busy machine a sample waits for a core, which costs the program nothing.
+            # CPU time: on a busy machine a sample waits for a core, at no cost to the program.
             pause = max(PERIOD_S, (thread_time() - spent) / MOST_COST)
 
     def sample(self, own: int) -> None:
