@@ -36,7 +36,7 @@ def begin() -> None:
     steps = os.environ.get(STEPS)
     if steps:
         with notes.noting_errors(folder, "bounding the recording failed"):
-            from . import capture_steps
+            from .annotations import capture_steps
 
             capture_steps.install(steps)
     ranges = os.environ.get(ANNOTATE)

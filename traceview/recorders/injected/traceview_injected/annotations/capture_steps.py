@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .annotations import training_steps
+from . import training_steps
 
 _started: list[bool] = []
 
