@@ -356,6 +356,7 @@ def inspect_ptx(
     budget_s: float | None = None,
     arguments: str | Sequence[str] = (),
     sm_count: int | None = None,
+    what_if: bool = False,
     note: Callable[[str], None] = lambda _: None,
     step: Callable[[str], None] = lambda _: None,
 ) -> PtxReport:
@@ -373,7 +374,9 @@ def inspect_ptx(
     goes on with guessed arguments where a script fails before it launches a kernel. `emulate` runs
     kernels in Triton's interpreter so that tensors get their values, and `compile_torch`
     (experimental) compiles what torch.compile generates. `sm_count` is the number of SMs of the
-    GPU, for the waves. `note` gets a line at a time for the user, `step` names what is done next.
+    GPU, for the waves. With `what_if` the kernels of a Python target are also compiled with other
+    warps, stages and tiles, to compare occupancy. `note` gets a line at a time for the user, `step`
+    names what is done next.
 
     For a trace, the kernels are those that ran, longest first, with the grids and SMs of the run.
     Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
@@ -398,7 +401,7 @@ def inspect_ptx(
         budget_s=budget_s,
         arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
     )
-    return _inspect(target, options, sm_count, note, step)
+    return _inspect(target, options, sm_count, note, step, what_if=what_if)
 
 
 def _inspect(
@@ -407,6 +410,8 @@ def _inspect(
     sm_count: int | None,
     note: Callable[[str], None],
     step: Callable[[str], None],
+    *,
+    what_if: bool = False,
 ) -> PtxReport:
     from traceview.inspect.target_report import inspect_target
     from traceview.trace.load import is_trace
@@ -415,7 +420,9 @@ def _inspect(
         from traceview.inspect.recorded_kernels import inspect_trace
 
         return inspect_trace(load(target), options, sm_count=sm_count, note=note)
-    return inspect_target(str(target), options, sm_count=sm_count, note=note, step=step)
+    return inspect_target(
+        str(target), options, sm_count=sm_count, neighbours=what_if, note=note, step=step
+    )
 
 
 def diff_ptx(

@@ -30,7 +30,7 @@ def calls(monkeypatch, tmp_path):
     """The calls of `inspect_target`, which returns a fixed report; the folder is empty."""
     calls = []
 
-    def inspect_target(target, options, *, sm_count, note, step):
+    def inspect_target(target, options, *, sm_count, neighbours, note, step):
         calls.append(Call(target, options, sm_count))
         note("a remark")
         step("a step")
@@ -337,6 +337,11 @@ def test_an_expectation_that_means_nothing_exits_with_2(capsys):
     assert "--expect cannot be combined with --sass" in capsys.readouterr().err
     assert run(["ptx", "gelu.py", "--expect", "spills = 0", "--num-warps", "4", "8"]) == 2
     assert "--expect cannot be combined with a comparison" in capsys.readouterr().err
+
+
+def test_what_if_is_of_one_version(calls, capsys):
+    assert run(["ptx", "gelu.py", "--what-if", "--num-warps", "4", "8"]) == 2
+    assert "--what-if cannot be combined with a comparison" in capsys.readouterr().err
 
 
 def test_json_has_the_verdicts(capsys):

@@ -44,7 +44,7 @@ _SECTIONS = {
         *("--first-config", "--all-configs", "--sms"),
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout", "--budget"),
-    "What to show": ("--diff", "--all", "--source", "--ptx", "--sass"),
+    "What to show": ("--diff", "--all", "--what-if", "--source", "--ptx", "--sass"),
     "What to check": ("--expect",),
     "Output": ("-o", "--html", "--json", "--force"),
 }
@@ -202,6 +202,11 @@ def _expectations(
     is_flag=True,
     help="Show all tables, such as instructions by class per source line and loop.",
 )
+@click.option(
+    "--what-if",
+    is_flag=True,
+    help="Compile the kernels with other warps, stages and tiles, too, and compare occupancy.",
+)
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ptx", is_flag=True, help="Show the annotated PTX.")
 @click.option("--sass", is_flag=True, help="Show the annotated SASS.")
@@ -234,6 +239,7 @@ def command(
     output: Path | None,
     force: bool,
     details: bool,
+    what_if: bool,
     source: bool,
     ptx: bool,
     sass: bool,
@@ -258,13 +264,15 @@ def command(
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
     if details and (views or expectations or _is_diff(targets, options)):
         raise click.UsageError("--all cannot be combined with a listing, --expect or a comparison")
+    if what_if and _is_diff(targets, options):
+        raise click.UsageError("--what-if cannot be combined with a comparison")
     if expectations and (views or _is_diff(targets, options)):
         other = f"--{views[0]}" if views else "a comparison"
         raise click.UsageError(f"--expect cannot be combined with {other}")
     outputs = Outputs.of(_stem(targets), html, json_).with_output(output)
     for each in targets:
         check_writable(outputs.files, source=_file(each), force=force, kind="target")
-    made = _inspected(targets, options)
+    made = _inspected(targets, options | ({"what_if": True} if what_if else {}))
     if expectations:
         _check(made, expectations, outputs)
     else:

@@ -66,6 +66,11 @@ class Recompiler:
         if self._worker:
             self._deadline = self._worker.deadline.shared(kernels)
 
+    def allow(self, seconds: float) -> None:
+        """Begin work that has a time of its own, after all trials."""
+        if self._worker:
+            self._deadline = self._worker.deadline = Deadline.after(seconds)
+
     @property
     def left_out(self) -> list[str]:
         """What the time did not suffice for."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
+from traceview.inspect.configuration import WhatIf
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.async_groups import AsyncWait
@@ -64,7 +65,7 @@ class KernelReport:
     the two listings. `waves` is the grid ÷ the blocks that the GPU holds at once, on `sms`.
     `elements_per_thread` is defined in traceview.ptx.elements_per_thread. `live_registers` are
     those of the SASS, `mix` that of the SASS where there is one, else of the PTX. `demangled_name`
-    is the whole C++ name, None if the name is not mangled.
+    is the whole C++ name, None if the name is not mangled. `what_if` is filled on request.
     """
 
     compiled: Compiled
@@ -95,6 +96,7 @@ class KernelReport:
     spilled_values: tuple[SpilledValue, ...] = ()
     async_waits: tuple[AsyncWait, ...] = ()
     pipeline_buffers: tuple[PipelineBuffer, ...] = ()
+    what_if: tuple[WhatIf, ...] = ()
 
     @property
     def name(self) -> str:

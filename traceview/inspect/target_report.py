@@ -14,6 +14,7 @@ from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.targets.python import DEFAULT_ARCH
 from traceview.inspect.targets.target import is_python, kernels_of
+from traceview.inspect.what_if import TIME_S, what_if
 from traceview.ptx.model import Compiled
 
 
@@ -37,15 +38,19 @@ def inspect_target(
     options: CompileOptions,
     *,
     sm_count: int | None = None,
+    neighbours: bool = False,
     note: Callable[[str], None] = lambda _: None,
     step: Callable[[str], None] = lambda _: None,
 ) -> PtxReport:
     """Compile the kernels of a target and report on each.
 
-    `note` gets a line at a time for the user, `step` names what is done next. Raises as
+    With `neighbours`, kernels are also compiled with other warps, stages and tiles, for their
+    occupancy. `note` gets a line at a time for the user, `step` names what is done next. Raises as
     `kernels_of` and `inspect` do.
     """
     if not is_python(target):
+        if neighbours:
+            note(f"{target} is no Triton source, so no other configuration can be compiled")
         kernels = kernels_of(target, options, note=note)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
     with Recompiler(step) as recompiler:
@@ -57,6 +62,8 @@ def inspect_target(
             reports.append(_report(kernel, recompiler, sm_count))
         if recompiler.left_out:
             note(_out_of_time(recompiler.left_out, options.trials_s))
+        if neighbours:
+            reports = [_with_neighbours(report, recompiler) for report in reports]
         return PtxReport(target, tuple(reports))
 
 
@@ -89,3 +96,12 @@ def _is_tested(compiled: Compiled) -> bool:
     """Whether causes are tested: not for variants that an autotuner compiles and never launches,
     as there are dozens of them."""
     return compiled.how != "launched" or bool(compiled.launches)
+
+
+def _with_neighbours(report: KernelReport, recompiler: Recompiler) -> KernelReport:
+    """The report with the occupancy of other configurations."""
+    if recompiler.broken:
+        return replace(report, notes=(*report.notes, f"no what-if: {recompiler.broken}"))
+    recompiler.allow(TIME_S)
+    rows, notes = what_if(report.compiled, partial(recompiler.compile, report.compiled), report.sms)
+    return replace(report, what_if=rows, notes=(*report.notes, *notes))

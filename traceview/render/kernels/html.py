@@ -17,6 +17,7 @@ from traceview.inspect.target_report import PtxReport
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
+from traceview.render.kernels.configurations import what_if_rows, what_if_spec
 from traceview.render.kernels.details import detail_tables
 from traceview.render.kernels.diff_rows import (
     DiffRow,
@@ -183,6 +184,10 @@ def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str
 def _details(
     kernel: KernelReport, code: CodeView, names: SourceNames, key: str
 ) -> Iterator[TableView]:
+    if kernel.what_if:
+        spec = what_if_spec(kernel)
+        table = Table.from_rows(spec.columns, list(what_if_rows(kernel)))
+        yield replace(table_view(spec, table), key=f"{key}-{spec.name}")
     for spec, table in detail_tables(kernel, names):
         yield _linked(spec, table, code, names, f"{key}-{spec.name}")
 

@@ -11,6 +11,7 @@ from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.compare.lines import PlaceAccesses
+from traceview.inspect.configuration import WhatIf
 from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.mix.counts import InstructionMix
@@ -166,12 +167,18 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
         "waves": kernel.waves,
         "live_registers": _live_registers(kernel, names),
+        "what_if": [_configuration(row) for row in kernel.what_if],
         "sm_count": kernel.sms.count if kernel.sms else None,
         "sm_count_assumed_of": kernel.sms.assumed if kernel.sms else None,
         "findings": [_finding(finding, names) for finding in kernel.findings],
         "remarks": list(compiled.notes),
         "notes": list(kernel.notes),
     }
+
+
+def _configuration(row: WhatIf) -> dict[str, Any]:
+    occupancy = _occupancy(row.occupancy) if row.occupancy else None
+    return {**vars(row), "tile": dict(row.tile), "occupancy": occupancy}
 
 
 def _access(access: Access, names: SourceNames) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview import units
+from traceview.analyses.base import TableSpec
 from traceview.findings import Finding
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
@@ -22,6 +23,7 @@ from traceview.render.base.text_blocks import (
     heading,
     noted,
 )
+from traceview.render.kernels.configurations import what_if_rows, what_if_spec
 from traceview.render.kernels.details import detail_tables
 from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
@@ -70,6 +72,8 @@ def _kernel(
     if kernel.differences:
         lines = (noted("", line) for line in differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
+    if kernel.what_if:
+        yield _what_if(kernel, width)
     if details:
         yield from _details(kernel, names, width)
     yield _findings(kernel.findings)
@@ -96,10 +100,20 @@ def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> Renderabl
     return cells(fitting(ACCESSES, Table.from_rows(ACCESSES.columns, rows), width, _LEAST_TEXT))
 
 
+def _what_if(kernel: KernelReport, width: int) -> RenderableType:
+    spec = what_if_spec(kernel)
+    table = Table.from_rows(spec.columns, list(what_if_rows(kernel)))
+    return _detail(spec, table, width)
+
+
 def _details(kernel: KernelReport, names: SourceNames, width: int) -> Iterator[RenderableType]:
     for spec, table in detail_tables(kernel, names):
-        lead = Text.assemble((units.stem(spec.name), "bold"), (f"  {spec.meaning}", "dim"))
-        yield Group(lead, cells(fitting(spec, table, width, _LEAST_TEXT)))
+        yield _detail(spec, table, width)
+
+
+def _detail(spec: TableSpec, table: Table, width: int) -> RenderableType:
+    lead = Text.assemble((units.stem(spec.name), "bold"), (f"  {visible(spec.meaning)}", "dim"))
+    return Group(lead, cells(fitting(spec, table, width, _LEAST_TEXT)))
 
 
 def _findings(findings: Iterable[Finding]) -> RenderableType:

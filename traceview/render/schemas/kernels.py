@@ -92,6 +92,7 @@ def _kernel(**more: Schema) -> Schema:
         layout_conversions=many(_of_line(LayoutConversion)),
         occupancy=maybe(_occupancy()),
         waves=maybe(NUMBER),
+        what_if=many(_configuration()),
         live_registers=maybe(
             record(
                 most=WHOLE,
@@ -134,6 +135,21 @@ def _instruction_classes() -> Schema:
         classes=mapping(WHOLE),
         loops=many(record(**counts, depth=WHOLE, is_hottest=YES_NO)),
         lines=many(record(**counts, loop_depth=WHOLE, in_hottest_loop=WHOLE)),
+    )
+
+
+def _configuration() -> Schema:
+    return record(
+        num_warps=maybe(WHOLE),
+        num_stages=maybe(WHOLE),
+        tile=mapping(WHOLE),
+        current=YES_NO,
+        registers=maybe(WHOLE),
+        spill_bytes=maybe(WHOLE),
+        shared_memory_bytes=maybe(WHOLE),
+        occupancy=maybe(_occupancy()),
+        waves=maybe(NUMBER),
+        failure=maybe(TEXT),
     )
 
 
