@@ -160,7 +160,9 @@ def _capture(torch: Any, on: bool) -> None:
         _capturing = on
 
 
-def measure(seconds: float, steps: int, captures: int) -> dict[str, dict[str, list[list[float]]]]:
+def measure(
+    seconds: float, steps: int, captures: int, out: Path | None
+) -> dict[str, dict[str, list[list[float]]]]:
     """For each loop and each thing to switch, the pairs of times per step."""
     import torch
 
@@ -186,6 +188,9 @@ def measure(seconds: float, steps: int, captures: int) -> dict[str, dict[str, li
                 for name in random.sample(sorted(turns), len(turns)):
                     found[loop][name].append([*next(turns[name])])
                 done += 1
+                # Whatever ends this process early, the pairs so far are known.
+                if out:
+                    out.write_text(json.dumps(found))
     return found
 
 
@@ -202,7 +207,7 @@ def show_quotient(with_samples: Path, without: Path) -> None:
     """The cost of nsys's own samples: that of a recording with them, through one without."""
     both = [json.loads(path.read_text()) for path in (with_samples, without)]
     random_draw = np.random.default_rng(0)
-    for loop in LOOPS:
+    for loop in both[0].keys() & both[1].keys():
         ratios = [np.array([on / off for off, on in each[loop][CAPTURE]]) for each in both]
         medians = [
             np.median(random_draw.choice(each, (RESAMPLES, len(each))), axis=1) for each in ratios
@@ -224,10 +229,7 @@ def main() -> None:
         show_quotient(*options.quotient)
         return
     random.seed(0)
-    found = measure(options.seconds, options.steps, options.captures)
-    if options.json:
-        options.json.write_text(json.dumps(found))
-    show(found)
+    show(measure(options.seconds, options.steps, options.captures, options.json))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The benchmarks measure work that was done, and add it up right."""
 
 import sqlite3
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -141,3 +142,43 @@ def test_a_tool_that_would_take_too_long_is_left_out():
     # Once left out, it stays away from what is longer still.
     assert not report._bearable([*traces, found()["traces"][2]][2:], nsys, 10_000_000, 1e9)
     assert report._bearable(traces, ours, 10_000_000, 0.1)
+
+
+COUNTS_RANGES = """
+import sys
+sys.path[:0] = ["benchmarks", "."]
+import alternating_overhead as measured
+import torch
+opened = []
+measured.nvtx_ranges._carrier = (opened.append, str)
+measured.nvtx_ranges.choose = lambda: True
+ranges = [measured.Ranges(torch, mode) for mode in ("auto", "modules")]
+step = measured.launch_bound("cpu")
+for each, on in ((ranges[0], False), (ranges[0], True), (ranges[1], True), (ranges[1], False)):
+    each.turn(on)
+    step(), opened.clear(), step()
+    print(len(opened))
+    each.turn(False)
+"""
+
+
+def test_ranges_are_switched_on_and_off_inside_a_process():
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS_RANGES], capture_output=True, text=True, cwd=REPOSITORY
+    )
+
+    off, auto, modules, off_again = map(int, done.stdout.split())
+
+    assert (off, off_again) == (0, 0), done.stderr
+    # zero_grad, step, forward, backward, optimizer; modules inside the model as well.
+    assert 4 <= auto < modules
+
+
+def test_the_interval_of_a_cost_holds_its_median():
+    import alternating_overhead as measured
+
+    median, low, high = measured.interval([1.02, 1.03, 1.04, 1.03, 1.02, 1.05])
+
+    assert median == pytest.approx(3.0)
+    assert 2.0 <= low <= median <= high <= 5.0
