@@ -425,3 +425,13 @@ def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
     unread = "Work was launched, but no table of kernels was read, so GPU time is unknown."
     assert unread in messages
     assert not [message for message in messages if "failed, or" in message]
+
+
+def test_profiler_overhead_without_known_warm_up_claims_no_share(tmp_path):
+    export = Export().launch((0, 10), (100, 200)).launch((20, 30), (9_000, 9_100))
+    export.overhead(1_000, 6_000)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith("The profiler took 5.00 µs, 55.6 % of the GPU span")
+    assert (finding.time_at_stake_ns, finding.share_of_step_pct) == (0, None)

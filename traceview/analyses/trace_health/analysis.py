@@ -264,7 +264,8 @@ def _profiler_overhead(trace: Trace) -> list[Check]:
             template,
             remedy or record_less(trace),
             values,
-            cost.lost_ns,
+            # Where no warm-up is known, most of it may be in first uses: no share of the rest.
+            cost.lost_ns if cost.after_warm_up else 0,
             cost.span_ns,
         )
     ]
