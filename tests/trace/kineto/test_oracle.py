@@ -84,7 +84,7 @@ def test_trace_of_this_torch(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.skipif(not PUBLIC.is_dir(), reason="no TRACEVIEW_PUBLIC_TRACES")
 def test_public_traces():
-    found = [path for path in sorted(PUBLIC.iterdir()) if _is_trace(path)]
+    found = [path for path in sorted(PUBLIC.rglob("*.json*")) if _is_trace(path)]
     assert found
     for path in found:
         agrees(path)
