@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from traceview.inspect.expectations.grammar import Expectation
     from traceview.inspect.target_report import PtxReport
 
-_VIEWS = ("source", "ptx", "sass")
+_VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
 _ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
 _DEFAULT_PATH = ""
 _SECTIONS = {
@@ -44,7 +44,10 @@ _SECTIONS = {
         *("--first-config", "--all-configs", "--sms"),
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout", "--budget"),
-    "What to show": ("--diff", "--all", "--what-if", "--source", "--ptx", "--sass"),
+    "What to show": (
+        *("--diff", "--all", "--what-if", "--source"),
+        *("--ttir", "--ttgir", "--llir", "--ptx", "--sass"),
+    ),
     "What to check": ("--expect",),
     "Output": ("-o", "--html", "--json", "--force"),
 }
@@ -208,6 +211,9 @@ def _expectations(
     help="Compile the kernels with other warps, stages and tiles, too, and compare occupancy.",
 )
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
+@click.option("--ttir", is_flag=True, help="Show Triton's TTIR, with source lines.")
+@click.option("--ttgir", is_flag=True, help="Show Triton's TTGIR, with source lines.")
+@click.option("--llir", is_flag=True, help="Show Triton's LLVM IR, with source lines.")
 @click.option("--ptx", is_flag=True, help="Show the annotated PTX.")
 @click.option("--sass", is_flag=True, help="Show the annotated SASS.")
 @click.option(
@@ -241,6 +247,9 @@ def command(
     details: bool,
     what_if: bool,
     source: bool,
+    ttir: bool,
+    ttgir: bool,
+    llir: bool,
     ptx: bool,
     sass: bool,
     expectations: list[Expectation],
@@ -258,7 +267,8 @@ def command(
     """
     if target is None and diff is None:
         raise click.UsageError(_no_target(html, json_), click.get_current_context())
-    views = [view for view, shown in zip(_VIEWS, (source, ptx, sass), strict=True) if shown]
+    chosen = (source, ttir, ttgir, llir, ptx, sass)
+    views = [view for view, shown in zip(_VIEWS, chosen, strict=True) if shown]
     targets = _compared(target, diff, options)
     if views and _is_diff(targets, options):
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")

@@ -92,7 +92,7 @@ def shape_of(type_: str) -> tuple[int, ...]:
 
 def parse_ttgir(text: str) -> IrModule:
     """Parse a module; what is no operation is passed over."""
-    places = _Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
+    places = Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
     layouts = {found["name"]: found["text"] for found in _LAYOUT.finditer(text)}
     function = _FUNCTION.search(text)
     parameters = tuple(_parameters(function["arguments"])) if function else ()
@@ -100,7 +100,7 @@ def parse_ttgir(text: str) -> IrModule:
     return IrModule(tuple(_operations(body, places)), parameters, layouts)
 
 
-class _Places:
+class Places:
     """Locations by name: the outermost line of a call chain, and the variable's name."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -172,7 +172,7 @@ class _Scopes:
         return name
 
 
-def _operations(body: str, places: _Places) -> Iterator[IrOperation]:
+def _operations(body: str, places: Places) -> Iterator[IrOperation]:
     scopes = _Scopes()
     for line in body.splitlines():
         if line.lstrip().startswith("}"):
@@ -204,7 +204,7 @@ def _resolved(rest: str, scopes: _Scopes, opens: bool) -> str:
     return f" {scopes.resolve(loop['variable'])} = {values} iter_args({carried}) {loop['rest']}"
 
 
-def _operation(found: re.Match[str], places: _Places, scopes: _Scopes, opens: bool) -> IrOperation:
+def _operation(found: re.Match[str], places: Places, scopes: _Scopes, opens: bool) -> IrOperation:
     rest = found["rest"]
     location = _END_LOCATION.search(rest)
     rest = rest[: location.start()] if location else rest

@@ -29,9 +29,10 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """One source file or listing; `missing` says why there are no lines."""
+    """One source file or listing, whose lines are `unit`; `missing` says why there are none."""
 
     title: str
     lines: tuple[CodeLine, ...] = ()
     missing: str = ""
     left_out: int = 0
+    unit: str = "instructions"

@@ -1,4 +1,4 @@
-"""The code of a kernel on a page: source, PTX and SASS, each line leading to the others of it.
+"""The code of a kernel on a page: source, Triton's stages, PTX and SASS, linked line by line.
 
 Without scripts: links jump, and style rules light up all that comes from the line under the
 pointer or jumped to.
@@ -6,7 +6,7 @@ pointer or jumped to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +14,7 @@ from itertools import pairwise
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.ptx.stages.listings import StageLine, stage_lines
 from traceview.render.base.code_block import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
 from traceview.render.kernels.listing import (
@@ -27,6 +28,9 @@ from traceview.render.kernels.source_names import SourceNames
 
 MOST_LINES = 4_000
 """Lines of a listing on the page; the terminal shows all."""
+
+_MOST_STAGE_LINES = 2_000
+_STAGE_LINE = 240
 
 _MOST_RULES = 250
 _LINE = 1_000
@@ -42,9 +46,14 @@ class CodeView:
     marks: tuple[str, ...]
 
 
-def code_view(kernel: KernelReport, key: str, names: SourceNames) -> CodeView:
-    """The code of a kernel; ids begin with `key`, which no other kernel of the page has."""
-    return _Drawing(kernel, key, names).code()
+def code_view(
+    kernel: KernelReport, key: str, names: SourceNames, stages: Sequence[str] = ()
+) -> CodeView:
+    """The code of a kernel; ids begin with `key`, which no other kernel of the page has.
+
+    `stages` are those of Triton to show, such as ttgir.
+    """
+    return _Drawing(kernel, key, names, stages).code()
 
 
 def ptx_block(function: Function, most: int = MOST_LINES) -> CodeBlock:
@@ -74,11 +83,15 @@ class _Drawing:
     kernel: KernelReport
     key: str
     names: SourceNames
+    shown_stages: Sequence[str]
 
     def code(self) -> CodeView:
         return CodeView(
             sources=tuple(self._source(excerpt) for excerpt in self._excerpts),
-            listings=tuple(self._listing(level, f) for level, f in self._functions.items()),
+            listings=(
+                *(self._stage(stage, lines) for stage, lines in self._stages.items()),
+                *(self._listing(level, f) for level, f in self._functions.items()),
+            ),
             lines=self._ids,
             marks=tuple(self._marks.values())[:_MOST_RULES],
         )
@@ -87,6 +100,15 @@ class _Drawing:
     def _functions(self) -> dict[str, Function]:
         listings = {"PTX": self.kernel.ptx, "SASS": self.kernel.sass}
         return {level: function for level, function in listings.items() if function}
+
+    @cached_property
+    def _stages(self) -> dict[str, tuple[StageLine, ...]]:
+        texts = self.kernel.compiled.stages
+        return {
+            stage.upper(): stage_lines(stage, texts[stage])
+            for stage in self.shown_stages
+            if stage in texts
+        }
 
     @cached_property
     def _accesses(self) -> dict[SourceLine, list[Access]]:
@@ -100,7 +122,14 @@ class _Drawing:
     def _marks(self) -> dict[SourceLine, str]:
         """A name for each source line that code or accesses come from."""
         listed = (f.instructions[:MOST_LINES] for f in self._functions.values())
-        sources = dict.fromkeys([*self._accesses, *(i.source for each in listed for i in each)])
+        stages = (lines[:_MOST_STAGE_LINES] for lines in self._stages.values())
+        sources = dict.fromkeys(
+            [
+                *self._accesses,
+                *(i.source for each in listed for i in each),
+                *(line.source for each in stages for line in each),
+            ]
+        )
         return {source: f"s{number}" for number, source in enumerate(filter(None, sources))}
 
     @cached_property
@@ -111,7 +140,8 @@ class _Drawing:
     @cached_property
     def _jumps(self) -> dict[str, dict[SourceLine, int]]:
         """For each source line the place in each listing to jump to: its first access, if any."""
-        return {level: _first(function) for level, function in self._functions.items()}
+        stages = {stage: _first_lines(lines) for stage, lines in self._stages.items()}
+        return stages | {level: _first(function) for level, function in self._functions.items()}
 
     def _place(self, level: str, place: int) -> str:
         return f"{self.key}-{level.lower()}{place}"
@@ -144,6 +174,27 @@ class _Drawing:
             after_gap=after_gap,
         )
 
+    def _stage(self, stage: str, lines: tuple[StageLine, ...]) -> CodeBlock:
+        jumped_to = set(self._jumps[stage].values())
+        shown = (
+            CodeLine(
+                text=visible(line.text, _STAGE_LINE),
+                margin="",
+                narrow=False,
+                id=self._place(stage, at) if at in jumped_to else None,
+                mark=self._marks.get(line.source) if line.source else None,
+                links=self._link(line.source),
+            )
+            for at, line in enumerate(lines[:_MOST_STAGE_LINES])
+        )
+        left_out = max(0, len(lines) - _MOST_STAGE_LINES)
+        return CodeBlock(stage, tuple(shown), left_out=left_out, unit="lines")
+
+    def _link(self, source: SourceLine | None) -> tuple[CodeLink, ...]:
+        if source is None:
+            return ()
+        return (CodeLink(self.names.of_line(source), self._ids.get(source, "")),)
+
     def _listing(self, level: str, function: Function) -> CodeBlock:
         shown = function.instructions[:MOST_LINES]
         find, jumped_to = access_finder(function), set(self._jumps[level].values())
@@ -165,8 +216,16 @@ class _Drawing:
             narrow=not wide,
             id=id_,
             mark=self._marks.get(source) if source else None,
-            links=(CodeLink(where, self._ids.get(source, "")),) if source else (),
+            links=self._link(source),
         )
+
+
+def _first_lines(lines: Sequence[StageLine]) -> dict[SourceLine, int]:
+    found: dict[SourceLine, int] = {}
+    for place, line in enumerate(lines[:_MOST_STAGE_LINES]):
+        if line.source:
+            found.setdefault(line.source, place)
+    return found
 
 
 def _first(function: Function) -> dict[SourceLine, int]:

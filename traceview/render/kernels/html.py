@@ -14,6 +14,7 @@ from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
+from traceview.ptx.stages.listings import STAGES
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
@@ -37,6 +38,8 @@ from traceview.render.kernels.summary import differences, figures, limited, made
 from traceview.tables import Table
 
 _STYLES = (*STYLES, "ptx.css")
+# The stages of a kernel are some hundred kilobytes.
+_MOST_WITH_STAGES = 6
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,10 @@ class ComparisonView:
 def render_ptx_html(report: PtxReport, version: str) -> str:
     """The page of one target. `version` is traceview's own."""
     names = SourceNames.of(report.kernels)
+    stages = STAGES if len(report.kernels) <= _MOST_WITH_STAGES else ()
     kernels = [
         replace(
-            _kernel(kernel, f"k{n}", names),
+            _kernel(kernel, f"k{n}", names, stages),
             circumstances=how_compiled(kernel, report.kernels),
             name=shown_name(kernel, report.kernels),
             number=str(n) if _has_namesake(kernel, report.kernels) else "",
@@ -156,8 +160,10 @@ def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool
     return sum(other.name == kernel.name for other in kernels) > 1
 
 
-def _kernel(kernel: KernelReport, key: str, names: SourceNames) -> KernelView:
-    code = code_view(kernel, key, names)
+def _kernel(
+    kernel: KernelReport, key: str, names: SourceNames, stages: Sequence[str] = ()
+) -> KernelView:
+    code = code_view(kernel, key, names, stages)
     return KernelView(
         key=key,
         name=kernel.short_name,

@@ -16,6 +16,7 @@ from traceview.inspect.kernel_report import Difference, KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
+from traceview.ptx.stages.listings import STAGES, stage_lines
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of
 from traceview.render.kernels.source_names import SourceNames
@@ -144,6 +145,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "shuffles": kernel.shuffles,
         "instruction_mix": dict(kernel.instruction_mix),
         "instruction_classes": _instruction_classes(kernel.mix, names) if kernel.mix else None,
+        "code_lines": _code_lines(kernel, names),
         "spilled_values": [
             {
                 **asdict(each),
@@ -225,6 +227,24 @@ def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str |
         "source": names.of_line(source) if source else None,
         "source_file": source.file if source else None,
     }
+
+
+def _code_lines(kernel: KernelReport, names: SourceNames) -> list[dict[str, Any]]:
+    """The line numbers in the text of each level that come from each source line."""
+    levels: dict[str, list[tuple[SourceLine | None, int]]] = {
+        stage: [(line.source, line.number) for line in stage_lines(stage, text)]
+        for stage in STAGES
+        if (text := kernel.compiled.stages.get(stage))
+    }
+    for function in filter(None, (kernel.ptx, kernel.sass)):
+        levels[function.level] = [(each.source, each.line) for each in function.instructions]
+    numbers: dict[SourceLine, dict[str, list[int]]] = {}
+    for level, lines in levels.items():
+        for source, number in lines:
+            if source:
+                numbers.setdefault(source, {}).setdefault(level, []).append(number)
+    listed = sorted(numbers, key=lambda source: (source.file, source.line))
+    return [{**_source(source, names), "levels": numbers[source]} for source in listed]
 
 
 def _variable(source: SourceLine | None, kernel: KernelReport) -> Mapping[str, str | None]:

@@ -16,6 +16,7 @@ from traceview.inspect.target_report import PtxReport
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.ptx.sass import accesses as sass_accesses
+from traceview.ptx.stages.listings import STAGES, stage_lines
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import drawn, noted
 from traceview.render.kernels.source_names import SourceNames
@@ -30,7 +31,10 @@ _MARGIN_SHARE = 0.45
 def render_views(
     report: PtxReport, views: Sequence[str], *, width: int = 80, color: bool = False
 ) -> str:
-    """The views (`source`, `ptx`, `sass`) of all kernels, in lines of at most `width` cells."""
+    """The views of all kernels, in lines of at most `width` cells.
+
+    Views are `source`, `ttir`, `ttgir`, `llir`, `ptx` and `sass`.
+    """
     names = SourceNames.of(report.kernels)
     blocks = [b for k in report.kernels for b in _views(k, report, views, names, width)]
     return drawn(blocks, width, color)
@@ -46,6 +50,9 @@ def _views(
     yield title(kernel, report)
     if "source" in views:
         yield from _source(kernel, width)
+    for stage in STAGES:
+        if stage in views:
+            yield _stage(kernel, stage, names, width)
     if "ptx" in views:
         yield _listing(kernel.ptx, "PTX", names, width)
     if "sass" in views:
@@ -126,6 +133,22 @@ def _listing(
     for text, margin, wide in rows:
         line = Text(f"{margin:<{room}}", "green" if wide else "bold yellow")
         lines.append(line.append(_cut(f"  {text}", width - room)))
+    return Group(*lines)
+
+
+def _stage(kernel: KernelReport, stage: str, names: SourceNames, width: int) -> RenderableType:
+    """The code of a stage, the source line before each line."""
+    text = kernel.compiled.stages.get(stage)
+    if text is None:
+        return Text(f"No {stage.upper()} available: it is Triton's, of a kernel compiled here.")
+    rows = [
+        (names.of_line(line.source) if line.source else "", visible(line.text))
+        for line in stage_lines(stage, text)
+    ]
+    room = max((len(place) for place, _ in rows), default=0)
+    lines = [Text(stage.upper(), "bold")]
+    for place, code in rows:
+        lines.append(Text(f"{place:<{room}}", "dim").append(_cut(f"  {code}", width - room)))
     return Group(*lines)
 
 

@@ -84,6 +84,7 @@ def _kernel(**more: Schema) -> Schema:
         shuffles=WHOLE,
         instruction_mix=mapping(WHOLE),
         instruction_classes=maybe(_instruction_classes()),
+        code_lines=many(record(levels=mapping(many(WHOLE)), **_SOURCE)),
         spilled_values=many(_of_line(SpilledValue, variable=maybe(TEXT))),
         pipeline=record(
             buffers=many(_of_line(PipelineBuffer)),
