@@ -166,10 +166,6 @@ def test_one_clear_line_for_what_is_no_target(name, tmp_path, capsys):
     ("options", "said"),
     [
         (["--kernel", "other"], "has no kernel 'other'; it has k"),
-        (
-            ["--arch", "hopper"],
-            "'hopper' is not a GPU architecture; pass, for example, --arch sm_90",
-        ),
         (["--arch", "sm_80"], "cannot run on sm_80"),
     ],
 )
@@ -177,6 +173,19 @@ def test_what_does_not_fit_the_target(tmp_path, capsys, options, said):
     file = tmp_path / "k.ptx"
     file.write_text(ptx_kernel(""))
     assert run(["ptx", str(file), *options]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--arch", "hopper"], "'hopper' is not a GPU architecture; pass, for example, --arch"),
+        (["--num-warps", "3"], "3 is not a power of two"),
+        (["--num-warps", "64"], "64 is not in the range"),
+    ],
+)
+def test_a_bad_value_is_misuse(capsys, options, said):
+    assert run(["ptx", "k.ptx", *options]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -105,6 +105,21 @@ def test_options_reach_the_analysis(asked):
     ]
 
 
+@pytest.mark.parametrize(
+    ("peak", "said"),
+    [
+        ("speed=1", "no figure 'speed'"),
+        ("bandwidth=fast", "bandwidth is 'fast'"),
+        ("sms=1.5", "sms is 1.5"),
+        ("bf16", "bf16 is ''"),
+    ],
+)
+def test_a_bad_peak_is_misuse(asked, capsys, peak, said):
+    assert run(["report", "run.sqlite", "--peak", peak]) == 2
+    assert said in capsys.readouterr().err
+    assert asked == []
+
+
 @pytest.mark.parametrize("path", ["run.sqlite", "in/run.sqlite.xz", "run.nsys-rep"])
 def test_html_takes_the_stem_of_the_trace(asked, tmp_path, capsys, path):
     assert run(["report", path, "--html"]) == 0

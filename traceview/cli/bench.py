@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option, debug_option, values
 from traceview.cli.output import (
     Outputs,
     check_writable,
@@ -97,12 +97,16 @@ _PROGRAM_OPTIONS = {
     "--no-widths", is_flag=True, help="Do not compile the kernels to read their load widths."
 )
 @click.option(
-    "--arch", metavar="sm_90", help="Architecture to compile for. Default: this machine's GPU."
+    "--arch",
+    metavar="sm_90",
+    callback=values.arch,
+    help="Architecture to compile for. Default: this machine's GPU.",
 )
 @click.option(
     "--peak",
     "peaks",
     multiple=True,
+    callback=values.peaks,
     metavar="NAME=VALUE",
     help="Peak rate of this GPU, such as bandwidth=4.8e12 (repeatable).",
 )

@@ -26,8 +26,8 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
+from traceview.cli.values import check_archs, misuse
 from traceview.cli.verb import Verb
-from traceview.errors import InputError
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -92,10 +92,20 @@ def _expectations(
 ) -> list[Expectation]:
     from traceview.inspect.expectations.grammar import parse_all
 
-    try:
+    with misuse(parameter):
         return parse_all(values)
-    except InputError as error:
-        raise click.BadParameter(str(error), param=parameter) from None
+
+
+def _archs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
+    check_archs(parameter, values)
+    return one_or_list(values)
+
+
+def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]) -> Any:
+    for value in values:
+        if value & (value - 1):
+            raise click.BadParameter(f"{value} is not a power of two", param=parameter)
+    return one_or_list(values)
 
 
 @click.command(cls=_PtxVerb, sections=_SECTIONS, examples=_EXAMPLES)
@@ -115,7 +125,7 @@ def _expectations(
 @click.option(
     "--arch",
     multiple=True,
-    callback=_one_or_list,
+    callback=_archs,
     metavar="sm_90...",
     help="Target architecture. Default: sm_90.",
 )
@@ -137,7 +147,7 @@ def _expectations(
 @click.option(
     "--num-warps",
     multiple=True,
-    callback=_one_or_list,
+    callback=_warps,
     type=click.IntRange(1, 32),
     metavar="N...",
     help="Warps per block.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option, debug_option, values
 from traceview.cli.completions import complete_analyses, complete_ranges
 from traceview.cli.output import (
     STDOUT,
@@ -151,6 +151,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     "--peak",
     "peaks",
     multiple=True,
+    callback=values.peaks,
     metavar="NAME=VALUE",
     help="Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
     "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",

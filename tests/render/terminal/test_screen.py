@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
+import traceview
+from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.findings import Evidence, Finding, Subject
 from traceview.ranking import RankedFinding
@@ -86,3 +88,10 @@ def test_no_link_to_what_is_not_here(tmp_path):
         with_findings(finding(message="Idle at train.py:31.", subject=gone)), color=True, links=True
     )
     assert "\x1b]8" not in text
+
+
+def test_without_gpu_work_nothing_is_said_of_its_kinds():
+    report = traceview.analyze(traceview.load(DATA / "ranges_2023_4.sqlite.xz"))
+    shown = render_screen(report, width=80)
+    assert "No GPU work was recorded." in shown
+    assert "none" not in shown

@@ -39,13 +39,15 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     yield ScoreTile("gpu_busy_pct", "GPU busy", units.percent(board.gpu_busy_pct), most)
     of = f"median of {units.count(board.steps)}" if board.steps else "no steps found"
     yield ScoreTile("step_median_ns", "Step", units.duration(board.step_median_ns), of)
+    # Without any GPU work nobody knows whether there was none of one kind.
+    none = "none" if board.gpu_busy_pct is not None else units.ABSENT
     launch, how = _LAUNCH.get(board.launch or "", (units.ABSENT, ""))
     yield ScoreTile("launch", "Launches", launch, how)
     for field, name, ns, pct in (
         ("communication_pct", "Communication", board.communication_ns, board.communication_pct),
         ("copies_pct", "Copies", board.copies_ns, board.copies_pct),
     ):
-        value = "none" if ns is None else units.percent(pct)
+        value = units.percent(pct) if ns is not None else none
         exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
         yield ScoreTile(field, name, value, "" if ns is None else exposed)
     peak, total = board.memory_peak_bytes, board.memory_total_bytes

@@ -1,0 +1,43 @@
+"""Values of options that are checked while the command line is read, so that a bad one exits 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from traceview.errors import InputError
+
+
+@contextmanager
+def misuse(parameter: click.Parameter) -> Iterator[None]:
+    """Turn an InputError about the value of an option into a usage error."""
+    try:
+        yield
+    except InputError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
+
+
+def peaks(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The values of `--peak`, such as bandwidth=4.8e12."""
+    from traceview.hardware import overrides
+
+    with misuse(parameter):
+        overrides.given(given)
+    return given
+
+
+def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
+    """Raise BadParameter for a value that is no GPU architecture."""
+    from traceview.inspect.targets.target import check_arch
+
+    with misuse(parameter):
+        for arch in archs:
+            check_arch(arch)
+
+
+def arch(_: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """The value of an `--arch` that is given once."""
+    check_archs(parameter, [given] if given else [])
+    return given
