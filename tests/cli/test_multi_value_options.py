@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.cli.multi_value_options import (
+from traceview.cli.options.multi_value_options import (
     one_option_per_value,
     one_or_list,
     split_at_double_dash,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from traceview.cli import color_option, debug_option, values
+from traceview.cli import color_option, debug_option
+from traceview.cli.options import values
 from traceview.cli.output import (
     Outputs,
     check_writable,

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import color_option, debug_option
-from traceview.cli.multi_value_options import (
+from traceview.cli.options.multi_value_options import (
     one_option_per_value,
     one_or_list,
     split_at_double_dash,
 )
+from traceview.cli.options.values import check_archs, misuse
 from traceview.cli.output import (
     STDOUT,
     Outputs,
@@ -26,7 +27,6 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.cli.values import check_archs, misuse
 from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli import color_option, debug_option, values
-from traceview.cli.completions import complete_analyses, complete_ranges
+from traceview.cli import color_option, debug_option
+from traceview.cli.options import values
+from traceview.cli.options.completions import complete_analyses, complete_ranges
 from traceview.cli.output import (
     STDOUT,
     json_option,
