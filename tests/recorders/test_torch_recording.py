@@ -11,7 +11,6 @@ import pytest
 
 import traceview
 from tests.recorders import torch_programs as programs
-from tests.recorders.fake_nsys import traceview as run_traceview
 from traceview.recorders import torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.options import RecordOptions
@@ -20,6 +19,14 @@ from traceview.trace.schema import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow
+
+
+def run_traceview(*words, cwd, environment):
+    """Run the command line as a user does; importing torch can take half a minute."""
+    command = [sys.executable, "-m", "traceview", *words]
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def without_nsys() -> dict[str, str]:

@@ -41,7 +41,6 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     },
     examples=(
         "traceview record train.py --epochs 1",
-        "traceview record --backend torch --steps 10:20 train.py",
         "traceview record -o run.sqlite --shapes torchrun --nproc-per-node 2 train.py",
     ),
 )
