@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,15 @@ def test_amd_gpus_are_not_sent_to_tools_of_nvidia(tmp_path: Path):
     assert "capability=9.0" not in text
     assert "ncu" not in text
     assert "an NVIDIA GPU: the code that is read is PTX and SASS" in text
+
+
+@pytest.mark.parametrize("kind", ["without ranges", "one range", "of the CPU", "of the GPU"])
+def test_own_recordings_name_the_options_of_record(kind: str, tmp_path: Path):
+    events, around = TRACES[kind]
+    trace = load(write(tmp_path / "t.json", events, **around))
+    own = replace(trace, run={**trace.run, "backend": "torch"})
+    text = "\n".join(sentences(analyze(own)))
+    assert "prof.step()" not in text
+    assert "with_stack" not in text
+    assert "record_shapes" not in text
+    assert "traceview record" in text

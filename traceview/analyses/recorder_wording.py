@@ -11,9 +11,14 @@ def of_torch(trace: Trace) -> bool:
     return trace.recorder == TORCH_PROFILER
 
 
-def by_recorder(trace: Trace, nsys: str, torch: str) -> str:
-    """The words for a trace of torch.profiler, or those for any other."""
-    return torch if of_torch(trace) else nsys
+def by_recorder(trace: Trace, nsys: str, torch: str, ours: str = "") -> str:
+    """The words for a trace of torch.profiler, or those for any other.
+
+    `ours` are those for `traceview record --backend torch`, if its options are what is to change.
+    """
+    if not of_torch(trace):
+        return nsys
+    return ours if ours and trace.run.get("backend") == "torch" else torch
 
 
 def on_amd(trace: Trace) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from traceview import display
 from traceview.errors import MissingTableError
 from traceview.tables import Table
-from traceview.trace.schema import TABLES, TORCH_PROFILER, TORCH_REMEDIES
+from traceview.trace.schema import OWN_TORCH_REMEDIES, TABLES, TORCH_PROFILER, TORCH_REMEDIES
 
 Value = TypeVar("Value")
 
@@ -92,6 +92,8 @@ class Trace:
         """How a recording of the same kind gets the table of that name, or another kind has it."""
         if name == "kernel_code" and self.run.get("gpu_vendor") == "AMD":
             return "an NVIDIA GPU: the code that is read is PTX and SASS"
+        if self.recorder == TORCH_PROFILER and self.run.get("backend") == "torch":
+            return OWN_TORCH_REMEDIES.get(name, TABLES[name].how_to_record)
         if self.recorder == TORCH_PROFILER:
             return TORCH_REMEDIES.get(name, TABLES[name].how_to_record)
         return TABLES[name].how_to_record

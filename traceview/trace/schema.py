@@ -550,3 +550,19 @@ TORCH_REMEDIES = {
     "communicators": "torch.profiler.profile() with torch 2.3 or newer",
 }
 """How a trace of torch.profiler gets a table; the others only another recorder has."""
+_ON_GPU = "traceview record SCRIPT, on a machine with a GPU"
+_OWN_STACKS = "traceview record --python-samples SCRIPT"
+OWN_TORCH_REMEDIES = {
+    **TORCH_REMEDIES,
+    **dict.fromkeys(
+        (
+            *("kernels", "copies", "sets", "graph_launches", "api_calls", "overheads"),
+            *("memory_events", "synchronizations", "collective_calls", "communicators"),
+        ),
+        _ON_GPU,
+    ),
+    **dict.fromkeys(("python_samples", "python_frames"), _OWN_STACKS),
+    "call_sites": "traceview record SCRIPT (without --no-sync-sites)",
+    "ranges": "traceview record SCRIPT, and ranges (torch.cuda.nvtx.range) in the program",
+}
+"""How `traceview record --backend torch` gets a table."""

@@ -13,6 +13,7 @@ from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
 from traceview.analyses.gpu_idle.lines import idle_samples, line_cells, sum_lines
 from traceview.analyses.gpu_idle.wording import MEANINGS, activity_name, operation_name
+from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.warm_up_wording import warm_up_notes
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
@@ -257,17 +258,12 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     return (f"{what} for {shown} of the {waiting} that the GPU sat idle waiting for the CPU.",)
 
 
-_STACKS = {
-    "nsys": "traceview record --python-samples",
-    TORCH_PROFILER: "torch.profiler.profile(with_stack=True)",
-}
-
-
 def _sample_notes(trace: Trace) -> tuple[str, ...]:
     """How to see the lines, where the GPU waited long for Python and no stacks were recorded."""
-    how = _STACKS.get(trace.recorder)
-    if how is None or "python_samples" in trace.tables:
+    if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
         return ()
+    own = "traceview record --python-samples"
+    how = by_recorder(trace, own, "torch.profiler.profile(with_stack=True)", own)
     python_ns = int(late_idle(trace).python_ns.sum())
     if python_ns < MUCH * max(sum(steady_spans_ns(trace).values()), 1):
         return ()

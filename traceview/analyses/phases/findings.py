@@ -151,6 +151,7 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
             trace,
             "traceview record --python-samples",
             "torch.profiler.profile(with_stack=True)",
+            "traceview record --python-samples",
         )
         remedy += f" Record with {how} to see which compiler this is."
     return _finding(trace, process, chosen, severity, template, remedy, values, None)

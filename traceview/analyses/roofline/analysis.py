@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
-from traceview.analyses.recorder_wording import of_torch, on_amd
+from traceview.analyses.recorder_wording import by_recorder, on_amd
 from traceview.analyses.roofline.points import MEMORY, NEAR_PCT, RooflinePoint, points
 from traceview.analyses.roofline.work_items import WorkItems, work_items
 from traceview.analyses.warm_up_wording import OF_WARM_UP
@@ -155,10 +155,10 @@ def _work_unknown(trace: Trace) -> Skipped:
 def _record(trace: Trace) -> str:
     """How to learn bytes and FLOP, beyond what was recorded. Only torch tells shapes."""
     options, ways = recording_options(trace), []
-    torch = of_torch(trace)
     if framework(trace) in ("torch", "") and not options.shapes and shaped_gemms(trace) is None:
+        own = "traceview record --shapes"
         profiled = "torch.profiler.profile(record_shapes=True)"
-        ways.append(f"shapes ({profiled if torch else 'traceview record --shapes'})")
+        ways.append(f"shapes ({by_recorder(trace, own, profiled, own)})")
     if on_amd(trace):
         return f"record with {ways[0]}" if ways else "count with rocprof-compute"
     if not options.gpu_metrics:

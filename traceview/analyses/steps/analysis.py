@@ -179,6 +179,7 @@ def _no_steps(trace: Trace) -> str:
         trace,
         "Put a range around each step of the program: with torch.cuda.nvtx.range(f'step_{i}').",
         "Call prof.step() after each step of the program.",
+        "Put a range around each step of the program: with torch.cuda.nvtx.range(f'step_{i}').",
     )
     return f"Neither ranges nor launches repeat, so there are no steps to compare. {how}"
 

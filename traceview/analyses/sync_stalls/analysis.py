@@ -108,6 +108,7 @@ def _notes(trace: Trace, listed: ListedWaits) -> tuple[str, ...]:
         trace,
         "traceview record adds them.",
         "torch.profiler.profile(with_stack=True) adds the function of each.",
+        "traceview record adds them.",
     )
     if not chains and len(trace.recorded("python_samples")):
         return (

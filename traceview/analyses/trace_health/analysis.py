@@ -127,6 +127,7 @@ def _record(trace: Trace) -> str:
         "Record with traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
         "Record with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
         "ProfilerActivity.CUDA])",
+        "Record with traceview record SCRIPT, on a machine with a GPU",
     )
 
 
@@ -204,6 +205,7 @@ def _ranges(trace: Trace) -> list[Check]:
             trace,
             "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",
             "Call prof.step() after each step, or put record_function('step') around it.",
+            "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",
         )
         checks.append(Check("NVTX ranges", "note", none, remedy))
     opened = ~ranges.texts("kind").isin(["mark"]) & (ranges["end_ns"] == NULL)

@@ -26,6 +26,7 @@ def record_less(trace: Trace) -> str:
         "Record a shorter window (nsys profile --delay, --duration) or fewer event kinds "
         "(--trace).",
         "Record fewer steps (schedule(active=)), or without with_stack and profile_memory.",
+        "Record fewer steps (traceview record --steps 10:20).",
     )
 
 
@@ -37,6 +38,8 @@ def flush(trace: Trace) -> str:
         "before it does.",
         "Call torch.cuda.synchronize() before the profiler starts and before it stops, and record "
         "both activities (ProfilerActivity.CPU and CUDA).",
+        "Call torch.cuda.synchronize() before the program ends and at the edges of what --steps or "
+        "--range keeps.",
     )
 
 

@@ -275,6 +275,7 @@ def _summary(grids: Sequence[LaunchedGrid], tiled: Sequence[TileWaves]) -> dict[
     return {"tail_loss_ns": lost_ns, "in_grids_smaller_than_the_gpu_ns": small_ns}
 
 
+_SHAPES = "traceview record --shapes"
 _TORCH_SHAPES = "torch.profiler.profile(record_shapes=True)"
 
 
@@ -295,7 +296,7 @@ def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
-            f"{by_recorder(trace, 'traceview record --shapes', _TORCH_SHAPES)}"
+            f"{by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
         )
     configured = sum(
         bool(each.occupancy and each.occupancy.limiter == CONFIGURED) for each in grids
