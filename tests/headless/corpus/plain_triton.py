@@ -24,17 +24,39 @@ _COPY = re.compile(r"^\s*(?:@!?%\w+\s+)?cp\.async\.c[ag]\.shared\.global.*?,\s*(
 def kernel_in(path: Path, name: str) -> Any:
     """The @triton.jit function of a file, out of its decorators."""
     import triton
+
+    kernel = _names_in(path)[name]
+    while not isinstance(kernel, triton.runtime.jit.JITFunction):
+        kernel = kernel.fn
+    return kernel
+
+
+def _names_in(path: Path) -> dict[str, Any]:
+    """The names that a file defines, statement by statement; relative imports are followed."""
+    import triton
     import triton.language as tl
 
     names: dict[str, Any] = {"triton": triton, "tl": tl, "__name__": f"corpus_{path.stem}"}
     for statement in ast.parse(path.read_bytes()).body:
-        code = compile(ast.Module([statement], []), str(path), "exec")
+        sibling = _sibling(path, statement)
+        if isinstance(statement, ast.FunctionDef):
+            kept = [each for each in statement.decorator_list if "jit" in ast.unparse(each)]
+            statement.decorator_list = kept
         with suppress(Exception):
-            exec(code, names)
-    kernel = names[name]
-    while not isinstance(kernel, triton.runtime.jit.JITFunction):
-        kernel = kernel.fn
-    return kernel
+            if sibling:
+                theirs = _names_in(sibling)
+                names |= {a.asname or a.name: theirs[a.name] for a in statement.names}
+            else:
+                exec(compile(ast.Module([statement], []), str(path), "exec"), names)
+    return names
+
+
+def _sibling(path: Path, statement: ast.stmt) -> Path | None:
+    """The file of `from .sibling import name`."""
+    if not isinstance(statement, ast.ImportFrom) or not statement.level or not statement.module:
+        return None
+    file = path.parents[statement.level - 1].joinpath(*statement.module.split("."))
+    return file.with_suffix(".py") if file.with_suffix(".py").is_file() else None
 
 
 def ptx_of(

@@ -17,6 +17,7 @@ TABLE = {"adam": {"before": other, "update": update}, "lion": {"before": other}}
 step = TABLE[name]["update"]
 first = TABLE[name]["before"]
 pair = (update, other)
+kernels = Kernels(second=update, third=other)
 loop = pool = loop
 """
 
@@ -32,6 +33,8 @@ loop = pool = loop
         ('TABLE["adam"]["update"]', True),
         ("TABLE[name][key]", True),
         ("pair[0]", True),
+        ("found().second", True),
+        ("kernels.third", False),
         ("first", False),
         ("other", False),
         ('TABLE["lion"][key]', False),

@@ -162,3 +162,17 @@ def test_the_width_is_the_one_that_triton_chose(compile_triton, kernel, signatur
                 written.setdefault((access.source, access.kind), set()).add(access.width_bits)
     # Scalars have no layout.
     assert computed == {place: widths for place, widths in written.items() if place in computed}
+
+
+def test_a_hint_that_is_equal_for_all_axes_is_written_once():
+    square = "tensor<32x32xi32, #blocked>"
+    hint = "{tt.divisibility = dense<16> : tensor<2xi32>}"
+    body = "\n".join(
+        [
+            f"%w = tt.splat %n : i32 -> {square} loc(#loc1)",
+            f"%h = arith.addi %w, %w {hint} : {square} loc(#loc2)",
+            f"%s = arith.addi %h, %h : {square} loc(#loc2)",
+        ]
+    )
+    found = limit(body, offsets="%r")
+    assert found.width_bits == 128

@@ -15,9 +15,13 @@ class Aliases:
     def __init__(self, kernel: str, module: ast.Module) -> None:
         self._kernel = kernel
         self._assigned: dict[str, list[ast.expr]] = defaultdict(list)
+        self._fields: dict[str, list[ast.expr]] = defaultdict(list)
         for node in ast.walk(module):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self._assigned[node.targets[0].id].append(node.value)
+            elif isinstance(node, ast.keyword) and node.arg:
+                # A field of an object: Implementations(update=kernel).
+                self._fields[node.arg].append(node.value)
 
     def names(self, node: ast.expr, steps: int = _MOST_STEPS) -> bool:
         """Whether an expression can be the kernel: itself, of a module, wrapped, or an alias."""
@@ -26,7 +30,8 @@ class Aliases:
         if isinstance(node, ast.Name) and node.id == self._kernel:
             return True
         if isinstance(node, ast.Attribute):
-            return node.attr == self._kernel
+            values = self._fields.get(node.attr, ())
+            return node.attr == self._kernel or any(_is_name(v, self._kernel) for v in values)
         if isinstance(node, ast.Call):
             return any(self.names(part, steps - 1) for part in node.args)
         return any(self.names(each, steps - 1) for each in self._values(node, steps))
@@ -62,3 +67,7 @@ def _items(container: ast.expr, key: ast.expr) -> Iterator[ast.expr]:
             known = isinstance(key, ast.Constant) and isinstance(each, ast.Constant)
             if not known or ast.dump(key) == ast.dump(each or key):
                 yield value
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from traceview import units
@@ -66,7 +66,14 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Advice]:
         evidence=Evidence(_values(kernel, occupancy, helped), basis=_limits(occupancy) + compared),
     )
     remedies = tuple(each.remedy for each in helped)
-    yield Advice(finding, remedies, _RELIEF[occupancy.limiter])
+    yield Advice(finding, remedies, _otherwise(occupancy.limiter, remedies))
+
+
+def _otherwise(limiter: Limiter, withdrawn: Sequence[Remedy]) -> str:
+    """What to try where the remedies do not hold: not what was withdrawn."""
+    if limiter == "registers" and any(remedy.change.num_warps for remedy in withdrawn):
+        return "Try a smaller tile, which likely lowers the registers per thread"
+    return _RELIEF[limiter]
 
 
 def _values(

@@ -121,7 +121,15 @@ class _Analysis:
         }
         if not hints:
             return info
-        parts = {name: tuple(map(max, getattr(info, name), given)) for name, given in hints.items()}
+        # Equal numbers of all axes are written once: dense<16> for [16, 16].
+        each = {
+            name: given * _rank(info) if len(given) == 1 else given for name, given in hints.items()
+        }
+        parts = {
+            name: tuple(map(max, getattr(info, name), given))
+            for name, given in each.items()
+            if len(given) == _rank(info)
+        }
         return AxisInfo(**{**info.__dict__, **parts})
 
     def _result(self, op: IrOperation) -> AxisInfo:
