@@ -52,11 +52,13 @@ def _names_in(path: Path) -> dict[str, Any]:
 
 
 def _sibling(path: Path, statement: ast.stmt) -> Path | None:
-    """The file of `from .sibling import name`."""
-    if not isinstance(statement, ast.ImportFrom) or not statement.level or not statement.module:
+    """The file of `from .sibling import name`, or of `from project.sibling import name`."""
+    if not isinstance(statement, ast.ImportFrom) or not statement.module:
         return None
-    file = path.parents[statement.level - 1].joinpath(*statement.module.split("."))
-    return file.with_suffix(".py") if file.with_suffix(".py").is_file() else None
+    level = statement.level
+    folders = [path.parents[level - 1]] if level else list(path.parents)
+    files = (folder.joinpath(*statement.module.split(".")) for folder in folders)
+    return next((f.with_suffix(".py") for f in files if f.with_suffix(".py").is_file()), None)
 
 
 def ptx_of(
