@@ -203,7 +203,7 @@ class KernelResolution:
         names, problems = self._selected(), list[Problem]()
         self._note(f"{', '.join(names)}: not launched by the script, so the arguments are guessed")
         for at, name in enumerate(names):
-            if self.deadline.passed:
+            if at and self.deadline.passed:
                 count = units.counted(len(names) - at, "kernel")
                 self.log.write("left_out", text=f"{count} ({', '.join(names[at:])})")
                 break
