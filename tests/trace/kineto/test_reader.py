@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.trace.kineto.traces import (
+    H100,
     MI300,
     PID,
     Digits,
@@ -17,7 +18,9 @@ from tests.trace.kineto.traces import (
     training,
     write,
 )
+from traceview.analyses.base import Result
 from traceview.errors import MissingTableError
+from traceview.report import analyze
 from traceview.trace import Trace
 from traceview.trace.kineto.gpu_work import short_name
 from traceview.trace.kineto.python_stacks import parse_frame
@@ -247,3 +250,41 @@ def test_copy_without_a_size_is_told(tmp_path: Path):
     trace = loaded(tmp_path, [copy("Memcpy PtoP (Device -> Device)", 0, 5, 1)])
     assert trace.copies.cells("direction") == ["P2P"]
     assert trace.warnings == ("1 copies have no size in the trace and count as 0 bytes",)
+
+
+def test_streams_that_overlap_are_busy_once(tmp_path: Path):
+    events = [
+        call("cudaLaunchKernel", 0, 5, 1),
+        call("cudaLaunchKernel", 6, 5, 2),
+        kernel("a", 20, 100, 1, stream=7),
+        kernel("b", 70, 100, 2, stream=7),
+        kernel("c", 60, 20, 3, stream=9),
+    ]
+    outcome = analyze(loaded(tmp_path, events), ("gpu-idle",))["gpu-idle"]
+    assert isinstance(outcome, Result)
+    (device,) = outcome.tables["devices"].rows()
+    assert (device["span_ns"], device["busy_ns"]) == (150_000, 150_000)
+
+
+def test_several_processes_on_several_gpus(tmp_path: Path):
+    events = []
+    for rank in range(3):
+        of = {"pid": PID + rank, "tid": PID + rank}
+        events += [
+            call("cudaLaunchKernel", 10 * rank, 5, 100 + rank) | of,
+            kernel("k", 10 * rank + 8, 4, 100 + rank, device=rank) | {"pid": rank},
+            span("user_annotation", f"rank {rank}", 10 * rank, 9) | of,
+        ]
+    trace = loaded(tmp_path, events, header={"deviceProperties": [H100 | {"id": 1}]})
+    assert trace.processes.cells("process_id") == [PID, PID + 1, PID + 2]
+    assert trace.kernels["process"].tolist() == [0, 1, 2]
+    assert trace.devices.cells("device_id") == [0, 1, 2]
+    assert trace.devices.cells("name") == [None, "NVIDIA H100", None]
+    assert trace.ranges["process"].tolist() == [0, 1, 2]
+
+
+def test_categories_that_are_not_known_cost_nothing_else(tmp_path: Path):
+    odd = [span("xpu_runtime", "zeStart", 1, 2), {"ph": "i", "name": "mark", "ts": 1}]
+    trace = loaded(tmp_path, [*odd, *training(), *odd])
+    assert len(trace.kernels) == 6
+    assert trace.warnings == ()
