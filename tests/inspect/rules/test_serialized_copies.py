@@ -34,7 +34,7 @@ def test_a_copy_that_nothing_overlaps_is_told():
 def test_a_stage_more_is_told_only_where_recompiling_shows_that_it_helps(wait, helps):
     tried = []
 
-    def recompile(change):
+    def recompile(change, *_):
         tried.append(change.num_stages)
         return compiled_of(f"cp.async.wait_group {wait}; {MMA} {COPY}", COPY * 2, 3)
 
