@@ -262,7 +262,8 @@ def failing(tmp_path):
     def run(**how):
         tool = fake_nsys.nsys(tmp_path / "tools" / "nsys", **how)
         environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
-        done = traceview("record", "train.py", cwd=tmp_path, environment=environment)
+        words = ("record", "--backend", "nsys", "train.py")
+        done = traceview(*words, cwd=tmp_path, environment=environment)
         assert not (tmp_path / "train.sqlite").exists()
         assert leftovers(tmp_path) == []
         assert "Traceback" not in done.stderr
@@ -328,7 +329,8 @@ def test_a_program_that_may_have_run_is_not_run_twice(tmp_path, words, started):
 def test_without_nsys(tmp_path):
     (tmp_path / "train.py").write_text("open('ran', 'w')")
     environment = {**os.environ, "TRACEVIEW_NSYS": str(tmp_path / "nsys")}
-    done = traceview("record", "train.py", cwd=tmp_path, environment=environment)
+    words = ("record", "--backend", "nsys", "train.py")
+    done = traceview(*words, cwd=tmp_path, environment=environment)
     assert done.returncode == 1
     assert "No such file" in done.stderr
     assert not (tmp_path / "ran").exists()
