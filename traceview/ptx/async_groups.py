@@ -20,7 +20,7 @@ COPIES = ("cp.async", "TMA")
 """The kinds that bring data into shared memory."""
 
 _ITERATIONS = 12
-_NUMBER = re.compile(r"(?<![\w%])(0[xX][0-9a-fA-F]+|\d+)\b")
+_NUMBER = re.compile(r"(?<![\w%])(0[xX][0-9a-fA-F]{1,8}|\d{1,9})\b")
 _WORK = frozenset({"MMA", "fp32", "fp16", "fp64", "special function"})
 _COMMITS = (
     ("wgmma.commit_group", "wgmma"),
@@ -137,7 +137,7 @@ class _Queues:
 
     def _allowed(self, instruction: Instruction) -> int:
         number = _NUMBER.findall(instruction.operands)
-        return int(number[-1], 0) if number else 0
+        return int(number[-1], 16 if number[-1][:2] in ("0x", "0X") else 10) if number else 0
 
     def _wait(self, instruction: Instruction, queue: tuple[str, Place], allowed: int) -> AsyncWait:
         groups = self._groups[queue]

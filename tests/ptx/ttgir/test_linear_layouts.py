@@ -119,3 +119,8 @@ def test_what_is_not_understood_is_none():
     assert bases_of("#ttg.swizzled_shared<{vec = 8}>", (64, 64)) is None
     assert bases_of("#ttg.linear<{register = []}>", (48,)) is None
     assert bases_of("", ()) is None
+    assert bases_of("#ttg.blocked<{sizePerThread = [4]}>", (64,)) is None
+    assert bases_of("#ttg.blocked<{sizePerThread = [4], order = [7]}>", (64,)) is None
+    endless = f"sizePerThread = [{2**60}], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]"
+    assert bases_of(f"#ttg.blocked<{{{endless}}}>", (64,)) is None
+    assert bases_of("#ttg.linear<{register = [[1, 2]]}>", (64,)) is None

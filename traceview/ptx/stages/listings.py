@@ -22,7 +22,7 @@ _PARAMETER_AT = re.compile(r'\s*loc\("[^"]*"\(#loc\d*\)\)')
 _DEBUG = re.compile(r",? !dbg !(\d+)")
 _METADATA = re.compile(r"^!(\d+) = (?:distinct )?!DI(\w+)\((.*)\)$", re.MULTILINE)
 _REFERENCE = re.compile(r"(scope|inlinedAt|file): !(\d+)")
-_LINE = re.compile(r"\bline: (\d+)")
+_LINE = re.compile(r"\bline: (\d{1,9})\b")
 _FILE = re.compile(r'filename: "([^"]*)"(?:, directory: "([^"]*)")?')
 _DEEPEST = 100
 

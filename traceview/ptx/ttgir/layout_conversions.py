@@ -24,7 +24,7 @@ from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 Path = Literal["registers", "shuffles", "shared memory"]
 Reach = Literal["thread", "warp", "block"]
 
-_ELEMENT = re.compile(r"(?:\d+x)*(?P<pointer>!tt\.ptr)?(?:bf|f|i|u)?(?P<bits>\d+)?")
+_ELEMENT = re.compile(r"(?:\d+x)*(?P<pointer>!tt\.ptr)?(?:bf|f|i|u)?(?P<bits>\d{1,3})?")
 _TYPES = re.compile(r" : \(?(.*?)\)? -> ")
 _USES_SHARED = frozenset(
     {"tt.reduce", "tt.scan", "tt.histogram", "tt.gather", "ttg.local_load", "ttg.local_store"}
@@ -77,6 +77,8 @@ def loop_depths_of(module: IrModule) -> tuple[int, ...]:
 
 def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
     """Within what elements stay that go from one layout to another; None where not understood."""
+    if prod(shape) > _MOST_ELEMENTS:
+        return None
     first, second = bases_of(before, shape), bases_of(after, shape)
     if first is None or second is None:
         return None

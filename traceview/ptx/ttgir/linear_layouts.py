@@ -24,6 +24,7 @@ _NESTED = re.compile(r"(\w+) = \[((?:\[[\d, ]*\](?:, )?)*)\]")
 _BASIS = re.compile(r"\[([\d, ]*)\]")
 
 Basis = tuple[int, ...]
+_MOST_BITS = 22
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ class Bases:
 
 def bases_of(layout: str, shape: Sequence[int]) -> Bases | None:
     """The bases of a layout over a shape; None for a layout that is not understood."""
+    try:
+        bases = _bases(layout, shape)
+    except (KeyError, IndexError, ValueError):
+        # Not as Triton writes it: a file of a cache may hold anything.
+        return None
+    bits = sum(map(len, bases.parts)) if bases else 0
+    return bases if bits <= _MOST_BITS else None
+
+
+def _bases(layout: str, shape: Sequence[int]) -> Bases | None:
     if any(size & (size - 1) for size in shape) or not shape:
         return None
     sliced = _SLICE.search(layout)

@@ -9,7 +9,7 @@ from math import prod
 from traceview.ptx.model import SourceLine
 from traceview.ptx.ttgir.parser import IrModule
 
-_MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d+x)+)(?P<type>bf|f|i)(?P<bits>\d+)")
+_MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d{1,9}x)+)(?P<type>bf|f|i)(?P<bits>\d{1,3})")
 _BARRIER_BITS = "64"
 
 
