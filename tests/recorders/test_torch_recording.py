@@ -11,10 +11,10 @@ import pytest
 
 import traceview
 from tests.recorders import torch_programs as programs
+from traceview import analyze
 from traceview.recorders import torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.options import RecordOptions
-from traceview.report import analyze
 from traceview.trace.schema import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -140,8 +140,10 @@ def test_steps_samples_and_the_run_are_there(record):
     assert any("sizes = [[" in str(name) for name in trace.ranges.texts("name").values)
     times = trace.table("python_samples")["time_ns"]
     assert 0 <= times.min() <= times.max() <= trace.ranges["end_ns"].max()
-    # Without a GPU the rest says how it is recorded.
+    assert report["steps"].summary["steps_from"] == "added-ranges"
+    # Without a GPU the rest says how it is recorded, and nothing is wrong.
     assert report["kernel-share"].remedy
+    assert torch.cuda.is_available() or not report.findings
 
 
 @pytest.mark.parametrize(

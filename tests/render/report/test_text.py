@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
+import traceview
 from tests.render.example_report import (
     CONTROLS,
     HOSTILE,
@@ -18,9 +19,9 @@ from tests.render.example_report import (
 from traceview.analyses.base import TableSpec
 from traceview.render.base.columns import fitting
 from traceview.render.base.text_blocks import cells, drawn
-from traceview.render.report.header import header_facts
+from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.text import render_text
-from traceview.report import facts_of
+from traceview.report import analyze, facts_of
 from traceview.tables import Column, Table
 from traceview.trace.schema import TABLES
 
@@ -156,3 +157,11 @@ def test_color_adds_styles_and_nothing_else():
 def test_a_cut_table_names_the_option_that_writes_all_rows(rows, whole):
     text = render_text(a_long_report(rows), width=100)
     assert f"… and {rows - 10:,} more ({whole} has all)\n" in text
+
+
+def test_a_part_of_the_report_does_not_say_that_nothing_was_found(unpack):
+    trace = traceview.load(unpack("mlp_print_loss"))
+    whole, part = analyze(trace), analyze(trace, ["steps"])
+    assert whole.findings
+    assert nothing_found(part) == "Nothing found by steps; the whole report asks more."
+    assert nothing_found(whole) == "Nothing found that would save time."

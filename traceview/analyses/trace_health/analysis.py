@@ -36,6 +36,7 @@ from traceview.facts.operations.operations import operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
+from traceview.trace.schema import TORCH_PROFILER
 from traceview.units import Value
 
 CHECKS = TableSpec(
@@ -112,6 +113,12 @@ def _gpu_work(trace: Trace) -> list[Check]:
         if "kernels" not in trace.tables:
             lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
         return [Check("GPU work", "blind", lost, _record(trace))]
+    if _without_gpu(trace):
+        why = (
+            "None was recorded: PyTorch found no GPU, or was profiled without "
+            "ProfilerActivity.CUDA."
+        )
+        return [Check("GPU work", "note", why, _record(trace))]
     if "kernels" not in trace.tables:
         return [Check("GPU work", "note", "None was recorded.", _record(trace))]
     if not len(ops):
@@ -119,6 +126,13 @@ def _gpu_work(trace: Trace) -> list[Check]:
     kernels = len(trace.kernels)
     counts = {"kernels": kernels, "others": len(ops) - kernels}
     return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
+
+
+def _without_gpu(trace: Trace) -> bool:
+    """Whether torch.profiler saw neither GPU nor CUDA, which is no fault of a CPU program."""
+    return trace.recorder == TORCH_PROFILER and not (
+        len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
+    )
 
 
 def _record(trace: Trace) -> str:
@@ -159,6 +173,8 @@ _BLIND_INSIDE = (
 
 def _unpaired(trace: Trace) -> list[Check]:
     """Launches without GPU work, and GPU work without a launch."""
+    if _without_gpu(trace):
+        return []
     if "api_calls" not in trace.tables:
         missing = (
             "The CUDA API was not recorded, so run-ahead, syncs and launch overhead are unknown."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.origins import StepsSource, source_of
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
@@ -14,7 +15,8 @@ from traceview.trace import Trace, fact
 def steps_source(trace: Trace) -> StepsSource:
     """What the steps of a trace are taken from."""
     found = steps(trace)
-    working = np.flatnonzero(found.operations > 0)
+    # Without any GPU work recorded, steps of the CPU are steps as well.
+    working = np.flatnonzero((found.operations > 0) | (not len(operations(trace))))
     if not len(working):
         return "none"
     from_ranges = trace.recorded("ranges")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Set
 from pathlib import PurePath
 
-from traceview import units
+from traceview import analyses, units
 from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
 
 _MOST_NAMED = 4
@@ -83,6 +83,7 @@ def nothing_found(report: Report) -> str:
             "No GPU work was recorded, so there is no GPU time to save. If the program should "
             "use a GPU, check torch.cuda.is_available() and run traceview doctor."
         )
-    if report.trace.selection:
-        return "Nothing found in the selected ranges that would save time."
-    return "Nothing found that would save time."
+    where = " in the selected ranges" if report.trace.selection else ""
+    if len(report.analyses) < len(analyses.ALL):
+        return f"Nothing found{where} by {', '.join(report)}; the whole report asks more."
+    return f"Nothing found{where} that would save time."
