@@ -16,6 +16,7 @@ from termios import TIOCSWINSZ
 CTRL_C = "\x03"
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 _LIMIT_S = 60
+_PATIENCE = 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def in_terminal(
     rows: int = 24,
     columns: int = 80,
 ) -> Session:
-    """Run `traceview` with these arguments; each key is pressed once its text has shown."""
+    """Run `traceview` with these arguments; each key is pressed once its pattern has shown."""
     child, terminal = pty.fork()
     if child == 0:  # pragma: no cover - the program itself
         os.execve(sys.executable, [sys.executable, "-m", "traceview", *arguments], environment)
@@ -55,12 +56,17 @@ def in_terminal(
 
 
 def _drawn(terminal: int, keys: list[tuple[str, str]]) -> str:
-    raw, seen, end = b"", 0, time.monotonic() + _LIMIT_S
+    """What is drawn. A key that nothing follows is pressed again: Ctrl-C discards typed keys."""
+    raw, seen, end, pressed, idle = b"", 0, time.monotonic() + _LIMIT_S, "", 0
     while time.monotonic() < end:
-        if keys and keys[0][0].encode() in raw[seen:]:
+        if keys and re.search(keys[0][0].encode(), raw[seen:]):
             seen = len(raw)
-            os.write(terminal, keys.pop(0)[1].encode())
+            pressed, idle = keys.pop(0)[1], 0
+            os.write(terminal, pressed.encode())
         if not select.select([terminal], [], [], 0.1)[0]:
+            idle += 1
+            if pressed not in ("", CTRL_C) and idle % _PATIENCE == 0:
+                os.write(terminal, pressed.encode())
             continue
         try:
             raw += os.read(terminal, 1 << 16)

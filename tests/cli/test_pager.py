@@ -12,6 +12,7 @@ needs_less = pytest.mark.skipif(shutil.which("less") is None, reason="no less he
 
 TRACE = DATA / "mlp_sync.sqlite.xz"
 ALL = ["report", str(TRACE), "--all"]
+PROMPT = ":\x1b\\[K"
 BOLD, LAST = "\x1b[1m", "No cuDNN events collected"
 
 
@@ -25,7 +26,7 @@ def shown(arguments, *keys, **environment):
 @needs_less
 @pytest.mark.parametrize("environment", [{}, {"PAGER": "less"}, {"PAGER": "less", "LESS": "-F"}])
 def test_less_shows_the_first_screen_in_colors(environment):
-    session = shown(ALL, ("\x1b[K", "q"), **environment)
+    session = shown(ALL, (PROMPT, "q"), **environment)
     assert session.status == 0
     assert BOLD in session.raw
     assert "ESC[" not in session.text
@@ -35,7 +36,7 @@ def test_less_shows_the_first_screen_in_colors(environment):
 
 @needs_less
 def test_ctrl_c_leaves_less_open():
-    session = shown(ALL, (":\x1b[K", CTRL_C), (":\x1b[K", "G"), ("(END)", "q"))
+    session = shown(ALL, (PROMPT, CTRL_C), ("", "G"), (r"\(END\)", "q"))
     assert session.status == 0
     assert LAST in session.text
 
