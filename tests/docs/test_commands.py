@@ -6,12 +6,15 @@ Where a page shows another output: make docs
 import importlib.util
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import takewhile
 
 import pytest
 
+import traceview
 from tests.docs.blocks import LEFT_OUT, RUN, Block, blocks_of, command_of, excerpt, pages
 from tests.docs.clone import fresh_clone, rendered_python, rendered_shell
 from tests.docs.questions import with_questions
@@ -34,7 +37,7 @@ REASONS = {
     "takes minutes",
 }
 MOST_NOT_RUN = 14
-LANGUAGES = {*RUN, "json", "python", "text", "toml"}
+LANGUAGES = {*RUN, "json", "python", "sql", "text", "toml"}
 
 needs_triton = pytest.mark.skipif(
     not (importlib.util.find_spec("triton") and importlib.util.find_spec("torch")),
@@ -146,3 +149,13 @@ def test_a_block_is_read_with_its_mark(tmp_path, monkeypatch):
     statements = list(block.statements())
     assert statements == [("$ echo a \\\n> b", ["a b"]), ("$ true", [])]
     assert command_of(statements[0][0]) == "echo a \\\nb"
+
+
+def test_queries_run_on_a_file_of_ours(tmp_path, unpack):
+    traceview.convert(unpack("training"), tmp_path / "training.sqlite")
+    queries = [block.text for block in BLOCKS if block.language == "sql"]
+    assert queries
+    with closing(sqlite3.connect(tmp_path / "training.sqlite")) as connection:
+        for query in queries:
+            name, calls, total_ns = connection.execute(query).fetchall()[0]
+            assert (type(name), type(calls), type(total_ns)) == (str, int, int)

@@ -1,34 +1,48 @@
 """The folder of compiled kernels that outlives a run."""
 
 import os
+import shutil
 import time
 
+import pytest
+
+import traceview
+from tests.places import REPOSITORY
 from traceview.headless import kernel_cache
 
 
 def test_the_cache_lies_where_the_user_wants_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEVIEW_CACHE_DIR", str(tmp_path / "kept"))
-    assert kernel_cache.kernel_cache() == tmp_path / "kept" / "triton"
+    assert kernel_cache.kernel_cache("a.py").parent == tmp_path / "kept" / "triton"
     monkeypatch.delenv("TRACEVIEW_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert kernel_cache.kernel_cache() == tmp_path / "traceview" / "triton"
+    assert kernel_cache.kernel_cache("a.py").parent == tmp_path / "traceview" / "triton"
     monkeypatch.setenv("TRACEVIEW_CACHE_DIR", "")
-    assert kernel_cache.kernel_cache() is None
+    assert kernel_cache.kernel_cache("a.py") is None
 
 
 def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TRACEVIEW_CACHE_DIR", str(tmp_path / "file"))
-    assert kernel_cache.kernel_cache() is None
+    assert kernel_cache.kernel_cache("a.py") is None
 
 
 def test_the_oldest_kernels_go_and_those_in_use_stay(tmp_path):
     now = time.time()
-    for name, age_s in (("oldest", 9e4), ("older", 8e4), ("young", 60)):
-        (tmp_path / name).mkdir()
+    for name, age_s in (("a/oldest", 9e4), ("b/older", 8e4), ("a/young", 60)):
+        (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "kernel.cubin").write_bytes(b"0" * 1000)
         os.utime(tmp_path / name, (now - age_s, now - age_s))
     kernel_cache._shrink(tmp_path, 2000)
-    assert {path.name for path in tmp_path.iterdir()} == {"older", "young"}
+    assert {path.name for path in tmp_path.glob("*/*")} == {"older", "young"}
     kernel_cache._shrink(tmp_path, 0)
-    assert {path.name for path in tmp_path.iterdir()} == {"young"}
+    assert {path.name for path in tmp_path.glob("*/*")} == {"young"}
+
+
+def test_a_kernel_in_two_files_names_its_own(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRACEVIEW_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("first.py", "second.py"):
+        copy = shutil.copy(REPOSITORY / "examples" / "gelu.py", tmp_path / name)
+        (kernel,) = traceview.inspect_ptx(copy, arch="sm_90").kernels[:1]
+        assert name in kernel.compiled.ptx

@@ -132,8 +132,8 @@ def test_steps_samples_and_the_run_are_there(record):
     assert trace.run["command_line"] == "train.py"
     report = analyze(trace)
     assert [name for name, _, _ in own_ranges(trace)].count("optimizer") == 41
-    # The step that began after the last one ends with the recording.
-    assert report.verdict.steps in (41, 42)
+    # No optimizer worked in the step that began after the last one.
+    assert report.verdict.steps == 41
     frames = trace.table("python_frames")
     sources = set(frames.texts("source").decode())
     assert "time.sleep(3)" in sources

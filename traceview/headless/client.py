@@ -206,7 +206,8 @@ def _start(command: list[str], folder: Path, request: Request) -> subprocess.Pop
 
 def _environment(folder: Path, request: Request) -> dict[str, str]:
     # The interpreter fails on helpers of a kernel that was found compiled.
-    compiled = None if request.options.emulate else kernel_cache()
+    target = str(Path(request.file).resolve()) if request.file else str(request.module)
+    compiled = None if request.options.emulate else kernel_cache(target)
     kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
     return kept | {
         "TRITON_CACHE_DIR": str(compiled or folder / "triton"),

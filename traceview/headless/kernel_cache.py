@@ -1,11 +1,13 @@
 """The folder in which compiled kernels are kept from one run to the next.
 
-Triton files each kernel under a hash of its source, its arguments, its options and the compiler. It
-writes by renaming, so that runs at the same time do not disturb each other.
+Triton files each kernel under a hash of its source, its arguments, its options and the compiler,
+but not of the file that it stands in, which the code names. So each target has a folder of its own.
+Triton writes by renaming: runs at the same time do not disturb each other.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -18,19 +20,21 @@ MOST_BYTES = 1 << 30
 _YOUNG_S = 3600.0
 
 
-def kernel_cache() -> Path | None:
-    """The folder, made if needed; None where the user wants none or it cannot be written.
+def kernel_cache(target: str) -> Path | None:
+    """The folder of a target (an absolute path, or a module), made if needed.
 
-    It is $TRACEVIEW_CACHE_DIR, else a folder in the user's cache; an empty variable means none.
+    It lies in $TRACEVIEW_CACHE_DIR, else in the user's cache. None where that variable is empty or
+    the folder cannot be written.
     """
     named = os.environ.get("TRACEVIEW_CACHE_DIR")
     if named == "":
         return None
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    folder = Path(named or Path(home) / "traceview") / "triton"
+    every = Path(named or Path(home) / "traceview") / "triton"
+    folder = every / hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _shrink(folder)
+        _shrink(every)
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
@@ -39,7 +43,7 @@ def kernel_cache() -> Path | None:
 def _shrink(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     """Remove the kernels that were used longest ago until the rest fits."""
     entries = []
-    for path in folder.iterdir():
+    for path in folder.glob("*/*"):
         with suppress(OSError):
             entries.append((path.stat().st_mtime, _size(path), path))
     excess = sum(size for _, size, _ in entries) - most_bytes
