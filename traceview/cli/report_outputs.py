@@ -134,8 +134,12 @@ def print_report(report: Report, shown: ScreenOptions) -> None:
         )
         return
     options = TextOptions(full_names=shown.full_names)
+    # Pagers of some years ago show links as signs.
+    links = shows_links() and not shown.pager
     print_text(
-        lambda width, color: render_text(report, width=width, color=color, options=options),
+        lambda width, color: render_text(
+            report, width=width, color=color, links=links, options=options
+        ),
         pager=shown.pager,
     )
 

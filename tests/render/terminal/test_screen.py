@@ -11,6 +11,7 @@ from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.findings import Evidence, Finding, Subject
 from traceview.ranking import RankedFinding
+from traceview.render.report.text import render_text
 from traceview.render.terminal.screen import MOST_LINES, render_screen
 
 LONG = "a sentence that goes on and on, with " * 60
@@ -64,7 +65,8 @@ def test_hostile_names_do_no_harm(name, color):
     assert max(cell_len(line) for line in plain.splitlines()) <= 80
 
 
-def test_a_source_line_of_this_machine_is_a_link(tmp_path):
+@pytest.mark.parametrize("render", [render_screen, render_text])
+def test_a_source_line_of_this_machine_is_a_link(tmp_path, render):
     odd = tmp_path / "a;b\x1b]8 é.py"
     odd.write_text("pass\n")
     for file in (odd, tmp_path / "train.py"):
@@ -76,7 +78,7 @@ def test_a_source_line_of_this_machine_is_a_link(tmp_path):
             subject=Subject("line", place, str(file), 31),
             evidence=Evidence(values={"place": place}),
         )
-        text = render_screen(with_findings(lost), color=True, links=True)
+        text = render(with_findings(lost), color=True, links=True)
         addresses = re.findall(r"\x1b\]8;[^;]*;([^\x1b]*)\x1b\\", text)
         assert all(re.fullmatch(r"(file:///[\w/.%~-]+)?", address) for address in addresses)
     assert f"file://{tmp_path}/train.py" in addresses

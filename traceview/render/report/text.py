@@ -14,6 +14,7 @@ from rich.text import Text
 from traceview import units
 from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
 from traceview.ranking import Outcome, RankedFinding
+from traceview.render.base.links import linked
 from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
@@ -39,12 +40,16 @@ def render_text(
     *,
     width: int = 80,
     color: bool = False,
+    links: bool = False,
     options: TextOptions = TextOptions(),  # noqa: B008 - frozen
 ) -> str:
-    """The whole report in lines of at most `width` cells; with ANSI styles if `color`."""
+    """The whole report in lines of at most `width` cells; with ANSI styles if `color`.
+
+    With `links`, a source line of a finding is a link (OSC 8) where its file is on this machine.
+    """
     page = _Page(width, single_ids(report.trace), options)
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
-    return drawn([*_opening(report), *sections], width, color)
+    return drawn([*_opening(report, links), *sections], width, color)
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,8 @@ class _Page:
     options: TextOptions
 
 
-def _opening(report: Report) -> list[RenderableType]:
-    return [*_verdict(report), _header(report), _findings(report)]
+def _opening(report: Report, links: bool) -> list[RenderableType]:
+    return [*_verdict(report), _header(report), _findings(report, links)]
 
 
 def _verdict(report: Report) -> list[RenderableType]:
@@ -74,7 +79,7 @@ def _header(report: Report) -> RenderableType:
     return Group(title, rows, *warnings)
 
 
-def _findings(report: Report) -> RenderableType:
+def _findings(report: Report, links: bool) -> RenderableType:
     head = heading("What to do first")
     if not report.findings:
         return Group(head, Text(nothing_found(report)))
@@ -82,7 +87,11 @@ def _findings(report: Report) -> RenderableType:
     if any(each.finding.time_at_stake_ns for each in report.findings[:MOST_FINDINGS]):
         rows.add_row("", Text("can save up to", "dim"), "")
     for each in report.findings[:MOST_FINDINGS]:
-        rows.add_row(*_finding_cells(each, report.whole))
+        severity, saved, message = _finding_cells(each, report.whole)
+        subject = each.finding.subject
+        rows.add_row(
+            severity, saved, linked(message, subject.file, subject.line) if links else message
+        )
     return Group(head, rows, *_rest(len(report.findings) - MOST_FINDINGS))
 
 
