@@ -154,7 +154,7 @@ def waits_add_up(both: Both) -> None:
 
 def copies_agree(both: Both) -> None:
     ours = {"calls": 0, "bytes": 0, "total_ns": 0}
-    for row in memory_copies.compute(both.trace).tables["copies"].rows():
+    for row in memory_copies.ANALYSIS.run(both.trace).tables["copies"].rows():
         for column in ours:
             ours[column] += row[column]
     assert ours == brute_force.copies(both.recording)

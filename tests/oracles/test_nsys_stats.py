@@ -103,7 +103,7 @@ def test_api_calls(answers):
 def test_copies_and_sets(answers):
     trace, reports = answers
     theirs = {row["Operation"]: _figures(row) for row in reports["cuda_gpu_mem_time_sum"]}
-    tables = memory_copies.compute(trace).tables
+    tables = memory_copies.ANALYSIS.run(trace).tables
     ours = defaultdict(lambda: [0, 0])
     for row in tables["copies"].rows():
         ours[DIRECTIONS[row["direction"]]][0] += row["calls"]

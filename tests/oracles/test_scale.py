@@ -163,7 +163,7 @@ def test_copies_by_kind(long):
     columns = ("calls", "bytes", "total_ns")
     assert brute_force_scale.copies_by_kind(long.path) == {
         (row["direction"], row["host_memory"]): {name: row[name] for name in columns}
-        for row in memory_copies.compute(long.trace).tables["copies"].rows()
+        for row in memory_copies.ANALYSIS.run(long.trace).tables["copies"].rows()
     }
 
 

@@ -56,7 +56,9 @@ def run_ahead_devices(trace):
 
 
 def test_copies_between_the_gpus_are_told_apart(trace):
-    rows = {row["direction"]: row for row in memory_copies.compute(trace).tables["copies"].rows()}
+    rows = {
+        row["direction"]: row for row in memory_copies.ANALYSIS.run(trace).tables["copies"].rows()
+    }
     assert rows["P2P"]["calls"] == 8
     assert rows["P2P"]["bytes"] == 8 * 2048 * 2048 * 4
 

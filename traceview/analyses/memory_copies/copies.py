@@ -1,0 +1,153 @@
+"""Copies and page migrations by direction, kind of host memory and cause: the rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import TableSpec
+from traceview.facts.operations.exposure import exposure
+from traceview.facts.work.peaks import peaks
+from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
+from traceview.trace import Trace
+from traceview.trace.schema import UNIFIED
+
+OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
+_MOST_RATE = float(1 << 62)
+COPIES = TableSpec(
+    "copies",
+    "one row per direction, kind of host memory and cause of migration, longest time first",
+    (
+        Column(
+            "direction",
+            "text",
+            "H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H for pages that unified memory migrated",
+        ),
+        Column(
+            "host_memory",
+            "text",
+            "pageable, pinned or managed; absent for copies between GPUs",
+            nullable=True,
+        ),
+        Column(
+            "migration_cause",
+            "text",
+            "why unified memory migrated pages: page fault, user prefetch, eviction, …",
+            nullable=True,
+        ),
+        Column("calls", "int64", "copies"),
+        Column("bytes", "int64", "bytes copied, all calls"),
+        Column("total_ns", "int64", "time of all calls"),
+        Column(
+            "exposed_ns",
+            "int64",
+            "time in which they run and no kernel does on the same GPU, all GPUs",
+        ),
+        Column("bytes_per_s", "int64", "bytes ÷ time"),
+        Column(
+            "link_pct",
+            "float64",
+            "percentage of the peak rate of the link between host and GPU, per direction (see the "
+            "note); absent where that is unknown, and for copies between GPUs",
+            nullable=True,
+        ),
+        Column("median_bytes", "int64", "median size per copy"),
+    ),
+    brief=(
+        *("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns"),
+        *("exposed_ns", "bytes_per_s", "link_pct", "median_bytes"),
+    ),
+)
+
+
+def copies_by_kind(trace: Trace, copies: Table) -> Table:
+    """The table of COPIES: longest time first."""
+    direction, host = copies.texts("direction"), _host_memory(copies)
+    cause = copies.texts("migration_cause")
+    found = groups.group(direction.codes, host.codes, cause.codes)
+    total = groups.sums(found, copies.duration_ns)
+    at_best = np.bincount(found.ids, _at_best_ns(trace, copies), found.size)
+    size = groups.stats(found, copies["bytes"])
+    table = Table(
+        COPIES.columns,
+        {
+            "direction": direction.take(found.first),
+            "host_memory": host.take(found.first),
+            "migration_cause": cause.take(found.first),
+            "calls": size.calls,
+            "bytes": size.total,
+            "total_ns": total,
+            "exposed_ns": exposed_by(trace, copies, found),
+            "bytes_per_s": bytes_per_s(size.total, total),
+            "link_pct": _link_pct(at_best, total),
+            "median_bytes": size.median,
+        },
+    )
+    return table.take(np.argsort(-total, kind="stable"))
+
+
+def _at_best_ns(trace: Trace, copies: Table) -> Array:
+    """Least time of each copy, at the peak rate of its link; NaN without a link or its rate."""
+    links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
+    rates = np.array([*links, np.nan])[copies["device"]]
+    crosses = copies.texts("direction").isin(OVER_THE_LINK)
+    result: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
+    return result
+
+
+def _link_pct(at_best: Array, total: Array) -> Array:
+    """Percent of the link's peak; NaN above 100, where the copies cannot have used that link."""
+    pct = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
+    result: Array = np.where(pct <= 100, pct, np.nan)
+    return result
+
+
+def _host_memory(copies: Table) -> Texts:
+    """Kind of host memory at either end of each copy; absent where both ends are on a GPU."""
+    ends = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
+    found = groups.group(*(end.codes for end in ends))
+    labels = [
+        source
+        if str(direction).removeprefix(UNIFIED).startswith("H")
+        else target
+        if str(direction).endswith("H")
+        else None
+        for direction, source, target in (
+            (end[row] for end in ends) for row in found.first.tolist()
+        )
+    ]
+    return Texts.of(labels).take(found.ids)
+
+
+def bytes_per_s(size: Array, time: Array) -> Array:
+    """Bytes per second, 0 where no time passed."""
+    rate = np.where(time > 0, size / np.maximum(time, 1) * 1e9, 0)
+    # Damaged sizes and times make rates that no integer holds.
+    return np.rint(np.minimum(rate, _MOST_RATE)).astype(np.int64)
+
+
+def rows_of(copies: Table, row: Mapping[str, Cell]) -> Mask:
+    """True for the copies that a row of the table adds up."""
+    texts = {
+        "direction": copies.texts("direction"),
+        "host_memory": _host_memory(copies),
+        "migration_cause": copies.texts("migration_cause"),
+    }
+    matches = np.ones(len(copies), bool)
+    for name, values in texts.items():
+        matches &= values.codes < 0 if row[name] is None else values.isin([str(row[name])])
+    return matches
+
+
+def exposed_by(trace: Trace, copies: Table, by: groups.Groups) -> Integers:
+    """Time of each group of copies in which no kernel runs on their device."""
+    start, end = copies["start_ns"], copies["end_ns"]
+    return exposure(trace, copies["device"], start, end, by).exposed_ns
+
+
+def longest_of(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
+    """Start and end of the longest of the copies that a row of the table adds up."""
+    longest = int(np.argmax(np.where(rows_of(copies, row), copies.duration_ns, -1)))
+    return int(copies["start_ns"][longest]), int(copies["end_ns"][longest])

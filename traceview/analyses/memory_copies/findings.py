@@ -1,0 +1,215 @@
+"""Findings of memory-copies: copies that no kernel hides, and pages migrated on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of, rows_of
+from traceview.facts.idle.causes import CAUSES, COPY_WAIT
+from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.copies import pageable_uploads
+from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
+from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.findings import (
+    RECORDING,
+    Evidence,
+    Finding,
+    Severity,
+    Subject,
+    severity_of,
+    share_pct,
+)
+from traceview.tables import Cell, Mask, Table
+from traceview.trace import Trace
+
+_ON_DEMAND = ("page fault", "speculative prefetch")
+_ONLY_COPIES_FRACTION = 0.5
+# A copy of fewer bytes takes no longer than its latency, pinned or not.
+_FEW_BYTES = 4096
+_SLOW_UPLOAD = ("H2D", "pageable")
+_PIN = {
+    "torch": "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with "
+    "non_blocking=True",
+    "cupy": "Pin the host memory (cupyx.empty_pinned) and copy on a stream of its own",
+    "jax": "Pin the host memory (a sharding of memory_kind pinned_host)",
+    "": "Pin the host memory (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync",
+}
+
+
+def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
+    """Copies that no kernel hides, and pages migrated on demand; of warm-up, for information."""
+    findings = [*_exposed(trace, copies.take(~early))]
+    for part, in_warm_up in ((copies.take(~early), False), (copies.take(early), True)):
+        span_ns = steady_span_ns(trace)
+        for row in copies_by_kind(trace, part).rows():
+            total_ns = int(row["total_ns"] or 0)
+            severity = severity_of(total_ns, span_ns)
+            if severity is None:
+                continue
+            longest = longest_of(part, row)
+            if row["host_memory"] == "pageable" and in_warm_up:
+                findings.append(_early_pageable(row, longest))
+            if row["migration_cause"] in _ON_DEMAND:
+                severity = "info" if in_warm_up else severity
+                findings.append(_migrated(row, longest, severity, span_ns, in_warm_up))
+    return tuple(findings)
+
+
+def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
+    """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
+    spans = steady_spans_ns(trace)
+    for row in copies_by_kind(trace, copies).rows():
+        if row["direction"] not in ("H2D", "D2H"):
+            continue
+        own = copies.take(rows_of(copies, row))
+        by_device = groups.group(own["device"])
+        parts = exposed_by(trace, own, by_device)
+        worst = int(np.argmax(parts))
+        device = int(own["device"][by_device.first[worst]])
+        span_ns = spans.get(device, 0)
+        exposed_ns = min(int(parts[worst]), span_ns)
+        severity = severity_of(exposed_ns, span_ns)
+        if severity:
+            # Copies of other GPUs run at the same time: their sum would be longer than the run.
+            on_gpu = own.take(own["device"] == device)
+            [of_gpu] = copies_by_kind(trace, on_gpu).rows()
+            longest = longest_of(on_gpu, row)
+            yield _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device)
+
+
+def _exposed_finding(
+    trace: Trace,
+    row: Mapping[str, Cell],
+    longest: tuple[int, int],
+    severity: Severity,
+    exposed_ns: int,
+    device: int,
+) -> Finding:
+    span_ns, one = steady_spans_ns(trace)[device], row["calls"] == 1
+    several = len(steady_spans_ns(trace)) > 1
+    template = (
+        f"{{calls:copy|copies}} of {{host_memory}} memory ({{direction}}, {{bytes}}) "
+        f"{'takes' if one else 'take'} {{total_ns}} at {{bytes_per_s}}"
+    )
+    if row["host_memory"] == "pageable":
+        template += f" and {'blocks' if one else 'block'} the CPU meanwhile"
+    if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
+        template = (
+            f"{'{gpu}' if several else 'The GPU'} only copies for {{exposed_ns}}. {template}."
+        )
+    else:
+        template += f". {'{gpu} runs no kernel' if several else 'No kernel runs'}"
+        template += " for {exposed_ns} of it."
+    evidence = _evidence(row, longest)
+    values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    slow_upload = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
+    line = _upload_line(trace, device) if slow_upload else None
+    subject = gpu_subject(trace, device) if several else RECORDING
+    if line:
+        within = "" if line.function == "<module>" else " in {function}"
+        template += f" {'It is' if one else 'They are'} made at {{site}}{within}."
+        values |= {"site": line.place, "function": line.function}
+        subject = Subject("line", line.place, line.file, line.line)
+    return Finding(
+        severity,
+        template,
+        _overlap_remedy(trace, row),
+        exposed_ns,
+        subject,
+        replace(evidence, values=values),
+        share_pct(exposed_ns, span_ns),
+        # The GPU also idles before such a copy: one cause, and one remedy.
+        CAUSES[COPY_WAIT] if slow_upload else "",
+        # A result that stays on the GPU needs no copy. An upload that moves beside kernels still
+        # shares memory and host with them, so less than its time is won (docs/accuracy.md).
+        saving="about" if row["direction"] == "D2H" else "at-most",
+    )
+
+
+def _upload_line(trace: Trace, device: int) -> SampledLine | None:
+    """The line of the program that uploads pageable memory after warm-up, from Python samples."""
+    ops = operations(trace)
+    chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
+    calls = ops.call[chosen & ops.launched & (ops.device == device)]
+    return sampled_line(trace, np.flatnonzero(np.isin(waits(trace).call, calls)))
+
+
+def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
+    """What hides the copies, or avoids them."""
+    if int(row["median_bytes"] or 0) <= _FEW_BYTES:
+        return (
+            "Make the values on the GPU, or copy many at once: each copy takes microseconds, "
+            "whatever its size."
+            if row["direction"] == "H2D"
+            else "Read values on the CPU less often: each copy takes microseconds, whatever its "
+            "size."
+        )
+    ahead = "so that the next data arrives while kernels run"
+    if row["host_memory"] == "pageable":
+        return (
+            f"{_PIN[framework(trace)]}, {ahead}."
+            if row["direction"] == "H2D"
+            else (f"{_PIN[framework(trace)]}, or copy less often: results can stay on the GPU.")
+        )
+    if row["direction"] == "H2D":
+        return (
+            f"Start the copies earlier on a stream of their own, {ahead}. Keep on the GPU what is "
+            "copied more than once, or copy fewer bytes."
+        )
+    return (
+        "Start the copies on a stream of their own while kernels run, or copy less often: results "
+        "can stay on the GPU."
+    )
+
+
+def _early_pageable(row: Mapping[str, Cell], longest: tuple[int, int]) -> Finding:
+    take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
+    return Finding(
+        "info",
+        f"{{calls:copy|copies}} of pageable memory ({{direction}}) {take} {{total_ns}} of warm-up "
+        f"or start-up at {{bytes_per_s}} and {block} the CPU meanwhile.",
+        "Pin the host memory if the program is often started: a longer run pays this once.",
+        int(row["total_ns"] or 0),
+        RECORDING,
+        _evidence(row, longest),
+    )
+
+
+def _migrated(
+    row: Mapping[str, Cell],
+    longest: tuple[int, int],
+    severity: Severity,
+    span_ns: int,
+    in_warm_up: bool,
+) -> Finding:
+    cause = "page faults" if row["migration_cause"] == "page fault" else "speculative prefetch"
+    take = "takes" if row["calls"] == 1 else "take"
+    return Finding(
+        severity,
+        f"{{calls:migration}} of unified memory by {cause} ({{direction}}) {take} {{total_ns}}"
+        f"{' of warm-up' if in_warm_up else ''} for {{bytes}}, half of them {{median_bytes}} or "
+        "less each.",
+        "Prefetch what is used next (cudaMemPrefetchAsync), or keep it on the GPU and copy it.",
+        int(row["total_ns"] or 0),
+        RECORDING,
+        _evidence(row, longest),
+        None if in_warm_up else share_pct(int(row["total_ns"] or 0), span_ns),
+    )
+
+
+def _evidence(row: Mapping[str, Cell], longest: tuple[int, int]) -> Evidence:
+    """The row of the table, and the time of its longest copy."""
+    keys = ("direction", "host_memory", "migration_cause")
+    names = (*keys, "calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
+    return Evidence(
+        {name: row[name] for name in names}, "copies", {name: row[name] for name in keys}, *longest
+    )
