@@ -6,6 +6,7 @@ import pytest
 
 import traceview
 from tests.build import Export
+from tests.places import DATA
 from traceview.analyses.verdict import SCOREBOARD, Scoreboard, scoreboard
 from traceview.render.report.scoreboard import tiles
 
@@ -60,9 +61,22 @@ def test_recordings_agree_with_their_answers(unpack, name):
     )
     assert board.gpu_busy_pct == report.verdict.gpu_busy_pct
     devices = {row["device_id"]: row for row in report["run-ahead"].tables["devices"].rows()}
-    assert board.launch == devices[board.device_id]["verdict"]
+    late_for_data = report.verdict.limit == "data-loading"
+    expected = "data-loading" if late_for_data else devices[board.device_id]["verdict"]
+    assert board.launch == expected
     if isinstance(report["memory"], traceview.Result):
         peaks = {row["device_id"]: row for row in report["memory"].tables["peaks"].rows()}
         assert board.memory_peak_bytes == peaks[board.device_id]["peak_bytes"]
     else:
         assert board.memory_peak_bytes is None
+
+
+def test_a_program_that_waits_for_data_is_not_launch_bound():
+    report = traceview.analyze(
+        traceview.load(DATA / "foreign" / "mnist.sqlite.xz"), only=["run-ahead"]
+    )
+    (device,) = report["run-ahead"].tables["devices"].rows()
+    assert device["verdict"] == "launch-bound"
+    assert report.verdict.limit == report.scoreboard.launch == "data-loading"
+    (launches,) = (tile for tile in tiles(report.scoreboard) if tile.field == "launch")
+    assert launches.value == "data-bound"

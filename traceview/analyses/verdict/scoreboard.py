@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
 from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import main_loop
+from traceview.analyses.verdict.verdict import limit_of, main_loop
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.memory.levels import levels, moments
 from traceview.facts.operations.kernel_classes import communication_operations
@@ -25,7 +25,8 @@ SCOREBOARD = (
     Column(
         "launch",
         "text",
-        "gpu-bound, launch-bound, sync-drained, queue-full or mixed, as in run-ahead",
+        "gpu-bound, launch-bound, sync-drained, queue-full or mixed, as in run-ahead; data-loading "
+        "where the CPU launches late for want of data",
         nullable=True,
     ),
     Column(
@@ -87,7 +88,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
         gpu_busy_pct=parts.busy_pct,
         steps=loop.steps,
         step_median_ns=loop.median_ns,
-        launch=launch_verdict(trace, parts.device),
+        launch=_launch(trace, parts),
         communication_ns=communication_ns,
         communication_pct=None if communication_ns is None else parts.pct("communication"),
         copies_ns=copies_ns,
@@ -95,6 +96,12 @@ def scoreboard(trace: Trace) -> Scoreboard:
         memory_peak_bytes=_memory_peak(trace, parts.device),
         memory_total_bytes=None if total == NULL else total,
     )
+
+
+def _launch(trace: Trace, parts: SteadyParts) -> str | None:
+    found = launch_verdict(trace, parts.device)
+    late_for_data = found == "launch-bound" and limit_of(parts) == "data-loading"
+    return "data-loading" if late_for_data else found
 
 
 def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:

@@ -11,6 +11,7 @@ from traceview.analyses.verdict import Scoreboard
 _LAUNCH = {
     "gpu-bound": ("GPU-bound", "the CPU launches ahead"),
     "launch-bound": ("launch-bound", "the GPU waits for the CPU to launch work"),
+    "data-loading": ("data-bound", "the CPU loads data, then launches late"),
     "sync-drained": ("drained", "the CPU waits, then the GPU runs dry"),
     "queue-full": ("GPU-bound", "the launch queue is full"),
     "mixed": ("mixed", "the GPU runs dry for several reasons"),

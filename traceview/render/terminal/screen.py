@@ -33,7 +33,13 @@ _FORMS = ((1, 0), (1, 1), (2, 1), (2, 2), (4, 3))
 _WIDEST_HALF = 60
 _NARROWEST, _TWO_COLUMNS, _VERDICT_LINES = 40, 72, 3
 _MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
-_STYLES = {"launch-bound": "yellow", "drained": "yellow", "mixed": "yellow", "GPU-bound": "green"}
+_STYLES = {
+    "launch-bound": "yellow",
+    "data-bound": "yellow",
+    "drained": "yellow",
+    "mixed": "yellow",
+    "GPU-bound": "green",
+}
 
 
 def render_screen(
