@@ -1,6 +1,6 @@
 """The timeline of long recordings in a browser: size of the page, time to open, frames a second.
 
-    python benchmarks/timeline.py TRACE.sqlite... [--seconds 2]
+    python benchmarks/timeline.py TRACE.sqlite... [--seconds 2] [--without-perfetto]
 
 Makes the page of each trace (benchmarks/make_trace.py writes such traces), opens it from its file
 in headless Chromium with software rendering, and moves through it with a key held at several zooms.
@@ -59,13 +59,10 @@ def frames(page: Page, session: CDPSession, zoom: int, seconds: float) -> tuple[
     return 1000 * len(times) / sum(times), 1000 * used / len(times)
 
 
-def measure(trace: Path, folder: Path, seconds: float) -> None:
-    page_file, exported = folder / f"{trace.stem}.html", folder / f"{trace.stem}.pftrace"
+def measure(trace: Path, folder: Path, seconds: float, perfetto: bool) -> None:
+    page_file = folder / f"{trace.stem}.html"
     loaded = traceview.load(trace)
     traceview.analyze(loaded).to_html(page_file, force=True)
-    begun = time.perf_counter()
-    traceview.export(loaded, perfetto=exported, force=True)
-    exported_s = time.perf_counter() - begun
     with sync_playwright() as started:
         browser = started.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
@@ -77,15 +74,17 @@ def measure(trace: Path, folder: Path, seconds: float) -> None:
         opened_s, opening_cpu_s = time.perf_counter() - begun, task_seconds(session)
         page.locator(CANVAS).scroll_into_view_if_needed()
         measured = [frames(page, session, zoom, seconds) for zoom in ZOOMS]
-        perfetto_s = opening_in_perfetto(browser, exported)
+        beside = in_perfetto(browser, loaded, folder) if perfetto else "| – | – | – |"
         browser.close()
-    size, perfetto_size = (path.stat().st_size / 1e6 for path in (page_file, exported))
-    print(
-        f"| {len(loaded.kernels):,} | {size:.1f} | {opened_s:.2f} | {opening_cpu_s:.2f} "
-        f"| {min(rate for rate, _ in measured):.0f} | {max(cpu for _, cpu in measured):.0f} "
-        f"| {perfetto_size:.0f} | {exported_s:.1f} | {perfetto_s:.1f} |",
-        flush=True,
+    cells = (
+        f"{len(loaded.kernels):,}",
+        f"{page_file.stat().st_size / 1e6:.1f}",
+        f"{opened_s:.2f}",
+        f"{opening_cpu_s:.2f}",
+        f"{min(rate for rate, _ in measured):.0f}",
+        f"{max(cpu for _, cpu in measured):.0f}",
     )
+    print(f"| {' | '.join(cells)} {beside}", flush=True)
 
 
 def open_page(browser: Browser) -> tuple[Page, CDPSession]:
@@ -94,6 +93,16 @@ def open_page(browser: Browser) -> tuple[Page, CDPSession]:
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     return page, session
+
+
+def in_perfetto(browser: Browser, trace: traceview.Trace, folder: Path) -> str:
+    """Cells of the same trace in Perfetto: megabytes, seconds to export and to open."""
+    exported = folder / "trace.pftrace"
+    begun = time.perf_counter()
+    traceview.export(trace, perfetto=exported, force=True)
+    exported_s = time.perf_counter() - begun
+    opened_s = opening_in_perfetto(browser, exported)
+    return f"| {exported.stat().st_size / 1e6:.0f} | {exported_s:.1f} | {opened_s:.1f} |"
 
 
 def opening_in_perfetto(browser: Browser, exported: Path) -> float:
@@ -137,6 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("traces", nargs="+", type=Path)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--without-perfetto", action="store_true", help="for long traces")
     options = parser.parse_args()
     print(
         "| kernels | page MB | opens in s | of it CPU s | least frames/s | most CPU ms a frame "
@@ -144,7 +154,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         for trace in options.traces:
-            measure(trace, Path(folder), options.seconds)
+            measure(trace, Path(folder), options.seconds, not options.without_perfetto)
 
 
 if __name__ == "__main__":
