@@ -24,7 +24,8 @@ from traceview.render.base.table_view import WHOLE
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)")
+# A line ends with the dot between two parts, and no number stands apart from its unit.
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
 _SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 
