@@ -17,7 +17,7 @@ from traceview.cli.process import closed_stdout
 from traceview.errors import TraceviewError
 
 VERBS = {
-    "record": "Run a script under nsys and write its trace.",
+    "record": "Run a script under nsys or torch.profiler and write its trace.",
     "report": "Show where the GPU time of a trace went and what to fix first.",
     "export": "Write a trace in the format of Perfetto.",
     "convert": "Write a trace in another format.",
