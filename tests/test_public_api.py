@@ -235,3 +235,8 @@ def test_a_table_without_a_chart_raises(report):
         report["gpu-idle"].figure("gaps")
     with pytest.raises(InputError, match="tables with one: none"):
         Result({}).figure("gaps")
+
+
+def test_a_path_is_no_trace():
+    with pytest.raises(InputError, match=r"'a.sqlite' is not a Trace; pass what traceview.load"):
+        traceview.analyze("a.sqlite")

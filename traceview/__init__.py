@@ -303,16 +303,19 @@ def analyze(
         cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
             what nvcc built, for "load-widths".
 
-    Raises InputError if a name or glob matches nothing or a file is none of these,
+    Raises InputError if `trace` is none, a name or glob matches nothing or a file is none of these,
     PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs a
     tool that is missing.
     """
     from traceview import report
+    from traceview.errors import InputError
     from traceview.facts.ranges import selection
     from traceview.facts.steps.inferred import with_steps
     from traceview.hardware import given
-    from traceview.trace import Selection
+    from traceview.trace import Selection, Trace
 
+    if not isinstance(trace, Trace):
+        raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
     only, ranges, exclude_ranges = (
         (names,) if isinstance(names, str) else tuple(names)
         for names in (only, ranges, exclude_ranges)
