@@ -228,8 +228,10 @@ def _same(before, after, name):
 def test_what_is_no_trace(tmp_path, content, said):
     source = tmp_path / "x.sqlite"
     source.write_bytes(content)
-    with pytest.raises(TraceFormatError, match=said):
+    with pytest.raises(TraceFormatError, match=said) as raised:
         scrub(source, tmp_path / "out.sqlite")
+    # JSON is not scrubbed.
+    assert "torch.profiler" not in str(raised.value)
     assert [path.name for path in tmp_path.iterdir()] == ["x.sqlite"]
 
 

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.trace import load
+from traceview.trace.kineto.chunks import USE_TRACE
 from traceview.trace.nsys import export_info, kernel_code, source_excerpts
 from traceview.trace.scrub.code_secrets import CLEAN
 from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
@@ -91,7 +92,9 @@ def scrub(
             clean.replace(out)
             return report
     except TraceFormatError as error:
-        raise TraceFormatError(f"cannot scrub {source}: {error.what}", error.remedy) from error
+        # A trace of torch.profiler is JSON, which is not scrubbed.
+        remedy = load.USE_EXPORT if error.remedy == USE_TRACE else error.remedy
+        raise TraceFormatError(f"cannot scrub {source}: {error.what}", remedy) from error
     except sqlite3.DatabaseError as error:
         what = f"cannot scrub {source}: SQLite cannot read it ({error})"
         raise TraceFormatError(what, "export the recording again") from error
