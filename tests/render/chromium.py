@@ -32,6 +32,11 @@ class OpenPage:
     def count(self, selector: str) -> int:
         return self.page.locator(selector).count()
 
+    def counts(self, *selectors: str) -> list[int]:
+        """How many elements each selector matches, asked in one go."""
+        script = "asked => asked.map(one => document.querySelectorAll(one).length)"
+        return self.page.evaluate(script, selectors)
+
 
 @contextmanager
 def a_browser() -> Iterator["Browser"]:

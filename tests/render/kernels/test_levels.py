@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.ptx.compiled_kernels import a_compiled, a_report
-from tests.render.timeline.opened_page import CHROMIUM, playwright
+from tests.render.chromium import needs_chromium
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import SourceLine
 from traceview.ptx.parser import parse_ptx
@@ -104,23 +104,20 @@ def test_a_report_without_triton_has_no_stages():
 
 
 @pytest.fixture
-def opened(report, tmp_path):
-    if playwright is None or CHROMIUM is None:
-        pytest.skip("needs playwright and chromium")
+def opened(browser, report, tmp_path):
     path = tmp_path / "k.html"
     path.write_text(render_ptx_html(report[0], "1"), "utf-8")
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
-        said = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(path.as_uri())
-        yield page
-        assert said == []
-        browser.close()
+    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 800})
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(path.as_uri())
+    yield page
+    assert said == []
+    context.close()
 
 
+@needs_chromium
 def test_a_chosen_line_lights_up_at_every_level_and_back(opened):
     def chosen():
         return opened.locator(".lines > .chosen code").all_inner_texts()
@@ -139,6 +136,7 @@ def test_a_chosen_line_lights_up_at_every_level_and_back(opened):
     assert chosen() == []
 
 
+@needs_chromium
 def test_no_level_makes_the_page_wider_than_a_phone(opened):
     opened.set_viewport_size({"width": 390, "height": 800})
     opened.locator(".source code").filter(has_text="x = load()").click()

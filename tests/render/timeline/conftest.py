@@ -1,18 +1,10 @@
-"""A browser, and the page of a real recording open in it."""
+"""The page of a real recording, and that page open in the browser."""
 
 import pytest
 
 from tests.build import Export
-from tests.render.timeline.opened_page import CHROMIUM, Opened, playwright
+from tests.render.timeline.opened_page import Opened
 from traceview import analyze, load
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +21,8 @@ def recording(exported, tmp_path_factory):
 
 
 @pytest.fixture
-def opened(chromium, recording):
-    opened = Opened(chromium, recording[1], viewport={"width": 1400, "height": 1000})
+def opened(browser, recording):
+    opened = Opened(browser, recording[1], viewport={"width": 1400, "height": 1000})
     yield opened
     assert opened.said == []
     opened.context.close()

@@ -1,14 +1,7 @@
 """A page with a timeline, open in Chromium and driven like a person does."""
 
 import re
-import shutil
 
-try:
-    from playwright import sync_api as playwright
-except ImportError:  # pragma: no cover - depends on the machine
-    playwright = None  # type: ignore[assignment]
-
-CHROMIUM = shutil.which("chromium")
 READY = ".timeline.ready"
 CANVAS = ".tl-scroll canvas"
 

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from tests.render.timeline.opened_page import CANVAS, CHROMIUM, Opened, playwright
+from tests.render.chromium import needs_chromium
+from tests.render.timeline.opened_page import CANVAS, Opened
 from traceview import analyze
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or playwright is None, reason="no Chromium, or no playwright, here"
-)
+pytestmark = needs_chromium
 
 
 def expected_sums(trace, start, end):
@@ -153,18 +152,18 @@ def test_the_wheel_scrolls_the_page_and_zooms_with_control(opened):
     assert after[1] - after[0] < (before[1] - before[0]) * 0.8
 
 
-def test_a_link_opens_the_same_place(chromium, recording, opened):
+def test_a_link_opens_the_same_place(browser, recording, opened):
     opened.select("gelu_backward")
     place, facts = opened.window, opened.facts()
-    again = Opened(chromium, recording[1], "#" + opened.page.url.partition("#")[2])
+    again = Opened(browser, recording[1], "#" + opened.page.url.partition("#")[2])
     assert again.facts() == facts
     assert again.window == place
     assert again.said == []
     again.context.close()
 
 
-def test_a_finger_moves_and_taps(chromium, recording):
-    phone = Opened(chromium, recording[1], viewport={"width": 390, "height": 844}, has_touch=True)
+def test_a_finger_moves_and_taps(browser, recording):
+    phone = Opened(browser, recording[1], viewport={"width": 390, "height": 844}, has_touch=True)
     canvas = phone.page.locator(CANVAS)
     canvas.scroll_into_view_if_needed()
     assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -175,19 +174,19 @@ def test_a_finger_moves_and_taps(chromium, recording):
     phone.context.close()
 
 
-def test_without_scripts_there_is_a_strip(chromium, recording):
-    context = chromium.new_context(offline=True, java_script_enabled=False)
+def test_without_scripts_there_is_a_strip(browser, recording):
+    context = browser.new_context(offline=True, java_script_enabled=False)
     page = context.new_page()
     page.goto(recording[1].as_uri())
     assert page.locator("#timeline-lanes svg").bounding_box()["height"] > 40
     context.close()
 
 
-def test_hostile_names_are_text(chromium, tmp_path):
+def test_hostile_names_are_text(browser, tmp_path):
     name = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e" + "x" * 20_000
     trace = Export().named_thread(0, name).range(name, 0, 100).launch((1, 2), (3, 90), name=name)
     path = analyze(trace.load(tmp_path)).to_html(tmp_path / "page.html")
-    opened = Opened(chromium, path)
+    opened = Opened(browser, path)
     opened.select("onerror")
     assert "onerror" in opened.page.locator(".tl-row").inner_text()
     assert opened.page.locator(".timeline img").count() == 0

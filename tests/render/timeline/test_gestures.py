@@ -7,11 +7,10 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tests.render.timeline.opened_page import CANVAS, CHROMIUM, Opened, playwright
+from tests.render.chromium import needs_chromium
+from tests.render.timeline.opened_page import CANVAS, Opened
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or playwright is None, reason="no Chromium, or no playwright, here"
-)
+pytestmark = needs_chromium
 MARGIN, AXIS = 190, 24
 MAP, MAP_WINDOW = ".tl-map", ".tl-window"
 PIXELS = """canvas => {
@@ -122,8 +121,8 @@ def test_the_arrow_starts_at_the_launch_call(opened, exported):
 
 
 @pytest.fixture
-def phone(chromium, recording):
-    opened = Opened(chromium, recording[1], viewport={"width": 390, "height": 844}, has_touch=True)
+def phone(browser, recording):
+    opened = Opened(browser, recording[1], viewport={"width": 390, "height": 844}, has_touch=True)
     box = canvas_box(opened)
     opened.page.touchscreen.tap(box["x"] + 200, box["y"] + 45)
     opened.page.locator(".tl-row h4").wait_for()
@@ -173,8 +172,8 @@ def test_two_fingers_zoom_about_their_middle(phone):
     assert at_middle(near) == pytest.approx(at_middle((begin, end)), abs=(end - begin) * 0.05)
 
 
-def test_a_slow_step_says_what_it_has_more_of(chromium, recording_with_a_slow_step):
-    opened = Opened(chromium, recording_with_a_slow_step, viewport={"width": 1400, "height": 1000})
+def test_a_slow_step_says_what_it_has_more_of(browser, recording_with_a_slow_step):
+    opened = Opened(browser, recording_with_a_slow_step, viewport={"width": 1400, "height": 1000})
     opened.select("step_4")
     facts = opened.facts()
     assert re.fullmatch(r"100 µs \(step_\d\); this one takes 400 µs longer", facts["Median step"])
@@ -187,10 +186,8 @@ def test_a_slow_step_says_what_it_has_more_of(chromium, recording_with_a_slow_st
     opened.context.close()
 
 
-def test_a_finding_selects_its_gap_which_says_what_the_cpu_did(
-    chromium, recording_with_a_slow_step
-):
-    opened = Opened(chromium, recording_with_a_slow_step, viewport={"width": 1400, "height": 1000})
+def test_a_finding_selects_its_gap_which_says_what_the_cpu_did(browser, recording_with_a_slow_step):
+    opened = Opened(browser, recording_with_a_slow_step, viewport={"width": 1400, "height": 1000})
     opened.page.get_by_role("button", name="Show in the timeline").first.click()
     facts = opened.facts()
     assert "load_batch" in facts["CPU meanwhile"]
