@@ -1,0 +1,90 @@
+"""The figures of one run that comparisons use: small enough to be kept as a baseline.
+
+A run is one recording. Everything a comparison or a gate needs is here, so that the recording
+itself can be deleted. Times are those of the GPU with the longest steady span, inside its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+PartKind = Literal["kernel", "communication", "copy", "memset", "graph", "idle"]
+"""Idle parts are named by the cause of the gap, all others by the operation."""
+
+
+@dataclass(frozen=True)
+class KernelShape:
+    """The launch configuration of a kernel and what it loads, as its launches have it most often.
+
+    `load_bits` is the widest load per thread per instruction, `waves` the blocks by those that the
+    GPU holds at once; None where the recording does not tell.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int | None = None
+    shared_bytes: int | None = None
+    waves: float | None = None
+    load_bits: int | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """Time that the steps of a run spend on one thing, and on nothing else at that time.
+
+    The parts of a run are disjoint and sum to `RunFigures.window_ns`: at each instant the GPU's
+    time belongs to one operation (compute before communication before copies before memsets; among
+    equals the one that started first), or to the cause of the idle gap.
+
+    `group` is the class of a kernel, the direction of a copy, the collective of communication;
+    for idle time it is empty. `name` is the short name of a kernel, or the cause of idle time.
+    `place` is where the program does it: a range path, or `file.py:12`; empty where unknown.
+    `busy_ns` is the time of the operations themselves, which may overlap others.
+    """
+
+    kind: PartKind
+    group: str
+    name: str
+    place: str
+    time_ns: int
+    busy_ns: int
+    calls: int
+    shape: KernelShape | None = None
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What one recording contributes to a comparison.
+
+    `digest` is equal only for the same capture. `environment` has what may explain a difference:
+    `gpu`, `driver`, `cuda`, `torch`, `sm_clock_mhz`, `power_limit_w`, `traceview` and so on, as far
+    as recorded. `step_ns` has the duration of each step after warm-up, in order; `window_ns` is
+    their sum, and the sum of `parts`. Without steps `step_ns` has one entry, the steady window, and
+    `has_steps` is False. `counts` are totals over the window (`synchronizations`, `launches`,
+    `kernels`, `copies`, `copied_bytes`, `allocations`, …): divided by the steps they are exact.
+    `figures` are the other numbers a gate may name (`peak_memory_bytes`, `gpu_busy_pct`,
+    `exposed_communication_pct` …). `sequence` lists, for a typical step, the parts in the order in
+    which the GPU ran them, as indices of `parts`; it tells a renamed kernel from a new one.
+    """
+
+    name: str
+    digest: str
+    recorder: str
+    environment: Mapping[str, str]
+    devices: int
+    has_steps: bool
+    step_ns: tuple[int, ...]
+    window_ns: int
+    parts: tuple[StepPart, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    sequence: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Steps in the window, at least 1."""
+        return len(self.step_ns)
