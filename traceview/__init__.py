@@ -203,9 +203,9 @@ def recording(
 def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubReport:
     """Copy a trace without environment, output, source lines, user, host and home paths.
 
-    Names of kernels, ranges and calls stay as they are. A .nsys-rep is exported by nsys first.
-    Raises TraceFormatError if `trace` is not an nsys export, InputError if `out` cannot be written,
-    OutputExistsError if it exists and not `force`.
+    Names of kernels, ranges and calls stay as they are. A .nsys-rep is exported by nsys first, a
+    trace of torch.profiler converted. Raises TraceFormatError if `trace` is no trace, InputError if
+    `out` cannot be written, OutputExistsError if it exists and not `force`.
     """
     from traceview.outputs import check_trace_output
     from traceview.trace import load as files

@@ -36,7 +36,7 @@ def load(path: str | Path) -> Trace:
     shown = str(path).encode("utf-8", "replace").decode()
     with _errors_naming(shown):
         if is_json(Path(path)):
-            return _of_torch(Path(path), shown)
+            return load_torch(Path(path))
         with unpacked(Path(path)) as plain, sqlite_file.opened(plain) as database:
             check_fits(database, shown)
             if stored.is_stored(database):
@@ -60,7 +60,9 @@ def is_json(path: Path) -> bool:
     return start[:1] in (b"{", b"[")
 
 
-def _of_torch(path: Path, shown: str) -> Trace:
+def load_torch(path: Path) -> Trace:
+    """Read a trace of torch.profiler. Raises TraceFormatError."""
+    shown = str(path).encode("utf-8", "replace").decode()
     archive, size = _archive(path), path.stat().st_size
     try:
         with path.open("rb") as packed, ahead(unpacked_pieces(packed, archive)) as pieces:

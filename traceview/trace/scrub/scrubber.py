@@ -20,7 +20,6 @@ from types import MappingProxyType
 from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.trace import load
-from traceview.trace.kineto.chunks import USE_TRACE
 from traceview.trace.nsys import export_info, kernel_code, source_excerpts
 from traceview.trace.scrub.code_secrets import CLEAN
 from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
@@ -28,6 +27,7 @@ from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
 from traceview.trace.stored import reader as stored
 from traceview.trace.stored.layout import TEXTS
+from traceview.trace.stored.writer import write_trace
 
 # Tables of name and value, with the names whose values are removed.
 _NAMED_VALUES = {
@@ -78,23 +78,21 @@ def scrub(
     and calls stay. Lines of the program's files go, too, unless `keep_source_lines`. `environment`
     is that of the recorded program, where the trace does not hold it.
 
-    `out` is replaced as a whole or not at all; the source, which may be compressed (.gz, .xz,
-    .zst), is not changed. Raises TraceFormatError if the source is no such file,
-    InputError if `out` cannot be written, OutputExistsError if it exists and not `force`.
+    A trace of torch.profiler becomes an SQLite file, as `convert` writes it. `out` is replaced as a
+    whole or not at all; the source, which may be compressed (.gz, .xz, .zst), is not changed.
+    Raises TraceFormatError if the source is no trace, InputError if `out` cannot be written,
+    OutputExistsError if it exists and not `force`.
     """
     check_trace_output(out, force=force, source=source)
     try:
-        with load.unpacked(source) as plain, _work_folder(out) as work:
+        with _work_folder(out) as work:
             folder = Path(work)
-            _check(plain)
             clean = folder / "clean.sqlite"
-            report = _clean_copy(_copied(plain, folder), clean, keep_source_lines, environment)
+            report = _clean_copy(_copied(source, folder), clean, keep_source_lines, environment)
             clean.replace(out)
             return report
     except TraceFormatError as error:
-        # A trace of torch.profiler is JSON, which is not scrubbed.
-        remedy = load.USE_EXPORT if error.remedy == USE_TRACE else error.remedy
-        raise TraceFormatError(f"cannot scrub {source}: {error.what}", remedy) from error
+        raise TraceFormatError(f"cannot scrub {source}: {error.what}", error.remedy) from error
     except sqlite3.DatabaseError as error:
         what = f"cannot scrub {source}: SQLite cannot read it ({error})"
         raise TraceFormatError(what, "export the recording again") from error
@@ -114,12 +112,18 @@ def _check(plain: Path) -> None:
             export_info.read_meta(database)
 
 
-def _copied(plain: Path, folder: Path) -> Path:
+def _copied(source: Path, folder: Path) -> Path:
+    """A copy of the trace as SQLite file, to scrub in place."""
     copy = folder / "copy.sqlite"
-    for suffix in ("", "-wal", "-journal"):
-        part = plain.with_name(plain.name + suffix)
-        if part.exists():
-            shutil.copyfile(part, copy.with_name(copy.name + suffix))
+    if load.is_json(source):
+        write_trace(load.load_torch(source), copy)
+        return copy
+    with load.unpacked(source) as plain:
+        _check(plain)
+        for suffix in ("", "-wal", "-journal"):
+            part = plain.with_name(plain.name + suffix)
+            if part.exists():
+                shutil.copyfile(part, copy.with_name(copy.name + suffix))
     return copy
 
 
