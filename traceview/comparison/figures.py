@@ -42,7 +42,9 @@ class StepPart:
     `group` is the class of a kernel, the direction of a copy, the collective of communication;
     for idle time it is empty. `name` is the short name of a kernel, or the cause of idle time.
     `place` is where the program does it: a range path, or `file.py:12`; empty where unknown.
-    `busy_ns` is the time of the operations themselves, which may overlap others.
+    `busy_ns` is the time of the operations themselves, which may overlap others. `symbol` is a hash
+    of the whole name of a kernel: labels keep apart the kernels of one recording, and may differ in
+    another one.
     """
 
     kind: PartKind
@@ -53,6 +55,7 @@ class StepPart:
     busy_ns: int
     calls: int
     shape: KernelShape | None = None
+    symbol: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,36 @@
+"""Idle time of a run's window, by cause and by the place that the program waits at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.comparison.extraction.places import gap_places, place_texts
+from traceview.comparison.extraction.window import run_window
+from traceview.comparison.extraction.work import window_work
+from traceview.comparison.figures import StepPart
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import every_gap
+from traceview.trace import Trace
+
+AT_START = "at-start"
+"""The idle time before the first GPU work of all, as the steps analysis calls it."""
+
+
+def idle_parts(trace: Trace) -> Iterator[StepPart]:
+    """The idle time of the window; the gaps of the report, as far as they are in it."""
+    window, every = run_window(trace), every_gap(trace)
+    idle_ns = intervals.overlap(window.covered, every.start_ns, every.end_ns)
+    rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))
+    place = gap_places(trace, rows)
+    by = groups.group(every.cause[rows], place)
+    total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
+    texts = place_texts(trace, place[by.first])
+    for part, first in enumerate(rows[by.first].tolist()):
+        cause, time = CAUSES[every.cause[first]], int(total[part])
+        yield StepPart("idle", "", cause, texts[part], time, 0, int(calls[part]))
+    before = window_work(trace).idle.total() - int(total.sum())
+    if before:
+        yield StepPart("idle", "", AT_START, "", before, 0, 1)

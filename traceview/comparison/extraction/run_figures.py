@@ -1,0 +1,68 @@
+"""The figures of a run, from its trace."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from traceview import groups
+from traceview.comparison.extraction.counts import counts_of
+from traceview.comparison.extraction.environment import environment_of
+from traceview.comparison.extraction.named_figures import named_figures
+from traceview.comparison.extraction.parts import step_parts, work_groups
+from traceview.comparison.extraction.window import run_window
+from traceview.comparison.extraction.work import window_work
+from traceview.comparison.figures import RunFigures
+from traceview.facts.operations.operations import operations
+from traceview.facts.steps.inferred import with_steps
+from traceview.facts.steps.steps import step_of_operations
+from traceview.tables import Integers
+from traceview.trace import Trace
+
+MOST_IN_SEQUENCE = 20_000
+"""Operations of a step, or of a run without steps, that the sequence lists at most."""
+
+
+def figures_of(trace: Trace) -> RunFigures:
+    """The figures of a recording, as `traceview.load` returns it.
+
+    Raises InputError where no GPU work was recorded.
+    """
+    trace = with_steps(trace)
+    window = run_window(trace)
+    return RunFigures(
+        name=Path(trace.path).name,
+        digest=digest_of(trace),
+        recorder=trace.recorder,
+        environment=environment_of(trace, window.device),
+        devices=len(groups.different(operations(trace).device)),
+        has_steps=bool(len(window.steps)),
+        step_ns=tuple(window.step_ns.tolist()),
+        window_ns=window.total_ns,
+        parts=step_parts(trace),
+        counts=counts_of(trace),
+        figures=named_figures(trace),
+        sequence=tuple(_sequence(trace).tolist()),
+        warnings=trace.warnings,
+    )
+
+
+def digest_of(trace: Trace) -> str:
+    """A hash of when the GPU worked: equal for copies of a recording, whatever holds them."""
+    ops, hashed = operations(trace), blake2b(digest_size=16)
+    for column in (ops.start_ns, ops.end_ns, ops.kind):
+        hashed.update(np.ascontiguousarray(column).tobytes())
+    return hashed.hexdigest()
+
+
+def _sequence(trace: Trace) -> Integers:
+    """The parts of the operations of the median step in order of start; of the run without."""
+    window, work = run_window(trace), window_work(trace)
+    if not len(window.steps):
+        return work_groups(trace).ids[:MOST_IN_SEQUENCE]
+    middle = np.argsort(window.step_ns, kind="stable")[len(window.step_ns) // 2]
+    own = step_of_operations(trace)[work.rows] == window.steps[middle]
+    parts: Integers = work_groups(trace).ids[own][:MOST_IN_SEQUENCE]
+    return parts

@@ -1,0 +1,94 @@
+"""The time of a run that is compared: the steady steps of its main GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.errors import InputError
+from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
+from traceview.facts.operations.operations import operations
+from traceview.facts.steps.outliers import WARMED_UP_STEPS
+from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
+from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
+from traceview.intervals import Intervals
+from traceview.tables import Integers
+from traceview.trace import Trace, fact
+
+
+@dataclass(frozen=True)
+class RunWindow:
+    """The steps that are compared, on one GPU (row in devices).
+
+    `steps` are their rows in steps, empty where the trace has none. `covered` is their time as a
+    union, `step_ns` the duration of each; without steps it has one entry, the steady time.
+    """
+
+    device: int
+    steps: Integers
+    step_ns: Integers
+    covered: Intervals
+
+    @property
+    def total_ns(self) -> int:
+        return self.covered.total()
+
+
+@fact
+def run_window(trace: Trace) -> RunWindow:
+    """The steady steps of the GPU with the longest steady span.
+
+    Raises InputError where no GPU work was recorded.
+    """
+    device = main_device(trace)
+    rows = _steady_steps(trace, device)
+    if not len(rows):
+        covered = _steady_time(trace, device)
+        return RunWindow(device, rows, np.array([covered.total()]), covered)
+    timed = pace(trace)
+    begin, end = timed.begin_ns[rows], timed.end_ns[rows]
+    return RunWindow(device, rows, end - begin, intervals.union(begin, end))
+
+
+def main_device(trace: Trace) -> int:
+    """The GPU with the longest steady span, as a row in devices; of equals the busiest."""
+    spans, work = steady_spans_ns(trace), device_work(trace)
+    if not spans:
+        raise InputError(
+            f"{trace.path} has no GPU work to compare",
+            "record a program that runs work on a GPU",
+        )
+    return max(spans, key=lambda each: (spans[each], work[each].steady_ns))
+
+
+def _steady_steps(trace: Trace, device: int) -> Integers:
+    """Rows of the steps with work on a GPU, of the series that takes most time, after warm-up."""
+    found, timed, step = steps(trace), pace(trace), step_of_operations(trace)
+    here = groups.different(step[(operations(trace).device == device) & (step >= 0)])
+    if not len(here):
+        return np.zeros(0, np.int64)
+    series = groups.different(found.series[here])
+    rows = np.flatnonzero(np.isin(found.series, series) & (found.operations > 0) & timed.timed)
+    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
+    rows = rows[found.series[rows] == np.argmax(total_ns)]
+    warm = timed.warm_up[rows].copy()
+    # The first step loads code and fills caches, even where it takes no longer.
+    warm[0] |= len(rows) >= WARMED_UP_STEPS
+    steady: Integers = rows if warm.all() else rows[~warm]
+    return steady
+
+
+def _steady_time(trace: Trace, device: int) -> Intervals:
+    """Busy and idle time of a GPU without warm-up and first uses, as a union."""
+    ops, every = operations(trace), every_gap(trace)
+    chosen = (ops.device == device) & (ops.start_ns >= warm_up_end_ns(trace))
+    warm = operations_in_warm_up_ranges(trace)
+    if warm is not None:
+        chosen &= ~warm
+    kept = (every.device == device) & ~every.one_time
+    return intervals.union(
+        np.concatenate((ops.start_ns[chosen], every.start_ns[kept])),
+        np.concatenate((ops.end_ns[chosen], every.end_ns[kept])),
+    )

@@ -1,0 +1,55 @@
+"""One side of a comparison: its runs, and the mean of each part per step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from traceview.comparison.figures import KernelShape, RunFigures, StepPart
+
+PartKey = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SidePart:
+    """A part of the step on one side: mean time and calls per step over the runs.
+
+    `part` is that of the run with the median step among those that have it.
+    """
+
+    part: StepPart
+    time_ns: Fraction
+    calls: Fraction
+
+
+def step_mean_ns(runs: Sequence[RunFigures]) -> Fraction:
+    """Time per step, the mean over the runs."""
+    return sum((Fraction(run.window_ns, run.steps) for run in runs), Fraction(0)) / len(runs)
+
+
+def side_parts(runs: Sequence[RunFigures]) -> list[SidePart]:
+    """The parts of a side; their times add up to `step_mean_ns`."""
+    found: defaultdict[PartKey, list[tuple[RunFigures, StepPart]]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps)):
+        for part in run.parts:
+            found[part_key(part)].append((run, part))
+    return [
+        SidePart(
+            each[len(each) // 2][1],
+            sum((Fraction(part.time_ns, run.steps) for run, part in each), Fraction(0)) / len(runs),
+            sum((Fraction(part.calls, run.steps) for run, part in each), Fraction(0)) / len(runs),
+        )
+        for each in found.values()
+    ]
+
+
+def part_key(part: StepPart) -> PartKey:
+    """Equal for the same part of two runs of the same program."""
+    return (part.kind, part.group, part.symbol or part.name, configuration(part.shape), part.place)
+
+
+def configuration(shape: KernelShape | None) -> str:
+    """Grid and block of a launch configuration."""
+    return "" if shape is None else f"{shape.grid}{shape.block}"
