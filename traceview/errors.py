@@ -9,6 +9,7 @@ TraceviewError              base: what happened, the evidence, what to do
 ├── PtxSyntaxError          the text is not valid PTX, with line and column
 ├── TimeUpError             the time for trials is spent, so this one was not made
 ├── OutputExistsError       the output file exists already
+├── ComparisonRefusedError  a comparison of these recordings makes no sense
 └── InputError              a name, range or option is invalid for this input
 """
 
@@ -75,6 +76,10 @@ class OutputExistsError(TraceviewError):
             "pass --force (force=True) to overwrite it",
         )
         self.path = path
+
+
+class ComparisonRefusedError(TraceviewError):
+    """A comparison of these recordings makes no sense. The command line exits with status 2."""
 
 
 class InputError(TraceviewError):

@@ -8,8 +8,11 @@ Quantities get three significant digits, counts all digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
+from math import floor, log10
 
 _ACRONYMS = {"api", "cpu", "gpu", "sm"}
 
@@ -71,6 +74,92 @@ def part_of(part_ns: int, whole_ns: int) -> str:
     part, whole = duration(part_ns), duration(whole_ns)
     number, _, unit = part.rpartition(" ")
     return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
+
+
+def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
+    """Two lengths of time in one unit, such as `12.42` and `12.91 ms`, digits enough to differ."""
+    factor, unit = _step(max(abs(before_ns), abs(after_ns)), _TIMES)
+    apart = abs(before_ns - after_ns) / factor
+    texts = []
+    for value in (before_ns / factor, after_ns / factor):
+        digits = max(_decimals(value, 3), _decimals(apart, 2))
+        texts.append(f"{value:,.{min(digits, _least_digit(factor))}f}")
+    return texts[0], f"{texts[1]} {unit}"
+
+
+def difference(nanoseconds: float) -> str:
+    """A length of time more or less, such as `+0.51 ms` or `−31.0 µs`."""
+    return f"{_sign(nanoseconds)}{duration(abs(nanoseconds))}"
+
+
+@dataclass(frozen=True)
+class RoundedTimes:
+    """Lengths of time in one unit, rounded so that the printed ones sum up as printed.
+
+    `ticks` are the times in units of the last printed digit.
+    """
+
+    ticks: tuple[int, ...]
+    digits: int
+    unit: str
+
+    def text(self, *rows: int) -> str:
+        """The sum of these rows, such as `12.42 ms`."""
+        return f"{self._number(rows)} {self.unit}"
+
+    def signed(self, *rows: int) -> str:
+        """The same as a difference, such as `+0.51 ms`."""
+        whole = self._sum(rows)
+        return f"{_sign(whole)}{self._number(rows)} {self.unit}"
+
+    def plus(self, other: RoundedTimes) -> RoundedTimes:
+        """Row by row the sum of both, which are of the same digits and unit."""
+        ticks = tuple(one + more for one, more in zip(self.ticks, other.ticks, strict=True))
+        return replace(self, ticks=ticks)
+
+    def _sum(self, rows: Sequence[int]) -> int:
+        return sum(self.ticks[row] for row in rows)
+
+    def _number(self, rows: Sequence[int]) -> str:
+        whole = self._sum(rows)
+        return f"{abs(whole) / 10**self.digits:,.{self.digits}f}"
+
+
+def rounded_times(
+    times_ns: Sequence[Fraction], largest_ns: float, telling_ns: float
+) -> RoundedTimes:
+    """Times whose printed values sum to their rounded sum, by largest remainder.
+
+    The unit is that of `largest_ns`; there are digits enough for three of it and of
+    `telling_ns`, down to a nanosecond.
+    """
+    factor, unit = _step(largest_ns, _TIMES)
+    wanted = max(_decimals(largest_ns / factor, 3), _decimals(telling_ns / factor, 3))
+    digits = min(wanted, _least_digit(factor))
+    exact = [Fraction(time) / Fraction(factor) * 10**digits for time in times_ns]
+    return RoundedTimes(_summing(exact), digits, unit)
+
+
+def _summing(exact: Sequence[Fraction]) -> tuple[int, ...]:
+    """Whole numbers that sum to the rounded sum: each part rounded down, or up by remainder."""
+    down = [floor(part) for part in exact]
+    missing = round(sum(exact, Fraction(0))) - sum(down)
+    upward = set(sorted(range(len(exact)), key=lambda at: down[at] - exact[at])[:missing])
+    return tuple(whole + (at in upward) for at, whole in enumerate(down))
+
+
+def _sign(value: float) -> str:
+    return "" if not value else "+" if value > 0 else "−"
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show so many digits of a value; 0 of zero."""
+    return max(digits - 1 - floor(log10(abs(value))), 0) if value else 0
+
+
+def _least_digit(factor: float) -> int:
+    """Decimals down to a nanosecond."""
+    return round(log10(factor))
 
 
 def size(count: float | None) -> str:

@@ -14,7 +14,7 @@ from typing import NoReturn, TextIO
 import click
 
 from traceview.cli.process import closed_stdout
-from traceview.errors import TraceviewError
+from traceview.errors import ComparisonRefusedError, TraceviewError
 
 VERBS = {
     "record": "Run a script under nsys or torch.profiler and write its trace.",
@@ -30,7 +30,7 @@ VERBS = {
 }
 """Verbs by name, with their one-line help; each is a module here with a click `command`."""
 
-_DONE, _FAILED, _INTERRUPTED = 0, 1, 130
+_DONE, _FAILED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
 
 
 @dataclass
@@ -155,7 +155,7 @@ def _failed(error: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     click.echo(f"traceview: {_one_line(error)}", err=True)
-    return _FAILED
+    return _REFUSED if isinstance(error, ComparisonRefusedError) else _FAILED
 
 
 def _one_line(error: Exception) -> str:

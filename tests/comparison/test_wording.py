@@ -1,0 +1,149 @@
+"""The sentences about a comparison, whole."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from tests.comparison.sides import (
+    DRAIN,
+    GELU,
+    GEMM,
+    SCALAR,
+    VECTOR,
+    a_certainty,
+    a_comparison,
+    a_difference,
+    a_run,
+)
+from traceview.comparison.wording import changes, headline, notes, sentence, shape_changes
+
+STEP = (a_difference("step", 12_400_000, 12_910_000),)
+
+
+def compared(certainty, parts=STEP, **more):
+    return headline(a_comparison(parts, certainty, **more))
+
+
+def test_a_certain_difference():
+    assert compared(a_certainty()) == (
+        "4.1 % slower: 12.91 instead of 12.40 ms per step "
+        "(+510 µs, 95 % interval +380 to +630 µs, 5 and 5 runs)."
+    )
+
+
+def test_a_difference_within_the_noise():
+    assert compared(a_certainty(low=-100_000)) == (
+        "Within the noise of the runs. 4.1 % slower: 12.91 instead of 12.40 ms per step "
+        "(+510 µs, 95 % interval −100 to +630 µs, 5 and 5 runs)."
+    )
+
+
+def test_one_run_per_side_says_that_noise_is_not_known():
+    assert compared(a_certainty("steps", (1, 1))) == (
+        "4.1 % slower: 12.91 instead of 12.40 ms per step (+510 µs). "
+        "One run per side: not known whether this is noise; counts are exact."
+    )
+    within = compared(a_certainty("steps", (1, 1), low=-1))
+    assert within.endswith("Less than the scatter of the steps: no difference is shown.")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "start"),
+    [
+        (200, 100, "50.0 % faster: 100 instead of 200 ns"),
+        (100, 350, "3.5× as long: 350 instead of 100 ns"),
+        (12_400_000, 12_401_000, "<0.1 % slower: 12.4010 instead of 12.4000 ms per step (+1.00 µs"),
+        (100, 100, "No difference: 100 ns per step on both sides."),
+    ],
+)
+def test_directions(before, after, start):
+    assert compared(a_certainty(), (a_difference("k", before, after),)).startswith(start)
+
+
+def test_without_steps_the_window_is_compared():
+    whole = replace(a_run(), has_steps=False)
+    comparison = a_comparison(STEP, before=(whole,), after=(whole,))
+    assert "ms of steady GPU time (" in headline(comparison)
+    assert next(notes(comparison)).startswith("No steps were found")
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (
+            DRAIN,
+            "The GPU now sits idle for 3.10 ms per step after synchronizations at train.py:75.",
+        ),
+        (
+            a_difference("launch-late", 3_000_000, 1_000_000, kind="idle", place="step_#/load"),
+            "The GPU sits idle for 1.00 instead of 3.00 ms per step waiting for the CPU to launch "
+            "work in step_#/load.",
+        ),
+        (
+            a_difference("copy-wait", 3_000_000, 0, kind="idle"),
+            "The GPU no longer sits idle waiting for copies (3.00 ms per step before).",
+        ),
+        (
+            GELU,
+            "gelu takes 40.0 instead of 20.0 µs per call, 12 calls per step; "
+            "load width 32 bit instead of 128 bit.",
+        ),
+        (
+            a_difference("add", 10_000, 20_000, (1, 2)),
+            "add makes 2 instead of 1 calls per step.",
+        ),
+        (
+            a_difference("add", 10_000, 60_000, (1, 2)),
+            "add makes 2 instead of 1 calls per step, 30.0 instead of 10.0 µs per call.",
+        ),
+        (
+            a_difference("add", 0, 60_000, (0, 2), change="appeared"),
+            "add is new: 2 calls per step of 30.0 µs.",
+        ),
+        (
+            a_difference("add", 60_000, 0, (1, 0), change="vanished", place="step_#"),
+            "add is gone, before 1 call per step of 60.0 µs in step_#.",
+        ),
+        (
+            a_difference("H2D", 60_000, 90_000, kind="copy", group="H2D", place="train.py:7"),
+            "H2D copies take 90.0 instead of 60.0 µs per call at train.py:7.",
+        ),
+    ],
+)  # fmt: skip
+def test_sentences(part, text):
+    assert sentence(part) == text
+
+
+def test_a_renamed_kernel_names_both():
+    part = replace(GEMM, name="hopper_sgemm", change="renamed")
+    assert sentence(part).startswith(
+        "hopper_sgemm replaces ampere_sgemm and takes 370.8 instead of"
+    )
+
+
+def test_causes_come_before_what_only_moved_and_small_parts_have_no_sentence():
+    moved = a_difference("slower", 10_000_000, 19_000_000)
+    small = a_difference("small", 10_000, 11_000)
+    comparison = a_comparison((moved, small, DRAIN, GELU))
+    assert [part.name for part, _ in changes(comparison)] == ["sync-drain", "slower"]
+
+
+def test_shapes_name_what_both_sides_recorded():
+    unknown = replace(SCALAR, load_bits=None, dtype=None)
+    assert [*shape_changes(VECTOR, SCALAR)] == [("load width", "128 bit", "32 bit")]
+    assert [*shape_changes(VECTOR, unknown)] == []
+
+
+def test_other_recorders_and_warnings_are_noted():
+    other = replace(a_run("b.json"), recorder="torch.profiler", warnings=("cut",))
+    told = [*notes(a_comparison(STEP, after=(other,)))]
+    assert told == [
+        "nsys and torch.profiler recorded the two sides: times on the CPU are not comparable.",
+        "b.json: cut",
+    ]
+
+
+def test_calls_and_time_per_call_sum_to_the_difference():
+    part = a_difference("add", 10_000, 60_000, (1, 3))
+    assert part.calls_ns + part.each_ns == part.delta_ns == Fraction(50_000)

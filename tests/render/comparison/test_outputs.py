@@ -1,0 +1,113 @@
+"""A comparison as text, Markdown and JSON: sums that hold, and names that stay names."""
+
+import json
+import random
+import re
+from fractions import Fraction
+
+import pytest
+from rich.cells import cell_len
+
+from tests.comparison.sides import (
+    SYNCS,
+    TORCH,
+    a_comparison,
+    a_difference,
+    a_run,
+)
+from tests.render.example_report import CONTROLS, HOSTILE
+from tests.render.schemas.strictness import validator
+from traceview.render.comparison.json import render_json
+from traceview.render.comparison.markdown import render_markdown
+from traceview.render.comparison.parts import parts_table
+from traceview.render.comparison.text import render_text
+
+WHOLE = a_comparison(environment=(TORCH,), counts=(SYNCS,))
+
+
+def number(text):
+    """A printed difference as an exact number of its unit."""
+    return Fraction(text.split(" ")[0].replace("−", "-").replace(",", ""))
+
+
+def random_parts(seed):
+    draw = random.Random(seed)
+    scale = 10 ** draw.randint(1, 10)
+    return [
+        a_difference(
+            f"kernel_{at}",
+            draw.randint(0, scale),
+            Fraction(draw.randint(0, scale), draw.randint(1, 9)),
+            group=draw.choice(["gemm", "elementwise", "optimizer"]),
+        )
+        for at in range(draw.randint(1, 60))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_printed_differences_sum_up_at_every_level(seed):
+    table = parts_table(a_comparison(random_parts(seed)), 5)
+    assert sum(number(each.amounts.difference) for each in table.groups) == number(
+        table.total.difference
+    )
+    for group in table.groups:
+        parts = [line.amounts for line in group.parts] + ([group.rest] if group.rest else [])
+        assert sum(number(each.difference) for each in parts) == number(group.amounts.difference)
+    for amounts in (table.total, *(group.amounts for group in table.groups)):
+        assert number(amounts.before) + number(amounts.difference) == number(amounts.after)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_parts_in_json_sum_to_the_difference(seed):
+    comparison = a_comparison(random_parts(seed))
+    document = json.loads(render_json(comparison, "1.0"))
+    parts = sum(part["difference_ns"] for part in document["parts"])
+    assert parts == pytest.approx(document["step"]["difference_ns"], abs=1e-3)
+    for part in document["parts"]:
+        split = part["from_calls_ns"] + part["from_time_per_call_ns"]
+        assert split == pytest.approx(part["difference_ns"], abs=1e-3)
+
+
+def test_json_fits_its_schema():
+    document = json.loads(render_json(WHOLE, "1.0"))
+    validator("compare").validate(document)
+    assert document["parts"][0]["name"] == "sync-drain"
+    assert document["certainty"]["is_certain"] is True
+
+
+def test_the_text_in_eighty_columns():
+    text = render_text(WHOLE, width=80)
+    assert "torch  2.10.0  →  2.11.0" in text
+    assert "synchronizations  0  →  1" in text
+    assert re.search(r"^sum +9\.24 ms +12\.48 ms +\+3\.24 ms +100\.0 %$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 160])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_line_is_wider_than_asked(seed, width):
+    comparison = a_comparison(random_parts(seed), environment=(TORCH,), counts=(SYNCS,))
+    assert max(map(cell_len, render_text(comparison, width=width).splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", [HOSTILE, CONTROLS, "@user #12 | ](x)", "x" * 100_000, "𓀀" * 300])
+def test_hostile_names_stay_names(name):
+    parts = [
+        a_difference(name, 1_000, 90_000, place=name, group=name),
+        a_difference(name, 0, 90_000, kind="idle", place=name, change="appeared"),
+    ]
+    comparison = a_comparison(parts, before=(a_run(name, torch=name),), after=(a_run("b"),))
+    for width in (40, 80):
+        text = render_text(comparison, width=width)
+        assert max(map(cell_len, text.splitlines())) <= width
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    markdown = render_markdown(comparison)
+    assert "<script" not in markdown
+    assert "@user" not in markdown
+    validator("compare").validate(json.loads(render_json(comparison, "1.0")))
+
+
+def test_markdown_has_the_table_and_what_changed():
+    text = render_markdown(WHOLE)
+    assert "- **+3.10 ms** The GPU now sits idle for 3.10 ms per step" in text
+    assert "| **sum** |  | 9.24 ms | 12.48 ms | +3.24 ms | 100.0 % |" in text
+    assert "> Different torch: 2.10.0 before, 2.11.0 after" in text.replace("\\", "")

@@ -1,0 +1,135 @@
+"""Differences of machine and software that may explain a difference, and comparisons to refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from traceview.comparison.comparison import EnvironmentDifference
+from traceview.comparison.figures import RunFigures
+from traceview.errors import ComparisonRefusedError
+
+FORCE = "pass --force (force=True) to compare them all the same"
+_FIRST = (
+    "gpu", "devices", "other_processes", "sm_clock_mhz", "memory_clock_mhz", "power_limit_w",
+    "power_w", "temperature_c", "driver", "cuda", "torch", "triton", "recorder",
+)  # fmt: skip
+"""Keys in the order in which they explain a difference; the others follow by name."""
+_REFUSING = ("gpu", "devices")
+_TOLERANCES = {
+    "sm_clock_mhz": 0.01,
+    "memory_clock_mhz": 0.01,
+    "power_w": 0.05,
+    "temperature_c": 0.1,
+}
+"""Of measured values: a smaller relative difference explains nothing."""
+_WORKING = ("kernel", "communication", "copy", "memset", "graph")
+
+
+def check_comparable(
+    before: Sequence[RunFigures], after: Sequence[RunFigures], *, force: bool = False
+) -> None:
+    """Raise ComparisonRefusedError where comparing makes no sense.
+
+    `force` permits all but a side without runs or without GPU work, where there is nothing to
+    compare.
+    """
+    for side, runs in (("before", before), ("after", after)):
+        if not runs:
+            raise ComparisonRefusedError(f"no recording on the {side} side")
+        for run in runs:
+            if not _works(run):
+                raise ComparisonRefusedError(
+                    f"{run.name} has no GPU work in its steps",
+                    "compare recordings in which the GPU works",
+                )
+    if not force:
+        _check_captures(before, after)
+        _check_machines(before, after)
+        _check_kernels(before, after)
+
+
+def environment_differences(
+    before: Sequence[RunFigures], after: Sequence[RunFigures]
+) -> tuple[EnvironmentDifference, ...]:
+    """What differs between the sides, what explains most first.
+
+    A value that one side did not record is no difference.
+    """
+    keys = {key for run in (*before, *after) for key in _environment(run)}
+    ordered = sorted(keys, key=lambda key: (_rank(key), key))
+    return tuple(
+        EnvironmentDifference(key, *values, refuses=key in _REFUSING)
+        for key in ordered
+        if (values := _differing(key, before, after)) is not None
+    )
+
+
+def _rank(key: str) -> int:
+    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
+
+
+def _environment(run: RunFigures) -> dict[str, str]:
+    return {**run.environment, "devices": str(run.devices), "recorder": run.recorder}
+
+
+def _values(key: str, runs: Iterable[RunFigures]) -> list[str]:
+    """The distinct values of a side, in order."""
+    values = (_environment(run).get(key, "") for run in runs)
+    return list(dict.fromkeys(value for value in values if value))
+
+
+def _differing(
+    key: str, before: Sequence[RunFigures], after: Sequence[RunFigures]
+) -> tuple[str, str] | None:
+    sides = _values(key, before), _values(key, after)
+    if not (sides[0] and sides[1]) or set(sides[0]) == set(sides[1]):
+        return None
+    if key in _TOLERANCES and _alike(*sides, _TOLERANCES[key]):
+        return None
+    return ", ".join(sides[0]), ", ".join(sides[1])
+
+
+def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> bool:
+    """Whether the medians of measured values differ by at most that share of the larger."""
+    try:
+        one, other = (median(map(float, values)) for values in (before, after))
+    except ValueError:
+        return False
+    return abs(one - other) <= tolerance * max(abs(one), abs(other))
+
+
+def _works(run: RunFigures) -> bool:
+    return run.window_ns > 0 and any(part.kind in _WORKING for part in run.parts)
+
+
+def _check_captures(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
+    names = {run.digest: run.name for run in before if run.digest}
+    for run in after:
+        if run.digest in names:
+            raise ComparisonRefusedError(
+                f"{names[run.digest]} and {run.name} are the same capture",
+                f"compare two recordings, or {FORCE}",
+            )
+
+
+def _check_machines(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
+    for key, noun in (("gpu", "GPU"), ("devices", "number of GPUs")):
+        values = _differing(key, before, after)
+        if values is not None:
+            raise ComparisonRefusedError(
+                f"the {noun} differs: {values[0]} before, {values[1]} after", FORCE
+            )
+
+
+def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
+    """Refuse sides that share nothing: neither a kernel, nor its class, nor its graph."""
+    if not _names(before) & _names(after):
+        raise ComparisonRefusedError(
+            "the two sides have no kernel in common: these are different programs", FORCE
+        )
+
+
+def _names(runs: Sequence[RunFigures]) -> set[tuple[str, str]]:
+    parts = (part for run in runs for part in run.parts if part.kind != "idle")
+    return {(part.kind, part.name) for part in parts}

@@ -1,0 +1,286 @@
+"""Sentences about a comparison of runs: the first line, what changed, what is not known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from traceview import units
+from traceview.comparison.comparison import (
+    CountDifference,
+    EnvironmentDifference,
+    PartDifference,
+    RunComparison,
+)
+from traceview.comparison.figures import KernelShape
+
+MOST_SENTENCES = 6
+_LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
+"""A part that moved by less, of the difference and of the step, gets no sentence. The first is for
+what appeared, vanished or was configured otherwise."""
+_LEAST_OF_PART = 0.1
+"""Of a part's difference: calls or time per call that account for less are not mentioned."""
+_MOST_SHAPE_CHANGES = 2
+_SOURCE_LINE = re.compile(r":\d+$")
+
+IDLE: Mapping[str, str] = {
+    "launch-late": "waiting for the CPU to launch work",
+    "sync-drain": "after synchronizations",
+    "dependency": "waiting for another stream or an event",
+    "copy-wait": "waiting for copies",
+    "graph-launch": "while the CPU launches CUDA graphs",
+    "jit-compile": "while the driver compiles PTX",
+    "module-load": "while the CPU loads GPU code",
+    "allocation": "while the CPU allocates or frees memory",
+    "profiler": "held up by the profiler",
+    "compilation": "during compilation or autotuning",
+    "unknown": "for an unknown cause",
+}
+"""The causes of idle time behind "the GPU sits idle"."""
+_ENVIRONMENT: Mapping[str, str] = {
+    "gpu": "GPU",
+    "devices": "GPUs",
+    "other_processes": "other processes on the GPU",
+    "sm_clock_mhz": "SM clock (MHz)",
+    "memory_clock_mhz": "memory clock (MHz)",
+    "power_limit_w": "power limit (W)",
+    "power_w": "power (W)",
+    "temperature_c": "GPU temperature (°C)",
+    "driver": "driver",
+    "cuda": "CUDA",
+}
+
+
+def headline(comparison: RunComparison) -> str:
+    """The first line: faster or slower by how much per step, and how sure that is."""
+    before, after = comparison.before_ns, comparison.after_ns
+    delta, certainty = comparison.delta_ns, comparison.certainty
+    if not delta:
+        return f"No difference: {units.duration(float(before))} {_per(comparison)} on both sides."
+    one, other = units.durations(float(before), float(after))
+    change = f"{_direction(before, after)}: {other.partition(' ')[0]} instead of {one}"
+    unit = other.partition(" ")[2]
+    moved = f"{change} {unit} {_per(comparison)} ({units.difference(float(delta))}"
+    if certainty.basis != "runs":
+        return f"{moved}). {_not_known(comparison)}"
+    runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
+    sure = "" if certainty.is_certain else "Within the noise of the runs. "
+    return f"{sure}{moved}{_interval(comparison)}, {runs})."
+
+
+def _direction(before: Fraction, after: Fraction) -> str:
+    if not before:
+        return "slower"
+    share = float((after - before) / before) * 100
+    if share > 100:
+        return f"{units.quantity('factor', float(after / before))} as long"
+    return f"{units.percent(abs(share))} {'slower' if share > 0 else 'faster'}"
+
+
+def _per(comparison: RunComparison) -> str:
+    return "per step" if has_steps(comparison) else "of steady GPU time"
+
+
+def has_steps(comparison: RunComparison) -> bool:
+    """Whether the times are per step, on both sides."""
+    return all(run.has_steps for run in (*comparison.before, *comparison.after))
+
+
+def _interval(comparison: RunComparison) -> str:
+    low, high = comparison.certainty.low_ns, comparison.certainty.high_ns
+    if low is None or high is None:
+        return ""
+    level = units.count(round(comparison.certainty.level * 100))
+    lower, upper = units.difference(low) or "0", units.difference(high) or "0"
+    number, _, unit = lower.rpartition(" ")
+    lower = number if upper.endswith(f" {unit}") else lower
+    return f", {level} % interval {lower} to {upper}"
+
+
+def _not_known(comparison: RunComparison) -> str:
+    before, after = len(comparison.before), len(comparison.after)
+    certainty = comparison.certainty
+    low, high = certainty.low_ns, certainty.high_ns
+    if low is not None and high is not None and low <= 0 <= high:
+        return "Less than the scatter of the steps: no difference is shown."
+    if before == after == 1:
+        return "One run per side: not known whether this is noise; counts are exact."
+    return f"{before} and {after} runs: too few to tell it from noise; counts are exact."
+
+
+def changes(comparison: RunComparison) -> list[tuple[PartDifference, str]]:
+    """The parts that explain the difference, each with its sentence.
+
+    What appeared, vanished or was configured otherwise comes before what merely takes longer.
+    """
+    parts = [part for part in comparison.parts if abs(part.delta_ns) >= _least(comparison, part)]
+    parts.sort(key=lambda part: (_only_moved(part), -abs(part.delta_ns)))
+    return [(part, sentence(part)) for part in parts[:MOST_SENTENCES]]
+
+
+def _least(comparison: RunComparison, part: PartDifference) -> Fraction:
+    share = _LEAST_MOVED if _only_moved(part) else _LEAST_CAUSE
+    of_difference = abs(comparison.delta_ns) * Fraction(share)
+    return max(of_difference, comparison.before_ns * Fraction(_LEAST_OF_STEP), Fraction(1))
+
+
+def _only_moved(part: PartDifference) -> bool:
+    """The same work in the same number of calls, which takes another time."""
+    return part.change == "same" and part.calls_before == part.calls_after
+
+
+def sentence(part: PartDifference) -> str:
+    """What changed in one part of the step."""
+    return _idle_sentence(part) if part.kind == "idle" else _work_sentence(part)
+
+
+def _idle_sentence(part: PartDifference) -> str:
+    why = f"{IDLE.get(part.name, part.name)}{_at(part.place)}"
+    before, after = float(part.before_ns), float(part.after_ns)
+    if not after:
+        return f"The GPU no longer sits idle {why} ({units.duration(before)} per step before)."
+    if not before:
+        return f"The GPU now sits idle for {units.duration(after)} per step {why}."
+    one, other = units.durations(before, after)
+    number, _, unit = other.partition(" ")
+    return f"The GPU sits idle for {number} instead of {one} {unit} per step {why}."
+
+
+def _work_sentence(part: PartDifference) -> str:
+    name, where = part_title(part), _at(part.place)
+    plural = part.kind in ("copy", "memset")
+    if part.change == "appeared" or not part.calls_before:
+        new = "are new" if plural else "is new"
+        return f"{name} {new}{where}: {_runs(part.calls_after, part.after_ns)}."
+    if part.change == "vanished" or not part.calls_after:
+        gone = "are gone" if plural else "is gone"
+        return f"{name} {gone}, before {_runs(part.calls_before, part.before_ns)}{where}."
+    if part.change == "renamed" and part.before and part.before.name != part.name:
+        replaced = f"{name} replaces {part.before.name}{where}"
+        return f"{replaced} and {_moved(part, plural=False)}{_shapes(part)}."
+    return f"{name} {_moved(part, plural)}{where}{_shapes(part)}."
+
+
+def _moved(part: PartDifference, plural: bool) -> str:
+    """Calls and time per call, as far as they account for the difference."""
+    least = abs(part.delta_ns) * Fraction(_LEAST_OF_PART)
+    take, make = ("take", "make") if plural else ("takes", "makes")
+    calls = f"{_count(part.calls_after)} instead of {_count(part.calls_before)} calls per step"
+    more_calls = part.calls_before != part.calls_after and abs(part.calls_ns) >= least
+    each = _each(part) if abs(part.each_ns) >= least else ""
+    if more_calls:
+        return f"{make} {calls}, {each}" if each else f"{make} {calls}"
+    many = f", {_calls(part.calls_after)} per step" if part.calls_after != 1 else ""
+    return f"{take} {each}{many}" if each else f"{take} as long as before"
+
+
+def _each(part: PartDifference) -> str:
+    one, other = units.durations(
+        float(part.before_ns / part.calls_before), float(part.after_ns / part.calls_after)
+    )
+    number, _, unit = other.partition(" ")
+    return f"{number} instead of {one} {unit} per call"
+
+
+def _runs(calls: Fraction, time: Fraction) -> str:
+    each = units.duration(float(time / calls)) if calls else units.duration(float(time))
+    return f"{_calls(calls)} per step of {each}" if calls else f"{each} per step"
+
+
+def _calls(calls: Fraction) -> str:
+    return f"{_count(calls)} call{'' if calls == 1 else 's'}"
+
+
+def _count(number: Fraction) -> str:
+    return units.count(int(number) if number.denominator == 1 else float(number))
+
+
+def _at(place: str) -> str:
+    if not place:
+        return ""
+    return f" {'at' if _SOURCE_LINE.search(place) else 'in'} {place}"
+
+
+def part_title(part: PartDifference) -> str:
+    """What to call a part: the name of a kernel, or what else it is."""
+    if part.kind == "idle":
+        return f"GPU idle {IDLE.get(part.name, part.name)}"
+    if part.kind == "copy":
+        return f"{part.group or part.name} copies"
+    plain = {"memset": "memsets", "graph": "CUDA graph"}
+    return part.name or plain.get(part.kind, part.kind)
+
+
+def group_title(part: PartDifference) -> str:
+    """The heading of the parts that a part belongs to: a class of kernels, idle time, copies."""
+    if part.kind == "kernel":
+        return f"{part.group or 'other'} kernels"
+    titles = {"idle": "GPU idle", "communication": "communication", "copy": "copies",
+              "memset": "memsets", "graph": "CUDA graphs"}  # fmt: skip
+    return titles[part.kind]
+
+
+def _shapes(part: PartDifference) -> str:
+    if not (part.before and part.after and part.before.shape and part.after.shape):
+        return ""
+    found = list(shape_changes(part.before.shape, part.after.shape))[:_MOST_SHAPE_CHANGES]
+    texts = [f"{what} {after} instead of {before}" for what, before, after in found]
+    return f"; {', '.join(texts)}" if texts else ""
+
+
+def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str, str, str]]:
+    """What differs between two launch configurations: a name and both values, most telling first.
+
+    A value that one side did not record is no difference.
+    """
+    sides = dict(shape_values(before)), dict(shape_values(after))
+    for name, value in sides[0].items():
+        if name in sides[1] and sides[1][name] != value:
+            yield name, value, sides[1][name]
+
+
+def shape_values(shape: KernelShape) -> Iterator[tuple[str, str]]:
+    """A launch configuration as names and values, most telling first; what is known of it."""
+    if shape.dtype:
+        yield "data type", shape.dtype
+    if shape.load_bits is not None:
+        yield "load width", units.quantity("bits", shape.load_bits)
+    yield "grid", "×".join(units.count(each) for each in shape.grid)
+    yield "block", "×".join(units.count(each) for each in shape.block)
+    if shape.waves is not None:
+        yield "waves", units.count(shape.waves)
+    if shape.registers is not None:
+        yield "registers per thread", units.count(shape.registers)
+    if shape.shared_bytes is not None:
+        yield "shared memory", units.size(shape.shared_bytes)
+
+
+def environment_name(difference: EnvironmentDifference) -> str:
+    """A property of the machine or the software in words."""
+    return _ENVIRONMENT.get(difference.name, difference.name.replace("_", " "))
+
+
+def count_name(count: CountDifference) -> str:
+    """A count in words."""
+    return count.name.replace("_", " ")
+
+
+def count_text(count: CountDifference, value: Fraction) -> str:
+    """A count per step, in bytes where its name says so."""
+    number = int(value) if value.denominator == 1 else float(value)
+    return units.quantity(count.name, number)
+
+
+def notes(comparison: RunComparison) -> Iterator[str]:
+    """What limits the answer."""
+    if not has_steps(comparison):
+        yield "No steps were found on both sides: the times are those of the whole steady window."
+    recorders = {run.recorder for run in (*comparison.before, *comparison.after)}
+    if len(recorders) > 1:
+        listed = " and ".join(sorted(recorders))
+        yield f"{listed} recorded the two sides: times on the CPU are not comparable."
+    yield from comparison.notes
+    for run in (*comparison.before, *comparison.after):
+        for warning in run.warnings:
+            yield f"{run.name}: {warning}"

@@ -1,0 +1,43 @@
+"""The head of every output of a comparison: which runs, on which GPU, how many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from traceview import units
+from traceview.comparison.comparison import RunComparison
+from traceview.comparison.figures import RunFigures
+
+_MOST_NAMED = 3
+
+
+def sides(comparison: RunComparison) -> tuple[str, str]:
+    """The names of the runs of each side."""
+    return _named(comparison.before), _named(comparison.after)
+
+
+def _named(runs: Sequence[RunFigures]) -> str:
+    names = [PurePath(run.name).name or run.name for run in runs]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def compared(comparison: RunComparison) -> list[str]:
+    """The GPU, and the runs and steps of both sides."""
+    gpus = {run.environment.get("gpu", "") for run in (*comparison.before, *comparison.after)}
+    steps = [sum(run.steps for run in runs) for runs in (comparison.before, comparison.after)]
+    runs = [len(comparison.before), len(comparison.after)]
+    stepped = all(run.has_steps for run in (*comparison.before, *comparison.after))
+    return [
+        *(gpus if len(gpus) == 1 and all(gpus) else ()),
+        _both(runs, "run"),
+        *([_both(steps, "steady step")] if stepped else []),
+    ]
+
+
+def _both(numbers: Sequence[int], noun: str) -> str:
+    one, other = numbers
+    if one == other:
+        return f"{units.counted(one, noun)} per side"
+    return f"{units.count(one)} and {units.counted(other, noun)}"

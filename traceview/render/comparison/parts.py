@@ -1,0 +1,186 @@
+"""The parts of a difference as every output shows them: grouped, rounded, and summing up.
+
+The printed differences of the parts of a group sum to that of the group, those of the groups to
+the whole, and before plus difference is after, digit by digit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from traceview import units
+from traceview.comparison.comparison import PartDifference, RunComparison
+from traceview.comparison.wording import group_title, part_title, shape_values
+
+LEAST_SHARE = Fraction(1, 100)
+"""Of the difference, or of the largest part where the parts cancel: smaller parts are summed."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """The time of one part or of several, as printed. `width` is its share of the largest one."""
+
+    before: str
+    after: str
+    difference: str
+    share: str
+    delta_ns: Fraction
+
+
+@dataclass(frozen=True)
+class PartLine:
+    """One part. `details` are a name and the values before and after."""
+
+    part: PartDifference
+    title: str
+    change: str
+    amounts: Amounts
+    details: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class GroupLine:
+    """The parts of one class of kernels, of idle time, of copies, with the largest of them.
+
+    `rest` sums the `left_out` other parts of it; `meaning` names its colour.
+    """
+
+    title: str
+    meaning: str
+    amounts: Amounts
+    parts: tuple[PartLine, ...]
+    rest: Amounts | None
+    left_out: int
+
+
+@dataclass(frozen=True)
+class PartsTable:
+    """All groups, largest difference first, and their sum; `largest_ns` of any group."""
+
+    groups: tuple[GroupLine, ...]
+    total: Amounts
+    largest_ns: Fraction
+
+
+def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTable:
+    """The table of a comparison, with at most so many parts singly."""
+    figures = _Figures.of(comparison)
+    shown = _shown(comparison, most)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row in sorted(range(len(comparison.parts)), key=lambda r: -_size(comparison, r)):
+        groups[group_title(comparison.parts[row])].append(row)
+    lines = [_group(comparison, figures, *named, shown) for named in groups.items()]
+    lines = [line for line in lines if line.parts or line.amounts.delta_ns]
+    lines.sort(key=lambda group: -abs(group.amounts.delta_ns))
+    largest = max((abs(group.amounts.delta_ns) for group in lines), default=Fraction(0))
+    return PartsTable(tuple(lines), figures.amounts(range(len(comparison.parts))), largest)
+
+
+def part_differences(comparison: RunComparison) -> list[str]:
+    """The difference of each part, as the table has it."""
+    figures = _Figures.of(comparison)
+    return [figures.deltas.signed(row) for row in range(len(comparison.parts))]
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """The times of all parts, rounded together."""
+
+    comparison: RunComparison
+    before: units.RoundedTimes
+    deltas: units.RoundedTimes
+    after: units.RoundedTimes
+
+    @classmethod
+    def of(cls, comparison: RunComparison) -> _Figures:
+        largest = max(float(comparison.before_ns), float(comparison.after_ns))
+        delta = float(abs(comparison.delta_ns))
+        before = units.rounded_times([p.before_ns for p in comparison.parts], largest, delta)
+        deltas = units.rounded_times([p.delta_ns for p in comparison.parts], largest, delta)
+        return cls(comparison, before, deltas, before.plus(deltas))
+
+    def amounts(self, rows: Sequence[int]) -> Amounts:
+        parts, whole = self.comparison.parts, self.comparison.delta_ns
+        delta = sum((parts[row].delta_ns for row in rows), Fraction(0))
+        return Amounts(
+            self.before.text(*rows),
+            self.after.text(*rows),
+            self.deltas.signed(*rows),
+            units.percent(float(delta / whole) * 100).replace("-", "−") if whole else "",
+            delta,
+        )
+
+
+def _size(comparison: RunComparison, row: int) -> Fraction:
+    return abs(comparison.parts[row].delta_ns)
+
+
+def _shown(comparison: RunComparison, most: int | None) -> frozenset[int]:
+    """The parts that are shown singly: those with the largest differences."""
+    least = _least(comparison)
+    rows = [row for row in range(len(comparison.parts)) if _size(comparison, row) >= least]
+    return frozenset(sorted(rows, key=lambda row: -_size(comparison, row))[:most])
+
+
+def _group(
+    comparison: RunComparison,
+    figures: _Figures,
+    title: str,
+    rows: Sequence[int],
+    shown: frozenset[int],
+) -> GroupLine:
+    parts, others = comparison.parts, [row for row in rows if row not in shown]
+    return GroupLine(
+        title,
+        _meaning(parts[rows[0]]),
+        figures.amounts(rows),
+        tuple(_line(parts[row], figures.amounts([row])) for row in rows if row in shown),
+        figures.amounts(others) if others else None,
+        len(others),
+    )
+
+
+def _least(comparison: RunComparison) -> Fraction:
+    largest = max((abs(part.delta_ns) for part in comparison.parts), default=Fraction(0))
+    return max(max(abs(comparison.delta_ns), largest) * LEAST_SHARE, Fraction(1, 1000))
+
+
+def _meaning(part: PartDifference) -> str:
+    """The colour of a group, by its name in render/base/colors.py."""
+    if part.kind == "kernel":
+        return part.group or "other"
+    return "unknown" if part.kind == "idle" else part.kind
+
+
+def _line(part: PartDifference, amounts: Amounts) -> PartLine:
+    title = part_title(part).removeprefix("GPU idle ")
+    change = "" if part.change == "same" else part.change
+    return PartLine(part, title, change, amounts, tuple(_details(part)))
+
+
+def _details(part: PartDifference) -> Iterator[tuple[str, str, str]]:
+    """Calls, time per call and launch configuration on both sides."""
+    if part.calls_before or part.calls_after:
+        yield "calls per step", _number(part.calls_before), _number(part.calls_after)
+        yield (
+            "time per call",
+            _each(part.before_ns, part.calls_before),
+            _each(part.after_ns, part.calls_after),
+        )
+    if part.change == "renamed" and part.before and part.after:
+        yield "name", part.before.name, part.after.name
+    shapes = [side.shape if side else None for side in (part.before, part.after)]
+    sides = [dict(shape_values(shape)) if shape else {} for shape in shapes]
+    for name in dict.fromkeys((*sides[0], *sides[1])):
+        yield name, sides[0].get(name, units.ABSENT), sides[1].get(name, units.ABSENT)
+
+
+def _number(value: Fraction) -> str:
+    return units.count(int(value) if value.denominator == 1 else float(value))
+
+
+def _each(time: Fraction, calls: Fraction) -> str:
+    return units.duration(float(time / calls)) if calls else units.ABSENT

@@ -1,0 +1,167 @@
+"""A comparison of runs as text for a terminal or a pipe. No name is taken as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from traceview import units
+from traceview.comparison import wording
+from traceview.comparison.comparison import CountDifference, RunComparison
+from traceview.render.base.columns import GAP
+from traceview.render.base.paragraphs import wrapped
+from traceview.render.base.safe_text import shortened, shortened_apart, visible
+from traceview.render.base.text_blocks import SENTENCE, drawn, grid, heading, noted
+from traceview.render.comparison.header import compared, sides
+from traceview.render.comparison.parts import (
+    Amounts,
+    PartLine,
+    PartsTable,
+    part_differences,
+    parts_table,
+)
+
+MOST_PARTS, MOST_COUNTS = 24, 12
+_WITH_TIMES = 76
+"""Cells from which there is room for the times of both sides."""
+_LEAST_NAME = 16
+_STYLES = {1: "red", -1: "green", 0: "dim"}
+
+
+def render_text(comparison: RunComparison, *, width: int = 80, color: bool = False) -> str:
+    """The comparison in lines of at most `width` cells; with ANSI styles if `color`."""
+    blocks = [block for block in _blocks(comparison, width) if block is not None]
+    return drawn(blocks, width, color)
+
+
+def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | None]:
+    yield _compared(comparison, width)
+    yield Text(visible(wording.headline(comparison), SENTENCE), "bold")
+    yield _environment(comparison)
+    yield _changes(comparison, width)
+    yield _parts(comparison, width)
+    yield _counts(comparison)
+    notes = [noted("Note: ", note, "dim") for note in wording.notes(comparison)]
+    yield Group(*notes) if notes else None
+
+
+def _compared(comparison: RunComparison, width: int) -> Text:
+    names = [visible(name) for name in sides(comparison)]
+    room = (width - 3) // 2
+    if sum(map(cell_len, names)) + 3 > width:
+        names = [shortened(name, room) for name in names]
+    facts = [visible(each) for each in compared(comparison)]
+    return Text.assemble((f"{names[0]} → {names[1]}", "bold"), "\n", (" · ".join(facts), "dim"))
+
+
+def _environment(comparison: RunComparison) -> RenderableType | None:
+    if not comparison.environment:
+        return None
+    rows = grid("", "", "", "")
+    for each in comparison.environment:
+        rows.add_row(
+            Text(wording.environment_name(each), "yellow"),
+            Text(visible(each.before, 200)),
+            Text("→", "dim"),
+            Text(visible(each.after, 200)),
+        )
+    return Group(heading("The two sides differ in"), rows)
+
+
+def _changes(comparison: RunComparison, width: int) -> RenderableType | None:
+    found = wording.changes(comparison)
+    if not found:
+        return None
+    signed = {id(p): t for p, t in zip(comparison.parts, part_differences(comparison), strict=True)}
+    rows = grid("right", "")
+    room = width - max(cell_len(text) for text in signed.values()) - GAP
+    for part, text in found:
+        # Wrapped here: a grid would break kernel names anywhere.
+        lines = wrapped(visible(text, SENTENCE), max(room, 20), 4)
+        rows.add_row(Text(signed[id(part)], _style(part.delta_ns)), Text("\n".join(lines)))
+    return Group(heading("What changed"), rows)
+
+
+def _style(delta: Fraction) -> str:
+    return _STYLES[(delta > 0) - (delta < 0)]
+
+
+def _parts(comparison: RunComparison, width: int) -> RenderableType:
+    table = parts_table(comparison, MOST_PARTS)
+    lines = [_Line("sum", table.total, "bold"), *_lines(table)]
+    numbers = _numbers(lines, width >= _WITH_TIMES)
+    room = width - sum(max(map(cell_len, column)) + GAP for column in numbers)
+    names = shortened_apart([line.title for line in lines], max(room, _LEAST_NAME))
+    rows = grid("", *("right" for _ in numbers))
+    rows.add_row(*(Text(name, "dim") for name in ("", *(column[0] for column in numbers))))
+    for at in (*range(1, len(lines)), 0):
+        line, cells = lines[at], [column[at + 1] for column in numbers]
+        moved = Text(cells[-2], f"{line.style} {_style(line.amounts.delta_ns)}".strip())
+        times = (Text(cell, line.style) for cell in cells[:-2])
+        rows.add_row(Text(names[at], line.style), *times, moved, Text(cells[-1], "dim"))
+    per = "per step" if wording.has_steps(comparison) else "steady GPU time"
+    return Group(heading(f"Parts of the difference, {per}"), rows)
+
+
+@dataclass(frozen=True)
+class _Line:
+    title: str
+    amounts: Amounts
+    style: str = ""
+
+
+def _numbers(lines: Sequence[_Line], times: bool) -> list[list[str]]:
+    """The columns of numbers, each with its heading first."""
+    every = [line.amounts for line in lines]
+    columns = [
+        ["before", *(each.before for each in every)],
+        ["after", *(each.after for each in every)],
+        ["difference", *(each.difference for each in every)],
+        ["share", *(each.share for each in every)],
+    ]
+    return columns if times else columns[2:]
+
+
+def _lines(table: PartsTable) -> Iterator[_Line]:
+    """The groups with their parts; a group of one part is one line."""
+    for group in table.groups:
+        title = visible(group.title)
+        if len(group.parts) == 1 and not group.left_out:
+            name = _titled(group.parts[0])
+            yield _Line(name if title in name else f"{title}: {name}", group.amounts, "bold")
+            continue
+        yield _Line(title, group.amounts, "bold")
+        yield from (_Line(f"  {_titled(each)}", each.amounts) for each in group.parts)
+        if group.rest and group.parts:
+            yield _Line(f"  {units.count(group.left_out)} smaller", group.rest)
+
+
+def _titled(line: PartLine) -> str:
+    marks = [f"({line.change})"] if line.change else []
+    marks += [f"[{visible(line.part.place, 120)}]"] if line.part.place else []
+    return " ".join([visible(line.title), *marks])
+
+
+def _counts(comparison: RunComparison) -> RenderableType | None:
+    changed = [count for count in comparison.counts if count.before != count.after]
+    if not changed:
+        return None
+    rows = grid("", "right", "", "right", "")
+    for count in changed[:MOST_COUNTS]:
+        rows.add_row(*_count_cells(count))
+    return Group(heading("Counts per step that changed"), rows)
+
+
+def _count_cells(count: CountDifference) -> list[Text]:
+    return [
+        Text(visible(wording.count_name(count))),
+        Text(wording.count_text(count, count.before)),
+        Text("→", "dim"),
+        Text(wording.count_text(count, count.after)),
+        Text("differs between runs" if count.varies else "", "dim"),
+    ]
