@@ -18,8 +18,9 @@ PartKind = Literal["kernel", "communication", "copy", "memset", "graph", "idle"]
 class KernelShape:
     """The launch configuration of a kernel and what it loads, as its launches have it most often.
 
-    `load_bits` is the widest load per thread per instruction, `waves` the blocks by those that the
-    GPU holds at once; None where the recording does not tell.
+    `load_bits` and `store_bits` are the bits per thread per instruction of the accesses that move
+    most, `waves` the blocks by those that the GPU holds at once; None where it is not recorded.
+    `dtype` is the type in the name of a library's kernel.
     """
 
     grid: tuple[int, int, int]
@@ -29,6 +30,7 @@ class KernelShape:
     waves: float | None = None
     load_bits: int | None = None
     dtype: str | None = None
+    store_bits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,18 @@ class RunFigures:
     their sum, and the sum of `parts`. Without steps `step_ns` has one entry, the steady window, and
     `has_steps` is False. `counts` are totals over the window (`synchronizations`, `launches`,
     `kernels`, `copies`, `copied_bytes`, `allocations`, …): divided by the steps they are exact.
-    `figures` are the other numbers a gate may name (`peak_memory_bytes`, `gpu_busy_pct`,
-    `exposed_communication_pct` …). `sequence` lists, for a typical step, the parts in the order in
-    which the GPU ran them, as indices of `parts`; it tells a renamed kernel from a new one.
+    `figures` are the numbers a gate may name, see below. `sequence` lists, for a typical step, the
+    parts in the order in which the GPU ran them, as indices of `parts`; it tells a renamed kernel
+    from a new one.
+
+    Figures: `step_ns` (mean), `step_median_ns`, `gpu_busy_pct`, `gpu_idle_pct`, `gpu_idle_ns`,
+    `exposed_communication_pct`, `exposed_communication_ns`, `exposed_copies_pct`,
+    `exposed_copies_ns` (copies and memsets), `peak_memory_bytes`, `memory_growth_bytes_per_step`,
+    each count as `synchronizations_per_step` and so on; by cause `idle_ns[sync-drain]`, by class
+    `class_ns[gemm]`, by kernel `kernel_ns[NAME]` (overlapping others or not),
+    `calls_per_step[NAME]`, `load_bits[NAME]`, `store_bits[NAME]` (the narrowest of its launches),
+    `waves[NAME]` and `registers[NAME]`, with the name of a part. Times are per step. What is not
+    recorded is absent.
     """
 
     name: str

@@ -1,32 +1,124 @@
-"""Launch configurations of the parts of a run."""
+"""Launch configurations of the parts of a run, and the widths and types that they work with."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.load_widths.bounds import width_bounds
+from traceview.analyses.wave_quantization.configurations import Configuration
+from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
+from traceview.analyses.wave_quantization.grid_waves import occupancy_of
 from traceview.comparison.extraction.work import window_work
 from traceview.comparison.figures import KernelShape
+from traceview.facts.kernel_names.type_names import TYPES, first_type
+from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
-from traceview.tables import Table
-from traceview.trace import Trace
+from traceview.tables import Array, Integers, Table, null_of
+from traceview.trace import Trace, fact
+
+_SIDES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+_STATIC, _DYNAMIC = (f"{kind}_shared_memory_bytes" for kind in ("static", "dynamic"))
+_LONGEST = 4000
 
 
 def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
     """The launch configuration of each part; None for what is no kernel."""
-    work, ops, kernels = window_work(trace), operations(trace), trace.recorded("kernels")
-    operation = work.rows[by.first]
-    rows = ops.row[operation]
-    return [
-        _shape(kernels, row) if kind == Kind.KERNEL else None
-        for row, kind in zip(rows.tolist(), ops.kind[operation].tolist(), strict=True)
-    ]
+    work, ops = window_work(trace), operations(trace)
+    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
+    result: list[KernelShape | None] = [None] * by.size
+    row = ops.row[work.rows[kernels]].astype(np.int64)
+    for part, usual in _usual_rows(trace, by.ids[kernels], row):
+        result[part] = _shape(trace, usual)
+    return result
 
 
-def _shape(kernels: Table, row: int) -> KernelShape:
-    grid, block = (_sides(kernels, what, row) for what in ("grid", "block"))
-    shared = sum(int(kernels[f"{kind}_shared_memory_bytes"][row]) for kind in ("static", "dynamic"))
-    return KernelShape(grid, block, int(kernels["registers_per_thread"][row]), shared)
+def _usual_rows(trace: Trace, part: Integers, row: Integers) -> list[tuple[int, int]]:
+    """Each part that has kernels, and a row of kernels with its most frequent configuration."""
+    if not len(row):
+        return []
+    kernels = trace.recorded("kernels")
+    by = groups.group(part, *(kernels[side][row] for side in _SIDES))
+    owner = part[by.first]
+    order = np.lexsort((groups.count(by), owner))
+    last = order[np.append(owner[order][1:] != owner[order][:-1], True)]
+    return list(zip(owner[last].tolist(), row[by.first[last]].tolist(), strict=True))
 
 
-def _sides(kernels: Table, what: str, row: int) -> tuple[int, int, int]:
-    x, y, z = (int(kernels[f"{what}_{axis}"][row]) for axis in "xyz")
-    return x, y, z
+def _shape(trace: Trace, row: int) -> KernelShape:
+    kernels, widths = trace.recorded("kernels"), _widths(trace)
+    configuration = _configuration(kernels, row)
+    waves = occupancy_of(configuration, gpu_limits(trace)[configuration.device])
+    return KernelShape(
+        grid=configuration.grid,
+        block=configuration.block,
+        registers=configuration.registers,
+        shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
+        waves=waves.waves.waves if waves else None,
+        load_bits=int(widths.load_bits[row]) or None,
+        dtype=_dtype(configuration.name),
+        store_bits=int(widths.store_bits[row]) or None,
+    )
+
+
+def _configuration(kernels: Table, row: int) -> Configuration:
+    """That of one launch. Its times are not counted here."""
+
+    def known(name: str) -> int | None:
+        value = int(kernels[name][row])
+        return None if value == null_of(kernels[name].dtype) else value
+
+    grid, block = ((*(int(kernels[side][row]) for side in _SIDES[at : at + 3]),) for at in (0, 3))
+    cluster, clusters = known("cluster_blocks"), known("max_active_clusters")
+    return Configuration(
+        device=int(kernels["device"][row]),
+        name=str(kernels.texts("name")[row] or ""),
+        short_name="",
+        label="",
+        grid=(grid[0], grid[1], grid[2]),
+        block=(block[0], block[1], block[2]),
+        registers=int(kernels["registers_per_thread"][row]),
+        static_bytes=int(kernels[_STATIC][row]),
+        dynamic_bytes=int(kernels[_DYNAMIC][row]),
+        shared_config_bytes=known("shared_memory_config_bytes"),
+        clusters_at_once=cluster * clusters if cluster and clusters and cluster > 1 else None,
+        green_sms=known("sm_count"),
+        **dict.fromkeys(_FIGURES, 0),
+    )
+
+
+_FIGURES = (
+    *("barriers", "calls", "total_ns", "median_ns", "beside_ns", "steady_calls", "steady_ns"),
+)
+
+
+def _dtype(name: str) -> str | None:
+    """The type that a library's kernel computes with, as its name has it: fp32, bf16."""
+    named = tile(name)
+    inputs = named.inputs if named else None
+    found = TYPES.get(inputs, inputs) if inputs else first_type(name[:_LONGEST])
+    return found or None
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """Bits per thread per instruction for each row of kernels, 0 where unknown."""
+
+    load_bits: Array
+    store_bits: Array
+
+
+@fact
+def _widths(trace: Trace) -> _Widths:
+    """Those of the accesses that move most; of variants that fit a launch, the narrowest."""
+    loads, stores = (np.zeros(len(trace.recorded("kernels")), np.int64) for _ in range(2))
+    for bound in width_bounds(trace) if "kernel_code" in trace.tables else ():
+        for bits, main in ((loads, bound.widths.loads), (stores, bound.widths.stores)):
+            width = main.bits if main else 0
+            for run in bound.code.runs if width else ():
+                before = bits[run.rows]
+                bits[run.rows] = np.where(before > 0, np.minimum(before, width), width)
+    return _Widths(loads, stores)
