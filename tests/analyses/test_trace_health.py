@@ -203,6 +203,22 @@ def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_pa
     assert status(result, "lost events")[0][0] == "blind"
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_bounded_recording_whose_launches_all_have_their_work_lost_nothing(tmp_path, lost):
+    """nsys says the same of a recording that ends while the program goes on."""
+    shown = "nsys profile --capture-range=cudaProfilerApi --capture-range-end=stop python x.py"
+    export = Export().run(nsys_command=shown).launch((0, 2), (10, 20))
+    export.diagnostic("Not all CUDA events might have been collected.")
+    if lost:
+        export.launch_without_kernel((30, 32))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [state for state, _ in status(result, "lost events")] == ["blind" if lost else "note"]
+    if not lost:
+        assert not result.findings
+
+
 @pytest.mark.parametrize(("nvtx", "expected"), [("0.2.13", "blind"), ("0.2.11", "note")])
 def test_a_too_new_nvtx_package_is_named(tmp_path, nvtx, expected):
     export = Export("3.7.2").run(nvtx=nvtx).launch((0, 2), (10, 20))

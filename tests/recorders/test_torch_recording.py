@@ -177,6 +177,21 @@ def test_an_interrupt_keeps_what_was_recorded(tmp_path):
     assert linear.sum() >= 8
 
 
+def test_a_recording_in_the_background_of_a_script_ends_on_sigterm(tmp_path):
+    # Where a shell has no job control, it starts `command &` with SIGINT ignored.
+    (tmp_path / "train.py").write_text(programs.ENDLESS)
+    words = f"{sys.executable} -m traceview record --backend torch train.py"
+    script = f"{words} & echo $!; wait $!; echo ended $?"
+    shell = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert shell.stdout
+    recorder = int(shell.stdout.readline())
+    assert shell.stdout.readline() == "running\n"
+    os.kill(recorder, signal.SIGTERM)
+    output, _ = shell.communicate(timeout=300)
+    assert output.endswith("\nended 143\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.sqlite"]
+
+
 def test_workers_and_subprocesses_run_as_without_recording(record, tmp_path):
     done, path = record(programs.WORKERS)
     assert done.returncode == 0, done.stderr

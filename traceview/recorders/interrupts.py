@@ -48,11 +48,19 @@ def handled() -> Iterator[StopSignals]:
     """Handle termination signals in the block: the first stops the program, the second aborts."""
     requests = StopSignals()
     before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
+    if signal.SIGINT not in before and threading.current_thread() is threading.main_thread():
+        # `&` in a script makes the shell ignore it. The program, which inherits that, would then
+        # not end when it is stopped: a handler is not inherited.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, _ignore)
     try:
         yield requests
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _ignore(_: int, __: FrameType | None) -> None:
+    """Do nothing."""
 
 
 def _handled_signals() -> list[signal.Signals]:

@@ -16,7 +16,13 @@ from traceview.recorders.export import export
 from traceview.recorders.job import GATHERED, Recording, RecordingJob, work_folder
 from traceview.recorders.nsys import ATTEMPTS, Nsys
 from traceview.recorders.nvtx_compatibility import incompatibility
-from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
+from traceview.recorders.options import (
+    RecordOptions,
+    abilities,
+    blind_spots,
+    bounds,
+    profile_command,
+)
 from traceview.recorders.program import python_of, script_of
 from traceview.recorders.tables.kernel_table import write_kernels
 from traceview.recorders.tables.python_sample_tables import write_python_samples
@@ -58,7 +64,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
                 job.note(f"warning: {line}")
             ended = requests.status or status
             shown = [word.replace(str(report), report.name) for word in command]
-            facts |= job.run_facts(ended, started)
+            facts |= {**job.run_facts(ended, started), **bounds(options)}
             facts |= {"nsys_version": nsys.version_text, "nsys_command": shlex.join(shown)}
             if options.sync_sites and python_of(job.command):
                 # So that a recording without marks means that nothing waited.

@@ -134,7 +134,7 @@ def profile_command(
         *_metrics(options, able),
         *([_SHAPES] if options.shapes else []),
         *([f"{_PYTHON}=true"] if options.python_samples and able.samples_python else []),
-        *_bounds(options, able),
+        *_capture_range(options, able),
     ]
     # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
@@ -152,7 +152,13 @@ def profile_command(
     return [str(nsys.path), "profile", *known, *options.nsys_options, output, *command]
 
 
-def _bounds(options: RecordOptions, able: Abilities) -> list[str]:
+def bounds(options: RecordOptions) -> Mapping[str, str]:
+    """What a recording notes of the part of the program that it holds."""
+    steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
+    return {**steps, **({"range": options.range_name} if options.range_name else {})}
+
+
+def _capture_range(options: RecordOptions, able: Abilities) -> list[str]:
     """Capture ranges; the program runs on after them. Raises RecordingError if nsys has none."""
     if not options.steps and not options.range_name:
         return []

@@ -15,7 +15,7 @@ from traceview.recorders import gathering, interrupts
 from traceview.recorders.injected.traceview_injected.torch_profile import CLAIMED
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.job import GATHERED, Recording, RecordingJob, work_folder
-from traceview.recorders.options import RecordOptions
+from traceview.recorders.options import RecordOptions, bounds
 from traceview.recorders.program import python_of, script_of
 from traceview.recorders.tables.kernel_table import write_kernels
 from traceview.recorders.tables.run_table import write_run
@@ -49,7 +49,7 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             for line in notes:
                 job.note(f"warning: {line}")
             ended = requests.status or status
-            facts |= {**job.run_facts(ended, started), "backend": "torch", **_bounds(options)}
+            facts |= {**job.run_facts(ended, started), "backend": "torch", **bounds(options)}
             facts["torch"] = facts.get("torch", torch_version)
             if options.sync_sites:
                 # So that a recording without marks means that nothing waited.
@@ -75,11 +75,6 @@ def _environment(options: RecordOptions, gathered: Path, *, has_gpu: bool) -> Ma
     # With a GPU, what CUPTI reports must be seen.
     quiet = {} if has_gpu or "KINETO_LOG_LEVEL" in os.environ else _QUIET
     return {**added, **quiet}
-
-
-def _bounds(options: RecordOptions) -> Mapping[str, str]:
-    steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
-    return {**steps, **({"range": options.range_name} if options.range_name else {})}
 
 
 def _check_trace(gathered: Path, options: RecordOptions, status: int, notes: list[str]) -> None:

@@ -21,6 +21,8 @@ class RecordingOptions:
     call_chains: bool = False
     python_samples: bool = False
     gpu_metrics: bool = False
+    bounded: bool = False
+    """A part of the program: nsys with --capture-range."""
 
 
 @fact
@@ -37,5 +39,6 @@ def recording_options(trace: Trace) -> RecordingOptions:
         or trace.run.get("record_shapes") == "1",
         call_chains=any(trace.capture[key] == "true" for key in chains),
         python_samples=sampled or bool(len(trace.recorded("python_samples"))),
+        bounded=any(word.startswith("--capture-range=") for word in words),
         gpu_metrics=any("gpu-metrics" in word for word in words) or "gpu_metrics" in trace.tables,
     )

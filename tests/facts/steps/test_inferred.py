@@ -64,6 +64,18 @@ def test_ranges_of_libraries_and_operators_are_no_steps(tmp_path):
     assert steps(found).names.decode().tolist() == [f"step_{number}" for number in range(6)]
 
 
+@pytest.mark.parametrize(("rest", "expected"), [(0, 24), (40, 0)], ids=["epoch", "step"])
+def test_what_repeats_in_a_part_of_a_recorded_range_is_no_step(tmp_path, rest, expected):
+    """An epoch repeats as a whole; in one step only the optimizer's updates do."""
+    export = Export().run(range="step_7")
+    update = ["lerp", "mul", "addcmul", "sqrt", "div", "addcdiv"]
+    for at, name in enumerate([*(f"layer_{number}" for number in range(rest)), *24 * update]):
+        export.launch(call=(10 * at, 10 * at + 2), kernel=(10 * at + 3, 10 * at + 9), name=name)
+    export.range("step_7", 0, 10_000)
+    trace = export.load(tmp_path)
+    assert len(steps(with_steps(trace))) == expected
+
+
 def test_a_sweep_over_sizes_is_no_loop(tmp_path):
     export = Export()
     for at, size in enumerate((16, 64, 2048, 4096)):

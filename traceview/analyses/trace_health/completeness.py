@@ -78,7 +78,7 @@ def lost_events(trace: Trace) -> list[Check]:
     failed = import_error(text for text in texts if not INCOMPLETE.search(text))
     kinds = {found["kind"] for found in incomplete}
     cut = cut_window(trace) is not None
-    if failed is None and "CUDA" in kinds and not cut:
+    if failed is None and "CUDA" in kinds and not cut and not _bounded_and_whole(trace):
         failed = import_error(texts)
     checks = _helpers(messages.take(~working))
     if failed is not None:
@@ -99,6 +99,14 @@ def lost_events(trace: Trace) -> list[Check]:
         template = "The recorder warns: {warning}"
         checks.append(Check("lost events", "warning", template, record_less(trace), values))
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
+
+
+def _bounded_and_whole(trace: Trace) -> bool:
+    """Whether all work of a part of the program is there: nsys then says the same as of a loss."""
+    if not recording_options(trace).bounded or not len(operations(trace)):
+        return False
+    found = unpaired(trace)
+    return not found.launches.any() and not found.operations.any()
 
 
 def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:

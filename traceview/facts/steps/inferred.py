@@ -14,12 +14,13 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.added import with_added_steps
-from traceview.facts.steps.repetition import find_repetition
+from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.sources import steps_source
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 
+_MOST_OF_A_RANGE = 0.9
 _SHORT = 8
 """A pass of fewer launches must repeat in its grids as well as in its kernels."""
 
@@ -58,12 +59,20 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     if found is not None and found.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop.
         found = find_repetition(_with_grids(trace, ops, rows, kind), pause)
-    if found is None:
+    if found is None or ("range" in trace.run and not _covers_most(found, len(rows))):
         return None
     last = np.append(found.first[1:], found.end) - 1
     until = np.maximum.accumulate(end[last])
     begin = np.append(start[found.first[0]], until[:-1])
     return int(process), _thread(trace, process, calls["thread"][call]), begin, until
+
+
+def _covers_most(found: Repetition, launches: int) -> bool:
+    """Whether the loop is the range that was recorded (an epoch), and not a part of it.
+
+    In a range that is one step, an optimizer's updates of its parameters repeat as well.
+    """
+    return found.end - int(found.first[0]) >= _MOST_OF_A_RANGE * launches
 
 
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
