@@ -24,3 +24,16 @@ def by_recorder(trace: Trace, nsys: str, torch: str, ours: str = "") -> str:
 def on_amd(trace: Trace) -> bool:
     """Whether the GPUs are AMD's, which run neither PTX nor NVIDIA's tools."""
     return trace.run.get("gpu_vendor") == "AMD"
+
+
+def flush(trace: Trace) -> str:
+    """How to record launches and their work alike."""
+    return by_recorder(
+        trace,
+        "Record from the start of the program to its end, let it exit by itself, and synchronize "
+        "before it does.",
+        "Call torch.cuda.synchronize() before the profiler starts and before it stops, and record "
+        "both activities (ProfilerActivity.CPU and CUDA).",
+        "Call torch.cuda.synchronize() before the program ends and at the edges of what --steps or "
+        "--range keeps.",
+    )

@@ -22,6 +22,7 @@ MEANINGS = {
     "allocation": "the CPU spent most of the gap allocating or freeing memory",
     "profiler": "the profiler held the CPU up for most of the gap",
     "compilation": "a compiler worked for most of the gap, or a library tried algorithms (phases)",
+    "lost-work": "launches were made for which no work was recorded: it may have run in the gap",
     "unknown": "the launch call of the next work was not recorded",
 }
 """What each of CAUSES means, in that order."""

@@ -14,6 +14,7 @@ from traceview.analyses.launch_overhead.cpu_time import API, RANGES, api_table, 
 from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import calls_that_enqueue, first_launch_calls, operations
 from traceview.facts.queue.launch_queue import QueueFull, queue_full
@@ -131,7 +132,8 @@ def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> 
     """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
     inside_ns, spans = _idle_inside_calls(trace, by_device), steady_spans_ns(trace)
     every = gaps(trace)
-    total_ns = {device: int(inside_ns[every.device == device].sum()) for device in spans}
+    known = spans.keys() - unknown_idle(trace).keys()
+    total_ns = {device: int(inside_ns[every.device == device].sum()) for device in sorted(known)}
     device = max(total_ns, key=lambda each: total_ns[each], default=-1)
     most_ns, span_ns = total_ns.get(device, 0), spans.get(device, 0)
     severity = severity_of(most_ns, span_ns)

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.phases.phases import Phase, Phases
-from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
+from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, LOST_WORK, SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
@@ -17,6 +17,7 @@ from traceview.trace import Trace
 BUSY_PCT = 95.0
 """A GPU that is busy for this share of a phase is what limits it."""
 _MOST = 0.5
+_NAMES = {LAUNCH_LATE: "launch-bound", SYNC_DRAIN: "sync-drained", LOST_WORK: "unknown"}
 WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 
 
@@ -39,10 +40,8 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns
     dry_ns = int(idle_ns.sum() - idle_ns[DEPENDENCY])
     if dry_ns and data_ns > _MOST * dry_ns:
         return "data-loading"
-    for cause, name in ((LAUNCH_LATE, "launch-bound"), (SYNC_DRAIN, "sync-drained")):
-        if dry_ns and idle_ns[cause] > _MOST * dry_ns:
-            return name
-    return "mixed"
+    named = (name for cause, name in _NAMES.items() if dry_ns and idle_ns[cause] > _MOST * dry_ns)
+    return next(named, "mixed")
 
 
 def _idle_by_cause(trace: Trace, every: Phases) -> Integers:

@@ -60,12 +60,16 @@ DEVICES = TableSpec(
         Column("queue_wait_median_ns", "int64", "median of the queue waits", nullable=True),
         Column("queue_wait_max_ns", "int64", "longest queue wait", nullable=True),
         Column("max_queue_depth", "int64", "most operations launched but not finished"),
-        Column("verdict", "text", "gpu-bound, launch-bound, sync-drained, queue-full or mixed"),
+        Column(
+            "verdict",
+            "text",
+            "gpu-bound, launch-bound, sync-drained, queue-full, mixed; unknown where work was lost",
+        ),
         Column(
             "steady_idle_pct",
             "float64",
             "GPU idle share after warm-up, without first uses; absent if nothing ran after "
-            "it: then the verdict is about the warm-up",
+            "it (then the verdict is about the warm-up) or work was lost",
             nullable=True,
         ),
         Column("queue_full_ns", "int64", "time that calls waited for room in a full launch queue"),

@@ -62,10 +62,11 @@ _LAUNCH_BOUND = (
 
 
 def verdict_findings(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> Iterator[Finding]:
-    """One finding per verdict; `rows` are the rows of the table `devices` by device."""
+    """One finding per known verdict; `rows` are the rows of the table `devices` by device."""
     by_verdict: dict[str, list[int]] = {}
     for device, row in rows.items():
-        by_verdict.setdefault(str(row["verdict"]), []).append(device)
+        if row["verdict"] != "unknown":
+            by_verdict.setdefault(str(row["verdict"]), []).append(device)
     for devices in by_verdict.values():
         first, *others = devices
         found = _verdict_finding(trace, first, rows[first])

@@ -7,6 +7,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
@@ -20,7 +21,9 @@ IDLE_PCT = 5.0
 
 
 def verdict(trace: Trace, device: int) -> str:
-    """The verdict on a device: `gpu-bound`, `launch-bound` …"""
+    """The verdict on a device: `gpu-bound`, `launch-bound` …; `unknown` where work was lost."""
+    if device in unknown_idle(trace):
+        return "unknown"
     every = gaps(trace)
     steady = counted_gaps(trace, device, every)
     idle = np.bincount(every.cause[steady], every.idle_ns[steady], minlength=len(CAUSES))
@@ -48,8 +51,11 @@ def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: i
 
 
 def steady_idle_pct(trace: Trace, device: int) -> float | None:
-    """Idle share of a device's time after warm-up, without first uses; None if nothing ran then."""
-    if not device_work(trace)[device].steady_ns:
+    """Idle share of a device's time after warm-up, without first uses.
+
+    None if nothing ran then, or where lost work leaves it unknown.
+    """
+    if not device_work(trace)[device].steady_ns or device in unknown_idle(trace):
         return None
     every = gaps(trace)
     idle_ns = int(every.idle_ns[counted_gaps(trace, device, every)].sum())

@@ -12,6 +12,7 @@ from traceview.analyses.steps.parts import step_parts
 from traceview.analyses.steps.reasons import reasons
 from traceview.analyses.steps.wording import reason_clause
 from traceview.facts.idle.gaps import gaps, steady_span_ns
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.steps.names import loop_names, selects_alone
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps
@@ -33,8 +34,10 @@ def step_findings(trace: Trace, chosen: Mask, labels: Texts) -> Iterator[Finding
     """One finding per loop whose outliers cost time, without idle time that comes only once.
 
     Processes that wait for each other have their slow steps at the same time: the one that loses
-    most speaks for them.
+    most speaks for them. Where work was lost, no step is known to be slow.
     """
+    if unknown_idle(trace):
+        return
     timed, span_ns = pace(trace), steady_span_ns(trace)
     repeating_ns = timed.duration_ns - step_parts(trace).once_ns
     late = np.flatnonzero(timed.outlier & (repeating_ns > timed.limit_ns) & chosen)

@@ -20,6 +20,7 @@ from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
 from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.frameworks import framework
@@ -43,6 +44,8 @@ _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 @dataclass(frozen=True)
 class Costs:
     """Steady idle time that each listed wait caused, in ns; one row per listed wait.
+
+    Time of a GPU whose idle time is unknown is left out.
 
     `idle_ns` is all of it, `drained_ns` that of synchronizations, `at_stake_ns` that of findings.
     `steady` is True for the waits after warm-up, and for those with steady idle time.
@@ -69,8 +72,9 @@ def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
 
 def _costs(trace: Trace, listed: ListedWaits) -> Costs:
     every, gaps, cost = waits(trace), every_gap(trace), stalls(trace)
-    idle = cost.idle_ns(~gaps.one_time)[listed.row]
-    drained = cost.idle_ns(~gaps.one_time & (gaps.cause == SYNC_DRAIN))[listed.row]
+    counted = ~gaps.one_time & ~np.isin(gaps.device, list(unknown_idle(trace)))
+    idle = cost.idle_ns(counted)[listed.row]
+    drained = cost.idle_ns(counted & (gaps.cause == SYNC_DRAIN))[listed.row]
     start, end, process = (a[listed.row] for a in (every.start_ns, every.end_ns, every.process))
     warm_up = (end < warm_up_end_ns(trace)) | in_warm_up_range(trace, process, start)
     at_stake = np.where(listed.site.site.codes >= 0, idle, drained)

@@ -14,11 +14,10 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
-from traceview.analyses.recorder_wording import by_recorder
+from traceview.analyses.recorder_wording import by_recorder, flush
 from traceview.analyses.trace_health.checks import STATUSES, Check
 from traceview.analyses.trace_health.completeness import (
     beyond_capture,
-    flush,
     lost_events,
     missing_copies,
     record_less,
@@ -29,10 +28,11 @@ from traceview.analyses.trace_health.completeness import (
 )
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
 from traceview.analyses.trace_health.recording_cost import recording_cost
-from traceview.analyses.trace_health.window import cut_window, unpaired
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
+from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
@@ -203,9 +203,9 @@ def _unpaired(trace: Trace) -> list[Check]:
 def _launches_without_work(trace: Trace, lost: int, launches: int) -> Check:
     template = "{lost:launch call} without GPU work: failed, or the events were lost."
     values = {"lost": lost, "launches": launches}
-    if 2 * lost <= launches:
+    if not unknown_idle(trace) and 2 * lost <= launches:
         return Check("launches", "warning", template, flush(trace), values)
-    template += " That is most of the GPU work, so idle time is unknown."
+    template += " That leaves idle time unknown."
     return Check("launches", "blind", template, flush(trace), values, all_in_doubt=True)
 
 

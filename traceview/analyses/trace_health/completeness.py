@@ -7,11 +7,11 @@ import re
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.recorder_wording import by_recorder, of_torch
+from traceview.analyses.recorder_wording import by_recorder, flush, of_torch
 from traceview.analyses.trace_health.checks import Check
-from traceview.analyses.trace_health.window import cut_window, unpaired
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.operations import operations
+from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
 from traceview.trace.nsys.export_info import LENGTH
@@ -27,19 +27,6 @@ def record_less(trace: Trace) -> str:
         "(--trace).",
         "Record fewer steps (schedule(active=)), or without with_stack and profile_memory.",
         "Record fewer steps (traceview record --steps 10:20).",
-    )
-
-
-def flush(trace: Trace) -> str:
-    """How to record launches and their work alike."""
-    return by_recorder(
-        trace,
-        "Record from the start of the program to its end, let it exit by itself, and synchronize "
-        "before it does.",
-        "Call torch.cuda.synchronize() before the profiler starts and before it stops, and record "
-        "both activities (ProfilerActivity.CPU and CUDA).",
-        "Call torch.cuda.synchronize() before the program ends and at the edges of what --steps or "
-        "--range keeps.",
     )
 
 

@@ -27,6 +27,7 @@ from traceview.facts.idle.causes import (
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.late_launches import late_idle
+from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
@@ -85,7 +86,8 @@ class SteadyParts:
 
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
     busy time on the critical path: in the rest the CPU could not have launched earlier. `starved`
-    is True where the program waits for the DataLoader's workers again and again.
+    is True where the program waits for the DataLoader's workers again and again. `unknown` says how
+    much work was lost where that leaves busy and idle time unknown.
     """
 
     device: int
@@ -95,6 +97,7 @@ class SteadyParts:
     parts_ns: Mapping[Limit, int]
     largest: LargestClass | None
     starved: bool = False
+    unknown: UnknownIdle | None = None
 
     @property
     def busy_pct(self) -> float:
@@ -126,6 +129,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         parts,
         _largest_class(trace, device),
         starved(trace)[device],
+        unknown_idle(trace).get(device),
     )
 
 

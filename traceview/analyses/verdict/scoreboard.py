@@ -19,14 +19,19 @@ SCOREBOARD = (
     Column("device_id", "int64", "GPU with the longest steady time", nullable=True),
     Column("devices", "int64", "GPUs with selected work"),
     Column("steady_ns", "int64", "time of that GPU after warm-up and first uses", nullable=True),
-    Column("gpu_busy_pct", "float64", "percentage of it with work on the GPU", nullable=True),
+    Column(
+        "gpu_busy_pct",
+        "float64",
+        "percentage of it with work on the GPU; null where the recording lost much of the work",
+        nullable=True,
+    ),
     Column("steps", "int64", "steps of the main loop, warm-up included"),
     Column("step_median_ns", "int64", "median step after warm-up", nullable=True),
     Column(
         "launch",
         "text",
-        "gpu-bound, launch-bound, sync-drained, queue-full or mixed, as in run-ahead; data-loading "
-        "where the CPU launches late for want of data",
+        "gpu-bound, launch-bound, sync-drained, queue-full, mixed or unknown, as in run-ahead; "
+        "data-loading where the CPU launches late for want of data",
         nullable=True,
     ),
     Column(
@@ -85,7 +90,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
         device_id=int(trace.devices["device_id"][parts.device]),
         devices=len(device_work(trace)),
         steady_ns=parts.span_ns,
-        gpu_busy_pct=parts.busy_pct,
+        gpu_busy_pct=None if parts.unknown else parts.busy_pct,
         steps=loop.steps,
         step_median_ns=loop.median_ns,
         launch=_launch(trace, parts),

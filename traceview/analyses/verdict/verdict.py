@@ -11,6 +11,7 @@ from traceview import units
 from traceview.analyses.run_ahead.verdicts import drained_in_steps
 from traceview.analyses.steps.parts import step_parts
 from traceview.analyses.verdict.parts import LargestClass, Limit, SteadyParts, steady_parts
+from traceview.facts.idle.unknown_idle import UnknownIdle
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.ranges.selection import selected
@@ -60,7 +61,7 @@ class Verdict:
 
     `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
     the others, None without steps. `gpu_busy_pct` is of the steady time of the GPU with most of it,
-    None where no GPU work is selected.
+    None where no GPU work is selected, or where the recording lost much of it.
     """
 
     text: str
@@ -85,6 +86,9 @@ def verdict(trace: Trace) -> Verdict:
     source: StepsSource = steps_source(trace) if loop.steps else "none"
     if parts is None:
         text = "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
+        return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
+    if parts.unknown is not None:
+        text = f"{_steps_phrase(loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
@@ -153,10 +157,7 @@ def _of(parts: SteadyParts, limit: Limit) -> int:
 
 
 def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) -> Iterator[str]:
-    if loop.median_ns is None:
-        yield f"No steps found in {units.duration(parts.span_ns)}"
-    else:
-        yield f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}"
+    yield _steps_phrase(loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
         yield _largest_class(parts.largest)
@@ -164,6 +165,18 @@ def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) ->
     yield from (f"{units.percent(parts.pct(each))} of the time {_LOST[each]}" for each in losses)
     if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
+
+
+def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:
+    if loop.median_ns is None:
+        return f"No steps found in {units.duration(parts.span_ns)}"
+    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}"
+
+
+def _unknown_phrase(unknown: UnknownIdle) -> str:
+    launches = units.counted(unknown.launches, "launch", "launches")
+    lost = f"{units.count(unknown.lost)} of {launches}"
+    return f"idle time unknown: the work of {lost} was not recorded"
 
 
 def _largest_class(largest: LargestClass) -> str:

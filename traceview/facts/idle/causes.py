@@ -19,6 +19,7 @@ from traceview.facts.idle.gap_launches import (
     time_in_calls,
     time_on_thread,
 )
+from traceview.facts.idle.lost_work import hold_lost_work
 from traceview.facts.idle.stream_order import Predecessors, predecessors
 from traceview.facts.idle.sync_drains import find_drains
 from traceview.facts.operations.blocking_calls import waits
@@ -47,6 +48,7 @@ CAUSES = (
     "allocation",
     "profiler",
     "compilation",
+    "lost-work",
     "unknown",
 )
 (
@@ -60,6 +62,7 @@ CAUSES = (
     ALLOCATION,
     PROFILER,
     COMPILATION,
+    LOST_WORK,
     UNKNOWN,
 ) = range(len(CAUSES))
 
@@ -113,6 +116,7 @@ def gap_causes(trace: Trace) -> GapCauses:
     cause = classify(gaps, launches, behind_copy, drain, cpu)
     late = np.isin(cause, (LAUNCH_LATE, SYNC_DRAIN))
     cause[late & compiling(trace, gaps.start_ns, gaps.end_ns)] = COMPILATION
+    cause[hold_lost_work(trace, gaps)] = LOST_WORK
     first = first_launches(trace)[gaps.after] & (cpu.loading_ns > 0) & launches.known
     first |= (cause == ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
     return GapCauses(

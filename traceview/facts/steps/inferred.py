@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
+from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
@@ -51,6 +52,8 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     rows = np.flatnonzero((ops.process == process) & ops.launched)
     rows = rows[np.argsort(calls["start_ns"][ops.call[rows]], kind="stable")]
     call = ops.call[rows]
+    if _mostly_lost(trace, process, call):
+        return None
     start, end = calls["start_ns"][call], calls["end_ns"][call]
     pause = np.maximum(np.diff(start, prepend=start[:1]) - (end - start), 0)
     pause[1:] = np.maximum(start[1:] - end[:-1], 0)
@@ -73,6 +76,13 @@ def _covers_most(found: Repetition, launches: int) -> bool:
     In a range that is one step, an optimizer's updates of its parameters repeat as well.
     """
     return found.end - int(found.first[0]) >= _MOST_OF_A_RANGE * launches
+
+
+def _mostly_lost(trace: Trace, process: int, call: Array) -> bool:
+    """Whether most launches of a process have no recorded work: what is left repeats otherwise."""
+    launches = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
+    own = launches & (trace.recorded("api_calls")["process"] == process)
+    return 2 * len(groups.different(call[own[call]])) < int(own.sum())
 
 
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:

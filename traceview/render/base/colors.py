@@ -46,6 +46,7 @@ CAUSES: Mapping[str, _Shades] = {
     "allocation": ("#dd85a8", "#e8a0bd"),
     "profiler": ("#a3a8ae", "#6f7780"),
     "compilation": ("#8a7fc7", "#a79ee0"),
+    "lost-work": ("#d6d9dd", "#3f464e"),
     "unknown": ("#c2c7cd", "#4d555e"),
 }
 """Causes of idle gaps, as `facts/idle/causes.py` names them."""

@@ -14,6 +14,7 @@ _LAUNCH = {
     "data-loading": ("data-bound", "the CPU loads data, then launches late"),
     "sync-drained": ("drained", "the CPU waits, then the GPU runs dry"),
     "queue-full": ("GPU-bound", "the launch queue is full"),
+    "unknown": ("unknown", "work was launched that was not recorded"),
     "mixed": ("mixed", "the GPU runs dry for several reasons"),
 }
 """Value and detail of each verdict of run-ahead."""
@@ -37,11 +38,13 @@ def tiles(board: Scoreboard) -> tuple[ScoreTile, ...]:
 def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     steady = f"of {units.duration(board.steady_ns)}" if board.steady_ns else ""
     most = f"{steady}, GPU {board.device_id} of {board.devices}" if board.devices > 1 else steady
-    yield ScoreTile("gpu_busy_pct", "GPU busy", units.percent(board.gpu_busy_pct), most)
+    lost = board.launch == "unknown"
+    busy = "unknown" if lost else units.percent(board.gpu_busy_pct)
+    yield ScoreTile("gpu_busy_pct", "GPU busy", busy, most)
     of = f"median of {units.count(board.steps)}" if board.steps else "no steps found"
     yield ScoreTile("step_median_ns", "Step", units.duration(board.step_median_ns), of)
     # Without any GPU work nobody knows whether there was none of one kind.
-    none = "none" if board.gpu_busy_pct is not None else units.ABSENT
+    none = "none" if board.gpu_busy_pct is not None or lost else units.ABSENT
     launch, how = _LAUNCH.get(board.launch or "", (units.ABSENT, ""))
     yield ScoreTile("launch", "Launches", launch, how)
     for field, name, ns, pct in (

@@ -43,6 +43,7 @@ from traceview.analyses.gpu_idle.starvation import starved
 from traceview.facts.idle.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.hosts import gpu_cells
@@ -55,8 +56,9 @@ from traceview.trace import Trace
 
 def by_cause(trace: Trace) -> Iterator[Finding]:
     every = gaps(trace)
+    known = ~np.isin(every.device, list(unknown_idle(trace)))
     for cause in LOST:
-        steady = (every.cause == cause) & ~every.one_time
+        steady = (every.cause == cause) & ~every.one_time & known
         if cause == SYNC_DRAIN:
             steady &= ~_after_selected_waits(trace)
         if cause == ALLOCATION and (in_loop := recurring(trace)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     Shown,
@@ -13,8 +15,9 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
 )
 from traceview.analyses.gpu_idle.findings.sentences import add_jit, add_other_gpus
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.facts.idle.causes import COMPILATION
+from traceview.facts.idle.causes import COMPILATION, LOST_WORK
 from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans_ns
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_windows
@@ -28,7 +31,8 @@ def one_time(trace: Trace) -> Iterator[Finding]:
     `phases` reports what was compilation.
     """
     every = gaps(trace)
-    once = every.one_time & (every.cause != COMPILATION)
+    once = every.one_time & ~np.isin(every.cause, (COMPILATION, LOST_WORK))
+    once &= ~np.isin(every.device, list(unknown_idle(trace)))
     device, idle_ns = most_idle(trace, once)
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return

@@ -1,4 +1,4 @@
-"""Whether a recording is a window cut out of a longer run."""
+"""Launches without GPU work, operations without a launch, and whether a window cut them off."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+"""Gaps in which work may have run that the recording lost."""
+
+from tests.build import Export
+from traceview.facts.idle.causes import CAUSES
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
+
+
+def causes(trace):
+    every = gaps(trace)
+    return [
+        (int(start), CAUSES[cause])
+        for start, cause in zip(every.start_ns, every.cause, strict=True)
+    ]
+
+
+def test_a_gap_between_launches_with_a_lost_one_between_them(tmp_path):
+    export = Export().launch((0, 2), (10, 20)).launch_without_kernel((30, 32))
+    export.launch((60, 62), (70, 80)).launch((100, 102), (110, 120))
+    assert causes(export.load(tmp_path)) == [(20, "lost-work"), (80, "launch-late")]
+
+
+def test_the_order_of_launches_counts_and_not_their_time(tmp_path):
+    # The CPU is ahead: it makes the launch that is lost while the GPU is still at the first ones.
+    export = Export().launch((0, 2), (10, 100)).launch((3, 4), (150, 200))
+    export.launch_without_kernel((120, 122)).launch((130, 132), (300, 310))
+    assert causes(export.load(tmp_path)) == [(100, "dependency"), (200, "lost-work")]
+
+
+def test_launches_into_a_captured_graph_are_not_lost(tmp_path):
+    export = Export().launch((0, 2), (10, 20)).call("cudaStreamBeginCapture", 22, 23)
+    export.launch_without_kernel((24, 25)).call("cudaStreamEndCapture", 26, 27)
+    export.launch((60, 62), (70, 80))
+    assert causes(export.load(tmp_path)) == [(20, "launch-late")]
+
+
+def test_a_thread_speaks_to_the_gpu_that_it_launched_on(tmp_path):
+    export = Export()
+    for device in (0, 1):
+        where = {"device": device, "thread": device}
+        export.launch((0, 2), (10, 20), **where).launch((60, 62), (70, 80), **where)
+    export.launch_without_kernel((30, 32), thread=1)
+    assert causes(export.load(tmp_path)) == [(20, "launch-late"), (20, "lost-work")]
+
+
+def test_another_process_on_the_same_gpu_may_have_filled_the_gap(tmp_path):
+    export = Export().launch((0, 2), (10, 20)).launch((60, 62), (70, 80))
+    export.launch((90, 92), (100, 110)).launch((130, 132), (140, 150))
+    export.launch((0, 2), (12, 15), process=2).launch_without_kernel((30, 32), process=2)
+    found = causes(export.load(tmp_path))
+    assert found == [(20, "lost-work"), (80, "launch-late"), (110, "launch-late")]
+
+
+def test_a_little_lost_work_leaves_the_figures_sound(tmp_path):
+    export = Export()
+    for start in range(0, 10_000, 100):
+        export.launch((start, start + 2), (start + 10, start + 90))
+    export.launch_without_kernel((5050, 5052))
+    trace = export.load(tmp_path)
+    assert "lost-work" in {cause for _, cause in causes(trace)}
+    assert unknown_idle(trace) == {}
+
+
+def test_most_work_lost_at_the_end_leaves_idle_time_unknown_without_any_gap(tmp_path):
+    export = Export().launch((0, 2), (10, 20)).launch((60, 62), (70, 80))
+    for start in range(100, 150, 10):
+        export.launch_without_kernel((start, start + 2))
+    assert unknown_idle(export.load(tmp_path)) == {0: UnknownIdle(lost=5, launches=7, gaps_ns=0)}
+
+
+def test_a_failed_launch_on_one_gpu_says_nothing_about_another(tmp_path):
+    export = Export()
+    for process, device in ((1, 0), (2, 1)):
+        where = {"process": process, "device": device}
+        export.launch((0, 2), (10, 20), **where).launch((60, 62), (70, 80), **where)
+    for start in range(30, 40, 2):
+        export.launch_without_kernel((start, start + 1), process=2)
+    assert unknown_idle(export.load(tmp_path)) == {1: UnknownIdle(5, 7, 50)}

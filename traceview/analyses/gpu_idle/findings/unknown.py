@@ -1,0 +1,48 @@
+"""The finding where lost work leaves the idle time of a GPU unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.recorder_wording import flush
+from traceview.facts.idle.causes import CAUSES, LOST_WORK
+from traceview.facts.idle.gaps import device_work, gaps
+from traceview.facts.idle.unknown_idle import unknown_idle
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.findings import Evidence, Finding
+from traceview.trace import Trace
+from traceview.units import Value
+
+_WHERE = ", and may have run in {gaps_ns} that look idle"
+
+
+def of_unknown(trace: Trace) -> Iterator[Finding]:
+    """One finding per GPU whose gaps may be full of work that the recording lost."""
+    every = gaps(trace)
+    for device, unknown in unknown_idle(trace).items():
+        gpu = "the GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
+        own = (every.device == device) & (every.cause == LOST_WORK)
+        longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
+        values: dict[str, Value] = {
+            "lost": unknown.lost,
+            "launches": unknown.launches,
+            "gaps_ns": unknown.gaps_ns,
+        }
+        yield Finding(
+            "info",
+            f"How long {gpu} sat idle is unknown: the work of {{lost}} of {{launches:launch|"
+            f"launches}} was not recorded{_WHERE if unknown.gaps_ns else ''}.",
+            flush(trace),
+            0,
+            gpu_subject(trace, device),
+            Evidence(
+                values,
+                "causes",
+                {**gpu_cells(trace, device), "cause": CAUSES[LOST_WORK]},
+                int(every.start_ns[longest]),
+                int(every.end_ns[longest]),
+            ),
+        )

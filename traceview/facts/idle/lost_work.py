@@ -1,0 +1,77 @@
+"""GPU work that the recording lost: its launch calls, and the gaps in which it may have run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.idle.gap_bounds import GapBounds
+from traceview.facts.operations.operations import operations
+from traceview.facts.operations.unpaired import cut_window, unpaired
+from traceview.facts.ranges.selection import issued_ns
+from traceview.tables import Integers, Mask
+from traceview.trace import Trace, fact
+
+ANY_DEVICE = -1
+
+
+@fact
+def lost_launches(trace: Trace) -> Mask:
+    """True for the launch calls (rows of api_calls) whose work is not in the recording.
+
+    What the end of a cut window kept from starting is not lost.
+    """
+    alone = unpaired(trace)
+    return alone.launches & ~alone.late if cut_window(trace) is not None else alone.launches
+
+
+@fact
+def device_of_calls(trace: Trace) -> Integers:
+    """The device (row in devices) that each API call speaks to, as far as launches tell.
+
+    That is the device of the last recorded launch of its thread, else of the next one, else of the
+    only device of its process, else ANY_DEVICE.
+    """
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    order = np.lexsort((calls["start_ns"], calls["thread"]))
+    device = np.full(len(calls), ANY_DEVICE, np.int64)
+    device[ops.call[ops.launched]] = ops.device[ops.launched]
+    in_order, thread = device[order], calls["thread"][order]
+    for turn in (slice(None), slice(None, None, -1)):
+        in_order[turn] = _carried_on(in_order[turn], thread[turn])
+    device[order] = in_order
+    for process in groups.different(calls["process"][device < 0]).tolist():
+        used = groups.different(ops.device[ops.process == process])
+        if len(used) == 1:
+            device[(calls["process"] == process) & (device < 0)] = used[0]
+    return device
+
+
+def _carried_on(device: Integers, thread: Integers) -> Integers:
+    """The last known device of the same thread, in the order given; what is known stays."""
+    place = np.where(device >= 0, np.arange(len(device)), 0)
+    last = np.maximum.accumulate(place)
+    return np.where(thread[last] == thread, device[last], device)
+
+
+def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
+    """True for the gaps in which lost work may have run.
+
+    Work of a process runs in the order of its launches: a launch is lost in a gap if it was made
+    after that of the operation before the gap and before that of the one after it. For work of
+    another process than theirs the time of its launch counts.
+    """
+    rows = np.flatnonzero(lost_launches(trace))
+    result = np.zeros(len(gaps), bool)
+    if not len(rows):
+        return result
+    calls, ops, issued = trace.recorded("api_calls"), operations(trace), issued_ns(trace)
+    device, process = device_of_calls(trace)[rows], calls["process"][rows]
+    for number in groups.different(process).tolist():
+        since = np.where(ops.process[gaps.before] == number, issued[gaps.before], gaps.start_ns)
+        until = np.where(ops.process[gaps.after] == number, issued[gaps.after], gaps.end_ns)
+        for on in groups.different(device[process == number]).tolist():
+            lost = np.sort(calls["start_ns"][rows[(process == number) & (device == on)]])
+            holds = np.searchsorted(lost, since) < np.searchsorted(lost, until)
+            result |= holds & ((gaps.device == on) | (on == ANY_DEVICE))
+    return result
