@@ -11,9 +11,10 @@ from traceview.comparison.comparison import (
     PartDifference,
     RunComparison,
 )
+from traceview.comparison.environment import check_comparable, environment_differences
 from traceview.comparison.figures import RunFigures
-from traceview.comparison.matching import MatchedParts, longest, match_parts, total
-from traceview.comparison.sides import side_parts, step_mean_ns
+from traceview.comparison.matching import MatchedParts, match_runs
+from traceview.comparison.sides import longest, step_mean_ns, total
 
 LEVEL = 0.95
 """Level of the interval of the headline."""
@@ -22,14 +23,15 @@ LEVEL = 0.95
 def compare_runs(
     before: Sequence[RunFigures],
     after: Sequence[RunFigures],
-    force: bool = False,  # noqa: ARG001 - until environment.py has the refusals
+    force: bool = False,
 ) -> RunComparison:
     """Compare two sides, each of one or more runs of a program.
 
-    Raises ComparisonRefused where the comparison makes no sense, unless `force`.
+    Raises ComparisonRefusedError where the comparison makes no sense; `force` permits most of it.
     """
-    matches = match_parts(side_parts(before), side_parts(after))
-    parts = sorted(map(_difference, matches), key=lambda part: -abs(part.delta_ns))
+    check_comparable(before, after, force=force)
+    found = map(_difference, match_runs(before, after))
+    parts = sorted(found, key=lambda part: -abs(part.delta_ns))
     return RunComparison(
         before=tuple(before),
         after=tuple(after),
@@ -38,7 +40,7 @@ def compare_runs(
         certainty=Certainty("none", len(before), len(after), LEVEL, None, None, None),
         parts=tuple(parts),
         counts=tuple(_counts(before, after)),
-        environment=(),
+        environment=environment_differences(before, after),
     )
 
 

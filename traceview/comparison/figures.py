@@ -45,8 +45,8 @@ class StepPart:
     for idle time it is empty. `name` is the short name of a kernel, or the cause of idle time.
     `place` is where the program does it: a range path, or `file.py:12`; empty where unknown.
     `busy_ns` is the time of the operations themselves, which may overlap others. `symbol` is a hash
-    of the whole name of a kernel: labels keep apart the kernels of one recording, and may differ in
-    another one.
+    of the whole name of a kernel, as labels keep apart the kernels of one recording and may differ
+    in another one; of idle time at a line, a hash of the code there, which may move in its file.
     """
 
     kind: PartKind
@@ -72,7 +72,7 @@ class RunFigures:
     `kernels`, `copies`, `copied_bytes`, `allocations`, …): divided by the steps they are exact.
     `figures` are the numbers a gate may name, see below. `sequence` lists, for a typical step, the
     parts in the order in which the GPU ran them, as indices of `parts`; it tells a renamed kernel
-    from a new one.
+    from a new one. `sequence_ns` has the time of each of these that is its alone.
 
     Figures: `step_ns` (mean), `step_median_ns`, `gpu_busy_pct`, `gpu_idle_pct`, `gpu_idle_ns`,
     `exposed_communication_pct`, `exposed_communication_ns`, `exposed_copies_pct`,
@@ -96,6 +96,7 @@ class RunFigures:
     counts: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     sequence: tuple[int, ...] = ()
+    sequence_ns: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from traceview.comparison.comparison import Change
-from traceview.comparison.figures import StepPart
-from traceview.comparison.sides import PartKey, SidePart, configuration, part_key
+from traceview.comparison.figures import RunFigures, StepPart
+from traceview.comparison.renames import RENAMED_KINDS, Rename, StepSequence, find_renames, portion
+from traceview.comparison.sides import PartKey, SidePart, configuration, part_key, side_parts
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,11 @@ class MatchedParts:
 
 
 _Key = Callable[[StepPart], PartKey | None]
+
+
+def _same_code(part: StepPart) -> PartKey | None:
+    """Of idle time at a line of the program: the line may have moved."""
+    return ("idle", part.name, part.symbol) if part.kind == "idle" and part.symbol else None
 
 
 def _other_configuration(part: StepPart) -> PartKey | None:
@@ -42,28 +47,51 @@ def _same_label(part: StepPart) -> PartKey | None:
     return None if part.kind == "idle" else (part.kind, part.group, part.name)
 
 
+def _same_direction(part: StepPart) -> PartKey | None:
+    """Of copies: other memory on the host, such as pageable for pinned."""
+    return ("copy", part.group) if part.kind == "copy" else None
+
+
 _LEVELS: tuple[tuple[Change, _Key], ...] = (
     ("same", part_key),
+    ("same", _same_code),
     ("reconfigured", _other_configuration),
     ("same", _other_place),
     ("reconfigured", _same_kernel),
     ("same", _same_label),
+    ("reconfigured", _same_direction),
 )
 """From the whole identity of a part to less and less of it; what is left over goes on."""
 
 
-def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> Iterator[MatchedParts]:
-    """Every part of both sides in exactly one match."""
-    left, right = list(before), list(after)
-    for change, key in _LEVELS:
+def match_runs(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> list[MatchedParts]:
+    """The parts of both sides, matched; their times add up to the mean step of each side."""
+    found = match_parts(side_parts(before), side_parts(after))
+    return _with_renames(found, StepSequence.of(before), StepSequence.of(after))
+
+
+def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[MatchedParts]:
+    """Every part of both sides in exactly one match, by name."""
+    left, right, found = list(before), list(after), []
+    for change, key in _levels(before, after):
         ours, theirs = _by_key(left, key), _by_key(right, key)
         shared = [each for each in ours if each in theirs]
-        for each in shared:
-            yield MatchedParts(change, tuple(ours[each]), tuple(theirs[each]))
+        found += [MatchedParts(change, tuple(ours[k]), tuple(theirs[k])) for k in shared]
         left = [side for side in left if key(side.part) not in theirs]
         right = [side for side in right if key(side.part) not in ours]
-    yield from (MatchedParts("vanished", (each,), ()) for each in left)
-    yield from (MatchedParts("appeared", (), (each,)) for each in right)
+    found += [MatchedParts("vanished", (each,), ()) for each in left]
+    found += [MatchedParts("appeared", (), (each,)) for each in right]
+    return found
+
+
+def _levels(
+    before: Sequence[SidePart], after: Sequence[SidePart]
+) -> tuple[tuple[Change, _Key], ...]:
+    """Idle time of a cause is matched whatever its place where one side knows no places at all."""
+    placed = [any(each.part.place for each in side) for side in (before, after)]
+    if all(placed) or not any(placed):
+        return _LEVELS
+    return (*_LEVELS, ("same", lambda part: ("idle", part.name) if part.kind == "idle" else None))
 
 
 def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart]]:
@@ -74,10 +102,65 @@ def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart
     return dict(found)
 
 
-def longest(parts: Sequence[SidePart]) -> StepPart | None:
-    """The part with most time; None without any."""
-    return max(parts, key=lambda each: each.time_ns).part if parts else None
+def _with_renames(
+    matches: list[MatchedParts], before: StepSequence, after: StepSequence
+) -> list[MatchedParts]:
+    """The matches with calls of kernels that only one side has set against those they replaced."""
+    left = frozenset(
+        part_key(each.part)
+        for match in matches
+        if not (match.before and match.after)
+        for each in (*match.before, *match.after)
+        if each.part.kind in RENAMED_KINDS
+    )
+    if not left:
+        return matches
+    matched = {
+        part_key(each.part): number
+        for number, match in enumerate(matches)
+        if match.before and match.after
+        for each in (*match.before, *match.after)
+    }
+    taken: list[MatchedParts] = []
+    sides = [_by_identity(matches, which) for which in ("before", "after")]
+    rest = [dict(side) for side in sides]
+    for each in find_renames(before, after, matched, left):
+        taken.append(_renamed(each, (before, after), sides, rest))
+    kept = [
+        replace(
+            match,
+            before=tuple(rest[0].get(part_key(s.part), s) for s in match.before),
+            after=tuple(rest[1].get(part_key(s.part), s) for s in match.after),
+        )
+        for match in matches
+    ]
+    return [*taken, *(match for match in kept if _is_there(match))]
 
 
-def total(values: Iterable[Fraction]) -> Fraction:
-    return sum(values, Fraction(0))
+def _by_identity(matches: Iterable[MatchedParts], which: str) -> dict[PartKey, SidePart]:
+    return {part_key(s.part): s for match in matches for s in getattr(match, which)}
+
+
+def _renamed(
+    rename: Rename,
+    sequences: tuple[StepSequence, StepSequence],
+    whole: Sequence[dict[PartKey, SidePart]],
+    rest: Sequence[dict[PartKey, SidePart]],
+) -> MatchedParts:
+    """The match of the calls of a rename, which are taken from what is left of their parts."""
+    taken = []
+    for number, (key, time_ns) in enumerate(
+        ((rename.before, rename.before_ns), (rename.after, rename.after_ns))
+    ):
+        part = portion(whole[number][key], sequences[number], rename.calls, time_ns)
+        left = rest[number][key]
+        rest[number][key] = replace(
+            left, time_ns=left.time_ns - part.time_ns, calls=left.calls - part.calls
+        )
+        taken.append(part)
+    return MatchedParts("renamed", (taken[0],), (taken[1],))
+
+
+def _is_there(match: MatchedParts) -> bool:
+    """Whether renames left anything of a match."""
+    return any(each.time_ns or each.calls for each in (*match.before, *match.after))

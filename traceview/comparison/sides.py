@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -53,3 +53,13 @@ def part_key(part: StepPart) -> PartKey:
 def configuration(shape: KernelShape | None) -> str:
     """Grid and block of a launch configuration."""
     return "" if shape is None else f"{shape.grid}{shape.block}"
+
+
+def longest(parts: Sequence[SidePart]) -> StepPart | None:
+    """The part with most time; None without any."""
+    return max(parts, key=lambda each: each.time_ns).part if parts else None
+
+
+def total(values: Iterable[Fraction]) -> Fraction:
+    """The exact sum."""
+    return sum(values, Fraction(0))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.comparison.extraction.places import gap_places, place_texts
+from traceview.comparison.extraction.places import gap_places
 from traceview.comparison.extraction.window import run_window
 from traceview.comparison.extraction.work import window_work
 from traceview.comparison.figures import StepPart
@@ -24,13 +24,14 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     window, every = run_window(trace), every_gap(trace)
     idle_ns = intervals.overlap(window.covered, every.start_ns, every.end_ns)
     rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))
-    place = gap_places(trace, rows)
-    by = groups.group(every.cause[rows], place)
+    place, code = gap_places(trace, rows)
+    by = groups.group(every.cause[rows], place.codes, code.codes)
     total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
-    texts = place_texts(trace, place[by.first])
+    texts, codes = (each.take(by.first).decode() for each in (place, code))
     for part, first in enumerate(rows[by.first].tolist()):
         cause, time = CAUSES[every.cause[first]], int(total[part])
-        yield StepPart("idle", "", cause, texts[part], time, 0, int(calls[part]))
+        where, symbol = (str(each[part] or "") for each in (texts, codes))
+        yield StepPart("idle", "", cause, where, time, 0, int(calls[part]), symbol=symbol)
     before = window_work(trace).idle.total() - int(total.sum())
     if before:
         yield StepPart("idle", "", AT_START, "", before, 0, 1)

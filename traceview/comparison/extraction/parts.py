@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
 
 import numpy as np
 
 from traceview import groups
 from traceview.comparison.extraction.gaps import idle_parts
-from traceview.comparison.extraction.places import place_texts, work_places
+from traceview.comparison.extraction.places import hash_of, place_texts, work_places
 from traceview.comparison.extraction.shapes import shapes_of
 from traceview.comparison.extraction.work import WindowWork, WorkKind, window_work
 from traceview.comparison.figures import PartKind, StepPart
@@ -144,7 +143,7 @@ def _named(trace: Trace, kind: WorkKind, operation: int) -> tuple[str, str, str]
     label = str(kernel_labels(trace)[row] or "")
     whole = str(trace.recorded("kernels").texts("name")[row] or "")
     group = KernelClass(int(kernel_classes(trace)[row])).label
-    return group, label, blake2b(whole.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return group, label, hash_of(whole)
 
 
 def _copy_name(trace: Trace, row: int) -> tuple[str, str, str]:

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 
+from traceview import groups
+from traceview.analyses.gpu_idle.lines import idle_samples
+from traceview.analyses.gpu_idle.stack_sites import stack_sites
+from traceview.analyses.sync_stalls.call_sites import wait_sites
 from traceview.comparison.extraction.work import step_pattern, window_work
 from traceview.facts.idle.gaps import every_gap
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
-from traceview.tables import Array, Integers
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
+from traceview.tables import Array, Integers, Mask, Texts, object_array
 from traceview.trace import Trace, fact
+
+LONG_NS = 1_000_000
+"""Samples of a stack come about once per millisecond: they hit a shorter gap by chance."""
 
 
 @fact
 def work_places(trace: Trace) -> Integers:
     """The pattern of the range of each operation of `window_work`, −1 for none."""
-    return _patterns(trace, window_work(trace).rows)
-
-
-def gap_places(trace: Trace, rows: Integers) -> Integers:
-    """The place of these gaps: that of the work that ended each."""
-    return _patterns(trace, every_gap(trace).after[rows])
-
-
-def _patterns(trace: Trace, operation: Integers) -> Integers:
     tree = range_tree(trace)
-    path = attributed_operations(trace).path(tree)[operation]
+    path = attributed_operations(trace).path(tree)[window_work(trace).rows]
     return tree.pattern_of_paths(path).astype(np.int64)
 
 
 def place_texts(trace: Trace, place: Array) -> list[str]:
-    """The texts of these places, empty for −1; the path below the step where it is in one."""
+    """The texts of range patterns, empty for −1; the path below the step where it is in one."""
     patterns, step = range_tree(trace).patterns, step_pattern(trace)
     known = {-1: ""}
     for number in place.tolist():
@@ -43,3 +44,107 @@ def below(path: str, step: str) -> str:
     if step and path == step:
         return ""
     return path.removeprefix(f"{step}/") if step else path
+
+
+def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
+    """Where the program waits in these rows of gaps, and a hash of that code, absent for ranges.
+
+    The line of the synchronization behind a gap, or the line that the launching thread was at in
+    most of a long gap; else the range of the synchronization or of the work that ended the gap. The
+    hash is equal for the same code at another line of the file.
+    """
+    found = [_ranges(trace, rows), _sampled_lines(trace, rows), _wait_lines(trace, rows)]
+    place, code = (_last_known([each[which] for each in found], len(rows)) for which in (0, 1))
+    return place, code
+
+
+def _last_known(columns: list[Texts], count: int) -> Texts:
+    """In each row the text of the last column that has one."""
+    values = list(dict.fromkeys(str(text) for each in columns for text in each.values))
+    number = {text: code for code, text in enumerate(values)}
+    result = np.full(count, -1, np.int32)
+    for each in columns:
+        common = np.array([*(number[str(text)] for text in each.values), -1], np.int32)
+        result = np.where(each.codes >= 0, common[each.codes], result)
+    return Texts(result, object_array(values))
+
+
+def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
+    every, tree = every_gap(trace), range_tree(trace)
+    path = attributed_operations(trace).path(tree)[every.after[rows]]
+    waited = np.flatnonzero(every.wait[rows] >= 0)
+    call = waits(trace).call[every.wait[rows[waited]]]
+    path[waited] = attributed_calls(trace).path(tree)[call]
+    pattern = tree.pattern_of_paths(path)
+    each = groups.group(pattern)
+    texts = place_texts(trace, pattern[each.first])
+    place = Texts(each.ids.astype(np.int32), object_array(texts))
+    return place, Texts(np.full(len(rows), -1, np.int32), object_array([]))
+
+
+def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
+    """Of the synchronization that a gap is due to, absent where it is not known."""
+    wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
+    found = np.flatnonzero(wait >= 0)
+    found = found[sites.file.codes[wait[found]] >= 0]
+    own = sites.take(wait[found])
+    return _lines(len(rows), found, own.file, own.line, own.source)
+
+
+def _sampled_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
+    """Of the function at most of a long gap, absent elsewhere.
+
+    The line is that of the function with most time in all such gaps, whichever of its lines a
+    sample happened to hit.
+    """
+    samples, sites, idle_ns = idle_samples(trace), stack_sites(trace), every_gap(trace).idle_ns
+    number = np.full(len(idle_ns), -1, np.int64)
+    number[rows] = np.arange(len(rows))
+    known = (idle_ns >= LONG_NS) & (number >= 0)
+    python = (sites.function_number >= 0) & ~sites.native
+    samples = samples.take(known[samples.gap] & python[samples.site])
+    function = sites.function_number[samples.site]
+    pairs = groups.group(samples.gap, function)
+    time, gap = groups.sums(pairs, samples.time_ns), samples.gap[pairs.first]
+    most = np.flatnonzero(2 * time > idle_ns[gap])
+    site = _usual_sites(function, samples.site, samples.time_ns)[function[pairs.first[most]]]
+    whole = sites.function.take(site)
+    # Code outside of functions is one function per line: there the text of the line tells.
+    code = np.where(whole.isin(["<module>"]), 1, 0)
+    text = _last_known([whole, _where(sites.source.take(site), code == 1)], len(site))
+    return _lines(len(rows), number[gap[most]], sites.file.take(site), sites.line[site], text)
+
+
+def _where(texts: Texts, kept: Mask) -> Texts:
+    return Texts(np.where(kept, texts.codes, -1).astype(np.int32), texts.values)
+
+
+def _usual_sites(function: Integers, site: Integers, time: Integers) -> Integers:
+    """For each number of a function the row in stack_sites with most of the time."""
+    result = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
+    if len(function):
+        by = groups.group(function, site)
+        order = np.argsort(groups.sums(by, time), kind="stable")
+        result[function[by.first[order]]] = site[by.first[order]]
+    return result
+
+
+def _lines(
+    count: int, found: Integers, file: Texts, line: Array, text: Texts
+) -> tuple[Texts, Texts]:
+    """`train.py:75` and a hash of the code there, for the rows `found` of `count`."""
+    each = groups.group(file.codes, line, text.codes)
+    names, codes = [], []
+    files, texts = (column.take(each.first).decode() for column in (file, text))
+    for path, number, code in zip(files, line[each.first].tolist(), texts, strict=True):
+        name = str(path).replace("\\", "/").rpartition("/")[2]
+        names.append(f"{name}:{number}")
+        codes.append(hash_of(f"{name}:{code or number}"))
+    number_of = np.full(count, -1, np.int32)
+    number_of[found] = each.ids
+    return Texts(number_of, object_array(names)), Texts(number_of, object_array(codes))
+
+
+def hash_of(text: str) -> str:
+    """A short hash, equal for equal texts of all recordings."""
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -19,7 +19,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import step_of_operations
 from traceview.tables import Integers
-from traceview.trace import Trace
+from traceview.trace import Selection, Trace
 
 MOST_IN_SEQUENCE = 20_000
 """Operations of a step, or of a run without steps, that the sequence lists at most."""
@@ -30,8 +30,8 @@ def figures_of(trace: Trace) -> RunFigures:
 
     Raises InputError where no GPU work was recorded.
     """
-    trace = with_steps(trace)
-    window = run_window(trace)
+    trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
+    window, listed = run_window(trace), _sequence(trace)
     return RunFigures(
         name=Path(trace.path).name,
         digest=digest_of(trace),
@@ -44,7 +44,8 @@ def figures_of(trace: Trace) -> RunFigures:
         parts=step_parts(trace),
         counts=counts_of(trace),
         figures=named_figures(trace),
-        sequence=tuple(_sequence(trace).tolist()),
+        sequence=tuple(work_groups(trace).ids[listed].tolist()),
+        sequence_ns=tuple(window_work(trace).own_ns[listed].tolist()),
         warnings=trace.warnings,
     )
 
@@ -58,11 +59,10 @@ def digest_of(trace: Trace) -> str:
 
 
 def _sequence(trace: Trace) -> Integers:
-    """The parts of the operations of the median step in order of start; of the run without."""
+    """Rows of `window_work` of the median step, in order of start; of the run without steps."""
     window, work = run_window(trace), window_work(trace)
     if not len(window.steps):
-        return work_groups(trace).ids[:MOST_IN_SEQUENCE]
+        return np.arange(min(len(work.rows), MOST_IN_SEQUENCE))
     middle = np.argsort(window.step_ns, kind="stable")[len(window.step_ns) // 2]
     own = step_of_operations(trace)[work.rows] == window.steps[middle]
-    parts: Integers = work_groups(trace).ids[own][:MOST_IN_SEQUENCE]
-    return parts
+    return np.flatnonzero(own)[:MOST_IN_SEQUENCE]

@@ -1,0 +1,145 @@
+"""Renamed kernels: another kernel of the same class at the same place in the sequence of a step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+from traceview.comparison.alignment import align
+from traceview.comparison.figures import RunFigures, StepPart
+from traceview.comparison.sides import PartKey, SidePart, part_key
+
+RENAMED_KINDS = ("kernel", "communication")
+
+
+@dataclass(frozen=True)
+class StepSequence:
+    """The parts of a typical step of one side, in the order in which the GPU ran them."""
+
+    keys: tuple[PartKey, ...]
+    parts: tuple[StepPart, ...]
+    time_ns: tuple[int, ...]
+
+    @classmethod
+    def of(cls, runs: Sequence[RunFigures]) -> StepSequence:
+        """That of the run with the median step."""
+        ordered = sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps))
+        run = ordered[len(ordered) // 2]
+        parts = tuple(run.parts[number] for number in run.sequence)
+        return cls(tuple(map(part_key, parts)), parts, run.sequence_ns)
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Calls of one part before that are calls of another part after, and their time in a step."""
+
+    before: PartKey
+    after: PartKey
+    calls: int
+    before_ns: int
+    after_ns: int
+
+
+def find_renames(
+    before: StepSequence,
+    after: StepSequence,
+    matched: Mapping[PartKey, int],
+    left: frozenset[PartKey],
+) -> list[Rename]:
+    """What replaced what. `matched` numbers the parts that are the same on both sides, `left` are
+    those that only one side has: each rename has at least one of these."""
+    pairs = None
+    for by_class in (False, True):
+        numbers: defaultdict[object, int] = defaultdict(lambda: len(numbers))
+        sides = [_tokens(each, matched, numbers, by_class) for each in (before, after)]
+        if (pairs := align(*sides)) is not None:
+            break
+    if pairs is None:
+        return []
+    ends = [(-1, -1), *pairs, (len(before.keys), len(after.keys))]
+    found = list(pairs)
+    for (x, y), (end_x, end_y) in pairwise(ends):
+        found += _replaced(before, after, range(x + 1, end_x), range(y + 1, end_y))
+    return _counted(before, after, found, left)
+
+
+def _tokens(
+    side: StepSequence,
+    matched: Mapping[PartKey, int],
+    numbers: defaultdict[object, int],
+    by_class: bool,
+) -> list[int]:
+    """A number per call: equal for matched parts, and `by_class` for all others of a class.
+
+    Without, the others are found between their neighbours; where nearly all kernels are others, so
+    few neighbours are left that the class has to do.
+    """
+    return [
+        numbers["same", matched[key]]
+        if key in matched
+        else numbers[(part.kind, part.group) if by_class else key]
+        for key, part in zip(side.keys, side.parts, strict=True)
+    ]
+
+
+def _replaced(
+    before: StepSequence, after: StepSequence, removed: range, added: range
+) -> Iterator[tuple[int, int]]:
+    """Of calls between the same neighbours those of a class, in order.
+
+    Where one side has more of them, as for a GEMM that became two kernels, its longest.
+    """
+    ours, theirs = _by_class(before, removed), _by_class(after, added)
+    for kind, rows in ours.items():
+        others = theirs.get(kind, [])
+        number = min(len(rows), len(others))
+        yield from zip(
+            _longest_rows(before, rows, number), _longest_rows(after, others, number), strict=True
+        )
+
+
+def _by_class(side: StepSequence, rows: range) -> dict[tuple[str, str], list[int]]:
+    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for at in rows:
+        found[side.parts[at].kind, side.parts[at].group].append(at)
+    return dict(found)
+
+
+def _longest_rows(side: StepSequence, rows: list[int], number: int) -> list[int]:
+    return sorted(sorted(rows, key=lambda at: -side.time_ns[at])[:number])
+
+
+def _counted(
+    before: StepSequence,
+    after: StepSequence,
+    pairs: Sequence[tuple[int, int]],
+    left: frozenset[PartKey],
+) -> list[Rename]:
+    calls: dict[tuple[PartKey, PartKey], Rename] = {}
+    for x, y in pairs:
+        ours, theirs = before.keys[x], after.keys[y]
+        renames = before.parts[x].kind in RENAMED_KINDS and (ours in left or theirs in left)
+        if not renames or ours == theirs:
+            continue
+        known = calls.get((ours, theirs), Rename(ours, theirs, 0, 0, 0))
+        calls[ours, theirs] = replace(
+            known,
+            calls=known.calls + 1,
+            before_ns=known.before_ns + before.time_ns[x],
+            after_ns=known.after_ns + after.time_ns[y],
+        )
+    return list(calls.values())
+
+
+def portion(side: SidePart, sequence: StepSequence, calls: int, time_ns: int) -> SidePart:
+    """Some of the calls of a part: as large a share of it as in the typical step."""
+    key = part_key(side.part)
+    rows = [at for at, other in enumerate(sequence.keys) if other == key]
+    whole_ns = sum(sequence.time_ns[at] for at in rows)
+    fraction = Fraction(time_ns, whole_ns) if whole_ns else Fraction(calls, len(rows))
+    return replace(
+        side, time_ns=side.time_ns * fraction, calls=side.calls * Fraction(calls, len(rows))
+    )
