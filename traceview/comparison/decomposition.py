@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from traceview import units
+from traceview.comparison.certainty import step_time_certainty
 from traceview.comparison.comparison import (
-    Certainty,
     CountDifference,
     PartDifference,
     RunComparison,
@@ -16,32 +18,68 @@ from traceview.comparison.figures import RunFigures
 from traceview.comparison.matching import MatchedParts, match_runs
 from traceview.comparison.sides import longest, step_mean_ns, total
 
-LEVEL = 0.95
-"""Level of the interval of the headline."""
+UNLIKE_STEPS = 1.5
+"""Steps whose kernels run this many times as often on one side are told to be unlike."""
+_NEARLY_ALL = 0.8
 
 
 def compare_runs(
-    before: Sequence[RunFigures],
-    after: Sequence[RunFigures],
-    force: bool = False,
+    before: Sequence[RunFigures], after: Sequence[RunFigures], force: bool = False
 ) -> RunComparison:
     """Compare two sides, each of one or more runs of a program.
 
-    Raises ComparisonRefusedError where the comparison makes no sense; `force` permits most of it.
+    Where some of the runs have no steps, the steady windows of all are compared. Raises
+    ComparisonRefusedError where the comparison makes no sense; `force` permits most of it.
     """
     check_comparable(before, after, force=force)
-    found = map(_difference, match_runs(before, after))
-    parts = sorted(found, key=lambda part: -abs(part.delta_ns))
+    notes: tuple[str, ...] = ()
+    if any(run.has_steps for run in (*before, *after)) and not _all_have_steps(before, after):
+        before, after = (tuple(map(_as_one_window, side)) for side in (before, after))
+        notes = ("Some of the runs have no steps: the steady window of each is compared whole.",)
+    found = [_difference(each) for each in match_runs(before, after)]
+    parts = tuple(sorted(found, key=lambda part: -abs(part.delta_ns)))
     return RunComparison(
         before=tuple(before),
         after=tuple(after),
         before_ns=step_mean_ns(before),
         after_ns=step_mean_ns(after),
-        certainty=Certainty("none", len(before), len(after), LEVEL, None, None, None),
-        parts=tuple(parts),
+        certainty=step_time_certainty(before, after),
+        parts=parts,
         counts=tuple(_counts(before, after)),
         environment=environment_differences(before, after),
+        notes=(*notes, *_unlike_steps(parts)),
     )
+
+
+def _all_have_steps(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> bool:
+    return all(run.has_steps for run in (*before, *after))
+
+
+def _as_one_window(run: RunFigures) -> RunFigures:
+    return replace(run, has_steps=False, step_ns=(run.window_ns,))
+
+
+def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
+    """A note where nearly all kernels that both sides have run more often, and all by one factor.
+
+    Then a step is something else on each side, such as one batch and one optimizer step of two.
+    """
+    shared = [
+        (part.calls_after / part.calls_before, part.before_ns)
+        for part in parts
+        if part.kind == "kernel" and part.calls_before and part.calls_after
+    ]
+    if not shared:
+        return
+    usual = sorted(shared)[len(shared) // 2][0]
+    alike_ns = total(time for factor, time in shared if abs(factor - usual) <= usual / 20)
+    factor, all_ns = max(usual, 1 / usual), total(time for _, time in shared)
+    if factor >= UNLIKE_STEPS and alike_ns >= _NEARLY_ALL * all_ns:
+        more, less = ("after", "before") if usual > 1 else ("before", "after")
+        yield (
+            f"A step {more} runs its kernels {units.count(float(factor))} times as often as one "
+            f"{less}: they may not be the same steps."
+        )
 
 
 def _difference(match: MatchedParts) -> PartDifference:

@@ -17,7 +17,10 @@ RENAMED_KINDS = ("kernel", "communication")
 
 @dataclass(frozen=True)
 class StepSequence:
-    """The parts of a typical step of one side, in the order in which the GPU ran them."""
+    """The kernels of a typical step of one side, in the order in which the GPU ran them.
+
+    Without copies and memsets: libraries put those of their own before some kernels.
+    """
 
     keys: tuple[PartKey, ...]
     parts: tuple[StepPart, ...]
@@ -28,8 +31,10 @@ class StepSequence:
         """That of the run with the median step."""
         ordered = sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps))
         run = ordered[len(ordered) // 2]
-        parts = tuple(run.parts[number] for number in run.sequence)
-        return cls(tuple(map(part_key, parts)), parts, run.sequence_ns)
+        every = [run.parts[number] for number in run.sequence]
+        kept = [at for at, part in enumerate(every) if part.kind in RENAMED_KINDS]
+        parts = tuple(every[at] for at in kept)
+        return cls(tuple(map(part_key, parts)), parts, tuple(run.sequence_ns[at] for at in kept))
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,9 @@ def find_renames(
 ) -> list[Rename]:
     """What replaced what. `matched` numbers the parts that are the same on both sides, `left` are
     those that only one side has: each rename has at least one of these."""
-    pairs = None
-    for by_class in (False, True):
-        numbers: defaultdict[object, int] = defaultdict(lambda: len(numbers))
-        sides = [_tokens(each, matched, numbers, by_class) for each in (before, after)]
-        if (pairs := align(*sides)) is not None:
-            break
+    pairs = _aligned(before, after, matched, by_class=False)
+    if pairs is None:
+        pairs = _aligned(before, after, matched, by_class=True)
     if pairs is None:
         return []
     ends = [(-1, -1), *pairs, (len(before.keys), len(after.keys))]
@@ -66,23 +68,23 @@ def find_renames(
     return _counted(before, after, found, left)
 
 
-def _tokens(
-    side: StepSequence,
-    matched: Mapping[PartKey, int],
-    numbers: defaultdict[object, int],
-    by_class: bool,
-) -> list[int]:
-    """A number per call: equal for matched parts, and `by_class` for all others of a class.
+def _aligned(
+    before: StepSequence, after: StepSequence, matched: Mapping[PartKey, int], *, by_class: bool
+) -> list[tuple[int, int]] | None:
+    """Places of matched parts, and `by_class` of others of one class.
 
     Without, the others are found between their neighbours; where nearly all kernels are others, so
     few neighbours are left that the class has to do.
     """
-    return [
-        numbers["same", matched[key]]
-        if key in matched
-        else numbers[(part.kind, part.group) if by_class else key]
-        for key, part in zip(side.keys, side.parts, strict=True)
-    ]
+    numbers: dict[object, int] = {}
+
+    def number(key: PartKey, part: StepPart) -> int:
+        other = (part.kind, part.group) if by_class else key
+        name = ("same", matched[key]) if key in matched else other
+        return numbers.setdefault(name, len(numbers))
+
+    tokens = (list(map(number, side.keys, side.parts)) for side in (before, after))
+    return align(*tokens)
 
 
 def _replaced(
