@@ -298,8 +298,8 @@ def analyze(
         peaks: figures of the GPU that replace those of the trace and the data sheets, such as
             {"bandwidth": 4.8e12, "bf16": 989e12} or "bandwidth=4.8e12". Units are bytes/s and
             FLOP/s; `traceview.hardware.overrides.FIGURES` lists the names.
-        ncu: a CSV file of Nsight Compute (`ncu --csv --page raw`) with the bytes and FLOP that
-            the same program's kernels moved and did, for "roofline".
+        ncu: a report of Nsight Compute (.ncu-rep), or its CSV (`ncu --csv --page raw`), with the
+            bytes and FLOP that the same program's kernels moved and did, for "roofline".
         cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
             what nvcc built, for "load-widths".
 
@@ -326,8 +326,10 @@ def analyze(
         trace = trace.with_peaks(given(peaks))
     if ncu is not None:
         from traceview.trace.ncu.counters_csv import read_counters
+        from traceview.trace.ncu.report_file import is_report, read_report
 
-        trace = trace.with_counters(*read_counters(Path(ncu)))
+        read = read_report if is_report(Path(ncu)) else read_counters
+        trace = trace.with_counters(*read(Path(ncu)))
     if cubins:
         from traceview.facts.code.user_binaries import with_code
         from traceview.inspect.targets.binaries import binary_kernels

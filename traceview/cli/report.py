@@ -160,9 +160,9 @@ def _known(name: str, names: Sequence[str]) -> str:
 @click.option(
     "--ncu",
     type=click.Path(path_type=Path),
-    metavar="FILE.csv",
-    help="Nsight Compute counters of the same program, from ncu --csv --page raw; used by "
-    "roofline.",
+    metavar="FILE",
+    help="Nsight Compute counters of the same program: a .ncu-rep, or the CSV of ncu --csv --page "
+    "raw; used by roofline.",
 )
 @click.option(
     "--cubin",

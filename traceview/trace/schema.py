@@ -436,7 +436,7 @@ GPU_METRICS = TableSchema(
 KERNEL_COUNTERS = TableSchema(
     "kernel_counters",
     "Nsight Compute counters per kernel launch, in launch order",
-    "ncu --csv --page raw, and traceview report --ncu FILE.csv",
+    "ncu -o FILE, and traceview report --ncu FILE.ncu-rep",
     (
         Column("short_name", "text", "base name, without template arguments and parameters"),
         *(Column(f"grid_{axis}", "int64", f"blocks in the grid along {axis}") for axis in "xyz"),

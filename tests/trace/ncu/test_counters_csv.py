@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.places import DATA
 from traceview.errors import InputError
-from traceview.trace.ncu.counters_csv import base_name, read_counters
+from traceview.trace.ncu.counters import base_name
+from traceview.trace.ncu.counters_csv import read_counters
 from traceview.trace.ncu.numbers import decimal_sign, factor, number, rate_factor, seconds_in
 
 LAUNCH = ["ID", "Process ID", "Kernel Name", "Block Size", "Grid Size"]

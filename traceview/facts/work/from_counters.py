@@ -15,7 +15,7 @@ from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.groups import Groups
 from traceview.tables import Integers, Table
 from traceview.trace import Trace
-from traceview.trace.ncu.counters_csv import launches_of
+from traceview.trace.ncu.counters import launches_of
 
 _AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 

@@ -1,0 +1,155 @@
+"""Bytes and FLOP of kernel launches from the metrics of Nsight Compute.
+
+These metrics are used if present:
+
+- bytes: `dram__bytes_read.sum` + `dram__bytes_write.sum`, or `dram__bytes.sum`, or either as a
+  rate (`.sum.per_second`) times `gpu__time_duration`;
+- FLOP of the CUDA cores: `smsp__` or `sm__sass_thread_inst_executed_op_{d,f,h}{add,mul,fma}_
+  pred_on.sum`. An FMA is 2 FLOP; fp16 instructions work on pairs, as Nsight Compute's own
+  roofline counts them. A precision counts only if all three of its counters are present;
+- FLOP of the tensor cores: `sm__ops_path_tensor_src_*.sum`; a multiply-add counts as 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from traceview.tables import Cell, Table
+
+MOST_LAUNCHES = 1_000_000
+RATE = ".per_second"
+DURATION = "gpu__time_duration.sum"
+_USED = re.compile(
+    r"dram__bytes(_read|_write)?\.sum(\.per_second)?|gpu__time_duration\.sum"
+    r"|sms?p?__sass_thread_inst_executed_op_[dfh](add|mul|fma)_pred_on\.sum"
+    r"|sm__ops_path_tensor_src_.*\.sum|launch__(grid|block)_dim_[xyz]"
+)
+_CUDA_CORES = {"fp64": "d", "fp32": "f", "fp16-lanes": "h"}
+_TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?\.sum")
+_TENSOR_KINDS = {"fp64": "fp64-tensor"}
+_NO_FLOP = {"int1", "int4"}
+_PRODUCT = re.compile(r"(?i)gemm|nvjet|matmul|cutlass|xmma|cudnn|conv|flash|attention|fmha|_mm_")
+
+Metrics = Mapping[str, float]
+"""Values of the used metrics of a launch: bytes, instructions, bytes per second or seconds."""
+Size = tuple[int, int, int]
+
+
+def is_used(metric: str) -> bool:
+    """Whether `counted_launch` reads a metric."""
+    return _USED.fullmatch(metric) is not None
+
+
+def counted_launch(
+    name: str, process: int, grid: Size, block: Size, metrics: Metrics
+) -> dict[str, Cell]:
+    """A row of kernel_counters. `name` is the base name of the kernel."""
+    flop = _flop(metrics)
+    total = sum(flop.values()) if flop else None
+    if total == 0 and _PRODUCT.search(name):
+        # A GEMM with 0 FLOP ran on units that were not counted.
+        total = None
+    return {
+        "short_name": name,
+        **{f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)},
+        **{f"block_{axis}": side for axis, side in zip("xyz", block, strict=True)},
+        "process_id": process,
+        "bytes": _bytes(metrics),
+        "flop": total,
+        "flop_kind": max(flop, key=lambda kind: flop[kind]) if total else None,
+    }
+
+
+def launch_size(metrics: Metrics, what: str) -> Size | None:
+    """The size of the grid or block (`what`) by its metrics."""
+    x, y, z = (metrics.get(f"launch__{what}_dim_{axis}") for axis in "xyz")
+    return None if x is None or y is None or z is None else (int(x), int(y), int(z))
+
+
+def remarks(file: str, metrics: Collection[str], table: Table) -> tuple[str, ...]:
+    """What is missing in a file with these metrics."""
+    if not len(table):
+        return (f"{file} contains no kernel launches",)
+    if not any(_TENSOR.fullmatch(name) for name in metrics):
+        return (
+            f"{file} has no sm__ops_path_tensor_src_* metrics, so tensor-core FLOP are missing",
+        )
+    return ()
+
+
+def _bytes(metrics: Metrics) -> float | None:
+    read, written = (_moved(metrics, f"dram__bytes_{way}.sum") for way in ("read", "write"))
+    if read is not None and written is not None:
+        return read + written
+    return _moved(metrics, "dram__bytes.sum")
+
+
+def _moved(metrics: Metrics, metric: str) -> float | None:
+    """Bytes, or bytes per second times the duration that ncu measured (at its own clocks)."""
+    counted, rate = metrics.get(metric), metrics.get(f"{metric}{RATE}")
+    if counted is not None or rate is None or DURATION not in metrics:
+        return counted
+    return rate * metrics[DURATION]
+
+
+def _flop(metrics: Metrics) -> dict[str, float]:
+    """FLOP by data type, of the types that were counted."""
+    found: dict[str, float] = {}
+    for kind, letter in _CUDA_CORES.items():
+        lanes = 2 if letter == "h" else 1
+        parts = [_thread_ops(metrics, f"{letter}{what}") for what in ("add", "mul", "fma")]
+        known = [part for part in parts if part is not None]
+        if len(known) == len(parts):
+            found[kind] = lanes * (known[0] + known[1] + 2 * known[2])
+    for kind, ops in _tensor(metrics).items():
+        found[kind] = found.get(kind, 0) + ops
+    return found
+
+
+def _thread_ops(metrics: Metrics, what: str) -> float | None:
+    of_sm, of_part = (
+        metrics.get(f"{unit}__sass_thread_inst_executed_op_{what}_pred_on.sum")
+        for unit in ("sm", "smsp")
+    )
+    return of_sm if of_part is None else of_part
+
+
+def _tensor(metrics: Metrics) -> dict[str, float]:
+    """Tensor-core FLOP by source type: the total counter if present, else the sum over results."""
+    whole: dict[str, float] = {}
+    parts: dict[str, float] = {}
+    for name, ops in metrics.items():
+        found = _TENSOR.fullmatch(name)
+        if not found or found[1] in _NO_FLOP:
+            continue
+        kind = _TENSOR_KINDS.get(found[1], found[1])
+        into = parts if found[2] else whole
+        into[kind] = into.get(kind, 0) + ops
+    return {**parts, **whole}
+
+
+def base_name(name: str) -> str:
+    """A kernel's name without return type, namespaces, template arguments and parameters."""
+    bare: list[str] = []
+    depth = 0
+    for character in name.replace("(anonymous namespace)", "")[:10_000]:
+        opens, closes = character in "<([{", character in ">)]}"
+        if opens and character == "(" and depth == 0 and "".join(bare).strip():
+            break
+        depth += opens
+        if depth == 0:
+            bare.append(character)
+        depth = max(depth - closes, 0)
+    words = "".join(bare).replace("::", " ").split()
+    return words[-1] if words else name[:80]
+
+
+def launches_of(table: Table) -> dict[tuple[Any, ...], list[int]]:
+    """Rows of kernel_counters by base name, grid and block, in launch order."""
+    keys = ("short_name", *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"))
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for row, key in enumerate(zip(*(table.cells(name) for name in keys), strict=True)):
+        found.setdefault(key, []).append(row)
+    return found
