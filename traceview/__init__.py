@@ -57,6 +57,7 @@ __all__ = [
     "TraceviewError",
     "__version__",
     "analyze",
+    "baseline",
     "benchmark",
     "convert",
     "diff_ptx",
@@ -263,6 +264,31 @@ def convert(trace: Trace | str | Path, out: str | Path, *, force: bool = False) 
     loaded = load(trace) if isinstance(trace, (str, Path)) else trace
     with replacing(target) as part:
         write_trace(loaded, part)
+    return target
+
+
+def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) -> Path:
+    """Write the figures of recordings, each one run of a program, to one small JSON file.
+
+    `traces` are what `load` takes or returns, or baselines, whose runs are added. `gate` reads the
+    file in place of the recordings. Returns its path. Raises InputError for a recording without GPU
+    work or if the file cannot be written, OutputExistsError if it exists and not `force`, and
+    otherwise as `load` does.
+    """
+    from traceview.comparison.baseline import baseline_text, is_baseline, runs_of
+    from traceview.errors import InputError
+    from traceview.outputs import check_report_output, write_pieces
+
+    if not traces:
+        raise InputError("no recordings for the baseline", "pass one or more")
+    target = Path(out)
+    sources = [Path(each) if isinstance(each, (str, Path)) else Path(each.path) for each in traces]
+    for source in sources:
+        # A baseline may take the place of one that it holds.
+        given = Path() if force and is_baseline(source) else source
+        check_report_output(target, force=force, source=given, source_kind="trace")
+    runs = [run for each in traces for run in runs_of(each, load)]
+    write_pieces(target, [baseline_text(runs, __version__).encode()])
     return target
 
 

@@ -1,0 +1,42 @@
+"""`traceview baseline`: keep the figures of recordings in one small file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.verb import Verb
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "traceview baseline run1.sqlite run2.sqlite run3.sqlite -o base.json",
+        "traceview baseline base.json run4.sqlite -o base.json --force",
+    ),
+)
+@click.argument("traces", type=click.Path(path_type=Path), metavar="TRACE...", nargs=-1)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="BASE.json",
+    required=True,
+    help="Write the baseline here.",
+)
+@click.option("--force", is_flag=True, help="Overwrite BASE.json.")
+@debug_option
+def command(traces: tuple[Path, ...], output: Path, force: bool) -> None:
+    """Write the figures of TRACE... to one file for `traceview gate` and `traceview compare`.
+
+    Each TRACE is one run of the same program. The recordings are not needed afterwards. A baseline
+    among them adds its runs.
+    """
+    import traceview
+
+    if not traces:
+        raise click.UsageError("name the recordings of one or more runs: TRACE...")
+    traceview.baseline(*traces, out=output, force=force)
+    click.echo(f"Wrote {click.format_filename(output)}", err=True)

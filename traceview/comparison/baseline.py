@@ -1,0 +1,103 @@
+"""Baselines: the figures of several runs in one small JSON file, so that no recording is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from traceview.comparison.extraction import figures_of
+from traceview.comparison.figures import RunFigures
+from traceview.errors import TraceFormatError
+from traceview.trace import Trace
+
+FORMAT, VERSION = "traceview baseline", 1
+_AGAIN = "write it anew with: traceview baseline TRACE... -o base.json"
+_START = re.compile(rb'\s*\{\s*"format"\s*:\s*"traceview baseline"')
+_LOOK = 200
+_MOST_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The content of a baseline file."""
+
+    format: str
+    version: int
+    traceview_version: str
+    runs: tuple[RunFigures, ...]
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int
+
+
+def baseline_text(runs: Sequence[RunFigures], version: str) -> str:
+    """The file of these runs; `version` is that of traceview."""
+    return msgspec.json.encode(Baseline(FORMAT, VERSION, version, tuple(runs))).decode() + "\n"
+
+
+def runs_of(
+    source: Trace | str | Path, load: Callable[[str | Path], Trace]
+) -> tuple[RunFigures, ...]:
+    """The runs of a baseline, or the one of a recording, which `load` reads where it is a path.
+
+    Raises TraceFormatError for a baseline that is damaged or of another version, InputError for a
+    recording without GPU work, and whatever `load` raises.
+    """
+    if isinstance(source, Trace):
+        return (figures_of(source),)
+    path = Path(source)
+    return read_baseline(path) if is_baseline(path) else (figures_of(load(path)),)
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether a file begins like a baseline; what cannot be read does not."""
+    try:
+        with path.open("rb") as file:
+            return bool(_START.match(file.read(_LOOK)))
+    except OSError:
+        return False
+
+
+def read_baseline(path: Path) -> tuple[RunFigures, ...]:
+    """The runs of a baseline. Raises TraceFormatError where it is damaged or of another version."""
+    try:
+        content = path.read_bytes()
+        if len(content) > _MOST_BYTES:
+            raise TraceFormatError(f"{path} is no baseline: {len(content)} bytes", _AGAIN)
+        found = msgspec.json.decode(content, type=_Header).version
+        if found != VERSION:
+            raise TraceFormatError(
+                f"{path} is a baseline of version {found}, and this traceview reads {VERSION}",
+                _AGAIN,
+            )
+        runs = msgspec.json.decode(content, type=Baseline).runs
+    except OSError as error:
+        raise TraceFormatError(f"cannot read {path}: {error.strerror or error}") from error
+    except msgspec.MsgspecError as error:
+        raise TraceFormatError(f"{path} is a damaged baseline ({error})", _AGAIN) from error
+    _check(path, runs)
+    return runs
+
+
+def _check(path: Path, runs: Sequence[RunFigures]) -> None:
+    """What the types do not say: that times add up, and that indices exist."""
+    if not runs:
+        raise TraceFormatError(f"{path} is a baseline without runs", _AGAIN)
+    for run in runs:
+        consistent = (
+            run.step_ns
+            and min(run.step_ns) >= 0
+            and all(part.time_ns >= 0 and part.calls >= 0 for part in run.parts)
+            and sum(run.step_ns) == run.window_ns == sum(part.time_ns for part in run.parts)
+            and all(0 <= index < len(run.parts) for index in run.sequence)
+        )
+        if not consistent:
+            raise TraceFormatError(
+                f"{path} is a damaged baseline (the times of {run.name!r} do not add up)", _AGAIN
+            )
