@@ -11,8 +11,10 @@ from itertools import pairwise
 from traceview.comparison.alignment import align
 from traceview.comparison.figures import RunFigures, StepPart
 from traceview.comparison.sides import PartKey, SidePart, part_key
+from traceview.facts.operations.kernel_classes import KernelClass
 
 RENAMED_KINDS = ("kernel", "communication")
+_UNKNOWN = (KernelClass.OTHER.label, KernelClass.AUTOTUNER.label)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,14 @@ def _counted(
             before_ns=known.before_ns + before.time_ns[x],
             after_ns=known.after_ns + after.time_ns[y],
         )
-    return list(calls.values())
+    return [each for each in calls.values() if _is_sure(each, before, after)]
+
+
+def _is_sure(rename: Rename, before: StepSequence, after: StepSequence) -> bool:
+    """Kernels of no known class only where all calls of one became all calls of the other."""
+    if rename.before[1] not in _UNKNOWN:
+        return True
+    return before.keys.count(rename.before) == rename.calls == after.keys.count(rename.after)
 
 
 def portion(side: SidePart, sequence: StepSequence, calls: int, time_ns: int) -> SidePart:
