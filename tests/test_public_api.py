@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import traceview
+from tests.comparison.sides import a_comparison, a_difference, a_run
 from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.report.test_html import Page
@@ -19,7 +20,17 @@ from traceview.errors import InputError, OutputExistsError
 from traceview.findings import Evidence, Finding, Subject
 from traceview.tables import Column, Table
 
-TYPES = ("Finding", "Operation", "Report", "Result", "Selection", "Skipped", "Table", "Trace")
+TYPES = (
+    "Finding",
+    "Operation",
+    "Report",
+    "Result",
+    "RunComparison",
+    "Selection",
+    "Skipped",
+    "Table",
+    "Trace",
+)
 SCREEN = (100, 40)
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 
@@ -55,6 +66,11 @@ def values(trace, report):
         "no columns": Table((), {}),
         "no rows": Table.empty((Column("name", "text", "its name"),)),
         "binary": Table((Column("cubin", "bytes", "code", nullable=True),), {"cubin": [b"ab"]}),
+        "comparison": a_comparison(),
+        "hostile comparison": a_comparison(
+            [a_difference(each, 10, 20, place=each) for each in (HOSTILE, CONTROLS, "x" * 9_999)],
+            before=(a_run(CONTROLS),),
+        ),
         "no findings": traceview.analyze(trace, "launch-overhead"),
     }
 

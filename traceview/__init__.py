@@ -7,6 +7,7 @@ imported from here, too:
     Report      the outcome of every analysis of a trace, and all findings, worst first
     Result      the answer of one analysis: tables, findings, summary figures, charts
     Skipped     why an analysis could not answer, and how to record what it needs
+    RunComparison  what changed between two sides of recordings
     Finding     what is wrong, what shows it, what to do, and how much time that can save
     Table       rows with declared columns; `to_pandas()` makes a frame of them
     Selection   which range instances a report is restricted to
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from traceview.analyses.base import Result, Skipped
     from traceview.bench import BenchReport
     from traceview.bench.operation import Operation
+    from traceview.comparison.comparison import RunComparison
+    from traceview.comparison.inputs import Input
     from traceview.findings import Finding
     from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import Value
@@ -50,6 +53,7 @@ __all__ = [
     "Operation",
     "Report",
     "Result",
+    "RunComparison",
     "Selection",
     "Skipped",
     "Table",
@@ -59,6 +63,7 @@ __all__ = [
     "analyze",
     "baseline",
     "benchmark",
+    "compare",
     "convert",
     "diff_ptx",
     "export",
@@ -73,6 +78,7 @@ _TYPES = {
     "Operation": "traceview.bench.operation",
     "Report": "traceview.report",
     "Result": "traceview.analyses.base",
+    "RunComparison": "traceview.comparison.comparison",
     "Selection": "traceview.trace",
     "Skipped": "traceview.analyses.base",
     "Table": "traceview.tables",
@@ -513,6 +519,24 @@ def diff_ptx(
             raise TraceviewError(f"{planned.named(each)}: {error.what}", error.remedy) from error
         versions.append(ComparedVersion(each.label, report))
     return compare(versions, planned.option, planned.varied)
+
+
+def compare(
+    before: Input | Sequence[Input], after: Input | Sequence[Input], *, force: bool = False
+) -> RunComparison:
+    """Compare recordings of two versions of a program: how much faster a step is, and why.
+
+    Each side is a trace, the path of one, a folder of recordings, or a list of these: with several
+    recordings per side the difference is told from noise. Raises ComparisonRefusedError where the
+    comparison makes no sense (another GPU, the same capture twice), unless `force`, and what `load`
+    raises.
+    """
+    from traceview.comparison.decomposition import compare_runs
+    from traceview.comparison.inputs import median_recording, side
+
+    old, new = side(before, load), side(after, load)
+    compared = compare_runs([run.figures for run in old], [run.figures for run in new], force=force)
+    return replace(compared, recordings=(median_recording(old), median_recording(new)))
 
 
 def benchmark(

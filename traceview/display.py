@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
 
     from traceview.analyses.base import Result
+    from traceview.comparison.comparison import RunComparison
     from traceview.render.interactive.text import Displayable
     from traceview.report import Report
 
@@ -59,6 +60,27 @@ def document(report: Report, all_rows: bool) -> str:
     from traceview.render.report.json import render_json
 
     return render_json(report, __version__, None if all_rows else MOST_ROWS)
+
+
+def comparison_page(comparison: RunComparison) -> str:
+    """A comparison of runs as an HTML page."""
+    from traceview.render.comparison.html import render_html
+
+    return render_html(comparison, __version__)
+
+
+def comparison_document(comparison: RunComparison) -> str:
+    """A comparison of runs as a JSON document."""
+    from traceview.render.comparison.json import render_json
+
+    return render_json(comparison, __version__)
+
+
+def comparison_markdown(comparison: RunComparison) -> str:
+    """A comparison of runs as Markdown."""
+    from traceview.render.comparison.markdown import render_markdown
+
+    return render_markdown(comparison)
 
 
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:

@@ -9,8 +9,8 @@ TraceviewError              base: what happened, the evidence, what to do
 ├── PtxSyntaxError          the text is not valid PTX, with line and column
 ├── TimeUpError             the time for trials is spent, so this one was not made
 ├── OutputExistsError       the output file exists already
-├── ComparisonRefusedError  a comparison of these recordings makes no sense
 └── InputError              a name, range or option is invalid for this input
+    └── ComparisonRefusedError  a comparison of these recordings makes no sense
 """
 
 import difflib
@@ -78,12 +78,12 @@ class OutputExistsError(TraceviewError):
         self.path = path
 
 
-class ComparisonRefusedError(TraceviewError):
-    """A comparison of these recordings makes no sense. The command line exits with status 2."""
-
-
 class InputError(TraceviewError):
     """A name, range or option that is invalid for this input."""
+
+
+class ComparisonRefusedError(InputError):
+    """A comparison of these recordings makes no sense. The command line exits with status 2."""
 
 
 def suggestion(name: str, names: Sequence[str]) -> str:

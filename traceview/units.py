@@ -79,11 +79,14 @@ def part_of(part_ns: int, whole_ns: int) -> str:
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
     """Two lengths of time in one unit, such as `12.42` and `12.91 ms`, digits enough to differ."""
     factor, unit = _step(max(abs(before_ns), abs(after_ns)), _TIMES)
-    apart = abs(before_ns - after_ns) / factor
-    texts = []
-    for value in (before_ns / factor, after_ns / factor):
-        digits = max(_decimals(value, 3), _decimals(apart, 2))
-        texts.append(f"{value:,.{min(digits, _least_digit(factor))}f}")
+    one, other = before_ns / factor, after_ns / factor
+    apart = _decimals((before_ns - after_ns) / factor, 2)
+    most = _decimals(max(abs(one), abs(other)), 3) + 1
+    digits = (max(min(_decimals(each, 3), most), apart) for each in (one, other))
+    texts = [
+        f"{each:,.{min(shown, _least_digit(factor))}f}"
+        for each, shown in zip((one, other), digits, strict=True)
+    ]
     return texts[0], f"{texts[1]} {unit}"
 
 
@@ -103,14 +106,17 @@ class RoundedTimes:
     digits: int
     unit: str
 
-    def text(self, *rows: int) -> str:
-        """The sum of these rows, such as `12.42 ms`."""
-        return f"{self._number(rows)} {self.unit}"
+    def number(self, *rows: int) -> str:
+        """The sum of these rows without its unit, such as `12.42`."""
+        return f"{abs(self._sum(rows)) / 10**self.digits:,.{self.digits}f}"
+
+    def signed_number(self, *rows: int) -> str:
+        """The same as a difference, such as `+0.51`."""
+        return f"{_sign(self._sum(rows))}{self.number(*rows)}"
 
     def signed(self, *rows: int) -> str:
-        """The same as a difference, such as `+0.51 ms`."""
-        whole = self._sum(rows)
-        return f"{_sign(whole)}{self._number(rows)} {self.unit}"
+        """The same with its unit, such as `+0.51 ms`."""
+        return f"{self.signed_number(*rows)} {self.unit}"
 
     def plus(self, other: RoundedTimes) -> RoundedTimes:
         """Row by row the sum of both, which are of the same digits and unit."""
@@ -119,10 +125,6 @@ class RoundedTimes:
 
     def _sum(self, rows: Sequence[int]) -> int:
         return sum(self.ticks[row] for row in rows)
-
-    def _number(self, rows: Sequence[int]) -> str:
-        whole = self._sum(rows)
-        return f"{abs(whole) / 10**self.digits:,.{self.digits}f}"
 
 
 def rounded_times(

@@ -19,6 +19,7 @@ from traceview.errors import ComparisonRefusedError, TraceviewError
 VERBS = {
     "record": "Run a script under nsys or torch.profiler and write its trace.",
     "report": "Show where the GPU time of a trace went and what to fix first.",
+    "compare": "Show what changed between two recordings, and why.",
     "baseline": "Keep the figures of recordings in one small file.",
     "export": "Write a trace in the format of Perfetto.",
     "convert": "Write a trace in another format.",

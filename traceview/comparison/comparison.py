@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from pathlib import Path
+from typing import Literal, overload
 
+from traceview import display
 from traceview.comparison.figures import PartKind, RunFigures, StepPart
+from traceview.trace import Trace
 
 Change = Literal["same", "appeared", "vanished", "renamed", "reconfigured"]
 
@@ -99,9 +102,13 @@ class EnvironmentDifference:
     refuses: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunComparison:
-    """What `traceview compare` answers."""
+    """What `traceview compare` answers.
+
+    `recordings` are those with the median step of each side, or the files that hold them, for the
+    timelines of the page; None for the figures of a baseline.
+    """
 
     before: tuple[RunFigures, ...]
     after: tuple[RunFigures, ...]
@@ -112,8 +119,44 @@ class RunComparison:
     counts: tuple[CountDifference, ...]
     environment: tuple[EnvironmentDifference, ...]
     notes: tuple[str, ...] = ()
+    recordings: tuple[Path | Trace | None, Path | Trace | None] = field(
+        default=(None, None), compare=False
+    )
 
     @property
     def delta_ns(self) -> Fraction:
         """Time per step, after less before; the sum of the parts' `delta_ns`."""
         return self.after_ns - self.before_ns
+
+    @overload
+    def to_html(self, path: None = None, *, force: bool = False) -> str: ...
+    @overload
+    def to_html(self, path: str | Path, *, force: bool = False) -> Path: ...
+    def to_html(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
+        """The comparison as one HTML page; with a path, write it there and return the path.
+
+        Raises OutputExistsError if the file exists and not `force`.
+        """
+        return display.output(lambda: display.comparison_page(self), path, force)
+
+    @overload
+    def to_json(self, path: None = None, *, force: bool = False) -> str: ...
+    @overload
+    def to_json(self, path: str | Path, *, force: bool = False) -> Path: ...
+    def to_json(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
+        """The comparison as JSON, as `traceview compare --json` prints it, or written to a path."""
+        return display.output(lambda: display.comparison_document(self), path, force)
+
+    @overload
+    def to_markdown(self, path: None = None, *, force: bool = False) -> str: ...
+    @overload
+    def to_markdown(self, path: str | Path, *, force: bool = False) -> Path: ...
+    def to_markdown(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
+        """The comparison as Markdown, or written to a path."""
+        return display.output(lambda: display.comparison_markdown(self), path, force)
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)

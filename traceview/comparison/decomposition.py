@@ -33,9 +33,14 @@ def compare_runs(
     """
     check_comparable(before, after, force=force)
     notes: tuple[str, ...] = ()
-    if any(run.has_steps for run in (*before, *after)) and not _all_have_steps(before, after):
+    if not _all_have_steps(before, after):
+        which = (
+            "Some runs have no"
+            if any(run.has_steps for run in (*before, *after))
+            else "The runs have no"
+        )
+        notes = (f"{which} steps: the steady window of each is compared whole.",)
         before, after = (tuple(map(_as_one_window, side)) for side in (before, after))
-        notes = ("Some of the runs have no steps: the steady window of each is compared whole.",)
     found = [_difference(each) for each in match_runs(before, after)]
     parts = tuple(sorted(found, key=lambda part: -abs(part.delta_ns)))
     return RunComparison(

@@ -123,13 +123,14 @@ def _check_machines(before: Sequence[RunFigures], after: Sequence[RunFigures]) -
 
 
 def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    """Refuse sides that share nothing: neither a kernel, nor its class, nor its graph."""
-    if not _names(before) & _names(after):
+    """Refuse sides that share no kernel and no graph; copies and memsets are in any program."""
+    if not _programs(before) & _programs(after):
         raise ComparisonRefusedError(
             "the two sides have no kernel in common: these are different programs", FORCE
         )
 
 
-def _names(runs: Sequence[RunFigures]) -> set[tuple[str, str]]:
-    parts = (part for run in runs for part in run.parts if part.kind != "idle")
-    return {(part.kind, part.name) for part in parts}
+def _programs(runs: Sequence[RunFigures]) -> set[tuple[str, str]]:
+    parts = [part for run in runs for part in run.parts if part.kind in _WORKING]
+    own = [part for part in parts if part.kind not in ("copy", "memset")]
+    return {(part.kind, part.name) for part in own or parts}

@@ -16,6 +16,7 @@ from traceview.comparison.comparison import (
 from traceview.comparison.figures import KernelShape
 
 MOST_SENTENCES = 6
+PER_STEP = " per step"
 _LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
 """A part that moved by less, of the difference and of the step, gets no sentence. The first is for
 what appeared, vanished or was configured otherwise."""
@@ -35,6 +36,7 @@ IDLE: Mapping[str, str] = {
     "allocation": "while the CPU allocates or frees memory",
     "profiler": "held up by the profiler",
     "compilation": "during compilation or autotuning",
+    "lost-work": "as far as recorded: GPU work was lost",
     "unknown": "for an unknown cause",
 }
 """The causes of idle time behind "the GPU sits idle"."""
@@ -62,7 +64,7 @@ def headline(comparison: RunComparison) -> str:
     change = f"{_direction(before, after)}: {other.partition(' ')[0]} instead of {one}"
     unit = other.partition(" ")[2]
     moved = f"{change} {unit} {_per(comparison)} ({units.difference(float(delta))}"
-    if certainty.basis != "runs":
+    if certainty.basis != "runs" or certainty.low_ns is None:
         return f"{moved}). {_not_known(comparison)}"
     runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
     sure = "" if certainty.is_certain else "Within the noise of the runs. "
@@ -116,7 +118,8 @@ def changes(comparison: RunComparison) -> list[tuple[PartDifference, str]]:
     """
     parts = [part for part in comparison.parts if abs(part.delta_ns) >= _least(comparison, part)]
     parts.sort(key=lambda part: (_only_moved(part), -abs(part.delta_ns)))
-    return [(part, sentence(part)) for part in parts[:MOST_SENTENCES]]
+    per = PER_STEP if has_steps(comparison) else ""
+    return [(part, sentence(part, per)) for part in parts[:MOST_SENTENCES]]
 
 
 def _least(comparison: RunComparison, part: PartDifference) -> Fraction:
@@ -130,48 +133,48 @@ def _only_moved(part: PartDifference) -> bool:
     return part.change == "same" and part.calls_before == part.calls_after
 
 
-def sentence(part: PartDifference) -> str:
-    """What changed in one part of the step."""
-    return _idle_sentence(part) if part.kind == "idle" else _work_sentence(part)
+def sentence(part: PartDifference, per: str = PER_STEP) -> str:
+    """What changed in one part of the step. `per` says what calls and times are of."""
+    return _idle_sentence(part, per) if part.kind == "idle" else _work_sentence(part, per)
 
 
-def _idle_sentence(part: PartDifference) -> str:
+def _idle_sentence(part: PartDifference, per: str) -> str:
     why = f"{IDLE.get(part.name, part.name)}{_at(part.place)}"
     before, after = float(part.before_ns), float(part.after_ns)
     if not after:
-        return f"The GPU no longer sits idle {why} ({units.duration(before)} per step before)."
+        return f"The GPU no longer sits idle {why} ({units.duration(before)}{per} before)."
     if not before:
-        return f"The GPU now sits idle for {units.duration(after)} per step {why}."
+        return f"The GPU now sits idle for {units.duration(after)}{per} {why}."
     one, other = units.durations(before, after)
     number, _, unit = other.partition(" ")
-    return f"The GPU sits idle for {number} instead of {one} {unit} per step {why}."
+    return f"The GPU sits idle for {number} instead of {one} {unit}{per} {why}."
 
 
-def _work_sentence(part: PartDifference) -> str:
+def _work_sentence(part: PartDifference, per: str) -> str:
     name, where = part_title(part), _at(part.place)
     plural = part.kind in ("copy", "memset")
     if part.change == "appeared" or not part.calls_before:
         new = "are new" if plural else "is new"
-        return f"{name} {new}{where}: {_runs(part.calls_after, part.after_ns)}."
+        return f"{name} {new}{where}: {_runs(part.calls_after, part.after_ns, per)}."
     if part.change == "vanished" or not part.calls_after:
         gone = "are gone" if plural else "is gone"
-        return f"{name} {gone}, before {_runs(part.calls_before, part.before_ns)}{where}."
+        return f"{name} {gone}, before {_runs(part.calls_before, part.before_ns, per)}{where}."
     if part.change == "renamed" and part.before and part.before.name != part.name:
         replaced = f"{name} replaces {part.before.name}{where}"
-        return f"{replaced} and {_moved(part, plural=False)}{_shapes(part)}."
-    return f"{name} {_moved(part, plural)}{where}{_shapes(part)}."
+        return f"{replaced} and {_moved(part, per, plural=False)}{_shapes(part)}."
+    return f"{name} {_moved(part, per, plural)}{where}{_shapes(part)}."
 
 
-def _moved(part: PartDifference, plural: bool) -> str:
+def _moved(part: PartDifference, per: str, plural: bool) -> str:
     """Calls and time per call, as far as they account for the difference."""
     least = abs(part.delta_ns) * Fraction(_LEAST_OF_PART)
     take, make = ("take", "make") if plural else ("takes", "makes")
-    calls = f"{_count(part.calls_after)} instead of {_count(part.calls_before)} calls per step"
+    calls = f"{_count(part.calls_after)} instead of {_count(part.calls_before)} calls{per}"
     more_calls = part.calls_before != part.calls_after and abs(part.calls_ns) >= least
     each = _each(part) if abs(part.each_ns) >= least else ""
     if more_calls:
         return f"{make} {calls}, {each}" if each else f"{make} {calls}"
-    many = f", {_calls(part.calls_after)} per step" if part.calls_after != 1 else ""
+    many = f", {_calls(part.calls_after)}{per}" if part.calls_after != 1 else ""
     return f"{take} {each}{many}" if each else f"{take} as long as before"
 
 
@@ -183,9 +186,9 @@ def _each(part: PartDifference) -> str:
     return f"{number} instead of {one} {unit} per call"
 
 
-def _runs(calls: Fraction, time: Fraction) -> str:
+def _runs(calls: Fraction, time: Fraction, per: str) -> str:
     each = units.duration(float(time / calls)) if calls else units.duration(float(time))
-    return f"{_calls(calls)} per step of {each}" if calls else f"{each} per step"
+    return f"{_calls(calls)}{per} of {each}" if calls else f"{each}{per}"
 
 
 def _calls(calls: Fraction) -> str:
@@ -274,8 +277,6 @@ def count_text(count: CountDifference, value: Fraction) -> str:
 
 def notes(comparison: RunComparison) -> Iterator[str]:
     """What limits the answer."""
-    if not has_steps(comparison):
-        yield "No steps were found on both sides: the times are those of the whole steady window."
     recorders = {run.recorder for run in (*comparison.before, *comparison.after)}
     if len(recorders) > 1:
         listed = " and ".join(sorted(recorders))

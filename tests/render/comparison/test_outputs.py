@@ -79,7 +79,7 @@ def test_the_text_in_eighty_columns():
     text = render_text(WHOLE, width=80)
     assert "torch  2.10.0  →  2.11.0" in text
     assert "synchronizations  0  →  1" in text
-    assert re.search(r"^sum +9\.24 ms +12\.48 ms +\+3\.24 ms +100\.0 %$", text, re.MULTILINE)
+    assert re.search(r"^sum +9\.24 +12\.48 +\+3\.24 +100\.0 %$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 160])
@@ -109,5 +109,5 @@ def test_hostile_names_stay_names(name):
 def test_markdown_has_the_table_and_what_changed():
     text = render_markdown(WHOLE)
     assert "- **+3.10 ms** The GPU now sits idle for 3.10 ms per step" in text
-    assert "| **sum** |  | 9.24 ms | 12.48 ms | +3.24 ms | 100.0 % |" in text
+    assert "| **sum** |  | 9.24 | 12.48 | +3.24 | 100.0 % |" in text
     assert "> Different torch: 2.10.0 before, 2.11.0 after" in text.replace("\\", "")

@@ -28,7 +28,7 @@ MOST_IN_SEQUENCE = 20_000
 def figures_of(trace: Trace) -> RunFigures:
     """The figures of a recording, as `traceview.load` returns it.
 
-    Raises InputError where no GPU work was recorded.
+    Raises ComparisonRefusedError where no GPU work was recorded.
     """
     trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
     window, listed = run_window(trace), _sequence(trace)

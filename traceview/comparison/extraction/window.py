@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.errors import InputError
+from traceview.errors import ComparisonRefusedError
 from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.outliers import WARMED_UP_STEPS
@@ -40,7 +40,7 @@ class RunWindow:
 def run_window(trace: Trace) -> RunWindow:
     """The steady steps of the GPU with the longest steady span.
 
-    Raises InputError where no GPU work was recorded.
+    Raises ComparisonRefusedError where no GPU work was recorded.
     """
     device = main_device(trace)
     rows = _steady_steps(trace, device)
@@ -56,7 +56,7 @@ def main_device(trace: Trace) -> int:
     """The GPU with the longest steady span, as a row in devices; of equals the busiest."""
     spans, work = steady_spans_ns(trace), device_work(trace)
     if not spans:
-        raise InputError(
+        raise ComparisonRefusedError(
             f"{trace.path} has no GPU work to compare",
             "record a program that runs work on a GPU",
         )

@@ -67,13 +67,14 @@ def _sorted(comparison: RunComparison) -> list[PartDifference]:
 
 
 def _part(part: PartDifference, comparison: RunComparison) -> dict[str, Any]:
+    per = wording.PER_STEP if wording.has_steps(comparison) else ""
     return {
         "kind": part.kind,
         "group": part.group,
         "name": part.name,
         "place": part.place,
         "change": part.change,
-        "sentence": wording.sentence(part),
+        "sentence": wording.sentence(part, per),
         "before_ns": float(part.before_ns),
         "after_ns": float(part.after_ns),
         "difference_ns": float(part.delta_ns),

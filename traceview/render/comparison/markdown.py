@@ -14,6 +14,7 @@ from traceview.render.comparison.parts import (
     PartLine,
     part_differences,
     parts_table,
+    per_step,
 )
 from traceview.render.report.markdown import coded, escaped
 
@@ -54,8 +55,9 @@ def _changes(comparison: RunComparison) -> Iterator[str]:
 
 def _parts(comparison: RunComparison) -> Iterator[str]:
     table = parts_table(comparison, MOST_PARTS)
-    per = "per step" if wording.has_steps(comparison) else "steady GPU time"
-    yield _row([f"part, {per}", "where", "before", "after", "difference", "share"])
+    yield _row(
+        [f"part, {per_step(comparison, table)}", "where", "before", "after", "difference", "share"]
+    )
     yield _row(["---", "---", *["---:"] * 4])
     for group in table.groups:
         yield from _group(group)

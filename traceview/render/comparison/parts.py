@@ -13,20 +13,22 @@ from fractions import Fraction
 
 from traceview import units
 from traceview.comparison.comparison import PartDifference, RunComparison
-from traceview.comparison.wording import group_title, part_title, shape_values
+from traceview.comparison.wording import group_title, has_steps, part_title, shape_values
 
 LEAST_SHARE = Fraction(1, 100)
 """Of the difference, or of the largest part where the parts cancel: smaller parts are summed."""
+OTHER = "other parts"
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """The time of one part or of several, as printed. `width` is its share of the largest one."""
+    """The time of one part or of several as printed, in `unit`, and its exact difference."""
 
     before: str
     after: str
     difference: str
     share: str
+    unit: str
     delta_ns: Fraction
 
 
@@ -72,11 +74,20 @@ def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTabl
     groups: dict[str, list[int]] = defaultdict(list)
     for row in sorted(range(len(comparison.parts)), key=lambda r: -_size(comparison, r)):
         groups[group_title(comparison.parts[row])].append(row)
+    small = [title for title, rows in groups.items() if _is_small(comparison, rows, shown)]
+    if len(small) > 1:
+        groups[OTHER] = [row for title in small for row in groups.pop(title)]
     lines = [_group(comparison, figures, *named, shown) for named in groups.items()]
     lines = [line for line in lines if line.parts or line.amounts.delta_ns]
     lines.sort(key=lambda group: -abs(group.amounts.delta_ns))
     largest = max((abs(group.amounts.delta_ns) for group in lines), default=Fraction(0))
     return PartsTable(tuple(lines), figures.amounts(range(len(comparison.parts))), largest)
+
+
+def per_step(comparison: RunComparison, table: PartsTable) -> str:
+    """What the numbers of the table are, such as `ms per step`."""
+    per = "per step" if has_steps(comparison) else "of steady GPU time"
+    return f"{table.total.unit} {per}"
 
 
 def part_differences(comparison: RunComparison) -> list[str]:
@@ -106,10 +117,11 @@ class _Figures:
         parts, whole = self.comparison.parts, self.comparison.delta_ns
         delta = sum((parts[row].delta_ns for row in rows), Fraction(0))
         return Amounts(
-            self.before.text(*rows),
-            self.after.text(*rows),
-            self.deltas.signed(*rows),
+            self.before.number(*rows),
+            self.after.number(*rows),
+            self.deltas.signed_number(*rows),
             units.percent(float(delta / whole) * 100).replace("-", "−") if whole else "",
+            self.before.unit,
             delta,
         )
 
@@ -135,7 +147,7 @@ def _group(
     parts, others = comparison.parts, [row for row in rows if row not in shown]
     return GroupLine(
         title,
-        _meaning(parts[rows[0]]),
+        "other" if title == OTHER else _meaning(parts[rows[0]]),
         figures.amounts(rows),
         tuple(_line(parts[row], figures.amounts([row])) for row in rows if row in shown),
         figures.amounts(others) if others else None,
@@ -148,6 +160,12 @@ def _least(comparison: RunComparison) -> Fraction:
     return max(max(abs(comparison.delta_ns), largest) * LEAST_SHARE, Fraction(1, 1000))
 
 
+def _is_small(comparison: RunComparison, rows: Sequence[int], shown: frozenset[int]) -> bool:
+    """Whether neither the parts of a group nor their sum are worth a line."""
+    delta = sum((comparison.parts[row].delta_ns for row in rows), Fraction(0))
+    return shown.isdisjoint(rows) and abs(delta) < _least(comparison)
+
+
 def _meaning(part: PartDifference) -> str:
     """The colour of a group, by its name in render/base/colors.py."""
     if part.kind == "kernel":
@@ -156,7 +174,8 @@ def _meaning(part: PartDifference) -> str:
 
 
 def _line(part: PartDifference, amounts: Amounts) -> PartLine:
-    title = part_title(part).removeprefix("GPU idle ")
+    # The cause alone: the group is called idle, and a sentence above has it in words.
+    title = part.name if part.kind == "idle" else part_title(part)
     change = "" if part.change == "same" else part.change
     return PartLine(part, title, change, amounts, tuple(_details(part)))
 

@@ -24,6 +24,7 @@ from traceview.render.comparison.parts import (
     PartsTable,
     part_differences,
     parts_table,
+    per_step,
 )
 
 MOST_PARTS, MOST_COUNTS = 24, 12
@@ -104,8 +105,7 @@ def _parts(comparison: RunComparison, width: int) -> RenderableType:
         moved = Text(cells[-2], f"{line.style} {_style(line.amounts.delta_ns)}".strip())
         times = (Text(cell, line.style) for cell in cells[:-2])
         rows.add_row(Text(names[at], line.style), *times, moved, Text(cells[-1], "dim"))
-    per = "per step" if wording.has_steps(comparison) else "steady GPU time"
-    return Group(heading(f"Parts of the difference, {per}"), rows)
+    return Group(heading(f"Parts of the difference, {per_step(comparison, table)}"), rows)
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,11 @@ def _counts(comparison: RunComparison) -> RenderableType | None:
     changed = [count for count in comparison.counts if count.before != count.after]
     if not changed:
         return None
+    per = wording.PER_STEP if wording.has_steps(comparison) else ""
     rows = grid("", "right", "", "right", "")
     for count in changed[:MOST_COUNTS]:
         rows.add_row(*_count_cells(count))
-    return Group(heading("Counts per step that changed"), rows)
+    return Group(heading(f"Counts{per} that changed"), rows)
 
 
 def _count_cells(count: CountDifference) -> list[Text]:

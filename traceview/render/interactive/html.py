@@ -11,9 +11,11 @@ from functools import singledispatch
 from pathlib import PurePath
 
 from traceview.analyses.base import Result, Skipped
+from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
+from traceview.render.comparison.page import compared_view
 from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import SectionView, finding_view, section_view
@@ -81,6 +83,11 @@ def _(value: Finding) -> str:
     return _drawn(findings=[finding_view(value, ALONE)])
 
 
+@snippet.register
+def _(value: RunComparison) -> str:
+    return _drawn(comparison=compared_view(value))
+
+
 def _header(facts: TraceFacts) -> _Header:
     title = PurePath(facts.path).name
     return _Header(title, header_facts(facts), sorted(facts.run.items()), facts.warnings)
@@ -100,6 +107,11 @@ def _drawn(**parts: object) -> str:
         "nothing_found": "",
         "sections": (),
         "table": None,
+        "comparison": None,
     }
     content = {**absent, **parts, "whole": ".to_pandas()"}
-    return rendered("snippet.html", Style((*STYLES, "snippet.css"), within=".traceview"), **content)
+    return rendered(
+        "snippet.html",
+        Style((*STYLES, "comparison.css", "snippet.css"), within=".traceview"),
+        **content,
+    )

@@ -12,17 +12,20 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Result, Skipped, TableSpec
+from traceview.comparison import wording
+from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.comparison.header import sides
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.saving import saving
 from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
 
-Displayable = Trace | Report | Result | Skipped | Table | Finding
+Displayable = Trace | Report | Result | Skipped | Table | Finding | RunComparison
 
 WIDTH = 99
 """One less than 100: the last line ends in a bracket."""
@@ -116,6 +119,16 @@ def _(value: Finding) -> str:
     lines += _paragraph("  about ", subject, indent=4)
     lines += _paragraph("  → ", value.action, indent=4) if value.action else []
     return "<Finding\n" + "\n".join(lines) + ">"
+
+
+@described.register
+def _(value: RunComparison) -> str:
+    names = " → ".join(visible(name) for name in sides(value))
+    lines = [*_paragraph("<RunComparison of ", names, indent=2)]
+    lines += _paragraph("  ", wording.headline(value))
+    for _, sentence in wording.changes(value):
+        lines += _paragraph("  - ", sentence, indent=4)
+    return "\n".join(lines) + ">"
 
 
 def _finding(finding: Finding, whole: str, end: str) -> Iterator[str]:

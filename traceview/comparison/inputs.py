@@ -1,0 +1,81 @@
+"""The runs of one side of a comparison: recordings, folders of them, or recordings in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from traceview.comparison.extraction import figures_of
+from traceview.comparison.figures import RunFigures
+from traceview.errors import ComparisonRefusedError
+from traceview.outputs import TRACE_SUFFIXES, unpacked_name
+from traceview.trace import Trace
+
+Input = str | Path | Trace
+Recording = Path | Trace
+_IN_FOLDERS = (*TRACE_SUFFIXES, ".json")
+"""What the names of recordings in a folder end in, before the suffix of a compression."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The figures of a run, and the recording they are of, to draw its timeline."""
+
+    figures: RunFigures
+    recording: Recording | None
+
+
+def side(given: Input | Sequence[Input], load: Callable[[Path], Trace]) -> list[Run]:
+    """The runs of a side. Recordings are read one after the other, and not kept.
+
+    Raises ComparisonRefusedError for a side without a recording, and what `load` raises.
+    """
+    inputs = [given] if isinstance(given, str | Path | Trace) else list(given)
+    return [run for each in inputs for run in _runs(each, load)]
+
+
+def _runs(given: Input, load: Callable[[Path], Trace]) -> Iterator[Run]:
+    if isinstance(given, Trace):
+        yield Run(figures_of(given), given)
+        return
+    path = Path(given)
+    for file in recordings_in(path) if path.is_dir() else [path]:
+        yield Run(_named(figures_of(load(file)), file), file)
+
+
+def _named(figures: RunFigures, file: Path) -> RunFigures:
+    """As the user knows it: a recording that was unpacked or exported has another path."""
+    return replace(figures, name=file.name)
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The recordings in a folder by name. Of a report and its export, the export.
+
+    Raises ComparisonRefusedError if there is none.
+    """
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    found = [file for file in files if unpacked_name(file).endswith(_IN_FOLDERS)]
+    exports = {_stem(file) for file in found if _suffix(file) == ".sqlite"}
+    kept = [f for f in found if _suffix(f) in (".sqlite", ".json") or _stem(f) not in exports]
+    if not kept:
+        raise ComparisonRefusedError(
+            f"{folder} has no recordings", "pass files, or a folder with .sqlite or .nsys-rep files"
+        )
+    return kept
+
+
+def _stem(file: Path) -> str:
+    return Path(unpacked_name(file)).stem
+
+
+def _suffix(file: Path) -> str:
+    return Path(unpacked_name(file)).suffix
+
+
+def median_recording(runs: Sequence[Run]) -> Recording | None:
+    """The recording with the median step of a side; of two, the faster one. None of baselines."""
+    recorded = [run for run in runs if run.recording is not None]
+    recorded.sort(key=lambda run: Fraction(run.figures.window_ns, run.figures.steps))
+    return recorded[(len(recorded) - 1) // 2].recording if recorded else None

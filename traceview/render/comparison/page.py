@@ -1,0 +1,157 @@
+"""A comparison of runs as its HTML shows it: tiles, sentences, and bars that diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from markupsafe import Markup
+
+from traceview import units
+from traceview.comparison import wording
+from traceview.comparison.comparison import RunComparison
+from traceview.render.base.colors import color_class
+from traceview.render.comparison.header import compared, sides
+from traceview.render.comparison.parts import (
+    Amounts,
+    GroupLine,
+    PartLine,
+    part_differences,
+    parts_table,
+    per_step,
+)
+from traceview.render.report.scoreboard import ScoreTile
+
+MOST_PARTS = 200
+_HALF, _HEIGHT = 100, 12
+_LEAST_BAR = 1.0
+
+
+@dataclass(frozen=True)
+class BarRow:
+    """A row of the table of parts: its bar, and the rows or values that it opens to."""
+
+    title: str
+    place: str
+    change: str
+    bar: Markup
+    amounts: Amounts
+    rows: tuple[BarRow, ...] = ()
+    details: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparedView:
+    """Everything that the templates show but the timelines."""
+
+    before: str
+    after: str
+    headline: str
+    facts: list[str]
+    tiles: list[ScoreTile]
+    environment: list[tuple[str, str, str]]
+    changes: list[tuple[str, str, str]]
+    rows: list[BarRow]
+    total: Amounts
+    per: str
+    counted: str
+    counts: list[tuple[str, str, str, bool]]
+    notes: list[str]
+
+
+def compared_view(comparison: RunComparison) -> ComparedView:
+    """The view of a comparison."""
+    table = parts_table(comparison, MOST_PARTS)
+    before, after = sides(comparison)
+    return ComparedView(
+        before=before,
+        after=after,
+        headline=wording.headline(comparison),
+        facts=compared(comparison),
+        tiles=list(_tiles(comparison)),
+        environment=[
+            (wording.environment_name(each), each.before, each.after)
+            for each in comparison.environment
+        ],
+        changes=list(_changes(comparison)),
+        rows=[_group_row(group, table.largest_ns) for group in table.groups],
+        total=table.total,
+        per=per_step(comparison, table),
+        counted="per step" if wording.has_steps(comparison) else "",
+        counts=list(_counts(comparison)),
+        notes=list(wording.notes(comparison)),
+    )
+
+
+def _tiles(comparison: RunComparison) -> Iterator[ScoreTile]:
+    one, other = units.durations(float(comparison.before_ns), float(comparison.after_ns))
+    unit = other.rpartition(" ")[2]
+    per = "per step" if wording.has_steps(comparison) else "of steady GPU time"
+    yield ScoreTile("before", "Before", f"{one} {unit}", per)
+    yield ScoreTile("after", "After", other, per)
+    delta, before = comparison.delta_ns, comparison.before_ns
+    share = units.percent(abs(float(delta / before)) * 100) if before else ""
+    word = "slower" if delta > 0 else "faster"
+    yield ScoreTile(
+        "difference", "Difference", units.difference(float(delta)) or "0", f"{share} {word}"
+    )
+    yield ScoreTile("certainty", "Certainty", *_sure(comparison))
+
+
+def _sure(comparison: RunComparison) -> tuple[str, str]:
+    certainty = comparison.certainty
+    runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
+    if certainty.basis != "runs" or certainty.low_ns is None or certainty.high_ns is None:
+        return "not known", f"{runs}; record 4 or more per side"
+    low, high = units.difference(certainty.low_ns), units.difference(certainty.high_ns)
+    value = units.percent(certainty.level * 100) if certainty.is_certain else "within noise"
+    return value, f"{low or '0'} to {high or '0'}, {runs}"
+
+
+def _changes(comparison: RunComparison) -> Iterator[tuple[str, str, str]]:
+    """Difference, direction and sentence of each change."""
+    signed = {id(p): t for p, t in zip(comparison.parts, part_differences(comparison), strict=True)}
+    for part, sentence in wording.changes(comparison):
+        yield signed[id(part)], "high" if part.delta_ns > 0 else "faster", sentence
+
+
+def _counts(comparison: RunComparison) -> Iterator[tuple[str, str, str, bool]]:
+    for count in comparison.counts:
+        if count.before != count.after:
+            before, after = (wording.count_text(count, n) for n in (count.before, count.after))
+            yield wording.count_name(count), before, after, count.varies
+
+
+def _group_row(group: GroupLine, largest: Fraction) -> BarRow:
+    rows = [_part_row(line, group.meaning, largest) for line in group.parts]
+    if group.rest and group.parts:
+        rest = f"{units.count(group.left_out)} smaller"
+        rows.append(BarRow(rest, "", "", _bar(group.rest, group.meaning, largest), group.rest))
+    bar = _bar(group.amounts, group.meaning, largest)
+    return BarRow(group.title, "", "", bar, group.amounts, tuple(rows))
+
+
+def _part_row(line: PartLine, meaning: str, largest: Fraction) -> BarRow:
+    own = line.part.name if line.part.kind == "idle" else meaning
+    return BarRow(
+        line.title,
+        line.part.place,
+        line.change,
+        _bar(line.amounts, own, largest),
+        line.amounts,
+        details=line.details,
+    )
+
+
+def _bar(amounts: Amounts, meaning: str, largest: Fraction) -> Markup:
+    """A bar from the middle: to the right what takes longer, to the left what takes less."""
+    share = float(abs(amounts.delta_ns) / largest) if largest else 0.0
+    width = min(max(share * _HALF, _LEAST_BAR if amounts.delta_ns else 0.0), _HALF)
+    x = _HALF if amounts.delta_ns > 0 else _HALF - width
+    style = color_class(meaning) or "c-other"
+    return Markup(  # noqa: S704 - numbers and a class of ours
+        f'<svg viewBox="0 0 {2 * _HALF} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="{style}" x="{x:.2f}" y="1" width="{width:.2f}" height="{_HEIGHT - 2}"/>'
+        f'<line class="grid" x1="{_HALF}" y1="0" x2="{_HALF}" y2="{_HEIGHT}"/></svg>'
+    )
