@@ -61,3 +61,8 @@ def test_what_makes_no_sense_is_refused_unless_forced(after, what):
 def test_nothing_to_compare_is_refused_even_if_forced(after, what):
     with pytest.raises(ComparisonRefusedError, match=what):
         check_comparable([BEFORE], after, force=True)
+
+
+def test_a_graph_may_run_the_kernels_of_the_other_side():
+    graph = a_run("b.sqlite", [a_part("graph", "CUDA graph")])
+    check_comparable([BEFORE], [graph])

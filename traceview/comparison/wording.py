@@ -227,8 +227,12 @@ def group_title(part: PartDifference) -> str:
 def _shapes(part: PartDifference) -> str:
     if not (part.before and part.after and part.before.shape and part.after.shape):
         return ""
-    found = list(shape_changes(part.before.shape, part.after.shape))[:_MOST_SHAPE_CHANGES]
-    texts = [f"{what} {after} instead of {before}" for what, before, after in found]
+    found = list(shape_changes(part.before.shape, part.after.shape))
+    if part.change == "renamed":  # Another kernel has another grid.
+        found = [each for each in found if each[0] in ("data type", "load width")]
+    texts = [
+        f"{what} {after} instead of {before}" for what, before, after in found[:_MOST_SHAPE_CHANGES]
+    ]
     return f"; {', '.join(texts)}" if texts else ""
 
 
