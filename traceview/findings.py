@@ -29,7 +29,7 @@ Saving = Literal["at-most", "about"]
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 LONGEST_NAME = 80
-_FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
+FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Finding:
 
 def field_names(template: str) -> list[str]:
     """The names in braces, in order of appearance."""
-    return [match[1] for match in _FIELD.finditer(template)]
+    return [match[1] for match in FIELD.finditer(template)]
 
 
 def filled(template: str, values: Mapping[str, Value]) -> str:
@@ -141,7 +141,7 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
             return units.counted(value, one, many or "")
         return units.quantity(name, value)
 
-    return _FIELD.sub(text_of, template)
+    return FIELD.sub(text_of, template)
 
 
 def shortened(text: str | None, limit: int = LONGEST_NAME) -> str:

@@ -59,6 +59,16 @@ def test_the_last_stride_is_one_and_settings_come_from_the_caller(tmp_path):
     assert (found.values["stride"], found.values["BLOCK"]) == (1, 256)
 
 
+def test_a_group_of_a_quantization_is_no_size_of_the_data(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def scaled(x, y, n: int, group_size: int):\n"
+        "    kernel[(n,)](x, y, None, group_size, n, BLOCK=64)\n",
+    )
+    # A tile of 64 holds two groups, so that BLOCK // group_size is not 0.
+    assert (found.values["stride"], found.values["n"]) == (32, 1024)
+
+
 def test_unpacked_strides_fill_what_is_left(tmp_path):
     strided = [Parameter(n) for n in ("x", "n", "sx0", "sx1", "sy0", "sy1")]
     found = arguments(

@@ -180,6 +180,8 @@ def kernel(a, b, c_ptr, n):
         ("x_ptr, stride_m, stride_n", "*fp32:16, i32:16, 1"),
         ("x_ptr, stride_0, stride_1", "*fp32:16, i32:16, 1"),
         ("Q, stride_b, stride_h, stride_d", "*fp32:16, i32:16, i32:16, 1"),
+        # Two tensors of each kind.
+        ("stride_am1, stride_am2, stride_ak1, stride_ak2", "i32:16, i32:16, 1, 1"),
         # The rows of two tensors: a 1 would be no kernel that anybody runs.
         ("x, stride_x, stride_y", "*fp32:16, i32:16, i32:16"),
         ("Q, K, stride_q, stride_k", "*fp32:16, *fp32:16, i32:16, i32:16"),

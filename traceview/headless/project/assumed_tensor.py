@@ -14,6 +14,8 @@ _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", 
 _HEADS = re.compile(r"(n?h|hq|hv|n?_?heads?|num_(kv_|q_|v_)?heads|nheads|ngroups|g)", re.I)
 _ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
 _VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
+# Of a quantization: the group of MX formats, and the least of the others.
+_GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _METHODS = (
     "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
@@ -66,6 +68,8 @@ class AssumedTensor:
             return _BATCH_SIZE
         if name and _HEADS.fullmatch(name):
             return _HEAD_COUNT
+        if name and _GROUP.fullmatch(name):
+            return _GROUP_SIZE
         is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or 4))
         if not name and is_last and _ATTENTION.fullmatch(self.name):
             return _HEAD_SIZE

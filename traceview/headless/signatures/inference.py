@@ -24,6 +24,10 @@ _FLOAT = re.compile(
 _INTEGER_DATA = re.compile(r"count|hist|lock|index|indices|idx|ids|label|seq_?len", re.IGNORECASE)
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
+# Of several tensors of one kind: stride_am1 and stride_ak1 are those of the first of A.
+_NUMBERED = re.compile(
+    r"(?P<tensor>stride_?[a-z]\w*?)_?(?P<dimension>[a-z])(?P<number>\d)", re.IGNORECASE
+)
 _STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
@@ -164,16 +168,28 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
     stride_x and stride_y are rather those of two tensors. So without a tensor name, the last must
     have the name of a usual innermost dimension (stride_m, stride_k), and none that of a pointer.
     """
+    listed = list(names)
+    numbered = _numbered_strides(listed)
+    rest = set(listed).difference(*numbered)
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
-    matches = (_STRIDE.fullmatch(name) or _STRIDE_LAST.fullmatch(name) for name in names)
+    matches = (_STRIDE.fullmatch(n) or _STRIDE_LAST.fullmatch(n) for n in listed if n in rest)
     for found in filter(None, matches):
         tensors[found["tensor"]].append(found)
     named = {pointer.lower().partition("_")[0] for pointer in pointers}
-    return frozenset(
+    return frozenset(group[-1] for group in numbered) | frozenset(
         group[-1][0]
         for tensor, group in tensors.items()
         if len(group) > 1 and (tensor.lower() not in _BARE or _are_dimensions(group, named))
     )
+
+
+def _numbered_strides(names: Iterable[str]) -> list[list[str]]:
+    """The strides of each of several numbered tensors: [stride_am1, stride_ak1], …"""
+    tensors: dict[tuple[str, str], list[re.Match[str]]] = defaultdict(list)
+    for found in filter(None, map(_NUMBERED.fullmatch, names)):
+        tensors[found["tensor"], found["number"]].append(found)
+    dimensions = ([found[0] for found in group] for group in tensors.values())
+    return [group for group in dimensions if len(group) > 1]
 
 
 def _are_dimensions(strides: Sequence[re.Match[str]], tensors: Set[str]) -> bool:

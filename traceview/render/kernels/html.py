@@ -35,6 +35,7 @@ from traceview.render.kernels.rows import ACCESSES, access_rows
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
+from traceview.render.kernels.variant_ranges import action_of, basis_of, message_of
 from traceview.tables import Table
 
 _STYLES = (*STYLES, "ptx.css")
@@ -214,7 +215,8 @@ def _linked(
 def _findings(
     views: Sequence[KernelView], kernels: Sequence[KernelReport]
 ) -> Iterator[KernelFindingView]:
-    """The findings of all kernels. What several variants of a kernel share is said once."""
+    """The findings of all kernels. What several variants of a kernel share is said once, with the
+    range of its figures."""
     alike: dict[tuple[object, ...], list[tuple[Finding, FindingPlace]]] = {}
     for view, kernel in zip(views, kernels, strict=True):
         for finding in kernel.findings:
@@ -222,14 +224,14 @@ def _findings(
             place = _place(finding, view)
             alike.setdefault((*same, source_of(finding)), []).append((finding, place))
     for found in alike.values():
-        finding = found[0][0]
+        same_findings, places = zip(*found, strict=True)
         yield KernelFindingView(
-            severity=finding.severity,
+            severity=same_findings[0].severity,
             presence="",
-            messages=(("", finding.message),),
-            action=finding.action,
-            evidence=finding.evidence.basis,
-            places=tuple(place for _, place in found),
+            messages=(("", message_of(same_findings)),),
+            action=action_of(same_findings),
+            evidence=basis_of(same_findings, [place.title for place in places]),
+            places=places,
         )
 
 
