@@ -122,12 +122,34 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
     assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
 
 
-def test_shared_loads_that_more_warps_make_unnecessary(kernels):
+def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels):
+    """With 4 warps wgmma reads operands by descriptor, but fp32 is transposed on the way there."""
     tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 64", num_warps=2, num_stages=2)
     finding = tried.only("shared-memory accesses")
     assert finding.message.startswith("64 shared-memory accesses in loops move 32 bits or less")
-    assert finding.action == "Use num_warps=4"
+    assert finding.action.startswith("Lay out the operand of tl.dot so that its inner dimension")
     assert "recompiled with num_warps=4: those in loops are gone" in finding.evidence.basis
+    price = "with num_warps=4 the next report has: Global asynchronous copies"
+    assert str(finding.evidence.values["withdrawn"]).startswith(price)
+    (worse,) = (
+        found
+        for found in Retried(kernels.matmul, tried.signature, num_warps=4, num_stages=2).findings()
+        if found.severity == "high"
+    )
+    assert "move 32 bits per thread per instruction instead of 128" in worse.message
+
+
+def test_shared_loads_that_more_warps_make_unnecessary():
+    class Wide:
+        ptx_accesses = (an_access(128, 4, space="shared", loop_depth=1),)
+
+    trials = Recompilations(does_not_compile)
+    trials._outcomes = {Change(num_warps=8): Wide()}
+    narrow = an_access(32, 64, space="shared", opcode="ld.shared.b32", loop_depth=1)
+    kernel = a_kernel(compiled=a_compiled(num_warps=4), trials=trials, accesses=(narrow,))
+    (finding,) = findings_of(narrow_shared_accesses, kernel)
+    assert finding.action == "Use num_warps=8"
+    assert finding.evidence.basis.endswith("num_warps=8: those in loops are 4 × 128 bits")
 
 
 def test_shared_loads_that_no_trial_widens_have_a_likely_remedy(kernels):

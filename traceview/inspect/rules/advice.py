@@ -2,8 +2,8 @@
 
 Each remedy is proven on its own by its rule. Told side by side they may contradict one another
 (`num_warps=4` and `num_warps=16`), and one may bring a new finding in the next run. So they are
-applied one after another, the worst finding first, and a remedy is told only if the kernel with it
-and with those before it has nothing new to report that is as bad.
+applied one after another, the worst finding first. A remedy is told only if the kernel has nothing
+new to report that is as bad, with this remedy alone and with those before it.
 """
 
 from __future__ import annotations
@@ -84,13 +84,19 @@ class Reconciliation:
             return f"{change.description} contradicts {self.applied.description}"
         if not change.tunes:
             return ""
-        outcome = self.trials.together(together)
-        if outcome is None and self.trials.is_left_out(together):
+        # A reader may follow all remedies or this one only.
+        reasons = (self._harm(each, severity) for each in dict.fromkeys((change, together)))
+        return next(filter(None, reasons), "")
+
+    def _harm(self, change: Change, severity: Severity) -> str:
+        """What is wrong with the kernel after a change; empty if nothing is."""
+        outcome = self.trials.together(change)
+        if outcome is None and self.trials.is_left_out(change):
             return f"there was no time to try it with {self.applied.description}"
         if outcome is None:
-            return f"it does not compile with {together.description}"
+            return f"it does not compile with {change.description}"
         worse = self._worse(outcome, severity)
-        return f"with {together.description} the next report has: {worse.message}" if worse else ""
+        return f"with {change.description} the next report has: {worse.message}" if worse else ""
 
     def _found(self, outcome: Outcome) -> Found:
         # The trials keep every outcome, so that its identity stays its own.
