@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.headless.corpus.confirmed_remedies import promised, unconfirmed
 from tests.places import REPOSITORY
 from traceview.errors import TraceviewError
 from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import inspect_target
 
 CORPUS = REPOSITORY / ".cache" / "corpus"
@@ -42,10 +46,20 @@ class CorpusKernel:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out at the first try: the widest load, the seconds of CPU time, or the failure."""
+    """What came out at the first try: the widest load, the seconds of CPU time, or the failure.
+
+    `wall_s` are seconds of the clock. `narrow` counts the findings on narrow global accesses and
+    `uncaused` those without a cause. `remedies` counts the widths that remedies called proven
+    promise, `kept` those that Triton's own compile reaches; None if it cannot compile the kernel.
+    """
 
     kernel: CorpusKernel
     seconds: float
+    wall_s: float = 0.0
+    narrow: int = 0
+    uncaused: int = 0
+    remedies: int = 0
+    kept: int | None = 0
     load: int | None = None
     how: str = ""
     failure: str = ""
@@ -77,18 +91,48 @@ def _cpu_seconds() -> float:
 
 def answer(kernel: CorpusKernel) -> Answer:
     """Inspect one kernel, without other options, as a user would."""
-    start = _cpu_seconds()
+    start, begin = _cpu_seconds(), time.monotonic()
     notes: list[str] = []
     try:
         report = inspect_target(kernel.target, CompileOptions(budget_s=BUDGET_S), note=notes.append)
     except TraceviewError as error:
-        return Answer(kernel, _cpu_seconds() - start, failure=str(error), notes=tuple(notes))
+        taken = _cpu_seconds() - start, time.monotonic() - begin
+        return Answer(kernel, *taken, failure=str(error), notes=tuple(notes))
+    taken = _cpu_seconds() - start, time.monotonic() - begin
+    messages = [f.message for each in report.kernels for f in each.findings]
+    narrow = [text for text in messages if text.startswith("Global") and "instead of" in text]
+    return Answer(
+        kernel,
+        *taken,
+        len(narrow),
+        sum("cause is not known" in text for text in narrow),
+        sum(len(promised(each)) for each in report.kernels),
+        _kept(kernel, report.kernels),
+        _widest_load(report.kernels),
+        report.kernels[0].compiled.how,
+        "",
+        tuple(notes),
+    )
+
+
+def _widest_load(reports: Sequence[KernelReport]) -> int:
     loads = [
-        access.width_bits
-        for each in report.kernels
+        access.width_bits or 0
+        for each in reports
         for access in each.accesses
         if (access.level, access.space) == ("ptx", "global")
         and access.kind in ("load", "async-copy")
     ]
-    how = report.kernels[0].compiled.how
-    return Answer(kernel, _cpu_seconds() - start, max(loads, default=0), how, "", tuple(notes))
+    return max(loads, default=0)
+
+
+def _kept(kernel: CorpusKernel, reports: Sequence[KernelReport]) -> int | None:
+    kept = 0
+    for report in reports:
+        promises = promised(report)
+        try:
+            kept += len(promises) - len(unconfirmed(kernel.path, report, promises))
+        except Exception:
+            # A file that is not read without its packages: nothing is claimed of it.
+            return None
+    return kept

@@ -59,6 +59,28 @@ def test_the_last_stride_is_one_and_settings_come_from_the_caller(tmp_path):
     assert (found.values["stride"], found.values["BLOCK"]) == (1, 256)
 
 
+def test_a_tensor_of_the_shape_of_another_has_its_rank(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def cast(x):\n"
+        "    batch, heads, n, head_dim = x.shape\n"
+        "    y = torch.empty(x.shape, dtype=torch.int8)\n"
+        "    kernel[(n,)](x, y, None, y.stride(2), n, BLOCK=64)\n",
+    )
+    assert found.values["y"].rank == 4
+    assert found.values["stride"] == 1024
+
+
+def test_operands_of_attention_have_one_rank(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def attention(q, v):\n"
+        "    batch, heads, n, head_dim = q.shape\n"
+        "    kernel[(n,)](q, v, None, v.stride(2), n, BLOCK=64)\n",
+    )
+    assert found.values["stride"] == 1024
+
+
 def test_a_group_of_a_quantization_is_no_size_of_the_data(tmp_path):
     found = arguments(
         tmp_path,

@@ -38,6 +38,7 @@ _OF_TENSORS = frozenset(
     ("shape", "stride", "dtype", "numel", "contiguous", "data_ptr", "is_contiguous", "size")
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_OPERANDS = ("q", "k", "v", "query", "key", "value")
 _SIZED = re.compile(
     r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|"
     r"(^|_)[a-z]$|^n_|_n$",
@@ -349,6 +350,9 @@ def _ranks(function: Function) -> dict[str, int | None]:
             shown[owner.id] += 0
         for name, rank in _uses(node):
             shown[name] = max(shown[name], rank)
+    # Uses show the least rank; operands of attention have the same.
+    operands = [name for name in shown if name.lower() in _OPERANDS]
+    shown |= dict.fromkeys(operands, max((shown[name] for name in operands), default=0))
     return {name: rank if rank > 1 else None for name, rank in shown.items()}
 
 
@@ -384,6 +388,8 @@ def _rank_of(sizes: Sequence[Any]) -> int | None:
     """The rank of a tensor that is created with these sizes."""
     if not sizes:
         return None
+    if isinstance(sizes[0], Shape):
+        return None if sizes[0].is_strides else sizes[0].tensor.rank
     if isinstance(sizes[0], (tuple, list)):
         return len(sizes[0])
     return len(sizes) if all(isinstance(size, int) for size in sizes) else None

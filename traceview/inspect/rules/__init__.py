@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
 
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
-    found = [each for rule in RULES for each in rule(kernel)]
+    found = [_by(rule, each) for rule in RULES for each in rule(kernel)]
     if kernel.trials:
         inspected = partial(_inspected, kernel)
         findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(found)
@@ -59,6 +59,10 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     if kernel.compiled.how in ("called", "guessed"):
         findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
+
+
+def _by(rule: Rule, found: Finding | Advice) -> Finding | Advice:
+    return replace(found, rule=rule.__name__) if isinstance(found, Advice) else found
 
 
 def _bare(found: Finding | Advice) -> Finding:

@@ -23,11 +23,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Advice:
-    """A finding whose remedy is one of `remedies`, the best first; `otherwise` if none holds."""
+    """A finding whose remedy is one of `remedies`, the best first; `otherwise` if none holds.
+
+    `rule` is the name of the rule that found it.
+    """
 
     finding: Finding
     remedies: tuple[Remedy, ...]
     otherwise: str
+    rule: str = ""
 
 
 Found = Mapping[str, Sequence[Finding]]
@@ -56,6 +60,8 @@ class Reconciliation:
         return [settled[id(each)] if isinstance(each, Advice) else each for each in listed]
 
     def _settled(self, advice: Advice) -> Finding:
+        if self._is_solved(advice):
+            return self._solved(advice.finding)
         reasons = {
             remedy: self._objection(remedy.change, advice.finding.severity)
             for remedy in advice.remedies
@@ -75,6 +81,26 @@ class Reconciliation:
                 values={**evidence.values, "withdrawn": why},
                 basis=f"{evidence.basis}; {why}",
             ),
+        )
+
+    def _is_solved(self, advice: Advice) -> bool:
+        """Whether the remedies of findings before it remove this one, too."""
+        own = {remedy.change for remedy in advice.remedies}
+        settled = self.applied == Change() or self.applied.resizes or self.applied in own
+        if settled or not own or not advice.rule:
+            return False
+        outcome = self.trials.together(self.applied)
+        lines = _lines(advice.finding)
+        left = self._found(outcome).get(advice.rule, ()) if outcome else (advice.finding,)
+        return not any(not lines or lines & _lines(finding) for finding in left)
+
+    def _solved(self, finding: Finding) -> Finding:
+        change = self.applied.description
+        basis = f"{finding.evidence.basis}; recompiled with {change}: no such finding"
+        return replace(
+            finding,
+            remedy=f"Use {change}, as advised for another finding: it removes this one, too",
+            evidence=replace(finding.evidence, basis=basis),
         )
 
     def _objection(self, change: Change, severity: Severity) -> str:

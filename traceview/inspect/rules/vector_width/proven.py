@@ -86,6 +86,8 @@ class _Case:
         yield single_causes(self.narrow.suspects, list(self._too_few(self.narrow.width)))
         yield list(self._together())
         yield list(run_time_integers(self.narrow.suspects.address))
+        # 16 bytes and more, but of several rows: too few are adjacent.
+        yield list(self._fewer_threads(self.narrow.width))
 
     def _strides(self) -> Iterator[Cause]:
         """Causes of a known stride: only the arguments that set it."""
@@ -98,10 +100,12 @@ class _Case:
             yield from fixed_strides(self.compiled, apart)
 
     def _too_few(self, width: int) -> Iterator[Cause]:
-        narrow = self.narrow
-        if narrow.moved >= WIDE_BITS:
-            return
-        factor = WIDE_BITS // max(width, 1)
+        if self.narrow.moved < WIDE_BITS:
+            yield from self._fewer_threads(width)
+
+    def _fewer_threads(self, width: int) -> Iterator[Cause]:
+        """Causes of elements that are spread over too many threads."""
+        narrow, factor = self.narrow, WIDE_BITS // max(width, 1)
         for cause in too_few_elements(self.compiled, factor, tiles=self._tiles()):
             # The width of a copy to shared memory depends on its layout, too.
             if narrow.place[1] != "async-copy" or cause.change.num_warps is None:
