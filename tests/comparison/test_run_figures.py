@@ -214,3 +214,22 @@ def test_counts_and_figures_are_those_of_the_steps(tmp_path):
     assert run.figures["synchronizations_per_step"] == 1
     assert [run.parts[number].name for number in run.sequence] == ["gemm_kernel", "k", "D2H pinned"]
     assert run.sequence_ns == (30, 20, 20)
+
+
+def test_many_kernels_and_places_are_summed_and_still_sum(tmp_path, monkeypatch):
+    """Of 60 kernels at 60 places the shortest lose place and name, and none of their time."""
+    monkeypatch.setattr("traceview.comparison.extraction.parts.MOST_PARTS", 10)
+    monkeypatch.setattr("traceview.comparison.extraction.gaps.MOST_PLACES", 4)
+    export = Export()
+    for number in range(60):
+        at, name = 100 * number, f"gemm_{chr(97 + number % 26)}{chr(97 + number // 26)}"
+        export.range(f"of_{name}", at, at + 50)
+        export.launch((at, at + 2), (at + 10, at + 20 + number), name=name)
+    run = figures_of(export.load(tmp_path))
+    assert sum(part.time_ns for part in run.parts) == run.window_ns
+    kernels = [part for part in run.parts if part.kind == "kernel"]
+    assert len(kernels) <= 10
+    (others,) = (part for part in kernels if part.name == "other kernels")
+    assert sum(part.calls for part in kernels) == 60
+    assert (others.group, others.place, others.symbol) == ("gemm", "", "")
+    assert len({(part.name, part.place) for part in run.parts if part.kind == "idle"}) <= 6

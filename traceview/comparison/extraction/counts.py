@@ -14,9 +14,10 @@ from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.steps.steps import step_of_calls, steps
 from traceview.tables import Integers
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 
+@fact
 def counts_of(trace: Trace) -> Mapping[str, int]:
     """Totals over the window; see RunFigures for the names."""
     return {**_work_counts(trace), **_call_counts(trace)}

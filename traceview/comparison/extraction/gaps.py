@@ -13,8 +13,11 @@ from traceview.comparison.extraction.work import window_work
 from traceview.comparison.figures import StepPart
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
+from traceview.tables import Mask, Texts
 from traceview.trace import Trace
 
+MOST_PLACES = 500
+"""Of more places than this, those with the least idle time are not told apart."""
 AT_START = "at-start"
 """The idle time before the first GPU work of all, as the steps analysis calls it."""
 
@@ -26,6 +29,11 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))
     place, code = gap_places(trace, rows)
     by = groups.group(every.cause[rows], place.codes, code.codes)
+    if by.size > MOST_PLACES:
+        kept = np.zeros(by.size, bool)
+        kept[groups.most_first(groups.sums(by, idle_ns[rows]))[:MOST_PLACES]] = True
+        place, code = (_where(each, kept[by.ids]) for each in (place, code))
+        by = groups.group(every.cause[rows], place.codes, code.codes)
     total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
     texts, codes = (each.take(by.first).decode() for each in (place, code))
     for part, first in enumerate(rows[by.first].tolist()):
@@ -35,3 +43,7 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     before = window_work(trace).idle.total() - int(total.sum())
     if before:
         yield StepPart("idle", "", AT_START, "", before, 0, 1)
+
+
+def _where(texts: Texts, kept: Mask) -> Texts:
+    return Texts(np.where(kept, texts.codes, -1).astype(np.int32), texts.values)

@@ -16,13 +16,14 @@ from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
-from traceview.tables import Array, Integers
+from traceview.tables import NULL, Array, Integers
 from traceview.trace import Trace, fact
 
 MOST_PARTS = 2000
-"""Of more than this, the shortest lose their place, then their launch configuration."""
+"""Of more than this, the shortest lose their place, then their launch configuration and name."""
 MOST_CONFIGURATIONS = 16
 """A kernel launched in more configurations than this is one part per place."""
+OTHERS = "other kernels"
 _KINDS: dict[WorkKind, PartKind] = {
     WorkKind.KERNEL: "kernel",
     WorkKind.GRAPH: "graph",
@@ -42,9 +43,10 @@ def step_parts(trace: Trace) -> tuple[StepPart, ...]:
 def work_groups(trace: Trace) -> Groups:
     """The operations of `window_work` by part: kind, kernel, launch configuration and place."""
     work = window_work(trace)
-    keys = [work.kind, _names(trace, work), _configurations(trace, work), work_places(trace)]
+    classes, names = _classes(trace, work), _names(trace, work)
+    keys = [classes, names, _configurations(trace, work), work_places(trace)]
     by = groups.group(*keys)
-    for key in (3, 2):
+    for key in (3, 2, 1):
         if by.size <= MOST_PARTS:
             break
         small = _small(by, groups.sums(by, work.busy_ns))
@@ -58,6 +60,14 @@ def _small(by: Groups, time: Integers) -> Array:
     small = np.ones(by.size, bool)
     small[groups.most_first(time)[: MOST_PARTS // 2]] = False
     return small
+
+
+def _classes(trace: Trace, work: WindowWork) -> Integers:
+    """A number for kind and class of each operation."""
+    ops, result = operations(trace), work.kind * len(KernelClass)
+    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
+    result[kernels] += kernel_classes(trace)[ops.row[work.rows[kernels]]]
+    return result.astype(np.int64)
 
 
 def _names(trace: Trace, work: WindowWork) -> Integers:
@@ -100,13 +110,15 @@ def _configurations(trace: Trace, work: WindowWork) -> Integers:
 
 def _work_parts(trace: Trace) -> Iterator[StepPart]:
     work, by = window_work(trace), work_groups(trace)
-    places = place_texts(trace, _common(by, work_places(trace)))
+    places = place_texts(trace, np.maximum(_common(by, work_places(trace)), -1))
     shapes = shapes_of(trace, by)
     own, busy = groups.sums(by, work.own_ns), groups.sums(by, work.busy_ns)
-    calls = groups.count(by, work.counted)
+    calls, mixed = groups.count(by, work.counted), _common(by, _names(trace, work)) == NULL
     for part, first in enumerate(by.first.tolist()):
         kind = WorkKind(int(work.kind[first]))
         group, name, symbol = _named(trace, kind, int(work.rows[first]))
+        if mixed[part]:
+            name, symbol = OTHERS, ""
         yield StepPart(
             kind=_KINDS[kind],
             group=group,
@@ -120,13 +132,12 @@ def _work_parts(trace: Trace) -> Iterator[StepPart]:
         )
 
 
-def _common(by: Groups, place: Integers) -> Integers:
-    """The place of each group, −1 where its rows have several."""
-    least = np.full(by.size, np.iinfo(np.int64).max)
-    most = np.full(by.size, -1)
-    np.minimum.at(least, by.ids, place)
-    np.maximum.at(most, by.ids, place)
-    return np.where(least == most, most, -1)
+def _common(by: Groups, number: Integers) -> Integers:
+    """The number that all rows of a group have, NULL where they have several."""
+    one = number[by.first]
+    result = one.copy()
+    result[by.ids[number != one[by.ids]]] = NULL
+    return result
 
 
 def _named(trace: Trace, kind: WorkKind, operation: int) -> tuple[str, str, str]:
