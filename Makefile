@@ -14,8 +14,10 @@ PYTHON ?= python3
 NSYS_HOME := .cache/nsys
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
+LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
+	echo "make: without fla-core and liger-kernel their tests skip"
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
-PYTEST ?= -q -n auto
+PYTEST ?= -q -n auto --dist worksteal
 
 .PHONY: demo docs gallery script page-tools pictures test test-tritons modules corpus benchmark lint types format nsys clean
 
@@ -32,7 +34,7 @@ docs: .venv/dev .venv/workloads .venv/ptx
 pictures: .venv/core
 	@$(BIN)/python scripts/pictures.py
 
-test: .venv/dev nsys page-tools
+test: .venv/all nsys page-tools
 	@$(BIN)/python -m pytest $(PYTEST)
 
 test-tritons: .venv/dev .venv/workloads .venv/ptx
@@ -96,10 +98,14 @@ format: .venv/dev
 
 .venv/ptx: .venv/core
 	@$(PIP) -e '.[ptx]'
-	@$(PIP) --no-deps einops fla-core liger-kernel || echo "make: without fla-core and liger-kernel their tests skip"
+	@$(LIBRARIES)
 	@touch $@
 
-test: .venv/workloads .venv/ptx
+# All extras at once: every call of pip builds the project again.
+.venv/all: pyproject.toml requirements-ci.txt traceview/trace/sqlite/pages.c | .venv/bin/python
+	@$(PIP) -e '.[dev,workloads,ptx]'
+	@$(LIBRARIES)
+	@touch .venv/core .venv/dev .venv/workloads .venv/ptx $@
 
 # A failed attempt is remembered, so that it costs its time once: rm -r .cache/nsys tries again.
 nsys:
