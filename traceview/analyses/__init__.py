@@ -1,8 +1,12 @@
 """The table of contents of a report, in reading order."""
 
-from importlib import import_module
+from __future__ import annotations
 
-from traceview.analyses.base import Analysis
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceview.analyses.base import Analysis
 
 _MODULES = (
     "kernel_share",
@@ -21,6 +25,13 @@ _MODULES = (
     "trace_health",
 )
 
-ALL: tuple[Analysis, ...] = tuple(
-    import_module(f"traceview.analyses.{name}").ANALYSIS for name in _MODULES
-)
+ALL: tuple[Analysis, ...]
+
+
+def __getattr__(name: str) -> tuple[Analysis, ...]:
+    """`ALL`, imported when it is used: `traceview ptx` needs `analyses.base` alone."""
+    if name != "ALL":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    analyses = tuple(import_module(f"{__name__}.{module}").ANALYSIS for module in _MODULES)
+    globals()["ALL"] = analyses
+    return analyses

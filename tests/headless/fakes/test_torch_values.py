@@ -94,3 +94,21 @@ def test_an_autotuner_is_sampled(tmp_path):
 
 def _block(kernel):
     return next(a.value for a in kernel.arguments if a.name == "BLOCK")
+
+
+def test_dynamo_is_not_imported_and_works_where_the_script_uses_it(tmp_path):
+    """Importing it takes as long as importing PyTorch."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n" + COPY + 'x = torch.ones(4096, device="cuda") + 1\n'
+        "copy[(4,)](x, torch.empty_like(x), 4096, BLOCK=1024)\n"
+        'assert "torch._dynamo" not in sys.modules\n'
+        "import torch._dynamo\n"
+        'twice = torch._dynamo.optimize("eager")(lambda x: x * 2)\n'
+        "assert twice(x).sum().item() == 4 * 4096\n"
+        "assert twice(torch.zeros(1 << 25)).shape == (1 << 25,)\n"
+    )
+    notes = []
+    compile_python(str(script), note=notes.append)
+    assert "large operations of PyTorch were not computed" in notes[0]
+    assert notes[-1].endswith("compiled as launched")

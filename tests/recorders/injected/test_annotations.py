@@ -33,6 +33,8 @@ def end_range(number):
     print("close", names.pop(number), flush=True)
 nvtx.start_range, nvtx.end_range = start_range, end_range
 loops = runpy.run_path(sys.argv[1])
+# The first optimizer imports it; here once instead of in each of the processes below.
+import torch._dynamo
 for program in loops["PROGRAMS"]:
     # A process for each: importing torch takes seconds.
     print("program", program.__name__, flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,19 +22,27 @@ _NORESERVE = 0x4000
 
 def install(skipped: Callable[[], None]) -> None:
     """Skip large operations for good; `skipped` is called for each that would have computed."""
+    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
+
+    def answered(func: Any, args: Any, given: dict[str, Any]) -> Any:
+        if not _is_large(func, args):
+            return func(*args, **given)
+        return _uncomputed(func, args, given, skipped)
+
+    untraced = torch._disable_dynamo(answered)
 
     class SkippedWork(TorchDispatchMode):  # type: ignore[misc]
         """Answers large operations with zeros of the right shape."""
 
-        def __torch_dispatch__(
-            self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            given = kwargs or {}
-            if not _is_large(func, args):
-                return func(*args, **given)
-            return _uncomputed(func, args, given, skipped)
+    def dispatch(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = untraced if "torch._dynamo" in sys.modules else answered
+        return answer(func, args, kwargs or {})
 
+    # PyTorch keeps Dynamo out of a method in the class's body by importing Dynamo at the first
+    # operation, which takes as long as importing PyTorch. Dynamo skips functions of PyTorch's files.
+    dispatch.__code__ = dispatch.__code__.replace(co_filename=torch._compile.__file__)
+    SkippedWork.__torch_dispatch__ = dispatch
     SkippedWork().__enter__()
 
 
