@@ -43,12 +43,11 @@ def test_each_names_the_finding_to_expect(path):
 
 @pytest.mark.usefixtures("torch_and_nvtx")
 def test_mlp_prints_a_loss_that_falls_and_repeats():
-    command = [sys.executable, WORKLOADS / "mlp.py", *SMALL, "--print-loss"]
-    runs = [
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
-    ]
-    losses = [float(line.rpartition(" ")[2]) for line in runs[0].splitlines()]
-    assert runs[0] == runs[1]
+    first, second = run_with([("mlp.py", *SMALL, "--print-loss")] * 2)
+    code, said, _ = first
+    losses = [float(line.rpartition(" ")[2]) for line in said.splitlines()]
+    assert code == 0
+    assert first[:2] == second[:2]
     assert len(losses) == 2
     assert losses[1] < losses[0]
 
@@ -163,13 +162,13 @@ def test_the_rest_run_on_the_cpu_leave_the_ranges_they_promise_and_repeat():
 
 
 @pytest.mark.usefixtures("torch_and_nvtx")
-@pytest.mark.parametrize("name", ["queue_full", "streams", "cuda_graphs"])
-def test_the_others_run_on_the_cpu_and_repeat(name):
-    command = [sys.executable, WORKLOADS / f"{name}.py", "--device", "cpu", "--steps", "2"]
-    runs = [
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
-    ]
-    assert runs[0] == runs[1] != ""
+def test_the_others_run_on_the_cpu_and_repeat():
+    names = ("queue_full.py", "streams.py", "cuda_graphs.py")
+    calls = [(name, "--device", "cpu", "--steps", "2") for name in names]
+    runs = run_with(calls * 2)
+    for name, first, second in zip(names, runs[: len(names)], runs[len(names) :], strict=True):
+        assert first[:2] == second[:2], name
+        assert (first[0], bool(first[1])) == (0, True), name
 
 
 def recorded(nsys, folder, script, *words):
