@@ -40,7 +40,7 @@ def install(skipped: Callable[[], None]) -> None:
         return answer(func, args, kwargs or {})
 
     # PyTorch keeps Dynamo out of a method in the class's body by importing Dynamo at the first
-    # operation, which takes as long as importing PyTorch. Dynamo skips functions of PyTorch's files.
+    # operation, which takes as long as importing PyTorch. It skips functions of PyTorch's files.
     dispatch.__code__ = dispatch.__code__.replace(co_filename=torch._compile.__file__)
     SkippedWork.__torch_dispatch__ = dispatch
     SkippedWork().__enter__()
