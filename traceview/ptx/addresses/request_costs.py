@@ -130,7 +130,7 @@ class RequestCosts:
                 yield passes, np.full_like(passes, count)
             else:
                 passes = wavefronts(address, active, width)
-                yield passes, fewest_wavefronts(active, width)
+                yield passes, fewest_wavefronts(address, active, width)
 
     def _pairs(
         self, instructions: Sequence[Instruction]
