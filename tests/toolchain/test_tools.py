@@ -1,5 +1,6 @@
 """Finding NVIDIA's tools, and assembling PTX: remarks, spill counts and errors of ptxas."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -136,8 +137,19 @@ class TestAssemble:
 
     def test_a_ptx_version_newer_than_every_installed_ptxas(self):
         newer = COPY.replace(".version 8.0", ".version 99.0")
-        with pytest.raises(TraceviewError, match=r"Unsupported \.version 99\.0"):
+        assembled = assemble(newer)
+        assert arch_of(assembled.cubin) == assembled.arch
+        assert re.match(
+            r"assembled as PTX ISA \d+\.\d+, the newest .* it is 99\.0", assembled.notes[0]
+        )
+
+    def test_an_instruction_that_no_installed_ptxas_knows(self):
+        newer = COPY.replace(".version 8.0", ".version 99.0").replace("ret;", "newest.b32 ; ret;")
+        with pytest.raises(TraceviewError, match=r"Unsupported \.version 99\.0.*newer CUDA"):
             assemble(newer)
+
+    def test_zeros_behind_the_text_as_warp_writes_them(self):
+        assert assemble(COPY + "\0").cubin == assemble(COPY).cubin
 
 
 def test_the_next_ptxas_is_tried_if_one_is_too_old(bare):

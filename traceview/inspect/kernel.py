@@ -17,6 +17,7 @@ from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.elements_per_thread import elements_per_thread
 from traceview.ptx.model import Access, Compiled
+from traceview.ptx.producers import Producer, producer_of
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import live_registers
 from traceview.ptx.sass.spills import SpilledValue, spilled_values
@@ -60,6 +61,7 @@ def _report(
     kernel: KernelContext, findings: tuple[Finding, ...], notes: tuple[str, ...]
 ) -> KernelReport:
     compiled, code, resources = kernel.compiled, kernel.code, kernel.code.resources
+    producer = producer_of(compiled.name, compiled.ptx) if compiled.how == "given" else Producer()
     return KernelReport(
         compiled=compiled,
         ptx=code.ptx,
@@ -88,7 +90,8 @@ def _report(
         pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
         demangled_name=_demangled(compiled.name),
-        notes=(*code.notes, *notes, *_assumed(kernel.sms)),
+        notes=(*code.notes, *notes, *_assumed(kernel.sms), *_without_lines(code, producer)),
+        producer=producer,
     )
 
 
@@ -113,6 +116,15 @@ def _waves(kernel: KernelContext) -> float | None:
 
 def _assumed(sms: SmCount | None) -> tuple[str, ...]:
     return (f"waves are counted on {sms.described}",) if sms and sms.assumed else ()
+
+
+def _without_lines(code: Code, producer: Producer) -> tuple[str, ...]:
+    """A note where no instruction has a source line, with the way to get them."""
+    function = code.ptx or code.sass
+    if function is None or any(i.source for i in function.instructions):
+        return ()
+    remedy = f"; {producer.line_option}" if producer.line_option else ""
+    return (f"no source lines: the code has no line table{remedy}",)
 
 
 def _accesses(code: Code) -> tuple[Access, ...]:

@@ -16,6 +16,7 @@ from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.demangle import short_name
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
+from traceview.ptx.producers import Producer, own_name
 from traceview.ptx.sass.live_registers import LiveRegisters
 from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
@@ -66,6 +67,7 @@ class KernelReport:
     `elements_per_thread` is defined in traceview.ptx.elements_per_thread. `live_registers` are
     those of the SASS, `mix` that of the SASS where there is one, else of the PTX. `demangled_name`
     is the whole C++ name, None if the name is not mangled. `what_if` is filled on request.
+    `producer` is what made the PTX or cubin of a file.
     """
 
     compiled: Compiled
@@ -97,6 +99,7 @@ class KernelReport:
     async_waits: tuple[AsyncWait, ...] = ()
     pipeline_buffers: tuple[PipelineBuffer, ...] = ()
     what_if: tuple[WhatIf, ...] = ()
+    producer: Producer = field(default_factory=Producer)
 
     @property
     def name(self) -> str:
@@ -105,7 +108,12 @@ class KernelReport:
 
     @property
     def short_name(self) -> str:
-        """Its C++ name without return type and parameters; the name itself if it is not mangled."""
+        """Its name in the program, in C++ without return type and parameters.
+
+        The name itself if it is not mangled.
+        """
+        if own := own_name(self.name):
+            return own
         return short_name(self.demangled_name) if self.demangled_name else self.name
 
     @property

@@ -9,6 +9,7 @@ from traceview import units
 from traceview.errors import InputError
 from traceview.hardware import Occupancy, limits_of, occupancy, part_of
 from traceview.ptx.model import Compiled
+from traceview.ptx.producers import dynamic_shared_variables
 from traceview.toolchain.listings import Code
 
 _WARP_THREADS = 32
@@ -51,7 +52,7 @@ def occupancy_of(compiled: Compiled, code: Code) -> tuple[Occupancy | None, tupl
     except InputError as error:
         return None, (f"no occupancy: {error}",)
     dynamic = compiled.dynamic_shared_bytes
-    if dynamic is None and _uses_dynamic_shared(code):
+    if dynamic is None and _uses_dynamic_shared(compiled, code):
         notes = (*notes, "dynamic shared memory is not known; the occupancy assumes none")
     result = occupancy(
         limits,
@@ -105,7 +106,11 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
     )
 
 
-def _uses_dynamic_shared(code: Code) -> bool:
-    if static_shared(code) or not code.ptx:
+def _uses_dynamic_shared(compiled: Compiled, code: Code) -> bool:
+    if not code.ptx:
         return False
-    return any(".shared" in instruction.opcode for instruction in code.ptx.instructions)
+    names = dynamic_shared_variables(compiled.ptx or "")
+    operands = [instruction.operands for instruction in code.ptx.instructions]
+    if any(name in text for name in names for text in operands):
+        return True
+    return not static_shared(code) and any(".shared" in i.opcode for i in code.ptx.instructions)

@@ -13,6 +13,8 @@ from traceview.toolchain.processes import ProcessResult
 
 # Errors of a ptxas that is older than the PTX version or than the GPU.
 _TOO_OLD = r"Unsupported \.version|not defined for option 'gpu-name'|Unsupported \.target"
+_VERSION = re.compile(r"^(\s*\.version\s+)(\d+\.\d+)", re.MULTILINE)
+_KNOWN_VERSION = re.compile(r"Unsupported \.version \S+; current version is '(\d+\.\d+)'")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)([af]?)", re.MULTILINE)
 _MESSAGE = re.compile(
     r"^\S+ (?:\S+, line (?P<line>\d+); )?(?P<level>info|warning)\s*: (?P<text>.*)$"
@@ -47,24 +49,51 @@ def assemble(
 ) -> Assembled:
     """Assemble PTX for `arch` (default: its `.target`), with line information.
 
-    `options` are extra ptxas options; `ptxas` is a path to use instead of searching for one.
-    Raises ToolNotFoundError, or TraceviewError with the first error that ptxas reports.
+    `options` are extra ptxas options; `ptxas` is a path to use instead of searching for one. PTX of
+    a newer ISA version than any ptxas here knows is assembled as the newest known version, with a
+    note: ptxas rejects it if it uses newer instructions. Raises ToolNotFoundError, or
+    TraceviewError with the first error that ptxas reports.
     """
     chosen = arch_for(ptx, arch)
-    ptx_bytes = ptx.encode("utf-8", "surrogateescape")
     paths = [ptxas] if ptxas else tools.find("ptxas", chosen)
-
-    def attempt(path: Path) -> ProcessResult:
-        flags = ("-v", "-lineinfo", f"--gpu-name={chosen}", *options)
-        return tools.run(
-            path, lambda source, cubin: (*flags, source, "-o", cubin), ptx_bytes, ".ptx"
+    flags = ("-v", "-lineinfo", f"--gpu-name={chosen}", *options)
+    result, note = _run(paths, ptx.rstrip("\0"), flags)
+    if not result.ok or result.written is None:
+        old = re.search(_TOO_OLD, result.err)
+        raise TraceviewError(
+            f"ptxas rejects the PTX for {chosen}: {_first_error(result)}",
+            "install a newer CUDA toolkit, or set $TRACEVIEW_PTXAS to its ptxas" if old else "",
         )
+    stores, loads = _spills(result.err)
+    return Assembled(result.written, chosen, (*note, *_remarks(result.err)), stores, loads)
+
+
+def _run(
+    paths: Sequence[Path], ptx: str, flags: Sequence[str]
+) -> tuple[ProcessResult, tuple[str, ...]]:
+    """The result of the first ptxas that takes the PTX, else of the last; and a note on it."""
+    known: dict[tuple[int, ...], Path] = {}
+
+    def attempt(path: Path, text: str = ptx) -> ProcessResult:
+        source = text.encode("utf-8", "surrogateescape")
+        result = tools.run(path, lambda file, cubin: (*flags, file, "-o", cubin), source, ".ptx")
+        if older := _KNOWN_VERSION.search(result.err):
+            known.setdefault(_numbers(older[1]), path)
+        return result
 
     result = tools.run_first_able(paths, attempt, _TOO_OLD)
-    if not result.ok or result.written is None:
-        raise TraceviewError(f"ptxas rejects the PTX for {chosen}: {_first_error(result)}")
-    stores, loads = _spills(result.err)
-    return Assembled(result.written, chosen, _remarks(result.err), stores, loads)
+    written = _VERSION.search(ptx)
+    if result.ok or not known or not written:
+        return result, ()
+    newest = max(known)
+    version = ".".join(map(str, newest))
+    as_older = attempt(known[newest], _VERSION.sub(rf"\g<1>{version}", ptx, count=1))
+    known_as = f"assembled as PTX ISA {version}, the newest that ptxas here knows"
+    return (as_older, (f"{known_as}; it is {written[2]}",)) if as_older.ok else (result, ())
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def arch_for(ptx: str, arch: str | None = None) -> str:

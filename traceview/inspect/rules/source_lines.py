@@ -9,6 +9,7 @@ from traceview.ptx.model import SourceLine
 from traceview.units import Value
 
 _MOST_LINES = 3
+_AT = " at "
 
 
 def lines_in_message(
@@ -16,9 +17,15 @@ def lines_in_message(
 ) -> tuple[str, dict[str, Value]]:
     """A template that lists lines, `{line} and {line_2}`, and its values.
 
-    `leads` go before the lines, one per line: `loads at {line} and stores at {line_2}`; a lead that
-    repeats is left out. Of more than three lines the rest are counted.
+    `leads` end in `at` and go before the lines, one per line: `loads at {line} and stores at
+    {line_2}`; one that repeats is left out, and several of one line are joined. Of more than three
+    lines the rest are counted. Code without a line table has the leads alone: `loads and stores`.
     """
+    if leads and not any(lines):
+        alone = (lead.removesuffix(_AT) for lead in leads)
+        return " and ".join(dict.fromkeys(alone)), {"line": line_name(None)}
+    if leads:
+        lines, leads = _of_each_line(lines, leads)
     keys = ["line", *(f"line_{number}" for number in range(2, _MOST_LINES + 1))]
     values: dict[str, Value] = {
         key: line_name(line) for key, line in zip(keys, lines, strict=False)
@@ -32,3 +39,16 @@ def lines_in_message(
         shown.append("{more_lines:more line}")
         values["more_lines"] = len(lines) - _MOST_LINES
     return " and ".join(shown), values
+
+
+def _of_each_line(
+    lines: Sequence[SourceLine | None], leads: Sequence[str]
+) -> tuple[list[SourceLine | None], list[str]]:
+    """Each line once, with the leads of it joined: `loads and stores at `."""
+    joined: dict[SourceLine | None, list[str]] = {}
+    for line, lead in zip(lines, leads, strict=True):
+        joined.setdefault(line, []).append(lead)
+    return list(joined), [
+        " and ".join([*(lead.removesuffix(_AT) for lead in some[:-1]), some[-1]])
+        for some in joined.values()
+    ]

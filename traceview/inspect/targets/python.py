@@ -118,7 +118,7 @@ def _compiled(
     if not events.compiled:
         raise InputError(f"{name} exited before it compiled any kernel")
     if ended:
-        note(f"{name} {ended}; only kernels compiled by then are shown")
+        note(f"{name} {ended.rstrip(',')}; only kernels compiled by then are shown")
     for text in events.notes:
         note(text)
     if not events.is_whole and any(compiled.launches for compiled in events.compiled):

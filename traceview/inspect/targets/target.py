@@ -17,6 +17,7 @@ from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
 from traceview.ptx.demangle import plain_name, short_name
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx
+from traceview.ptx.producers import own_name
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.ptx.sass.fatbin import has_fatbin
 from traceview.toolchain.cuda_cpp import compile_cuda
@@ -61,9 +62,15 @@ def kernels_of(
 
 
 def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
-    """Whether a kernel is meant by a name or a glob: its symbol, its plain, short or whole C++
-    name. None means every kernel."""
-    names = (symbol, plain_name(symbol), short_name(demangled_name), demangled_name)
+    """Whether a kernel is meant by a name or a glob: its symbol, its own name in a framework, its
+    plain, short or whole C++ name. None means every kernel."""
+    names = (
+        symbol,
+        own_name(symbol) or symbol,
+        plain_name(symbol),
+        short_name(demangled_name),
+        demangled_name,
+    )
     return pattern is None or pattern in names or any(fnmatchcase(n, pattern) for n in names)
 
 
@@ -163,7 +170,8 @@ def _given(
 
 def _no_kernel(target: str, kernel: str | None, found: Sequence[Compiled]) -> tuple[str, str]:
     whole = demangled(each.name for each in found)
-    names = list(dict.fromkeys(short_name(whole[each.name]) for each in found))
+    short = (own_name(each.name) or short_name(whole[each.name]) for each in found)
+    names = list(dict.fromkeys(short))
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"
     listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")

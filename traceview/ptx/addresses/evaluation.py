@@ -2,6 +2,7 @@
 
 Integers are computed as the GPU does. Loaded values and floats are stand-ins that depend on the
 operands alone. A register that a loop changes keeps its value from before the first iteration.
+A parameter of unknown type may be a stride: an address that scales with it is not determined.
 So differences between addresses are meaningful, the addresses themselves are not. Shared variables
 start at multiples of 1,024.
 """
@@ -24,6 +25,10 @@ _THREADS, _MOST_THREADS = 128, 1024
 _LARGEST_LOADED = 4096
 _ALIGNMENT_BITS = 10
 _WARP = 32
+# Members of a structure are far apart, too, in case they are pointers.
+_MEMBER_BITS = 32
+_ARRAY_ALIGNMENT = 128
+_SCALING = frozenset({"mul", "mad", "div", "rem", "shl", "shr"})
 _NUMBER = re.compile(r"([+-]?)\s*(0[xX][0-9a-fA-F]{1,16}|\d{1,20})[uU]?$")
 _OFFSET = re.compile(r"\+\s*(-?\d{1,18})\s*$")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
@@ -33,7 +38,8 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
 class Launch:
     """A sample launch: its arguments, one block of the grid, and its number of threads.
 
-    `shape` is that of the block; without one all threads run along x.
+    `shape` is that of the block; without one all threads run along x. `unknown` are the parameters
+    of unknown type, as all are of PTX that is given as a file.
     """
 
     parameters: Mapping[str, int]
@@ -41,6 +47,7 @@ class Launch:
     threads: int
     seed: int
     shape: tuple[int, int, int] | None = None
+    unknown: frozenset[str] = frozenset()
 
     def next_block(self, axis: int) -> Launch:
         """The next block of this launch along an axis of the grid."""
@@ -80,13 +87,19 @@ def as_launched(
     middle = (sizes[0] // 2, sizes[1] // 2, sizes[2] // 2)
     blocks = dict.fromkeys([(0, 0, 0), middle])
     threads = shape[0] * shape[1] * shape[2]
-    return [Launch(values, block, threads, seed, shape) for seed, block in enumerate(blocks)]
+    unknown = frozenset(name for name in order if name not in known)
+    return [
+        Launch(values, block, threads, seed, shape, unknown) for seed, block in enumerate(blocks)
+    ]
 
 
 def _as_passed(at: int, argument: Argument | None, launched: bool) -> int:
-    if argument is None or argument.type.startswith("*"):
-        is_shifted = launched and argument is not None and not argument.divisible_by_16
-        element = (pointee_bits(argument) or 8) // 8 if argument else 1
+    if argument is None:
+        # Aligned to sectors, as arrays are.
+        return _sample(0, at, None) & -_ARRAY_ALIGNMENT
+    if argument.type.startswith("*"):
+        is_shifted = launched and not argument.divisible_by_16
+        element = (pointee_bits(argument) or 8) // 8
         return ((at + 1) << 40) + (element if is_shifted else 0)
     if isinstance(argument.value, int):
         return int(argument.value)
@@ -109,6 +122,7 @@ class Registers:
     launch: Launch
     _known: dict[str, Values] = field(default_factory=dict, repr=False, compare=False)
     _made_up: set[str] = field(default_factory=set, repr=False, compare=False)
+    _unknown: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def address(self, access: Instruction) -> Values:
         """The byte address of an access, per thread."""
@@ -154,15 +168,37 @@ class Registers:
         if writer is None:
             return self._special(register)
         if writer.opcode.startswith("ld.param"):
-            name = next(iter(re.findall(r"[\w$]+", address_text(writer.operands))), "")
-            return self._all(self.launch.parameters.get(name, hash_of(name)))
+            return self._parameter(register, writer)
         inputs = [self._value(text) for text in _operands(writer)]
         value = self._exact(writer, inputs)
         result = self._some([*inputs, results(writer).index(register)]) if value is None else value
         follows = any(name in self._made_up for name in _inputs(writer))
-        if (value is None or follows) and _differs_in_warp(result):
+        scaled = self._follows_unknown(register, writer, result)
+        if (value is None or follows or scaled) and _differs_in_warp(result):
             self._made_up.add(register)
         return result
+
+    def _parameter(self, register: str, writer: Instruction) -> Values:
+        """A parameter, or a member of one that is a structure: another value at each offset."""
+        text = address_text(writer.operands)
+        name = next(iter(re.findall(r"[\w$]+", text)), "")
+        offset = _OFFSET.search(text)
+        member = results(writer).index(register) + (int(offset[1]) if offset else 0)
+        if name in self.launch.unknown:
+            self._unknown.add(register)
+        value = self.launch.parameters.get(name, hash_of(name))
+        return self._all(value + (member << _MEMBER_BITS) + _ARRAY_ALIGNMENT * member)
+
+    def _follows_unknown(self, register: str, writer: Instruction, result: Values) -> bool:
+        """Whether threads' values are scaled by an unknown; also keeps track of these."""
+        if not any(name in self._unknown for name in _inputs(writer)):
+            return False
+        if not _differs_in_warp(result):
+            self._unknown.add(register)
+            return False
+        root = writer.opcode.partition(".")[0]
+        factors = _inputs(writer)[: 2 if root == "mad" else None]
+        return root in _SCALING and any(name in self._unknown for name in factors)
 
     @staticmethod
     def _exact(writer: Instruction, inputs: Sequence[Values]) -> Values | None:

@@ -119,7 +119,8 @@ def hottest_loop(kernel: KernelReport, names: SourceNames) -> str:
         return ""
     of_all = f"of {units.count(mix.counts.total)} {mix.level.upper()} instructions"
     share = f"{units.count(loop.counts.total)} {of_all}"
-    return f"{names.of_line(loop.source)}, {share}, {_most_first(loop.counts)}"
+    place = f"{names.of_line(loop.source)}, " if loop.source else ""
+    return f"{place}{share}, {_most_first(loop.counts)}"
 
 
 def loop_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:

@@ -124,6 +124,8 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "demangled_name": kernel.demangled_name,
+        "short_name": kernel.short_name,
+        "producer": kernel.producer.described or None,
         "arch": compiled.arch,
         "how": compiled.how,
         "arguments": [asdict(argument) for argument in compiled.arguments],

@@ -29,6 +29,8 @@ def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> s
     """
     compiled = kernel.compiled
     parts = [HOW[compiled.how]]
+    if kernel.producer.described:
+        parts.append(f"compiled by {kernel.producer.described}")
     if compiled.launches:
         parts.append(units.counted(compiled.launches, "launch", "launches"))
     if compiled.grid:
@@ -126,6 +128,8 @@ def live(kernel: KernelReport) -> str:
     limits = kernel.occupancy is not None and "registers" in kernel.occupancy.limiters
     if not found or not sass or not found.counts or not (limits or kernel.spill_bytes):
         return ""
+    if not any(line for line, _ in found.holders):
+        return units.count(found.most)
     names = SourceNames.of([kernel])
     parts = [
         f"{count} by {named_line(kernel, line, names)}"

@@ -51,8 +51,8 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
         )
     if narrow.moved < WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
-    if layout.consecutive and not cuda:
-        return _of_adjacent(narrow) or _UNKNOWN
+    if layout.consecutive:
+        return _in_the_source(narrow) if cuda else _of_adjacent(narrow) or _UNKNOWN
     return _UNKNOWN
 
 
@@ -192,6 +192,15 @@ def _too_few(moved: int, cuda: bool) -> NarrowReason:
         if cuda
         else "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes",
         f"all accesses of the line together move {moved} bits per thread",
+    )
+
+
+def _in_the_source(narrow: Narrow) -> NarrowReason:
+    return NarrowReason(
+        f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
+        "Give each thread adjacent elements, and move them as float4 (16 bytes) from addresses "
+        "that are multiples of 16",
+        "addresses in PTX are consecutive",
     )
 
 
