@@ -72,6 +72,20 @@ def test_an_offset_that_all_threads_load_is_no_gather():
     assert moved.sectors <= moved.ideal_sectors + 1
 
 
+@pytest.mark.parametrize("stride", ["ld.global.s32 %r9, [%rd2];", "ld.param.b32 %r9, [k_s];"])
+def test_a_stride_that_the_code_does_not_tell_has_no_known_cost(stride):
+    """Loaded, as the leading dimension of a grouped GEMM, or of unknown type."""
+    body = (
+        f"{stride} mul.lo.s32 %r8, %r1, %r9; mad.wide.s32 %rd5, %r8, 4, %rd1; "
+        "ld.global.b32 %r10, [%rd5]; mad.wide.s32 %rd6, %r9, 4, %rd3; ld.global.u32 %r11, [%rd6];"
+    )
+    ptx = ptx_kernel(body, ".param .u64 k_x, .param .u64 k_y, .param .u32 k_n, .param .u32 k_s")
+    *_, scaled, moved = costs(ptx, ())
+    assert scaled is None
+    # The same for all threads, it moves their run.
+    assert moved.ideal_sectors == 4
+
+
 def shared(at: str) -> str:
     """A kernel that reads the word of shared memory at an expression over %r1, the thread."""
     body = f"mov.u32 %r3, smem; {at} add.s32 %r5, %r3, %r4; ld.shared.b32 %r6, [%r5+16];"

@@ -102,7 +102,7 @@ def test_the_pipeline_is_one_line_and_its_waits_a_table():
     report = PtxReport("gelu.py", (kernel,))
     text = " ".join(render_ptx_text(report, width=160, details=True).split())
     assert (
-        "pipeline: num_stages=3 · 3 buffers of k and v (49.2 kB) · "
+        "pipeline: num_stages=3 · 3 buffers of k (24.6 kB) and v (24.6 kB) · "
         "gelu.py:5 waits for 2 of 4 cp.async groups in flight" in text
     )
     assert "gelu.py:5 cp.async 4 2 fp32 16 · MMA 8" in text

@@ -2,7 +2,8 @@
 
 Integers are computed as the GPU does. Loaded values and floats are stand-ins that depend on the
 operands alone. A register that a loop changes keeps its value from before the first iteration.
-A parameter of unknown type may be a stride: an address that scales with it is not determined.
+A parameter of unknown type or a loaded value may be a stride: an address that scales with it is
+not determined.
 So differences between addresses are meaningful, the addresses themselves are not. Shared variables
 start at multiples of 1,024.
 """
@@ -123,6 +124,7 @@ class Registers:
     _known: dict[str, Values] = field(default_factory=dict, repr=False, compare=False)
     _made_up: set[str] = field(default_factory=set, repr=False, compare=False)
     _unknown: set[str] = field(default_factory=set, repr=False, compare=False)
+    _scaled: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def address(self, access: Instruction) -> Values:
         """The byte address of an access, per thread."""
@@ -172,11 +174,29 @@ class Registers:
         inputs = [self._value(text) for text in _operands(writer)]
         value = self._exact(writer, inputs)
         result = self._some([*inputs, results(writer).index(register)]) if value is None else value
-        follows = any(name in self._made_up for name in _inputs(writer))
-        scaled = self._follows_unknown(register, writer, result)
-        if (value is None or follows or scaled) and _differs_in_warp(result):
-            self._made_up.add(register)
+        self._judge(register, writer, result, exact=value is not None)
         return result
+
+    def _judge(self, register: str, writer: Instruction, result: Values, *, exact: bool) -> None:
+        """Note whether the code determines a result, for the threads of a warp."""
+        inputs = set(_inputs(writer))
+        if inputs & self._scaled or self._scales(writer):
+            # Whatever the stand-in for the stride, 0 included.
+            self._scaled.add(register)
+            self._made_up.add(register)
+        elif _differs_in_warp(result):
+            if not exact or inputs & self._made_up:
+                self._made_up.add(register)
+        elif not exact or inputs & self._unknown:
+            self._unknown.add(register)
+
+    def _scales(self, writer: Instruction) -> bool:
+        """Whether it multiplies or divides what differs between threads by an unknown."""
+        root = writer.opcode.partition(".")[0]
+        factors = _operands(writer)[: 2 if root == "mad" else None]
+        if root not in _SCALING or not any(factor in self._unknown for factor in factors):
+            return False
+        return any(_differs_in_warp(self._value(factor)) for factor in factors)
 
     def _parameter(self, register: str, writer: Instruction) -> Values:
         """A parameter, or a member of one that is a structure: another value at each offset."""
@@ -188,17 +208,6 @@ class Registers:
             self._unknown.add(register)
         value = self.launch.parameters.get(name, hash_of(name))
         return self._all(value + (member << _MEMBER_BITS) + _ARRAY_ALIGNMENT * member)
-
-    def _follows_unknown(self, register: str, writer: Instruction, result: Values) -> bool:
-        """Whether threads' values are scaled by an unknown; also keeps track of these."""
-        if not any(name in self._unknown for name in _inputs(writer)):
-            return False
-        if not _differs_in_warp(result):
-            self._unknown.add(register)
-            return False
-        root = writer.opcode.partition(".")[0]
-        factors = _inputs(writer)[: 2 if root == "mad" else None]
-        return root in _SCALING and any(name in self._unknown for name in factors)
 
     @staticmethod
     def _exact(writer: Instruction, inputs: Sequence[Values]) -> Values | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from traceview import units
@@ -154,10 +155,13 @@ def pipeline(kernel: KernelReport, names: SourceNames) -> str:
     """The stages asked for and the buffers that they became, and the copies in flight."""
     parts = []
     for count in dict.fromkeys(buffer.count for buffer in kernel.pipeline_buffers):
-        same = [buffer for buffer in kernel.pipeline_buffers if buffer.count == count]
-        held = dict.fromkeys(b.variable or names.of_line(b.source) for b in same)
-        size = units.size(sum(buffer.size_bytes for buffer in same))
-        parts.append(f"{count} buffers of {' and '.join(held)} ({size})")
+        # Not added up: the buffers of one loop may take the place of another's.
+        held: Counter[str] = Counter()
+        for buffer in kernel.pipeline_buffers:
+            if buffer.count == count:
+                held[buffer.variable or names.of_line(buffer.source)] += buffer.size_bytes
+        sizes = (f"{name} ({units.size(size)})" for name, size in held.items())
+        parts.append(f"{count} buffers of {' and '.join(sizes)}")
     for wait in kernel.async_waits:
         if wait.kind in COPIES:
             done = f"waits for {wait.in_flight - wait.left} of {wait.in_flight}"
