@@ -63,10 +63,12 @@ def document(report: Report, all_rows: bool) -> str:
 
 
 def comparison_page(comparison: RunComparison) -> str:
-    """A comparison of runs as an HTML page."""
+    """A comparison of runs as an HTML page; recordings are read again for their timelines."""
+    from traceview import load
     from traceview.render.comparison.html import render_html
 
-    return render_html(comparison, __version__)
+    traces = [load(each) if isinstance(each, Path) else each for each in comparison.recordings]
+    return render_html(comparison, __version__, traces)
 
 
 def comparison_document(comparison: RunComparison) -> str:

@@ -70,6 +70,16 @@ def test_folders_and_globs_are_sides(capsys, tmp_path):
     assert json.loads(globs[1])["step"] == folders["step"]
 
 
+def test_a_baseline_is_a_side(capsys, tmp_path):
+    assert run(["baseline", str(BEFORE), "-o", "base.json"]) == 0
+    capsys.readouterr()
+    status, out, _ = compared(capsys, "base.json", AFTER, "--json", "--html", "page.html")
+    assert status == 0
+    recorded = json.loads(compared(capsys, BEFORE, AFTER, "--json")[1])
+    assert json.loads(out)["parts"] == recorded["parts"]
+    assert "Timelines" not in (tmp_path / "page.html").read_text()
+
+
 def broken(tmp_path):
     path = tmp_path / "cut.sqlite"
     path.write_bytes(lzma.decompress(BEFORE.read_bytes())[:10_000])

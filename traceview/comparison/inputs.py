@@ -1,4 +1,4 @@
-"""The runs of one side of a comparison: recordings, folders of them, or recordings in memory."""
+"""The runs of one side of a comparison: recordings, baselines, and folders of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from traceview.comparison.baseline import is_baseline, read_baseline
 from traceview.comparison.extraction import figures_of
 from traceview.comparison.figures import RunFigures
 from traceview.errors import ComparisonRefusedError
@@ -42,7 +43,10 @@ def _runs(given: Input, load: Callable[[Path], Trace]) -> Iterator[Run]:
         return
     path = Path(given)
     for file in recordings_in(path) if path.is_dir() else [path]:
-        yield Run(_named(figures_of(load(file)), file), file)
+        if is_baseline(file):
+            yield from (Run(figures, None) for figures in read_baseline(file))
+        else:
+            yield Run(_named(figures_of(load(file)), file), file)
 
 
 def _named(figures: RunFigures, file: Path) -> RunFigures:

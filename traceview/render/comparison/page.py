@@ -26,11 +26,16 @@ from traceview.render.report.scoreboard import ScoreTile
 MOST_PARTS = 200
 _HALF, _HEIGHT = 100, 12
 _LEAST_BAR = 1.0
+_LEAST_OPENED, _MOST_OPENED = Fraction(1, 4), 12
+"""A group opens at first from this share of the largest one, with at most so many rows."""
 
 
 @dataclass(frozen=True)
 class BarRow:
-    """A row of the table of parts: its bar, and the rows or values that it opens to."""
+    """A row of the table of parts: its bar, and the rows or values that it opens to.
+
+    `opened` where the page shows these at first.
+    """
 
     title: str
     place: str
@@ -39,6 +44,7 @@ class BarRow:
     amounts: Amounts
     rows: tuple[BarRow, ...] = ()
     details: tuple[tuple[str, str, str], ...] = ()
+    opened: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,8 @@ def _group_row(group: GroupLine, largest: Fraction) -> BarRow:
         rest = f"{units.count(group.left_out)} smaller"
         rows.append(BarRow(rest, "", "", _bar(group.rest, group.meaning, largest), group.rest))
     bar = _bar(group.amounts, group.meaning, largest)
-    return BarRow(group.title, "", "", bar, group.amounts, tuple(rows))
+    tells = abs(group.amounts.delta_ns) >= largest * _LEAST_OPENED and len(rows) <= _MOST_OPENED
+    return BarRow(group.title, "", "", bar, group.amounts, tuple(rows), opened=tells)
 
 
 def _part_row(line: PartLine, meaning: str, largest: Fraction) -> BarRow:

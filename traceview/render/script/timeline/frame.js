@@ -52,9 +52,11 @@ const GUIDE = [
  * @param {HTMLElement} within
  * @param {Acts} acts
  * @param {string[]} notes
+ * @param {string} name of the timeline, where the page has several
  * @returns {Frame}
  */
-export function frameOf(within, acts, notes) {
+export function frameOf(within, acts, notes, name) {
+  const guideId = `tl-guide${name && "-"}${name}`;
   const search = element("input", { type: "search", placeholder: "Search by name", "aria-label": "Search rows by name" });
   const hits = element("span", { class: "tl-hits", role: "status" });
   const help = helpOf();
@@ -77,14 +79,14 @@ export function frameOf(within, acts, notes) {
   const canvas = element("canvas", {
     tabindex: "0",
     role: "application",
-    "aria-label": "Timeline of the recording. Arrow keys select rows; the sums below say in numbers what is shown.",
-    "aria-describedby": "tl-guide",
+    "aria-label": `Timeline of the recording${name && ", "}${name}. Arrow keys select rows; the sums below say in numbers what is shown.`,
+    "aria-describedby": guideId,
   });
   const spacer = element("div", { class: "tl-spacer" });
   const scroll = element("div", { class: "tl-scroll" }, canvas, spacer);
   const tip = element("div", { class: "tl-tip", hidden: "" });
   const [panel, sums, said] = [element("div"), element("div"), element("div", { class: "tl-said", role: "status" })];
-  const guide = element("ol", { id: "tl-guide" }, ...GUIDE.map((each) => element("li", {}, each)));
+  const guide = element("ol", { id: guideId }, ...GUIDE.map((each) => element("li", {}, each)));
   within.replaceChildren(
     tools,
     help,
@@ -93,7 +95,8 @@ export function frameOf(within, acts, notes) {
     ...notes.map((each) => element("p", { class: "note" }, each)),
     element("details", { class: "tl-guide" }, element("summary", {}, "How to read the timeline"), guide),
     panel,
-    sums,
+    // Under one of two timelines the sums would push the other one out of sight.
+    name ? element("details", { class: "tl-more" }, element("summary", {}, `Sums of what is shown, ${name}`), sums) : sums,
     said,
     tip,
   );

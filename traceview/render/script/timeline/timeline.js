@@ -24,6 +24,15 @@ import { View } from "./view.js";
  * @typedef {object} Timeline
  * @property {(place: {start_ns: number | string, end_ns: number | string, select?: number}) => void} show
  * @property {(act: (selected: number | null) => void) => void} onSelect
+ * @property {Promise<Lanes>} ready
+ */
+
+/**
+ * How a page with two timelines has each of them.
+ * @typedef {object} Role
+ * @property {string} name
+ * @property {number} height of the lanes at most, in percent of the window
+ * @property {boolean} addressed whether the address of the page holds what is shown
  */
 
 const NARROW = 640;
@@ -34,31 +43,40 @@ const LEAST_SPAN = 1000;
 const NEAR = 3;
 const FIRST_STEPS = 3;
 
+/** @type {Role} */
+const ALONE = { name: "", height: 75, addressed: true };
+
 /**
  * Draw the timeline of a document in place of an element's content.
  * @param {HTMLElement} within
  * @param {any} data the document, as parsed
+ * @param {Role} [role]
  * @returns {Timeline}
  */
-export function mountTimeline(within, data) {
+export function mountTimeline(within, data, role = ALONE) {
   const listeners = /** @type {((selected: number | null) => void)[]} */ ([]);
-  const ready = modelOf(data).then((model) => new Lanes(within, model, listeners));
+  const ready = modelOf(data).then((model) => new Lanes(within, model, listeners, role));
   ready.catch((error) => within.prepend(`The timeline cannot be shown: ${error}`));
   return {
     show: ({ start_ns, end_ns, select }) =>
       void ready.then((lanes) => lanes.showRecorded(BigInt(start_ns), BigInt(end_ns), select ?? null)),
     onSelect: (act) => void listeners.push(act),
+    ready,
   };
 }
 
-class Lanes {
+export class Lanes {
   /**
    * @param {HTMLElement} within
    * @param {Model} model
    * @param {((selected: number | null) => void)[]} listeners
+   * @param {Role} role
    */
-  constructor(within, model, listeners) {
+  constructor(within, model, listeners, role) {
     this.model = model;
+    this.role = role;
+    /** Called when the window moves here, not when it follows another timeline. */
+    this.onMove = () => {};
     this.listeners = listeners;
     this.within = within;
     this.view = new View(model.end);
@@ -83,12 +101,13 @@ class Lanes {
         hit: (step) => this.goToHit(step),
       },
       notesOf(model),
+      role.name,
     );
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.frame.canvas.getContext("2d", { alpha: false }));
     this.colors = colorsOf(within, model.classes);
     this.listen();
     this.resize();
-    this.open(location.hash) || this.showWindow(...firstWindow(model));
+    (role.addressed && this.open(location.hash)) || this.showWindow(...firstWindow(model));
     within.classList.add("ready");
   }
 
@@ -127,7 +146,7 @@ class Lanes {
       this.colors = colorsOf(this.within, this.model.classes);
       this.resize();
     });
-    addEventListener("hashchange", () => this.open(location.hash));
+    if (this.role.addressed) addEventListener("hashchange", () => this.open(location.hash));
   }
 
   resize() {
@@ -137,7 +156,7 @@ class Lanes {
     this.ratio = devicePixelRatio || 1;
     const { lines, height } = laidOut(this.bands, this.narrow);
     this.lines = lines;
-    scroll.style.height = `min(${height + AXIS + 2}px, 75vh)`;
+    scroll.style.height = `min(${height + AXIS + 2}px, ${this.role.height}vh)`;
     this.height = scroll.clientHeight;
     spacer.style.height = `${Math.max(height + AXIS - this.height, 0)}px`;
     canvas.width = Math.round(this.width * this.ratio);
@@ -170,14 +189,26 @@ class Lanes {
 
   /** After a change of the window: draw now, and sum up and note the address once it rests. */
   moved() {
+    this.changed();
+    this.onMove();
+  }
+
+  changed() {
     this.redraw();
     clearTimeout(this.later);
     this.later = setTimeout(() => this.rested(), 200);
   }
 
+  /** Show a window as another timeline does. @param {number} from @param {number} to */
+  follow(from, to) {
+    this.view.show(from, to);
+    this.changed();
+  }
+
   rested() {
     const { title, from, to } = this.summed();
     this.frame.sums.replaceChildren(sumsPanel(this.model, sumsOf(this.model, from, to), title, to - from));
+    if (!this.role.addressed) return;
     const select = this.selected ? this.selected.track.offset + this.selected.row : null;
     const fragment = fragmentOf({ from: this.view.from, to: this.view.to, select });
     // Another fragment than a place of the timeline, or none, is left until something is chosen.

@@ -9,6 +9,9 @@ export class View {
     this.end = Math.max(end, LEAST_NS);
     this.from = 0;
     this.to = this.end;
+    /** What can be shown; two timelines side by side show what either has. */
+    this.first = 0;
+    this.last = this.end;
     /** Where the lanes begin and end, in CSS pixels. */
     this.left = 0;
     this.right = 1;
@@ -34,17 +37,17 @@ export class View {
 
   /** Show a window, as near as the bounds allow. @param {number} from @param {number} to */
   show(from, to) {
-    const margin = MARGIN * this.end;
-    const span = Math.min(Math.max(to - from, LEAST_NS), this.end + 2 * margin);
+    const margin = MARGIN * (this.last - this.first);
+    const span = Math.min(Math.max(to - from, LEAST_NS), this.last - this.first + 2 * margin);
     const middle = (from + to) / 2;
-    const first = Math.min(Math.max(middle - span / 2, -margin), this.end + margin - span);
+    const first = Math.min(Math.max(middle - span / 2, this.first - margin), this.last + margin - span);
     this.from = first;
     this.to = first + span;
   }
 
   /** @param {number} factor below 1 to zoom in @param {number} at the time that stays in place */
   zoom(factor, at = (this.from + this.to) / 2) {
-    const span = Math.min(Math.max(this.span * factor, LEAST_NS), this.end * (1 + 2 * MARGIN));
+    const span = Math.min(Math.max(this.span * factor, LEAST_NS), (this.last - this.first) * (1 + 2 * MARGIN));
     const share = (at - this.from) / this.span;
     this.show(at - share * span, at + (1 - share) * span);
   }
