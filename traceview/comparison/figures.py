@@ -66,10 +66,11 @@ class RunFigures:
 
     `digest` is equal only for the same capture. `environment` has what may explain a difference:
     `gpu`, `driver`, `cuda`, `torch`, `sm_clock_mhz`, `power_limit_w`, `traceview` and so on, as far
-    as recorded. `step_ns` has the duration of each step after warm-up, in order; `window_ns` is
-    their sum, and the sum of `parts`. Without steps `step_ns` has one entry, the steady window, and
-    `has_steps` is False. `counts` are totals over the window (`synchronizations`, `launches`,
-    `kernels`, `copies`, `copied_bytes`, `allocations`, …): divided by the steps they are exact.
+    as recorded. `step_ns` has the duration of each step after warm-up, in order, without idle time
+    for first uses of kernels and compilation; `window_ns` is their sum, and the sum of `parts`.
+    Without steps `step_ns` has one entry, the steady window, and `has_steps` is False. `counts` are
+    totals over the window (`synchronizations`, `launches`, `kernels`, `copies`, `copied_bytes`,
+    `allocations`, …): divided by the steps they are exact.
     `figures` are the numbers a gate may name, see below. `sequence` lists, for a typical step, the
     parts in the order in which the GPU ran them, as indices of `parts`; it tells a renamed kernel
     from a new one. `sequence_ns` has the time of each of these that is its alone.

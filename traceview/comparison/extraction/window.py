@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.comparison.extraction.attribution import without
 from traceview.errors import ComparisonRefusedError
+from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
 from traceview.facts.operations.operations import operations
+from traceview.facts.phases.compilation import compiling
+from traceview.facts.phases.recompilation import recompiling
 from traceview.facts.steps.outliers import WARMED_UP_STEPS
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
@@ -23,7 +27,8 @@ class RunWindow:
     """The steps that are compared, on one GPU (row in devices).
 
     `steps` are their rows in steps, empty where the trace has none. `covered` is their time as a
-    union, `step_ns` the duration of each; without steps it has one entry, the steady time.
+    union, `step_ns` the duration of each; without steps it has one entry, the steady time. Idle
+    time that a longer run does not repeat is in none of them.
     """
 
     device: int
@@ -49,7 +54,18 @@ def run_window(trace: Trace) -> RunWindow:
         return RunWindow(device, rows, np.array([covered.total()]), covered)
     timed = pace(trace)
     begin, end = timed.begin_ns[rows], timed.end_ns[rows]
-    return RunWindow(device, rows, end - begin, intervals.union(begin, end))
+    every = intervals.union(begin, end)
+    covered = without(every, _one_time(trace, device))
+    covered = covered if covered.total() else every
+    return RunWindow(device, rows, intervals.overlap(covered, begin, end), covered)
+
+
+def _one_time(trace: Trace, device: int) -> Intervals:
+    """Idle time of a GPU for first uses of kernels and compilation, which no longer run repeats."""
+    gaps = every_gap(trace)
+    once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
+    once &= ~recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
+    return intervals.union(gaps.start_ns[once], gaps.end_ns[once])
 
 
 def main_device(trace: Trace) -> int:
