@@ -185,7 +185,9 @@ def _kernel(
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line leading to itself."""
     table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
-    return _linked(ACCESSES, table, code, names, key)
+    # Sectors matter most where every row has the same many.
+    spec = replace(ACCESSES, brief=(*ACCESSES.brief, "request"))
+    return _linked(spec, table, code, names, key)
 
 
 def _details(

@@ -31,7 +31,7 @@ ACCESSES = TableSpec(
         Column("space", "text", "memory space"),
         Column("masked", "bool", "executed under a predicate"),
     ),
-    brief=("source", "ptx", "width_bits", "count", "loop", "sass", "request"),
+    brief=("source", "ptx", "width_bits", "count", "loop", "sass"),
 )
 
 

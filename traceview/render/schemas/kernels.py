@@ -63,6 +63,8 @@ def _kernel(**more: Schema) -> Schema:
     return record(
         name=TEXT,
         demangled_name=maybe(TEXT),
+        short_name=TEXT,
+        producer=maybe(TEXT),
         arch=maybe(TEXT),
         how=TEXT,
         arguments=many(fields_of(Argument)),
