@@ -16,7 +16,15 @@ from tests.comparison.sides import (
     a_difference,
     a_run,
 )
-from traceview.comparison.wording import changes, headline, notes, sentence, shape_changes
+from traceview.comparison.comparison import CountDifference
+from traceview.comparison.wording import (
+    changed_counts,
+    changes,
+    headline,
+    notes,
+    sentence,
+    shape_changes,
+)
 
 STEP = (a_difference("step", 12_400_000, 12_910_000),)
 
@@ -126,6 +134,24 @@ def test_causes_come_before_what_only_moved_and_small_parts_have_no_sentence():
     small = a_difference("small", 10_000, 11_000)
     comparison = a_comparison((moved, small, DRAIN, GELU))
     assert [part.name for part, _ in changes(comparison)] == ["sync-drain", "slower"]
+
+
+def test_a_cause_comes_first_only_if_it_is_a_good_part_of_the_difference():
+    moved = a_difference("slower", 10_000_000, 19_000_000)
+    new = a_difference("new", 0, 500_000, (0, 1), change="appeared")
+    gaps = a_difference("launch-late", 1_000_000, 4_000_000, (10, 40), kind="idle")
+    told = changes(a_comparison((moved, new, gaps)))
+    assert [part.name for part, _ in told] == ["slower", "launch-late", "new"]
+
+
+def test_counts_of_a_few_steps_are_no_change():
+    pairs = [(0, 1), (Fraction(3, 39), Fraction(4, 40)), (131_000, 131_400), (2, Fraction(21, 10))]
+    counts = [
+        CountDifference(f"count_{at}", Fraction(before), Fraction(after), varies=False)
+        for at, (before, after) in enumerate(pairs)
+    ]
+    told = changed_counts(a_comparison(STEP, counts=counts))
+    assert [count.name for count in told] == ["count_0", "count_3"]
 
 
 def test_shapes_name_what_both_sides_recorded():

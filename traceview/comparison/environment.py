@@ -12,7 +12,7 @@ from traceview.errors import ComparisonRefusedError
 FORCE = "pass --force (force=True) to compare them all the same"
 _FIRST = (
     "gpu", "devices", "other_processes", "sm_clock_mhz", "memory_clock_mhz", "power_limit_w",
-    "power_w", "temperature_c", "driver", "cuda", "torch", "triton", "recorder",
+    "power_w", "temperature_c", "driver", "cuda", "torch", "triton", "recorder", "recorder_options",
 )  # fmt: skip
 """Keys in the order in which they explain a difference; the others follow by name."""
 _REFUSING = ("gpu", "devices")

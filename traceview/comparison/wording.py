@@ -20,8 +20,11 @@ PER_STEP = " per step"
 _LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
 """A part that moved by less, of the difference and of the step, gets no sentence. The first is for
 what appeared, vanished or was configured otherwise."""
+_LEAST_CALLS = 0.01
+"""Of the calls: fewer more or less are those of a step cut by the window."""
 _LEAST_OF_PART = 0.1
 """Of a part's difference: calls or time per call that account for less are not mentioned."""
+_LEAST_COUNT, _LEAST_PER_STEP = 0.01, 0.05
 _MOST_SHAPE_CHANGES = 2
 _SOURCE_LINE = re.compile(r":\d+$")
 
@@ -49,8 +52,8 @@ _ENVIRONMENT: Mapping[str, str] = {
     "power_limit_w": "power limit (W)",
     "power_w": "power (W)",
     "temperature_c": "GPU temperature (°C)",
-    "driver": "driver",
     "cuda": "CUDA",
+    "recorder_options": "what was recorded",
 }
 
 
@@ -117,7 +120,7 @@ def changes(comparison: RunComparison) -> list[tuple[PartDifference, str]]:
     What appeared, vanished or was configured otherwise comes before what merely takes longer.
     """
     parts = [part for part in comparison.parts if abs(part.delta_ns) >= _least(comparison, part)]
-    parts.sort(key=lambda part: (_only_moved(part), -abs(part.delta_ns)))
+    parts.sort(key=lambda part: (not _leads(comparison, part), -abs(part.delta_ns)))
     per = PER_STEP if has_steps(comparison) else ""
     return [(part, sentence(part, per)) for part in parts[:MOST_SENTENCES]]
 
@@ -128,9 +131,18 @@ def _least(comparison: RunComparison, part: PartDifference) -> Fraction:
     return max(of_difference, comparison.before_ns * Fraction(_LEAST_OF_STEP), Fraction(1))
 
 
+def _leads(comparison: RunComparison, part: PartDifference) -> bool:
+    """A cause of a good part of the difference."""
+    least = abs(comparison.delta_ns) * Fraction(_LEAST_MOVED)
+    return not _only_moved(part) and abs(part.delta_ns) >= least
+
+
 def _only_moved(part: PartDifference) -> bool:
-    """The same work in the same number of calls, which takes another time."""
-    return part.change == "same" and part.calls_before == part.calls_after
+    """The same work in the same number of calls, or the same gaps, which take another time."""
+    if part.change != "same":
+        return False
+    more = abs(part.calls_after - part.calls_before)
+    return part.kind == "idle" or more <= part.calls_before * Fraction(_LEAST_CALLS)
 
 
 def sentence(part: PartDifference, per: str = PER_STEP) -> str:
@@ -266,6 +278,16 @@ def shape_values(shape: KernelShape) -> Iterator[tuple[str, str]]:
 def environment_name(difference: EnvironmentDifference) -> str:
     """A property of the machine or the software in words."""
     return _ENVIRONMENT.get(difference.name, difference.name.replace("_", " "))
+
+
+def changed_counts(comparison: RunComparison) -> list[CountDifference]:
+    """Counts that differ by more than what happens in a few of the steps only."""
+    return [count for count in comparison.counts if _changed(count)]
+
+
+def _changed(count: CountDifference) -> bool:
+    larger, more = max(count.before, count.after), abs(count.after - count.before)
+    return more > larger * Fraction(_LEAST_COUNT) and more >= Fraction(_LEAST_PER_STEP)
 
 
 def count_name(count: CountDifference) -> str:

@@ -83,10 +83,11 @@ def _cells(amounts: Amounts) -> list[str]:
 
 
 def _counts(comparison: RunComparison) -> Iterator[str]:
-    changed = [count for count in comparison.counts if count.before != count.after]
+    per = wording.PER_STEP if wording.has_steps(comparison) else ""
+    changed = wording.changed_counts(comparison)
     if not changed:
         return
-    yield _row(["count per step", "before", "after"])
+    yield _row([f"count{per}", "before", "after"])
     yield _row(["---", "---:", "---:"])
     yield from (_count(count) for count in changed)
     yield ""

@@ -123,10 +123,9 @@ def _changes(comparison: RunComparison) -> Iterator[tuple[str, str, str]]:
 
 
 def _counts(comparison: RunComparison) -> Iterator[tuple[str, str, str, bool]]:
-    for count in comparison.counts:
-        if count.before != count.after:
-            before, after = (wording.count_text(count, n) for n in (count.before, count.after))
-            yield wording.count_name(count), before, after, count.varies
+    for count in wording.changed_counts(comparison):
+        before, after = (wording.count_text(count, each) for each in (count.before, count.after))
+        yield wording.count_name(count), before, after, count.varies
 
 
 def _group_row(group: GroupLine, largest: Fraction) -> BarRow:

@@ -176,7 +176,8 @@ def _meaning(part: PartDifference) -> str:
 def _line(part: PartDifference, amounts: Amounts) -> PartLine:
     # The cause alone: the group is called idle, and a sentence above has it in words.
     title = part.name if part.kind == "idle" else part_title(part)
-    change = "" if part.change == "same" else part.change
+    change = {"same": "", "reconfigured": "other size"}.get(part.change, part.change)
+    change = part.change if part.kind == "kernel" and change == "other size" else change
     return PartLine(part, title, change, amounts, tuple(_details(part)))
 
 

@@ -148,7 +148,7 @@ def _titled(line: PartLine) -> str:
 
 
 def _counts(comparison: RunComparison) -> RenderableType | None:
-    changed = [count for count in comparison.counts if count.before != count.after]
+    changed = wording.changed_counts(comparison)
     if not changed:
         return None
     per = wording.PER_STEP if wording.has_steps(comparison) else ""
