@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from traceview.bench import BenchReport
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
+    from traceview.comparison.gate import GateReport
     from traceview.comparison.inputs import Input
     from traceview.findings import Finding
     from traceview.headless.compile_options import CompileOptions
@@ -67,6 +68,7 @@ __all__ = [
     "convert",
     "diff_ptx",
     "export",
+    "gate",
     "inspect_ptx",
     "load",
     "record",
@@ -296,6 +298,37 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     runs = [run for each in traces for run in runs_of(each, load)]
     write_pieces(target, [baseline_text(runs, __version__).encode()])
     return target
+
+
+def gate(
+    baselines: Trace | str | Path | Sequence[Trace | str | Path],
+    candidates: Trace | str | Path | Sequence[Trace | str | Path],
+    config: str | Path,
+    *,
+    force: bool = False,
+) -> GateReport:
+    """Judge runs by the rules of a config, against the runs of a baseline.
+
+    Both sides are what `load` takes or returns, or files of `baseline`; `config` is a gate.toml.
+    The report's `outcome` is "passed", "regressed" or "undecided", its `decisions` one per rule
+    and condition. Raises InputError for a config that is not in the grammar, TraceFormatError for a
+    damaged baseline, ComparisonRefusedError where comparing makes no sense, unless `force`, and
+    otherwise as `load` does.
+    """
+    from traceview.comparison.baseline import runs_of
+    from traceview.comparison.gate import decide, read_config
+    from traceview.trace import Trace
+
+    rules = read_config(Path(config))
+    before, after = (
+        [
+            run
+            for each in ((side,) if isinstance(side, (str, Path, Trace)) else side)
+            for run in runs_of(each, load)
+        ]
+        for side in (baselines, candidates)
+    )
+    return decide(before, after, rules, force=force)
 
 
 def _exported(report: Path) -> Path:

@@ -20,6 +20,7 @@ VERBS = {
     "record": "Run a script under nsys or torch.profiler and write its trace.",
     "report": "Show where the GPU time of a trace went and what to fix first.",
     "compare": "Show what changed between two recordings, and why.",
+    "gate": "Fail a build on a regression, with a stated chance of error.",
     "baseline": "Keep the figures of recordings in one small file.",
     "export": "Write a trace in the format of Perfetto.",
     "convert": "Write a trace in another format.",

@@ -11,7 +11,7 @@ from traceview.cli import debug_option
 from traceview.cli.output import put_json
 from traceview.cli.verb import Verb
 
-OUTPUTS = ("report", "compare", "ptx", "ptx-diff", "bench", "bench-program", "doctor")
+OUTPUTS = ("report", "compare", "gate", "ptx", "ptx-diff", "bench", "bench-program", "doctor")
 
 
 @click.command(

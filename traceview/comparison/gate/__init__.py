@@ -1,0 +1,7 @@
+"""Rules that a candidate must hold, and whether it does: passed, regressed or undecided."""
+
+from traceview.comparison.gate.config import read_config
+from traceview.comparison.gate.decision import decide
+from traceview.comparison.gate.rules import Condition, Decision, GateReport, Outcome, Rule
+
+__all__ = ["Condition", "Decision", "GateReport", "Outcome", "Rule", "decide", "read_config"]

@@ -1,0 +1,87 @@
+"""Rules of a gate and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from traceview.comparison.figures import RunFigures
+
+Outcome = Literal["passed", "regressed", "undecided"]
+Kind = Literal["max_increase", "max_decrease", "max", "min", "equals"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of a rule.
+
+    `limit` is in the unit of the figure, or percent of the baseline if `is_relative`. `at_least` is
+    the difference, in the unit of the figure, that an increase or decrease must have as well.
+    """
+
+    kind: Kind
+    limit: float
+    is_relative: bool = False
+    at_least: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a figure must hold: all of its conditions, each with that certainty (0.5 to 1)."""
+
+    figure: str
+    conditions: tuple[Condition, ...]
+    certainty: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of one condition.
+
+    `before` and `after` are means over the runs, None where no run has the figure. `low` and `high`
+    bound the difference, or the value itself under `max` and `min`, each with the certainty of the
+    rule; None where too few runs prove any bound. `limit` is what is compared with them.
+    `runs_needed` is the number of runs per side that would probably decide. `place` is the source
+    line or range that changed most, empty where unknown.
+    """
+
+    figure: str
+    condition: Condition
+    outcome: Outcome
+    certainty: float
+    before: float | None
+    after: float | None
+    limit: float | None = None
+    low: float | None = None
+    high: float | None = None
+    is_exact: bool = False
+    runs_needed: int | None = None
+    reason: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """What `traceview gate` answers; `outcome` is the worst of all decisions."""
+
+    baseline: tuple[RunFigures, ...]
+    candidate: tuple[RunFigures, ...]
+    decisions: tuple[Decision, ...]
+    headline: str
+
+    @property
+    def outcome(self) -> Outcome:
+        return worst([decision.outcome for decision in self.decisions])
+
+    @property
+    def exit_status(self) -> int:
+        """0 passed, 1 regressed, 2 undecided."""
+        return {"passed": 0, "regressed": 1, "undecided": 2}[self.outcome]
+
+
+def worst(outcomes: Sequence[Outcome]) -> Outcome:
+    """Regressed before undecided before passed."""
+    if "regressed" in outcomes:
+        return "regressed"
+    return "undecided" if "undecided" in outcomes else "passed"

@@ -1,0 +1,131 @@
+"""Sentences about the decisions of a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceview import units
+from traceview.comparison.gate.rules import Condition, Decision, GateReport
+from traceview.statistics import MOST_RUNS
+
+_MARKS = {"passed": "passed", "regressed": "REGRESSED", "undecided": "undecided"}
+
+
+def summary(report: GateReport) -> str:
+    """The outcome of all rules in one line."""
+    counts = {
+        outcome: sum(each.outcome == outcome for each in report.decisions)
+        for outcome in ("regressed", "undecided", "passed")
+    }
+    rules = units.counted(len(report.decisions), "rule")
+    if report.outcome == "passed":
+        return f"Passed: {rules} held."
+    parts = [f"{units.count(number)} {name}" for name, number in counts.items() if number]
+    return f"{report.outcome.capitalize()}: {', '.join(parts)} of {rules}."
+
+
+def mark(decision: Decision) -> str:
+    """The outcome as a word for a table."""
+    return _MARKS[decision.outcome]
+
+
+def value_text(figure: str, value: float | None) -> str:
+    """A value of a figure with its unit."""
+    name = figure.partition("[")[0]
+    is_count = not units.unit_of(name) and value is not None and value == int(value)
+    return units.quantity(name, int(value) if is_count and value is not None else value)
+
+
+def condition_text(figure: str, condition: Condition) -> str:
+    """What a condition demands."""
+    if condition.kind in ("max_increase", "max_decrease"):
+        percent = units.percent(condition.limit)
+        limit = percent if condition.is_relative else _amount(figure, condition.limit)
+        amount = _amount(figure, condition.at_least)
+        least = f", or {amount} if that is more" if condition.at_least else ""
+        verb = "rises" if condition.kind == "max_increase" else "falls"
+        return f"{verb} by at most {limit}{least}"
+    verbs = {"max": "at most", "min": "at least", "equals": "equal to"}
+    return f"is {verbs[condition.kind]} {value_text(figure, condition.limit)}"
+
+
+def sentence(decision: Decision) -> str:
+    """What was measured, and why that passes, fails or does not tell."""
+    if (decision.before is None and decision.after is None) or not _is_measured(decision):
+        return f"{decision.reason or 'not recorded'}."
+    moved = _moved(decision)
+    at = f" ({decision.place})" if decision.place else ""
+    demanded = f"the rule is that it {condition_text(decision.figure, decision.condition)}"
+    if decision.outcome == "undecided":
+        return f"{moved}{_range(decision)}; {_needed(decision)}{at}."
+    some = f" {decision.reason}" if decision.reason else ""
+    if decision.outcome == "passed":
+        return f"{moved}{some}{_proof(decision)}."
+    return f"{moved}{some}{_proof(decision)}; {demanded}{at}."
+
+
+def _is_measured(decision: Decision) -> bool:
+    return decision.is_exact or decision.limit is not None
+
+
+def _compares(decision: Decision) -> bool:
+    return decision.condition.kind in ("max_increase", "max_decrease")
+
+
+def _moved(decision: Decision) -> str:
+    figure, before, after = decision.figure, decision.before, decision.after
+    now = value_text(figure, after)
+    if before is None or after is None or before == after:
+        return f"{figure} is {now}"
+    share = f" ({_signed_pct((after - before) / abs(before) * 100)})" if before else ""
+    return f"{figure} is {now} instead of {value_text(figure, before)}{share}"
+
+
+def _signed_pct(value: float) -> str:
+    return f"{'+' if value > 0 else '-'}{units.percent(abs(value))}"
+
+
+def _proof(decision: Decision) -> str:
+    """The bound that decided, with its certainty."""
+    if decision.is_exact or decision.low is None or decision.high is None:
+        return ""
+    is_upper = decision.condition.kind in ("max_increase", "max")
+    if (decision.outcome == "regressed") == is_upper:
+        bound, word = decision.low, "at least"
+    else:
+        bound, word = decision.high, "at most"
+    text = _signed(decision, bound)
+    return f", {word} {text} with {units.percent(decision.certainty * 100)} certainty"
+
+
+def _range(decision: Decision) -> str:
+    if decision.low is None or decision.high is None:
+        return ", and too few runs tell whether that is noise"
+    low, high = _signed(decision, decision.low), _signed(decision, decision.high)
+    limit = _amount(decision.figure, decision.limit)
+    return f", between {low} and {high}, where the limit is {limit}"
+
+
+def _needed(decision: Decision) -> str:
+    if decision.runs_needed is None:
+        return f"more than {units.count(MOST_RUNS)} runs per side would be needed"
+    sides = "per side " if _compares(decision) else ""
+    return f"about {units.counted(decision.runs_needed, 'run')} {sides}would decide"
+
+
+def _signed(decision: Decision, value: float) -> str:
+    if not _compares(decision):
+        return value_text(decision.figure, value)
+    return f"{'-' if value < 0 else '+'}{_amount(decision.figure, abs(value))}"
+
+
+def _amount(figure: str, value: float | None) -> str:
+    """A difference of the figure; of percentages in points."""
+    text = value_text(figure, value)
+    return f"{text.removesuffix(' %')} points" if text.endswith(" %") else text
+
+
+def failed(decisions: Sequence[Decision]) -> list[Decision]:
+    """Those that did not pass, regressions first."""
+    order = ("regressed", "undecided")
+    return [each for outcome in order for each in decisions if each.outcome == outcome]

@@ -1,0 +1,55 @@
+"""The outcome of a gate for GitHub Actions: annotations, and a job summary in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from traceview.comparison.gate import wording
+from traceview.comparison.gate.rules import Decision, GateReport
+from traceview.render.base.safe_text import visible
+from traceview.render.report.markdown import escaped
+
+_PLACE = re.compile(r"(?:.*[ (])?(?P<file>[^()\s]+):(?P<line>\d+)\)?$", re.DOTALL)
+_NAME, _SENTENCE = 120, 1_000
+
+
+def workflow_commands(report: GateReport) -> str:
+    """A workflow command per rule that did not pass, with file and line where they are known."""
+    return "".join(f"{each}\n" for each in map(_annotation, wording.failed(report.decisions)))
+
+
+def _annotation(decision: Decision) -> str:
+    level = "error" if decision.outcome == "regressed" else "warning"
+    place = _PLACE.match(decision.place)
+    where = f"file={_property(place['file'])},line={place['line']}," if place else ""
+    title = _property(f"{visible(decision.figure, _NAME)} {decision.outcome}")
+    return (
+        f"::{level} {where}title={title}::{_data(visible(wording.sentence(decision), _SENTENCE))}"
+    )
+
+
+def _data(text: str) -> str:
+    """Escaped as the runner reads it back."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(visible(text, _SENTENCE)).replace(":", "%3A").replace(",", "%2C")
+
+
+def job_summary(report: GateReport) -> str:
+    """Markdown for $GITHUB_STEP_SUMMARY; no name becomes markup."""
+    return "\n".join(_summary(report)) + "\n"
+
+
+def _summary(report: GateReport) -> Iterator[str]:
+    yield f"### traceview gate: {report.outcome}"
+    yield from ("", f"**{escaped(report.headline, _SENTENCE)}**", "")
+    yield "| rule | outcome | |"
+    yield "| --- | --- | --- |"
+    for each in report.decisions:
+        demanded = wording.condition_text(each.figure, each.condition)
+        figure = escaped(each.figure, _NAME)
+        said = escaped(wording.sentence(each), _SENTENCE)
+        yield f"| {figure} {escaped(demanded)} | {wording.mark(each)} | {said} |"
