@@ -19,7 +19,7 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.cli.report_outputs import ReportOutputs
+from traceview.cli.process.report_outputs import ReportOutputs
 from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 

@@ -18,7 +18,7 @@ from traceview.cli.output import (
     print_text,
     progress,
 )
-from traceview.cli.report_outputs import (
+from traceview.cli.process.report_outputs import (
     ReportOutputs,
     ScreenOptions,
     print_report,
