@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import color_option, debug_option
+from traceview.cli.options.report_outputs import ReportOutputs
 from traceview.cli.output import (
     STDOUT,
     json_option,
@@ -19,7 +20,6 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.cli.process.report_outputs import ReportOutputs
 from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 

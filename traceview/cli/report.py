@@ -11,18 +11,18 @@ import click
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import values
 from traceview.cli.options.completions import complete_analyses, complete_ranges
+from traceview.cli.options.report_outputs import (
+    ReportOutputs,
+    ScreenOptions,
+    print_report,
+    put_report,
+)
 from traceview.cli.output import (
     STDOUT,
     json_option,
     open_in_browser,
     print_text,
     progress,
-)
-from traceview.cli.process.report_outputs import (
-    ReportOutputs,
-    ScreenOptions,
-    print_report,
-    put_report,
 )
 from traceview.cli.verb import Verb
 from traceview.errors import suggestion

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.comparison.gate import Condition, Rule, read_config
+from traceview.comparison.gate import GateCondition, Rule, read_config
 from traceview.errors import InputError
 
 
@@ -37,17 +37,17 @@ def test_every_form_of_a_rule(tmp_path):
         """,
     )
     assert found == (
-        Rule("step_ns", (Condition("max_increase", 3.0, True, 100_000.0),), 0.9),
-        Rule("synchronizations_per_step", (Condition("equals", 0.0),), 0.9),
-        Rule("load_bits[gelu_kernel<float, 4>]", (Condition("min", 128.0),), 0.9),
-        Rule("registers[a.b[0]]", (Condition("max", 64.0),), 0.9),
+        Rule("step_ns", (GateCondition("max_increase", 3.0, True, 100_000.0),), 0.9),
+        Rule("synchronizations_per_step", (GateCondition("equals", 0.0),), 0.9),
+        Rule("load_bits[gelu_kernel<float, 4>]", (GateCondition("min", 128.0),), 0.9),
+        Rule("registers[a.b[0]]", (GateCondition("max", 64.0),), 0.9),
         Rule(
             "peak_memory_bytes",
-            (Condition("max_increase", 5.0, True), Condition("max", 80e9)),
+            (GateCondition("max_increase", 5.0, True), GateCondition("max", 80e9)),
             0.99,
         ),
-        Rule("gpu_busy_pct", (Condition("max_decrease", 2.0),), 0.9),
-        Rule("idle_ns[sync-drain]", (Condition("max", 50_000.0),), 0.9),
+        Rule("gpu_busy_pct", (GateCondition("max_decrease", 2.0),), 0.9),
+        Rule("idle_ns[sync-drain]", (GateCondition("max", 50_000.0),), 0.9),
     )
 
 

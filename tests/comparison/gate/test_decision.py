@@ -4,7 +4,7 @@ import pytest
 
 from tests.comparison.runs import run
 from traceview.comparison.figures import StepPart
-from traceview.comparison.gate import Condition, Rule, decide
+from traceview.comparison.gate import GateCondition, Rule, decide
 from traceview.comparison.gate.wording import condition_text, sentence, summary
 from traceview.errors import ComparisonRefusedError
 
@@ -22,7 +22,7 @@ def decision(figure, condition, before, after, certainty=0.95):
     return found
 
 
-THREE_PCT = Condition("max_increase", 3.0, is_relative=True)
+THREE_PCT = GateCondition("max_increase", 3.0, is_relative=True)
 BASE = (10e6, 10.1e6, 10.05e6, 9.95e6, 10.02e6)
 
 
@@ -41,13 +41,13 @@ def test_a_time_is_judged_by_the_bounds_of_its_difference(factor, outcome):
 
 
 def test_an_increase_must_be_both_relative_and_absolute():
-    small = Condition("max_increase", 3.0, is_relative=True, at_least=1e6)
+    small = GateCondition("max_increase", 3.0, is_relative=True, at_least=1e6)
     assert decision("step_ns", small, BASE, moved(BASE, 1.06)).outcome == "passed"
     assert decision("step_ns", small, BASE, moved(BASE, 1.2)).outcome == "regressed"
 
 
 def test_a_decrease_is_counted_the_other_way():
-    busy = Condition("max_decrease", 2.0)
+    busy = GateCondition("max_decrease", 2.0)
     before = (90.0, 91.0, 90.5, 90.2, 90.7)
     worse = decision("gpu_busy_pct", busy, before, [value - 8 for value in before])
     assert worse.outcome == "regressed"
@@ -73,13 +73,13 @@ def test_a_difference_at_the_limit_needs_more_runs_than_are_worth_it():
 @pytest.mark.parametrize(
     ("condition", "after", "outcome"),
     [
-        (Condition("equals", 0.0), [0], "passed"),
-        (Condition("equals", 0.0), [1], "regressed"),
-        (Condition("equals", 0.0), [0, 0, 1], "regressed"),
-        (Condition("max", 2.0), [2], "passed"),
-        (Condition("min", 128.0), [32], "regressed"),
-        (Condition("max_increase", 0.0), [3], "passed"),
-        (Condition("max_increase", 0.0), [4], "regressed"),
+        (GateCondition("equals", 0.0), [0], "passed"),
+        (GateCondition("equals", 0.0), [1], "regressed"),
+        (GateCondition("equals", 0.0), [0, 0, 1], "regressed"),
+        (GateCondition("max", 2.0), [2], "passed"),
+        (GateCondition("min", 128.0), [32], "regressed"),
+        (GateCondition("max_increase", 0.0), [3], "passed"),
+        (GateCondition("max_increase", 0.0), [4], "regressed"),
     ],
 )
 def test_counts_are_exact_with_one_run(condition, after, outcome):
@@ -89,26 +89,26 @@ def test_counts_are_exact_with_one_run(condition, after, outcome):
 
 
 def test_counts_that_vary_are_judged_as_times_are():
-    figure, condition = "launches_per_step", Condition("max_increase", 1.0)
+    figure, condition = "launches_per_step", GateCondition("max_increase", 1.0)
     found = decision(figure, condition, [100, 101, 100], [101, 100, 100])
     assert not found.is_exact
     assert found.outcome == "passed"
 
 
 def test_a_value_is_judged_by_the_bounds_of_its_mean():
-    condition = Condition("max", 10.0)
+    condition = GateCondition("max", 10.0)
     values = [9.0, 9.2, 9.1, 9.3, 9.2]
     assert decision("exposed_communication_pct", condition, [0], values).outcome == "passed"
     above = decision("exposed_communication_pct", condition, [0], moved(values, 1.2))
     assert above.outcome == "regressed"
     few = decision("exposed_communication_pct", condition, [0], values[:2])
     assert (few.outcome, few.runs_needed) == ("undecided", 5)
-    low = decision("gpu_busy_pct", Condition("min", 10.0), [0], moved(values, 1.2))
+    low = decision("gpu_busy_pct", GateCondition("min", 10.0), [0], moved(values, 1.2))
     assert low.outcome == "passed"
 
 
 def test_a_figure_that_no_run_has_is_undecided_with_a_suggestion():
-    rule = Rule("load_bits[gelu_kernle]", (Condition("min", 128.0),), 0.95)
+    rule = Rule("load_bits[gelu_kernle]", (GateCondition("min", 128.0),), 0.95)
     sides = runs("load_bits[gelu_kernel]", 128), runs("load_bits[gelu_kernel]", 128, first=50)
     report = decide(*sides, [rule], force=True)
     assert report.exit_status == 2
@@ -116,9 +116,9 @@ def test_a_figure_that_no_run_has_is_undecided_with_a_suggestion():
 
 
 def test_a_cause_without_idle_time_has_none():
-    found = decision("idle_ns[sync-drain]", Condition("max", 1e3), [0.0] * 5, [0.0] * 5)
+    found = decision("idle_ns[sync-drain]", GateCondition("max", 1e3), [0.0] * 5, [0.0] * 5)
     assert found.outcome == "passed"
-    rule = Rule("idle_ns[sync-drain]", (Condition("max", 1e3),), 0.95)
+    rule = Rule("idle_ns[sync-drain]", (GateCondition("max", 1e3),), 0.95)
     sides = [run(name=f"{at}") for at in range(5)], [run(name=f"a{at}") for at in range(5)]
     assert decide(*sides, [rule], force=True).outcome == "passed"
 
@@ -140,9 +140,9 @@ def test_the_same_capture_is_refused():
 
 
 def test_conditions_in_words():
-    condition = Condition("max_increase", 3.0, is_relative=True, at_least=100_000.0)
+    condition = GateCondition("max_increase", 3.0, is_relative=True, at_least=100_000.0)
     text = condition_text("step_ns", condition)
     assert text == "rises by at most 3.0 %, or 100 µs if that is more"
-    assert condition_text("gpu_busy_pct", Condition("max_decrease", 2.0)) == (
+    assert condition_text("gpu_busy_pct", GateCondition("max_decrease", 2.0)) == (
         "falls by at most 2.0 points"
     )

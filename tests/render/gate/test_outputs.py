@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from tests.comparison.runs import run
 from traceview.comparison.figures import StepPart
-from traceview.comparison.gate import Condition, Rule, decide
+from traceview.comparison.gate import GateCondition, Rule, decide
 from traceview.render.gate.github import job_summary, workflow_commands
 from traceview.render.gate.json import render_json
 from traceview.render.gate.junit import render_junit
@@ -46,10 +46,10 @@ def report():
     figures = {"synchronizations_per_step": 0.0, "step_ns": 10e6, width: 128.0}
     after = {"synchronizations_per_step": 1.0, "step_ns": 12e6, width: 32.0}
     rules = [
-        Rule("synchronizations_per_step", (Condition("equals", 0.0),), 0.95),
-        Rule("step_ns", (Condition("max_increase", 3.0, is_relative=True),), 0.95),
-        Rule(width, (Condition("min", 128.0),), 0.95),
-        Rule("step_ns", (Condition("max", 1e9),), 0.5),
+        Rule("synchronizations_per_step", (GateCondition("equals", 0.0),), 0.95),
+        Rule("step_ns", (GateCondition("max_increase", 3.0, is_relative=True),), 0.95),
+        Rule(width, (GateCondition("min", 128.0),), 0.95),
+        Rule("step_ns", (GateCondition("max", 1e9),), 0.5),
     ]
     candidate = run(12, parts=[drain], figures=after, name=HOSTILE)
     return decide([run(10, figures=figures)], [candidate], rules)

@@ -1,1 +1,1 @@
-"""Options that several verbs have: their values, and how a shell completes them."""
+"""Options that several verbs have: their values, what they write, how a shell completes them."""

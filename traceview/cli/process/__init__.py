@@ -1,1 +1,1 @@
-"""The process that the command line runs in: its allocator, its streams and what it writes."""
+"""The process that the command line runs in: its memory allocator and its standard streams."""

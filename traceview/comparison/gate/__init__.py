@@ -2,6 +2,6 @@
 
 from traceview.comparison.gate.config import read_config
 from traceview.comparison.gate.decision import decide
-from traceview.comparison.gate.rules import Condition, Decision, GateReport, Outcome, Rule
+from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Outcome, Rule
 
-__all__ = ["Condition", "Decision", "GateReport", "Outcome", "Rule", "decide", "read_config"]
+__all__ = ["Decision", "GateCondition", "GateReport", "Outcome", "Rule", "decide", "read_config"]

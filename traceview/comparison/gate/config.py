@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from traceview.comparison.gate.rules import Condition, Kind, Rule
+from traceview.comparison.gate.rules import GateCondition, Kind, Rule
 from traceview.errors import InputError, suggestion
 from traceview.units import unit_of
 
@@ -114,10 +114,10 @@ class _Reader:
         own = table.get("certainty")
         return Rule(figure, conditions, certainty if own is None else self._certainty(own))
 
-    def _condition(self, figure: str, kind: Kind, table: Mapping[str, Any]) -> Condition:
+    def _condition(self, figure: str, kind: Kind, table: Mapping[str, Any]) -> GateCondition:
         unit = unit_of(figure.partition("[")[0])
         if kind not in _CHANGES:
-            return Condition(kind, self._number(kind, table[kind], unit))
+            return GateCondition(kind, self._number(kind, table[kind], unit))
         least = table.get("and_at_least")
         at_least = 0.0 if least is None else self._number("and_at_least", least, unit)
         value = table[kind]
@@ -125,7 +125,7 @@ class _Reader:
         limit = self._number(kind, value, "pct" if is_relative else unit)
         if limit < 0 or at_least < 0:
             self._refuse(kind, f"{kind} of {figure} is negative", "")
-        return Condition(kind, limit, is_relative, at_least)
+        return GateCondition(kind, limit, is_relative, at_least)
 
     def _number(self, key: str, value: Any, unit: str) -> float:
         """A plain number, in the unit of the figure, or text with a unit."""

@@ -12,7 +12,7 @@ from traceview.comparison.comparison import PartDifference, RunComparison
 from traceview.comparison.decomposition import compare_runs
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.gate.config import is_exact
-from traceview.comparison.gate.rules import Condition, Decision, GateReport, Rule
+from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Rule
 from traceview.comparison.wording import IDLE, changes, headline
 from traceview.errors import suggestion
 from traceview.statistics import difference_bounds, fewest_runs, mean_bounds, runs_to_decide
@@ -45,7 +45,7 @@ def decide(
 
 def _decision(
     rule: Rule,
-    condition: Condition,
+    condition: GateCondition,
     baseline: Sequence[RunFigures],
     candidate: Sequence[RunFigures],
 ) -> Decision:

@@ -13,7 +13,7 @@ Kind = Literal["max_increase", "max_decrease", "max", "min", "equals"]
 
 
 @dataclass(frozen=True)
-class Condition:
+class GateCondition:
     """One condition of a rule.
 
     `limit` is in the unit of the figure, or percent of the baseline if `is_relative`. `at_least` is
@@ -31,7 +31,7 @@ class Rule:
     """What a figure must hold: all of its conditions, each with that certainty (0.5 to 1)."""
 
     figure: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[GateCondition, ...]
     certainty: float
 
 
@@ -47,7 +47,7 @@ class Decision:
     """
 
     figure: str
-    condition: Condition
+    condition: GateCondition
     outcome: Outcome
     certainty: float
     before: float | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceview import units
-from traceview.comparison.gate.rules import Condition, Decision, GateReport
+from traceview.comparison.gate.rules import Decision, GateCondition, GateReport
 from traceview.statistics import MOST_RUNS
 
 _MARKS = {"passed": "passed", "regressed": "REGRESSED", "undecided": "undecided"}
@@ -36,7 +36,7 @@ def value_text(figure: str, value: float | None) -> str:
     return units.quantity(name, int(value) if is_count and value is not None else value)
 
 
-def condition_text(figure: str, condition: Condition) -> str:
+def condition_text(figure: str, condition: GateCondition) -> str:
     """What a condition demands."""
     if condition.kind in ("max_increase", "max_decrease"):
         percent = units.percent(condition.limit)
