@@ -23,7 +23,7 @@ SubjectKind = Literal[
     "recording",
 ]  # fmt: skip
 
-Saving = Literal["at-most", "about"]
+Saving = Literal["at-most", "about", "at-least"]
 """Whether acting on a finding wins about the time that it names, or at most that."""
 
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
@@ -187,7 +187,7 @@ MOST_SPEEDUP = 100.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """What acting on a finding wins: at most, or about (`saving`).
+    """What acting on a finding wins: at most, about or at least (`saving`).
 
     `saved_per_step_ns` of the `step_ns` that a step takes (median), both None without steps.
     `speedup_at_most` is the old time through the new; None above MOST_SPEEDUP, where nothing but

@@ -239,3 +239,15 @@ def test_a_synchronization_at_the_end_of_a_selected_step_drains_it(tmp_path):
     result = ask(ANALYSIS, export, tmp_path, include=("step_3",))
 
     assert rows(result, "devices", "verdict", "steady_idle_pct") == [("sync-drained", 2.0)]
+
+
+@pytest.mark.parametrize(("idle_ns", "expected"), [(40, "gpu-bound"), (200, "sync-drained")])
+def test_a_synchronization_that_costs_little_is_no_fault(tmp_path, idle_ns, expected):
+    export = Export()
+    for step in range(6):
+        now = 10_000 * step
+        export.range(f"step_{step}", now, now + 9_990)
+        export.launch((now + 1, now + 3), (now + idle_ns, now + 10_000))
+        export.sync("cudaStreamSynchronize_v3020", now + 5, now + 9_999)
+    result = ask(ANALYSIS, export, tmp_path)
+    assert rows(result, "devices", "verdict") == [(expected,)]

@@ -48,13 +48,14 @@ class OlderKernels:
     speedup: float
 
 
-# FlashAttention-3 (Shah et al., 2024): 1.5 to 2.0 times as fast as 2 forward on an H100.
+# FlashAttention-3 (Shah et al., 2024): 1.5 to 2.0 times as fast as 2 forward on an H100. cuDNN on
+# an H200: 1.3 to 1.9 times forward, 1.5 to 2.02 times backward (docs/accuracy.md).
 _ATTENTION = OlderKernels(
     "FlashAttention-2 kernels, made for compute capability 8.0,",
     "FlashAttention-3 and cuDNN have kernels for this GPU, up to {speedup_factor} faster.",
     "Use FlashAttention-3 (flash_attn_interface), or cuDNN's attention: "
     "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) around the call.",
-    2.0,
+    2.1,
 )
 # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
 _GEMM = OlderKernels(

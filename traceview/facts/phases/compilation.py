@@ -4,7 +4,7 @@ What shows it, each by itself:
 
 1. Samples of Python stacks of a thread that calls CUDA, with a frame in a compiler.
 2. XLA's own ranges around compilation, kernels that only autotuners launch, and trials of
-   convolution algorithms (see `algorithm_trials`).
+   convolution algorithms and of configurations (see `algorithm_trials`, `configuration_trials`).
 3. Compiler processes (ptxas, gcc) that start while the process launches nothing. nsys lists every
    process it follows among its overheads. Samples are more exact, so that where there are some, a
    compiler process shows only the time between the first and the last. Which tool started them is
@@ -27,6 +27,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases import compilers
 from traceview.facts.phases.algorithm_trials import algorithm_trials
+from traceview.facts.phases.configuration_trials import ConfigurationTrials, configuration_trials
 from traceview.intervals import Intervals
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -40,6 +41,7 @@ IDLE_PAUSE_NS = 1_000_000_000
 STRETCH_NS = 100_000_000
 """A process that launches nothing for so long may be waiting for a compiler."""
 _PERIODS = 4
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ def compilation(trace: Trace) -> Compilation:
         by_tool: dict[int, Intervals] = {}
         for tool, shown in _evidence(trace, process):
             by_tool[tool] = _both(by_tool.get(tool, intervals.EMPTY), shown)
+        before = _trials_before(trace, process, by_tool.values())
+        if len(before.start):
+            tool = _tuner(trace, process)
+            by_tool[tool] = _both(by_tool.get(tool, intervals.EMPTY), before)
         last = last_work_ns(trace, process)
         for start, end in _merged(by_tool.values(), launch_times(trace, process)):
             if start > last:
@@ -169,12 +175,35 @@ def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     kernels = _autotuner_kernels(trace, process)
     if len(kernels.start):
         yield compilers.AUTOTUNER, kernels
+    tuned = _configurations(trace, process).tuned
+    if len(tuned.start):
+        yield _tuner(trace, process), tuned
     trials = algorithm_trials(trace).get(process, intervals.EMPTY)
     if len(trials.start):
         yield compilers.CUDNN, trials
     rest = _beside_processes(trace, process, sampled)
     if len(rest.start):
         yield _generator(trace, process), rest
+
+
+def _configurations(trace: Trace, process: int) -> ConfigurationTrials:
+    none = ConfigurationTrials(intervals.EMPTY, intervals.EMPTY)
+    return configuration_trials(trace).get(process, none)
+
+
+def _trials_before(trace: Trace, process: int, compiled: Iterable[Intervals]) -> Intervals:
+    """Trials of other kernels that compilation follows at once, as where Inductor pads a GEMM."""
+    others = _configurations(trace, process).others
+    starts = np.sort(np.concatenate([others.start[:0], *(each.start for each in compiled)]))
+    follows = np.append(starts, _NEVER)[np.searchsorted(starts, others.start)]
+    followed = follows - others.end <= PAUSE_NS
+    return Intervals(others.start[followed], others.end[followed])
+
+
+def _tuner(trace: Trace, process: int) -> int:
+    """The tool whose kernels are tried."""
+    tool = _generator(trace, process)
+    return compilers.AUTOTUNER if tool == compilers.UNKNOWN else tool
 
 
 def _generator(trace: Trace, process: int) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
+from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.repetition import Repetition, find_repetition
@@ -79,10 +79,10 @@ def _covers_most(found: Repetition, launches: int) -> bool:
 
 
 def _mostly_lost(trace: Trace, process: int, call: Array) -> bool:
-    """Whether most launches of a process have no recorded work: what is left repeats otherwise."""
-    launches = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
-    own = launches & (trace.recorded("api_calls")["process"] == process)
-    return 2 * len(groups.different(call[own[call]])) < int(own.sum())
+    """Whether the work of most launches of a process is missing: what is left repeats otherwise."""
+    alone = unpaired(trace)
+    lost = alone.launches & ~alone.late & (trace.recorded("api_calls")["process"] == process)
+    return int(lost.sum()) > len(groups.different(call))
 
 
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.findings import Finding, Forecast
+from traceview.findings import Finding, Forecast, Saving
 
 LEAST_SPEEDUP = 1.05
 """A smaller one says no more than the time saved."""
+QUALIFIERS: dict[Saving, str] = {"at-most": "at most", "about": "about", "at-least": "at least"}
 PARTIAL = "one change seldom saves all of it"
 
 
@@ -24,7 +25,7 @@ def saving(finding: Finding, whole: str) -> tuple[str, str]:
 def forecast_text(forecast: Forecast | None) -> str:
     """A forecast such as `at most 4.75 of 12.4 ms per step; at most 1.6× as fast`.
 
-    Where it is an estimate, `about` stands for `at most`. Empty for none.
+    `about` or `at least` stands for `at most` where it is an estimate or the least. Empty for none.
     """
     amounts = (saved_per_step(forecast), speedup(forecast))
     parts = [f"{qualifier(forecast)} {amount}" for amount in amounts if amount]
@@ -35,7 +36,7 @@ def forecast_text(forecast: Forecast | None) -> str:
 
 def qualifier(forecast: Forecast | None) -> str:
     """What stands before the time or factor of a forecast."""
-    return "about" if forecast and forecast.saving == "about" else "at most"
+    return QUALIFIERS[forecast.saving if forecast else "at-most"]
 
 
 def saved_per_step(forecast: Forecast | None) -> str:

@@ -139,7 +139,7 @@ def _amounts(ranked: RankedFinding, whole: str) -> list[str]:
     forecast = ranked.forecast
     if not stake:
         return []
-    lead = "about" if qualifier(forecast) == "about" else "up to"
+    lead = qualifier(forecast).replace("at most", "up to")
     saved = f"save {lead} {saved_per_step(forecast) or stake}"
     of = share.removesuffix(f" of {whole}") if saved_per_step(forecast) else share
     rest = PARTIAL if forecast and forecast.is_partial else ""

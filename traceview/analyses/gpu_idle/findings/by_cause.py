@@ -48,7 +48,7 @@ from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.ranges.selection import selected_calls
-from traceview.facts.samples.stack_lines import CPU, DATA_WAIT
+from traceview.facts.samples.stack_lines import CPU, DATA_WAIT, SLEEP
 from traceview.findings import SEVERITIES, Finding, Severity, severity_of
 from traceview.tables import Mask
 from traceview.trace import Trace
@@ -146,6 +146,9 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
         add_line(wording, trace, line, None)
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
     finding = gap_finding(trace, severity, wording, device, within, shown, idle_ns)
+    if part.doing == SLEEP:
+        # The part of a sleep that the GPU still works through goes as well where the CPU is late.
+        finding = replace(finding, saving="at-least")
     return replace(finding, subject=line.subject()) if line else finding
 
 

@@ -1,0 +1,122 @@
+"""Trials of kernel configurations, as autotuners of Triton and Inductor run them.
+
+An autotuner calls each candidate many times and clears the L2 cache before each call, by a memset
+or a fill of one size. What tells it from a benchmark of the program's own is a kernel that is tried
+with several numbers of threads or registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.operations.operations import Kind, Operations, operations
+from traceview.intervals import Intervals
+from traceview.tables import Array, Integers, Mask
+from traceview.trace import Trace, fact
+
+LEAST_CALLS, MOST_KERNELS = 4, 8
+"""The fewest calls in succession that are a trial, and the most kernels of one call."""
+LEAST_CLEARED_BYTES, LEAST_FILLING_THREADS = 4 << 20, 1 << 19
+"""Less than an L2 cache: a memset or a fill of that size clears something else."""
+PAUSE_NS = 200_000_000
+"""Between two trials an autotuner builds the next candidate for so long."""
+_FILL = "FillFunctor"
+_MIXED = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class ConfigurationTrials:
+    """Windows of trials: of kernels in several configurations, and of others.
+
+    The others are a library's kernels that a compiler compares, or a benchmark of the program's.
+    """
+
+    tuned: Intervals
+    others: Intervals
+
+
+@fact
+def configuration_trials(trace: Trace) -> dict[int, ConfigurationTrials]:
+    """Windows of trials by process."""
+    ops, clears, result = operations(trace), _clearing(trace, operations(trace)), {}
+    for process in groups.different(ops.process[clears]).tolist():
+        own = np.flatnonzero(ops.process == process)
+        first, last, tried = trial_calls(_identities(trace, ops, own), clears[own])
+        if not len(first):
+            continue
+        start, end = ops.start_ns[own[first]], ops.end_ns[own[last]]
+        bounds = np.flatnonzero(np.append(True, start[1:] - end[:-1] > PAUSE_NS))
+        tuned = np.maximum.reduceat(_tuned(trace, ops, own[tried]), bounds)
+        begin, stop = start[bounds], end[np.append(bounds[1:], len(end)) - 1]
+        windows = (intervals.union(begin[each], stop[each]) for each in (tuned, ~tuned))
+        result[process] = ConfigurationTrials(*windows)
+    return result
+
+
+def _clearing(trace: Trace, ops: Operations) -> Mask:
+    """True for the operations that overwrite as much memory as an L2 cache holds."""
+    kernels, memsets = trace.recorded("kernels"), trace.recorded("sets")
+    names = kernels.texts("name")
+    fills = names.isin([name for name in names.values if _FILL in str(name)])
+    threads = kernels["grid_x"].astype(np.int64) * kernels["block_x"]
+    result = np.zeros(len(ops), bool)
+    for kind, wide in (
+        (Kind.KERNEL, fills & (threads >= LEAST_FILLING_THREADS)),
+        (Kind.SET, memsets["bytes"] >= LEAST_CLEARED_BYTES),
+    ):
+        rows = ops.kind == kind
+        result[rows] = wide[ops.row[rows]]
+    return result
+
+
+def _identities(trace: Trace, ops: Operations, own: Array) -> Integers:
+    """A number for what each operation is: its kernel as launched, or the size of a memset."""
+    kernels, rows = trace.recorded("kernels"), ops.row[own]
+    names = ("grid_x", "block_x", "registers_per_thread")
+    columns = (kernels.texts("name").codes, *(kernels[name] for name in names))
+    parts = np.zeros((len(columns), len(own)), np.int64)
+    launched = ops.kind[own] == Kind.KERNEL
+    for part, column in zip(parts, columns, strict=True):
+        part[launched] = column[rows[launched]]
+    cleared = ops.kind[own] == Kind.SET
+    parts[0, cleared] = trace.recorded("sets")["bytes"][rows[cleared]]
+    return groups.group(ops.kind[own], *parts).ids
+
+
+def trial_calls(identity: Integers, clears: Mask) -> tuple[Integers, Integers, Integers]:
+    """First and last operation of each trial, and one that it tries, as indices.
+
+    A trial is a run of equal calls, each behind the same clearing of the cache. `identity` and
+    `clears` have one element per operation, in order of start.
+    """
+    at = np.flatnonzero(clears)
+    none = at[:0]
+    if len(at) < LEAST_CALLS + 1:
+        return none, none, none
+    kernels = np.diff(at) - 1
+    mixed = np.append(np.uint64(0), np.cumsum((identity.astype(np.uint64) + np.uint64(1)) * _MIXED))
+    call = (mixed[at[1:]] - mixed[at[:-1] + 1]).view(np.int64)
+    each = groups.group(kernels, call, identity[at[:-1]]).ids
+    opens = np.flatnonzero(np.append(True, each[1:] != each[:-1]))
+    closes = np.append(opens[1:], len(each))
+    trial = (closes - opens >= LEAST_CALLS) & (kernels[opens] > 0)
+    trial &= kernels[opens] <= MOST_KERNELS
+    opens, closes = opens[trial], closes[trial]
+    return at[opens], at[closes] - 1, at[opens] + 1
+
+
+def _tuned(trace: Trace, ops: Operations, tried: Array) -> Mask:
+    """True for the trials of a kernel that was tried with other threads or registers as well."""
+    kernels, rows = trace.recorded("kernels"), ops.row[tried]
+    launched = ops.kind[tried] == Kind.KERNEL
+    rows = np.where(launched, rows, 0)
+    name = np.where(launched, kernels.texts("name").codes[rows], -1)
+    shape = kernels["block_x"][rows], kernels["registers_per_thread"][rows]
+    kinds = groups.group(name, *(np.where(launched, each, 0) for each in shape))
+    variants = groups.group(name[kinds.first])
+    several = groups.count(variants) > 1
+    result: Mask = several[variants.ids][kinds.ids] & launched
+    return result
