@@ -233,3 +233,19 @@ def test_many_kernels_and_places_are_summed_and_still_sum(tmp_path, monkeypatch)
     assert sum(part.calls for part in kernels) == 60
     assert (others.group, others.place, others.symbol) == ("gemm", "", "")
     assert len({(part.name, part.place) for part in run.parts if part.kind == "idle"}) <= 6
+
+
+def test_operators_and_libraries_are_no_places(tmp_path):
+    export = Export()
+    for step in range(4):
+        at = 100 * step
+        export.range(f"step_{step}", at, at + 100)
+        export.range("forward", at + 1, at + 60)
+        export.range("aten::linear", at + 2, at + 50)
+        export.range("cub::DeviceScan", at + 3, at + 40)
+        export.launch((at + 4, at + 6), (at + 10, at + 90), name="gemm_kernel")
+    run = figures_of(export.load(tmp_path))
+    assert {(part.kind, part.place) for part in run.parts} == {
+        ("kernel", "forward"),
+        ("idle", "forward"),
+    }

@@ -13,8 +13,9 @@ from traceview.analyses.sync_stalls.call_sites import wait_sites
 from traceview.comparison.extraction.work import step_pattern, window_work
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
-from traceview.tables import Array, Integers, Mask, Texts, object_array
+from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.trace import Trace, fact
 
 LONG_NS = 1_000_000
@@ -24,9 +25,26 @@ LONG_NS = 1_000_000
 @fact
 def work_places(trace: Trace) -> Integers:
     """The pattern of the range of each operation of `window_work`, −1 for none."""
+    ranges = attributed_operations(trace).range[window_work(trace).rows]
+    return _patterns(trace, ranges)
+
+
+def _patterns(trace: Trace, ranges: Array) -> Integers:
+    """The path pattern of the innermost range of the program around these ranges, −1 for none.
+
+    Those of operators and libraries, thousands per step, would split each part into many.
+    """
     tree = range_tree(trace)
-    path = attributed_operations(trace).path(tree)[window_work(trace).rows]
-    return tree.pattern_of_paths(path).astype(np.int64)
+    own = np.append(_ranges_of_program(trace), np.int32(-1))[ranges]
+    return tree.pattern_of_paths(tree.path_of_ranges(own)).astype(np.int64)
+
+
+@fact
+def _ranges_of_program(trace: Trace) -> RowNumbers:
+    """For each row of the range tree the innermost range of the program around it, −1 for none."""
+    tree = range_tree(trace)
+    own = program_ranges(trace)[tree.row]
+    return tree.own_or_inherited(np.where(own, np.arange(len(own)), -1).astype(np.int32))
 
 
 def place_texts(trace: Trace, place: Array) -> list[str]:
@@ -70,12 +88,12 @@ def _last_known(columns: list[Texts], count: int) -> Texts:
 
 
 def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    every, tree = every_gap(trace), range_tree(trace)
-    path = attributed_operations(trace).path(tree)[every.after[rows]]
+    every = every_gap(trace)
+    ranges = attributed_operations(trace).range[every.after[rows]]
     waited = np.flatnonzero(every.wait[rows] >= 0)
     call = waits(trace).call[every.wait[rows[waited]]]
-    path[waited] = attributed_calls(trace).path(tree)[call]
-    pattern = tree.pattern_of_paths(path)
+    ranges[waited] = attributed_calls(trace).range[call]
+    pattern = _patterns(trace, ranges)
     each = groups.group(pattern)
     texts = place_texts(trace, pattern[each.first])
     place = Texts(each.ids.astype(np.int32), object_array(texts))
