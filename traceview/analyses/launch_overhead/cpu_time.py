@@ -9,7 +9,7 @@ from traceview.analyses.base import TableSpec
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.ranges.ranges import RangeTree, attributed_calls, range_tree
 from traceview.facts.ranges.selection import selected, selected_calls
-from traceview.tables import Column, Integers, Mask, Table, Texts
+from traceview.tables import Column, Integers, Table, Texts
 from traceview.trace import Trace
 
 _DOES = {
@@ -89,7 +89,7 @@ def range_table(trace: Trace) -> Table:
     cuda, launches = _calls_inside(trace, tree)
     rows = np.flatnonzero(chosen)
     by = groups.group(tree.pattern_of_paths(tree.path)[rows])
-    own = groups.sums(by, own_time_ns(tree)[rows])
+    own = groups.sums(by, tree.nesting.own_ns[rows])
     patterns = tree.patterns.texts(tree.pattern_of_paths(tree.path)[rows][by.first])
     table = Table(
         RANGES.columns,
@@ -103,17 +103,6 @@ def range_table(trace: Trace) -> Table:
         },
     )
     return table.take(groups.most_first(own))
-
-
-def own_time_ns(tree: RangeTree) -> Integers:
-    """Time of each range outside the ranges inside it, on its own thread."""
-    duration: Integers = tree.nesting.end - tree.nesting.start
-    own, parent = duration.copy(), tree.nesting.parent
-    inner: Mask = parent >= 0
-    np.subtract.at(own, parent[inner], duration[inner])
-    # Ranges that overlap without nesting share time.
-    np.maximum(own, 0, out=own)
-    return own
 
 
 def _calls_inside(trace: Trace, tree: RangeTree) -> tuple[Integers, Integers]:

@@ -14,6 +14,7 @@ from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.steps.findings import step_findings
+from traceview.analyses.steps.operators import OPERATORS, operator_table
 from traceview.analyses.steps.parts import PARTS, step_parts
 from traceview.analyses.steps.wording import reason_texts
 from traceview.facts.operations.hosts import HOST, process_hosts
@@ -167,6 +168,7 @@ def compute(trace: Trace) -> Result:
             "series": _series(whole, chosen),
             "steps": _steps(whole, chosen, labels),
             "parts": _parts(whole, chosen, labels),
+            "operators": operator_table(trace),
         },
         tuple(step_findings(whole, chosen, labels)),
         summary={"steps_from": steps_source(whole)},
@@ -323,7 +325,7 @@ ANALYSIS = Analysis(
     title="Steps",
     question="How long does each step take, which ones are outliers, and why?",
     needs=("ranges",),
-    tables=(SERIES, STEPS, PART_TABLE),
+    tables=(SERIES, STEPS, PART_TABLE, OPERATORS),
     compute=compute,
     charts=(
         Chart(

@@ -31,6 +31,15 @@ class Nesting:
     walked: frozenset[int]
     """Tracks on which some intervals overlap without nesting."""
 
+    @cached_property
+    def own_ns(self) -> Integers:
+        """Time of each interval outside the intervals inside it."""
+        duration: Integers = self.end - self.start
+        own, inner = duration.copy(), self.parent >= 0
+        np.subtract.at(own, self.parent[inner], duration[inner])
+        # Intervals that overlap without nesting share time.
+        return np.maximum(own, 0)
+
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
         result = self._by_level(track, time)
