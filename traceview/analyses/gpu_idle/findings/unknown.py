@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.recorder_wording import flush
 from traceview.facts.idle.causes import CAUSES, LOST_WORK
-from traceview.facts.idle.gaps import device_work, gaps
+from traceview.facts.idle.gaps import Gaps, device_work, gaps
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.findings import Evidence, Finding
+from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.units import Value
 
@@ -25,7 +26,6 @@ def of_unknown(trace: Trace) -> Iterator[Finding]:
     for device, unknown in unknown_idle(trace).items():
         gpu = "the GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
         own = (every.device == device) & (every.cause == LOST_WORK)
-        longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
         values: dict[str, Value] = {
             "lost": unknown.lost,
             "launches": unknown.launches,
@@ -38,11 +38,16 @@ def of_unknown(trace: Trace) -> Iterator[Finding]:
             flush(trace),
             0,
             gpu_subject(trace, device),
-            Evidence(
-                values,
-                "causes",
-                {**gpu_cells(trace, device), "cause": CAUSES[LOST_WORK]},
-                int(every.start_ns[longest]),
-                int(every.end_ns[longest]),
-            ),
+            _evidence(values, gpu_cells(trace, device), every, own),
         )
+
+
+def _evidence(
+    values: Mapping[str, Value], gpu: Mapping[str, Value], every: Gaps, own: Mask
+) -> Evidence:
+    """The longest of the gaps, or the GPU where it has none."""
+    if not own.any():
+        return Evidence(values, "devices", gpu)
+    longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
+    row = {**gpu, "cause": CAUSES[LOST_WORK]}
+    return Evidence(values, "causes", row, int(every.start_ns[longest]), int(every.end_ns[longest]))
