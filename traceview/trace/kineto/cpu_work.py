@@ -11,7 +11,8 @@ import numpy as np
 
 from traceview.tables import NULL, Integers, RowNumbers, Texts, constant, object_array
 from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Arguments, Events, KinetoEvent
-from traceview.trace.kineto.gpu_work import LaunchCalls, Staged, triples
+from traceview.trace.kineto.gpu_work import Staged, numbers_of, triples
+from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import KinetoOwners
 from traceview.trace.kineto.values import ABSENT, Codes, ColumnParts, amounts, integers, times
 from traceview.trace.schema import OPERATORS
@@ -159,7 +160,9 @@ def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[S
         "name": names,
         "callchain_id": constant(NULL, len(correlation), np.int64),
     }
-    return staged, LaunchCalls(of_process, correlation, graph, *_shapes(work.shapes, len(graph)))
+    start = numbers_of(staged, "start_ns")
+    shapes = _shapes(work.shapes, len(graph))
+    return staged, LaunchCalls(of_process, correlation, start, graph, *shapes)
 
 
 def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, RowNumbers, Integers]:

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, constant, object_array
+from traceview import groups
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
+from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import gpu_numbers
 from traceview.trace.kineto.values import (
     ABSENT,
@@ -24,6 +26,7 @@ from traceview.trace.kineto.values import (
 
 Staged = dict[str, Array | Texts]
 _COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)
+_TRACK = ("device", "context_id", "stream_id")
 _SIDES = {"h": "H", "d": "D", "a": "A", "p": "P"}
 _MEMORY = {"host": "unknown", "unknown": "unknown", "device static": "device static"}
 
@@ -115,30 +118,6 @@ def triples(values: Sequence[Any]) -> RowNumbers:
     return amounts([*chain.from_iterable(listed)]).reshape(-1, 3)
 
 
-@dataclass(frozen=True)
-class LaunchCalls:
-    """The API calls by which work was enqueued, for what events on the GPU leave out."""
-
-    process: RowNumbers
-    correlation: Integers
-    graph: Mask
-    grid: RowNumbers
-    block: RowNumbers
-    shared: RowNumbers
-    bytes: Integers
-
-    def of(self, correlation: Integers) -> Integers:
-        """The row of the call of each id, −1 without one. Ids repeat between merged traces."""
-        keyed = np.flatnonzero(self.correlation != NULL)
-        if not len(keyed):
-            return np.full(len(correlation), -1, np.int64)
-        keys = self.correlation[keyed]
-        order = np.argsort(keys, kind="stable")
-        place = np.minimum(np.searchsorted(keys[order], correlation), len(keys) - 1)
-        row = keyed[order[place]]
-        return np.where((self.correlation[row] == correlation) & (correlation != NULL), row, -1)
-
-
 def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Staged, Integers]:
     """The columns of work on a stream, and the launch of each row."""
     staged: Staged = {
@@ -147,7 +126,13 @@ def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Stage
         )
         for name in ("start_ns", "end_ns", "device", "context_id", "stream_id", "correlation_id")
     }
-    launch = launches.of(numbers_of(staged, "correlation_id"))
+    correlation = numbers_of(staged, "correlation_id")
+    if launches.ambiguous:
+        track = groups.group(*(numbers_of(staged, name) for name in _TRACK)).ids
+        start, device = numbers_of(staged, "start_ns"), numbers_of(staged, "device")
+        launch = launches.of_work(correlation, start, device, track)
+    else:
+        launch = launches.of(correlation)
     known = launch >= 0
     process = np.full(len(launch), main, np.int32)
     process[known] = launches.process[launch[known]]

@@ -1,0 +1,124 @@
+"""The API calls that enqueued the work on GPUs.
+
+Events on a GPU name their call by a number, and no process: where the traces of several ranks were
+merged into one file, calls of several processes have the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from traceview import groups
+from traceview.tables import NULL, Integers, Mask, RowNumbers
+
+_NEVER = np.iinfo(np.int64).max
+_AS_MANY = 0.98
+_SHARED = 0.1
+
+
+@dataclass(frozen=True)
+class LaunchCalls:
+    """The API calls by which work was enqueued, for what events on the GPU leave out."""
+
+    process: RowNumbers
+    correlation: Integers
+    start_ns: Integers
+    graph: Mask
+    grid: RowNumbers
+    block: RowNumbers
+    shared: RowNumbers
+    bytes: Integers
+
+    def of(self, correlation: Integers) -> Integers:
+        """The row of the call of each number, −1 without one; any of several processes."""
+        return _rows(self.correlation, self._keyed, correlation)
+
+    def of_work(
+        self, correlation: Integers, start_ns: Integers, device: Integers, track: Integers
+    ) -> Integers:
+        """The row of the call of each piece of work, −1 without one.
+
+        `track` numbers the stream. Where processes share numbers, the calls of a stream are those
+        of one process: one whose calls precede the work, and of several the one that stands where
+        the GPU does in the order of GPUs, else the nearest. On a stream of several processes, work
+        of one number starts in the order of its calls.
+        """
+        rows = np.stack(
+            [_rows(self.correlation, keyed, correlation) for keyed in self._keyed_by_process]
+        )
+        call_ns = np.where(rows >= 0, self.start_ns[rows], _NEVER)
+        gpus = groups.different(device).tolist()
+        chosen = np.zeros(len(correlation), np.int64)
+        for number in groups.different(track).tolist():
+            own = np.flatnonzero(track == number)
+            if self._is_shared(rows[:, own], correlation[own]):
+                chosen[own] = _in_turn(call_ns[:, own], correlation[own], start_ns[own])
+            else:
+                place = gpus.index(device[own[0]]) if len(gpus) == len(rows) else -1
+                chosen[own] = _process_of(call_ns[:, own], start_ns[own], place)
+        result: Integers = rows[chosen, np.arange(len(correlation))]
+        return result
+
+    @cached_property
+    def _keyed(self) -> Integers:
+        return np.flatnonzero(self.correlation != NULL)
+
+    @cached_property
+    def _keyed_by_process(self) -> list[Integers]:
+        keyed = self._keyed
+        process = self.process[keyed]
+        return [keyed[process == number] for number in groups.different(process).tolist()]
+
+    @cached_property
+    def ambiguous(self) -> bool:
+        """Whether calls of different processes have equal numbers."""
+        keyed = self._keyed
+        if not len(keyed) or (self.process[keyed] == self.process[keyed[0]]).all():
+            return False
+        every = groups.group(self.correlation[keyed]).size
+        pairs = groups.group(self.correlation[keyed], self.process[keyed]).size
+        return pairs > every
+
+    def _is_shared(self, rows: Integers, correlation: Integers) -> bool:
+        """Whether a stream has the work of several processes: numbers twice, and no graphs."""
+        of_graph = (rows >= 0) & self.graph[rows]
+        single = correlation[~of_graph.any(axis=0)]
+        return len(single) - groups.group(single).size > _SHARED * len(single)
+
+
+def _rows(numbers: Integers, keyed: Integers, wanted: Integers) -> Integers:
+    """The row among `keyed` that has each wanted number, −1 without one."""
+    if not len(keyed):
+        return np.full(len(wanted), -1, np.int64)
+    keys = numbers[keyed]
+    order = np.argsort(keys, kind="stable")
+    place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    row = keyed[order[place]]
+    return np.where((numbers[row] == wanted) & (wanted != NULL), row, -1)
+
+
+def _process_of(call_ns: Integers, start_ns: Integers, place: int) -> int:
+    """The process whose calls a stream's work follows; `place` is preferred."""
+    precedes = call_ns <= start_ns
+    count = precedes.sum(axis=1)
+    likely = np.flatnonzero(count >= _AS_MANY * max(int(count.max()), 1)).tolist()
+    if place in likely or not likely:
+        return max(place, 0)
+    wait = [np.median((start_ns - call_ns[each])[precedes[each]]) for each in likely]
+    return int(likely[int(np.argmin(wait))])
+
+
+def _in_turn(call_ns: Integers, correlation: Integers, start_ns: Integers) -> Integers:
+    """For the n-th work with a number, the process that made the n-th call with it."""
+    order = np.lexsort((start_ns, correlation))
+    opens = np.flatnonzero(groups.opens(correlation[order]))
+    length = np.diff(np.append(opens, len(order)))
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - np.repeat(opens, length)
+    by_call = np.argsort(call_ns, axis=0, kind="stable")
+    calls = np.maximum((call_ns < _NEVER).sum(axis=0), 1)
+    result: Integers = by_call[turn % calls, np.arange(len(order))]
+    return result
