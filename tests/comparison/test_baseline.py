@@ -56,6 +56,7 @@ def _changed(document, key, value):
         (lambda text: json.dumps(_changed(json.loads(text), "window_ns", 5)), "do not add up"),
         (lambda text: json.dumps(_changed(json.loads(text), "step_ns", [])), "do not add up"),
         (lambda text: json.dumps(_changed(json.loads(text), "sequence", [99])), "do not add up"),
+        (lambda text: json.dumps(_changed(json.loads(text), "sequence", [0])), "do not add up"),
         (lambda text: json.dumps(_changed(json.loads(text), "devices", "two")), "Expected `int`"),
         (lambda text: json.dumps({**json.loads(text), "runs": []}), "without runs"),
         (lambda text: text.replace('"runs"', '"rums"'), "missing required field `runs`"),

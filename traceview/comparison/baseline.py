@@ -96,6 +96,7 @@ def _check(path: Path, runs: Sequence[RunFigures]) -> None:
             and all(part.time_ns >= 0 and part.calls >= 0 for part in run.parts)
             and sum(run.step_ns) == run.window_ns == sum(part.time_ns for part in run.parts)
             and all(0 <= index < len(run.parts) for index in run.sequence)
+            and len(run.sequence_ns) == len(run.sequence)
         )
         if not consistent:
             raise TraceFormatError(
