@@ -184,7 +184,10 @@ def test_a_divisor_and_the_pitch_of_rows_are_never_set_to_one(retried):
 def test_a_size_of_the_data_is_no_tile(retried):
     made = retried("copy_heads", "*fp16:16, *fp16:16, 128")
     finding = made.only("instead of 128")
-    assert finding.action == "Use num_warps=1. If D is a free choice, use D=1024"
+    assert finding.action == (
+        "Use num_warps=1 with more work per block, such as several rows: alone it lowers "
+        "occupancy. If D is a free choice, use D=1024"
+    )
     assert finding.evidence.basis == (
         "recompiled with num_warps=1: 64 bits instead of 16; theoretical occupancy falls with "
         "num_warps=1: 100.0 → 50.0 %; with D=1024: 128 bits"
@@ -199,7 +202,9 @@ def test_where_one_warp_is_left_a_block_takes_more_rows(retried):
 
 def test_a_tile_that_is_a_whole_row_is_not_made_larger(retried):
     finding = retried("sum_rows", f"{TWO}, i32:16, 128").only("Global loads")
-    assert finding.action == "Use num_warps=1"
+    assert finding.action == (
+        "Use num_warps=1 with more work per block, such as several rows: alone it lowers occupancy"
+    )
 
 
 def test_what_narrows_another_access_is_no_remedy(retried):

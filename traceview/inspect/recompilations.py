@@ -14,6 +14,7 @@ from traceview.inspect.occupancy import occupancy_of
 from traceview.inspect.sass_vs_ptx import Place, place_of, widths
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.provenance import Array, Provenance
+from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.model import Access, Compiled, Function
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import accesses as sass_accesses
@@ -46,6 +47,11 @@ class Outcome:
     def provenance(self) -> Provenance:
         """What their addresses are computed from. Raises TraceviewError if the PTX is damaged."""
         return Provenance.of(self.function, self.compiled.arguments)
+
+    @cached_property
+    def request_costs(self) -> RequestCosts:
+        """The cost of a warp's requests. Raises TraceviewError if the PTX is damaged."""
+        return RequestCosts.of(self.provenance, self.compiled)
 
     @cached_property
     def function(self) -> Function:

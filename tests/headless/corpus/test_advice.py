@@ -15,7 +15,6 @@ ADVISED = (
     ("attorch", "softmax_forward_kernel"),
     ("autoawq", "awq_gemm_kernel"),
     ("bitsandbytes", "dequant_8bit_kernel"),
-    ("compressed_tensors", "_pack_fp4_kernel"),
     ("fla_core", "softmax_fwd_kernel"),
     ("flash_attn", "_layer_norm_fwd_1pass_kernel"),
     ("liger_kernel", "_llama4_rope_kernel"),

@@ -43,3 +43,12 @@ def dequantize(
         scale = tl.load(scale_ptr + (rows // GROUP)[:, None] * N + n[None, :])
         y = ((q >> (4 * part)) & 15).to(tl.float32) - 8.0
         tl.store(y_ptr + rows[:, None] * N + n[None, :], y * scale)
+
+
+@triton.jit
+def pack_pairs(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Two neighbours per byte, loaded one by one: each load takes every other element."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    low = tl.load(x_ptr + 2 * offsets, mask=offsets < n, other=0.0).to(tl.uint8)
+    high = tl.load(x_ptr + 2 * offsets + 1, mask=offsets < n, other=0.0).to(tl.uint8)
+    tl.store(y_ptr + offsets, low | (high << 4), mask=offsets < n)

@@ -48,8 +48,9 @@ def findings(tmp_path, monkeypatch):
             "gelu",
             f"{POINTERS}, i32:16, 128",
             "each thread has too few adjacent elements",
-            "Use num_warps=1. Or, if BLOCK only sets the tile, use BLOCK=512",
-            "recompiled with num_warps=1 or BLOCK=512: 128 bits instead of 32",
+            "If BLOCK only sets the tile, use BLOCK=512. Or use num_warps=1 alone, which gains "
+            "less",
+            "recompiled with BLOCK=512 or num_warps=1: 128 bits instead of 32",
         ),
         (
             "gelu",

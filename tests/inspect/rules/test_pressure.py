@@ -9,6 +9,7 @@ import pytest
 
 from tests.inspect.retried import Retried, allow
 from tests.ptx.compiled_kernels import a_compiled, a_line, an_access
+from traceview import units
 from traceview.errors import TraceviewError
 from traceview.hardware import limits_of, occupancy
 from traceview.headless.change import Change
@@ -95,6 +96,11 @@ def test_low_occupancy_by_registers_is_tried_with_fewer_of_them(kernels):
     report = tried.report()
     asked = [change.max_registers for change in tried.changes if change.max_registers]
     (limit,) = asked
+    (finding,) = (f for f in report.findings if "occupancy" in f.message)
+    # Each block loads a row of 64 KiB at once: memory has enough to do.
+    in_flight = units.quantity("bytes", report.occupancy.blocks_per_sm * 2**16)
+    assert finding.severity == "info"
+    assert f"; {in_flight} of loads in flight per SM" in finding.evidence.basis
     before = report.occupancy.blocks_per_sm
     assert report.occupancy.limiters == ("registers",)
     assert occupancy(limits_of("9.0"), 128, limit).blocks_per_sm == before + 1

@@ -41,7 +41,7 @@ def test_a_stage_more_is_told_only_where_recompiling_shows_that_it_helps(wait, h
     trials = Recompilations(recompile)
     (finding,) = findings(f"cp.async.wait_group 0; {MMA} {COPY}", COPY, trials)
     assert tried == [3]
-    assert (finding.action == "Use num_stages=3") is helps
+    assert (finding.action == "Use num_stages=3, and measure it") is helps
     assert ("recompiled with num_stages=3" in finding.evidence.basis) is helps
 
 

@@ -34,7 +34,7 @@ def serialized_copies(kernel: KernelContext) -> Iterator[Advice]:
         "low",
         "The hottest loop waits at {line} for {kind} copies that it has just started: nothing in "
         "the block overlaps them",
-        imperative(helped) if helped else _RELIEF,
+        f"{imperative(helped)}, and measure it" if helped else _RELIEF,
         subject=subject_of(wait.source, kernel.compiled),
         evidence=Evidence(
             {

@@ -26,7 +26,7 @@ from traceview.inspect.rules.vector_width.causes import (
 )
 from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
-from traceview.inspect.rules.vector_width.side_effects import harm
+from traceview.inspect.rules.vector_width.side_effects import harm, harm_of_requests
 from traceview.ptx.model import Compiled
 
 
@@ -156,6 +156,8 @@ class _Case:
             # Of causes taken together one remedy is long enough.
             best = [self._least(best[0], width)]
         alone = best[0].clause == TOO_FEW
+        if alone:
+            best.sort(key=lambda cause: bool(self._price([cause])))
         remedy = self._use(best) if alone else " or ".join(cause.remedy for cause in best)
         changes = " or ".join(cause.change.description for cause in best)
         price = self._price(best)
@@ -187,7 +189,21 @@ class _Case:
         )
 
     def _use(self, causes: Sequence[Cause]) -> str:
-        """What to use instead, as an imperative: a tile first of all where it is free to choose."""
+        """What to use instead, as an imperative.
+
+        Fewer warps that lower occupancy come last: blocks of little work cost as much as narrow
+        accesses.
+        """
+        costly = [cause for cause in causes if self._price([cause])]
+        free = [cause for cause in causes if cause not in costly]
+        texts = self._alternatives(free)
+        if costly:
+            use = f"{'Or use' if free else 'Use'} {' or '.join(c.remedy for c in costly)}"
+            texts.append(f"{use} {'alone, which gains less' if free else _WITH_WORK}")
+        return ". ".join(texts)
+
+    def _alternatives(self, causes: Sequence[Cause]) -> list[str]:
+        """Sentences on causes that cost nothing; those that may change results have a condition."""
         each = [(cause, self.trials.equivalence(cause.change)) for cause in causes]
         sure = [
             cause.remedy + with_grid(compared)
@@ -201,10 +217,9 @@ class _Case:
             if compared.verdict != "same"
         ]
         if sure:
-            perhaps = [f"Or, {text}" for text in perhaps]
-            return ". ".join([f"Use {' or '.join(sure)}", *perhaps])
+            return [f"Use {' or '.join(sure)}", *(f"Or, {text}" for text in perhaps)]
         text = ", or ".join(perhaps)
-        return text[0].upper() + text[1:]
+        return [text[0].upper() + text[1:]] if text else []
 
     def _same_results(self, causes: Sequence[Cause]) -> str:
         """Whether results stay the same, of each change that may change them."""
@@ -256,9 +271,19 @@ class _Case:
             if self._changes_results(best.cause)
             else "has a cost elsewhere"
         )
+        if harm_of_requests(best.harm):
+            basis = f"{self._shown(change, best.width)}, but {best.harm}"
+            return NarrowReason(best.cause.clause, _COALESCE, basis, True, best.width)
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
+
+
+_WITH_WORK = "with more work per block, such as several rows: alone it lowers occupancy"
+_COALESCE = (
+    "Coalesce the other accesses of this kernel first: more elements per thread alone spread their "
+    "requests further"
+)
 
 
 def _occupancy_pct(outcome: Outcome) -> float:

@@ -18,15 +18,26 @@ KINDS = {
     "async-copy": "asynchronous copies",
     "atomic": "atomics",
 }
+_UNCOALESCED = "uncoalesced"
 _MORE = 1.25
 _MOST = 2
 
 
 def harm(before: Outcome, after: Outcome) -> str:
     """What got worse, as a clause; empty if nothing did."""
-    found = [*_narrowed(before, after), *_shared(before, after), *_lost(before, after)]
+    found = [
+        *_narrowed(before, after),
+        *_scattered(before, after),
+        *_shared(before, after),
+        *_lost(before, after),
+    ]
     more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return " and ".join(found[:_MOST]) + more
+
+
+def harm_of_requests(text: str) -> bool:
+    """Whether a harm is that uncoalesced accesses get more."""
+    return text.startswith(_UNCOALESCED)
 
 
 def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
@@ -36,6 +47,31 @@ def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
         if left < width:
             kind = KINDS["load" if place[1] == "async-copy" else place[1]]
             yield f"{kind} at {line_name(place[0])} fall from {width} to {left} bits"
+
+
+def _scattered(before: Outcome, after: Outcome) -> Iterator[str]:
+    """A clause for uncoalesced accesses that stay as narrow and get more.
+
+    The more elements a thread takes, the further apart are those that one request moves.
+    """
+    fewer, more = _uncoalesced(before), _uncoalesced(after)
+    for (place, width), count in fewer.items():
+        grown = more.get((place, width), 0)
+        if grown > count:
+            kind, line = KINDS[place[1]], line_name(place[0])
+            yield f"{_UNCOALESCED} {kind} at {line} grow from {count} to {grown} per thread"
+
+
+def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
+    """The number of uncoalesced accesses at each place, by width in bits."""
+    found: dict[tuple[Place, int], int] = {}
+    for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
+        for access in listed if place[1] in ("load", "store") and place[2] == "global" else ():
+            cost = outcome.request_costs.cost(access)
+            if cost and cost.is_uncoalesced:
+                key = place, access.width_bits or 0
+                found[key] = found.get(key, 0) + access.count
+    return found
 
 
 def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
