@@ -24,6 +24,7 @@ from traceview.comparison.wording import (
     notes,
     sentence,
     shape_changes,
+    short_place,
 )
 
 STEP = (a_difference("step", 12_400_000, 12_910_000),)
@@ -42,7 +43,7 @@ def test_a_certain_difference():
 
 def test_a_difference_within_the_noise():
     assert compared(a_certainty(low=-100_000)) == (
-        "Within the noise of the runs. 4.1 % slower: 12.91 instead of 12.40 ms per step "
+        "No difference beyond the noise of the runs: 12.91 instead of 12.40 ms per step "
         "(+510 µs, 95 % interval −100 to +630 µs, 5 and 5 runs)."
     )
 
@@ -122,6 +123,13 @@ def test_sentences(part, text):
     assert sentence(part) == text
 
 
+def test_a_deep_path_is_told_by_its_innermost_ranges():
+    deep = "autograd::engine: AddmmBackward#/AddmmBackward#/aten::mm"
+    assert short_place(deep) == "AddmmBackward#/aten::mm"
+    assert short_place("forward/layer_#") == "forward/layer_#"
+    assert short_place("a/b/c.py:12") == "a/b/c.py:12"
+
+
 def test_a_renamed_kernel_names_both():
     part = replace(GEMM, name="hopper_sgemm", change="renamed")
     assert sentence(part).startswith(
@@ -142,6 +150,12 @@ def test_a_cause_comes_first_only_if_it_is_a_good_part_of_the_difference():
     gaps = a_difference("launch-late", 1_000_000, 4_000_000, (10, 40), kind="idle")
     told = changes(a_comparison((moved, new, gaps)))
     assert [part.name for part, _ in told] == ["slower", "launch-late", "new"]
+
+
+def test_what_moved_within_the_noise_is_no_change():
+    moved = a_difference("slower", 10_000_000, 19_000_000)
+    noise = a_certainty(low=-1)
+    assert [part.name for part, _ in changes(a_comparison((moved, DRAIN), noise))] == ["sync-drain"]
 
 
 def test_counts_of_a_few_steps_are_no_change():

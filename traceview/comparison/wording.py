@@ -64,14 +64,15 @@ def headline(comparison: RunComparison) -> str:
     if not delta:
         return f"No difference: {units.duration(float(before))} {_per(comparison)} on both sides."
     one, other = units.durations(float(before), float(after))
-    change = f"{_direction(before, after)}: {other.partition(' ')[0]} instead of {one}"
-    unit = other.partition(" ")[2]
-    moved = f"{change} {unit} {_per(comparison)} ({units.difference(float(delta))}"
+    number, _, unit = other.partition(" ")
+    times = f"{number} instead of {one} {unit} {_per(comparison)}"
+    moved = f"{_direction(before, after)}: {times} ({units.difference(float(delta))}"
     if certainty.basis != "runs" or certainty.low_ns is None:
         return f"{moved}). {_not_known(comparison)}"
+    if not certainty.is_certain:
+        moved = f"No difference beyond the noise of the runs: {moved.partition(': ')[2]}"
     runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
-    sure = "" if certainty.is_certain else "Within the noise of the runs. "
-    return f"{sure}{moved}{_interval(comparison)}, {runs})."
+    return f"{moved}{_interval(comparison)}, {runs})."
 
 
 def _direction(before: Fraction, after: Fraction) -> str:
@@ -105,9 +106,7 @@ def _interval(comparison: RunComparison) -> str:
 
 def _not_known(comparison: RunComparison) -> str:
     before, after = len(comparison.before), len(comparison.after)
-    certainty = comparison.certainty
-    low, high = certainty.low_ns, certainty.high_ns
-    if low is not None and high is not None and low <= 0 <= high:
+    if _is_noise(comparison):
         return "Less than the scatter of the steps: no difference is shown."
     if before == after == 1:
         return "One run per side: not known whether this is noise; counts are exact."
@@ -120,9 +119,17 @@ def changes(comparison: RunComparison) -> list[tuple[PartDifference, str]]:
     What appeared, vanished or was configured otherwise comes before what merely takes longer.
     """
     parts = [part for part in comparison.parts if abs(part.delta_ns) >= _least(comparison, part)]
+    if _is_noise(comparison):
+        parts = [part for part in parts if not _only_moved(part)]
     parts.sort(key=lambda part: (not _leads(comparison, part), -abs(part.delta_ns)))
     per = PER_STEP if has_steps(comparison) else ""
     return [(part, sentence(part, per)) for part in parts[:MOST_SENTENCES]]
+
+
+def _is_noise(comparison: RunComparison) -> bool:
+    """Whether the interval, over runs or steps, contains zero."""
+    low, high = comparison.certainty.low_ns, comparison.certainty.high_ns
+    return low is not None and high is not None and low <= 0 <= high
 
 
 def _least(comparison: RunComparison, part: PartDifference) -> Fraction:
@@ -214,7 +221,14 @@ def _count(number: Fraction) -> str:
 def _at(place: str) -> str:
     if not place:
         return ""
-    return f" {'at' if _SOURCE_LINE.search(place) else 'in'} {place}"
+    return f" {'at' if _SOURCE_LINE.search(place) else 'in'} {short_place(place)}"
+
+
+def short_place(place: str) -> str:
+    """A source line, or the two innermost ranges of a path, which operators nest deeply."""
+    if _SOURCE_LINE.search(place):
+        return place
+    return "/".join(place.split("/")[-2:])
 
 
 def part_title(part: PartDifference) -> str:

@@ -9,7 +9,7 @@ from traceview import units
 from traceview.comparison.comparison import RunComparison
 from traceview.comparison.figures import RunFigures
 
-_MOST_NAMED = 3
+_MOST_NAMED = 2
 
 
 def sides(comparison: RunComparison) -> tuple[str, str]:
@@ -19,8 +19,9 @@ def sides(comparison: RunComparison) -> tuple[str, str]:
 
 def _named(runs: Sequence[RunFigures]) -> str:
     names = [PurePath(run.name).name or run.name for run in runs]
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    if len(names) > _MOST_NAMED:
+        return f"{names[0]} and {len(names) - 1} more"
+    return ", ".join(names)
 
 
 def compared(comparison: RunComparison) -> list[str]:

@@ -143,7 +143,8 @@ def _lines(table: PartsTable) -> Iterator[_Line]:
 
 def _titled(line: PartLine) -> str:
     marks = [f"({line.change})"] if line.change else []
-    marks += [f"[{visible(line.part.place, 120)}]"] if line.part.place else []
+    place = wording.short_place(line.part.place)
+    marks += [f"[{visible(place, 120)}]"] if place else []
     return " ".join([visible(line.title), *marks])
 
 
