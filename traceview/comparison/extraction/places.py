@@ -15,6 +15,7 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
+from traceview.facts.samples.stack_lines import CPU
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.trace import Trace, fact
 
@@ -71,7 +72,15 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     most of a long gap; else the range of the synchronization or of the work that ended the gap. The
     hash is equal for the same code at another line of the file.
     """
-    found = [_ranges(trace, rows), _sampled_lines(trace, rows), _wait_lines(trace, rows)]
+    every = np.ones(len(idle_samples(trace).gap), bool)
+    # Who sleeps or waits for data after a synchronization loses the time there, not in the wait.
+    off_cpu = idle_samples(trace).doing != CPU
+    found = [
+        _ranges(trace, rows),
+        _sampled_lines(trace, rows, every),
+        _wait_lines(trace, rows),
+        _sampled_lines(trace, rows, off_cpu),
+    ]
     place, code = (_last_known([each[which] for each in found], len(rows)) for which in (0, 1))
     return place, code
 
@@ -109,8 +118,8 @@ def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     return _lines(len(rows), found, own.file, own.line, own.source)
 
 
-def _sampled_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """Of the function at most of a long gap, absent elsewhere.
+def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:
+    """Of the function at most of a long gap by the chosen samples, absent elsewhere.
 
     The line is that of the function with most time in all such gaps, whichever of its lines a
     sample happened to hit.
@@ -120,7 +129,7 @@ def _sampled_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     number[rows] = np.arange(len(rows))
     known = (idle_ns >= LONG_NS) & (number >= 0)
     python = (sites.function_number >= 0) & ~sites.native
-    samples = samples.take(known[samples.gap] & python[samples.site])
+    samples = samples.take(chosen & known[samples.gap] & python[samples.site])
     function = sites.function_number[samples.site]
     pairs = groups.group(samples.gap, function)
     time, gap = groups.sums(pairs, samples.time_ns), samples.gap[pairs.first]
