@@ -283,7 +283,8 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     work or if the file cannot be written, OutputExistsError if it exists and not `force`, and
     otherwise as `load` does.
     """
-    from traceview.comparison.baseline import baseline_text, is_baseline, runs_of
+    from traceview.comparison.baseline import baseline_text, is_baseline
+    from traceview.comparison.inputs import side
     from traceview.errors import InputError
     from traceview.outputs import check_report_output, write_pieces
 
@@ -295,7 +296,7 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
         # A baseline may take the place of one that it holds.
         given = Path() if force and is_baseline(source) else source
         check_report_output(target, force=force, source=given, source_kind="trace")
-    runs = [run for each in traces for run in runs_of(each, load)]
+    runs = [run.figures for run in side(list(traces), load)]
     write_pieces(target, [baseline_text(runs, __version__).encode()])
     return target
 
@@ -315,18 +316,12 @@ def gate(
     damaged baseline, ComparisonRefusedError where comparing makes no sense, unless `force`, and
     otherwise as `load` does.
     """
-    from traceview.comparison.baseline import runs_of
     from traceview.comparison.gate import decide, read_config
-    from traceview.trace import Trace
+    from traceview.comparison.inputs import side
 
     rules = read_config(Path(config))
     before, after = (
-        [
-            run
-            for each in ((side,) if isinstance(side, (str, Path, Trace)) else side)
-            for run in runs_of(each, load)
-        ]
-        for side in (baselines, candidates)
+        [run.figures for run in side(given, load)] for given in (baselines, candidates)
     )
     return decide(before, after, rules, force=force)
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from traceview.comparison.extraction import figures_of
 from traceview.comparison.figures import RunFigures
 from traceview.errors import TraceFormatError
-from traceview.trace import Trace
 
 FORMAT, VERSION = "traceview baseline", 1
 _AGAIN = "write it anew with: traceview baseline TRACE... -o base.json"
@@ -39,20 +37,6 @@ class _Header(msgspec.Struct):
 def baseline_text(runs: Sequence[RunFigures], version: str) -> str:
     """The file of these runs; `version` is that of traceview."""
     return msgspec.json.encode(Baseline(FORMAT, VERSION, version, tuple(runs))).decode() + "\n"
-
-
-def runs_of(
-    source: Trace | str | Path, load: Callable[[str | Path], Trace]
-) -> tuple[RunFigures, ...]:
-    """The runs of a baseline, or the one of a recording, which `load` reads where it is a path.
-
-    Raises TraceFormatError for a baseline that is damaged or of another version, InputError for a
-    recording without GPU work, and whatever `load` raises.
-    """
-    if isinstance(source, Trace):
-        return (figures_of(source),)
-    path = Path(source)
-    return read_baseline(path) if is_baseline(path) else (figures_of(load(path)),)
 
 
 def is_baseline(path: Path) -> bool:
