@@ -105,6 +105,12 @@ def test_a_grid_loses_its_unused_slots_or_its_idle_sms():
     assert replace(tail, verdict="no step").lost_ns is None
 
 
+def test_a_grid_that_took_no_whole_microsecond_compares_with_none():
+    [sweep] = sweeps_of([launched(131, 0), launched(133, 1000)])
+
+    assert sweep.neighbours_of(launched(133, 1000)) is None
+
+
 def test_losses_of_a_kernel_are_added_up_to_the_busy_time_of_its_gpu():
     lost = [(0, "a", 30, "a1"), (0, "b", 50, "b1"), (0, "a", 40, "a2"), (1, "a", 5, "a3")]
 

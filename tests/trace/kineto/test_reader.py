@@ -72,6 +72,12 @@ def test_ranges_and_operators(trained: Trace):
     assert trained.ranges.cells("domain")[:2] == [None, "PyTorch operators"]
 
 
+def test_steps_among_the_operators_as_in_2021(tmp_path: Path):
+    events = [event | {"cat": "Operator"} for event in training() if event["name"][:4] == "Prof"]
+    trace = loaded(tmp_path, [*events, span("Operator", 7, 1, 2)])
+    assert trace.ranges.cells("domain") == ["PyTorch operators", None, None, None]
+
+
 def test_memory_starts_with_what_was_allocated_before(trained: Trace):
     rows = [(r["operation"], r["bytes"]) for r in trained.memory_events.rows()]
     assert rows[:3] == [("allocation", 5000), ("allocation", 1024), ("release", 1024)]

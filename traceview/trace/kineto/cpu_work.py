@@ -90,13 +90,15 @@ class CpuWork:
 
     def _add_ranges(self, events: Events, operators: bool) -> None:
         events, start, end = self.timed(events)
+        # In traces of 2021 the profiler's steps are listed among the operators.
+        steps = np.array([str(event.name).startswith("ProfilerStep#") for event in events], bool)
         names = [_with_sizes(event) for event in events] if operators else [e.name for e in events]
         self.ranges.add(
             start_ns=start,
             end_ns=end,
             thread=self.owners.of(events),
             name=self.range_names.of(names),
-            operator=np.full(len(events), operators),
+            operator=operators & ~steps,
         )
 
     def add_syncs(self, events: Events) -> None:
