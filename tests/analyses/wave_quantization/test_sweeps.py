@@ -106,9 +106,9 @@ def test_a_grid_loses_its_unused_slots_or_its_idle_sms():
 
 
 def test_a_grid_that_took_no_whole_microsecond_compares_with_none():
-    [sweep] = sweeps_of([launched(131, 0), launched(133, 1000)])
+    [sweep] = sweeps_of([launched(133, 1000), launched(134, 1000)])
 
-    assert sweep.neighbours_of(launched(133, 1000)) is None
+    assert sweep.neighbours_of(launched(131, 0)) is None
 
 
 def test_losses_of_a_kernel_are_added_up_to_the_busy_time_of_its_gpu():
