@@ -2,9 +2,13 @@
 
 import pytest
 
+from tests.build import Export
 from tests.comparison.sides import a_part, a_run
+from tests.places import REPOSITORY
 from traceview.comparison.environment import check_comparable, environment_differences
+from traceview.comparison.extraction.environment import environment_of
 from traceview.errors import ComparisonRefusedError
+from traceview.trace.load import load
 
 BEFORE = a_run("a.sqlite")
 
@@ -27,7 +31,8 @@ def test_a_measured_value_may_vary_a_little_and_what_is_not_recorded_is_no_diffe
     before = [a_run(sm_clock_mhz="1980", torch="2.11"), a_run(sm_clock_mhz="1970")]
     assert differing(before, [a_run(sm_clock_mhz="1965")]) == []
     assert differing(before, [a_run(sm_clock_mhz="1700")])[0][1:3] == ("1980, 1970", "1700")
-    assert differing([a_run(power_w="high")], [a_run(power_w="low")])[0][0] == "power_w"
+    hot = differing([a_run(temperature_c="high")], [a_run(temperature_c="low")])
+    assert hot[0][0] == "temperature_c"
 
 
 def test_one_side_with_two_values_differs_from_a_side_with_one():
@@ -66,3 +71,53 @@ def test_nothing_to_compare_is_refused_even_if_forced(after, what):
 def test_a_graph_may_run_the_kernels_of_the_other_side():
     graph = a_run("b.sqlite", [a_part("graph", "CUDA graph")])
     check_comparable([BEFORE], [graph])
+
+
+@pytest.fixture
+def environment_of_run(tmp_path):
+    """What comparisons read of a run of which `traceview record` noted these facts."""
+
+    def read(**run):
+        export = Export().launch((10, 12), (20, 30)).run(**run)
+        return environment_of(export.load(tmp_path), 0)
+
+    return read
+
+
+def test_the_state_of_the_gpu_is_that_after_the_run_of_all_gpus_together(environment_of_run):
+    found = environment_of_run(
+        sm_clock_mhz_before="345,345",
+        sm_clock_mhz_after="1980,1410",
+        memory_clock_mhz_after="3201,3201",
+        power_limit_w_after="700.00,650.00",
+        temperature_c_after="41,54",
+        clock_reasons_after="0x0000000000000000,0x0000000000000024",
+        other_processes_before="2",
+        other_processes_after="1",
+    )
+    assert found["sm_clock_mhz"] == "1410"
+    assert found["memory_clock_mhz"] == "3201"
+    assert found["power_limit_w"] == "650"
+    assert found["temperature_c"] == "54"
+    assert found["clock_limits"] == "power cap, temperature"
+    assert found["other_processes"] == "2"
+
+
+def test_the_clock_of_an_idle_gpu_says_nothing_of_the_run(environment_of_run):
+    idle = {"sm_clock_mhz_after": "345", "clock_reasons_after": "0x0000000000000001"}
+    found = environment_of_run(**idle, temperature_c_after="36")
+    assert found["temperature_c"] == "36"
+    assert not {"sm_clock_mhz", "clock_limits"} & found.keys()
+
+
+def test_damaged_values_are_left_out(environment_of_run):
+    found = environment_of_run(
+        sm_clock_mhz_after="1980,x", clock_reasons_after="?", temperature_c_after=""
+    )
+    assert not {"sm_clock_mhz", "clock_limits", "temperature_c"} & found.keys()
+
+
+def test_without_notes_of_the_run_the_maximum_clock_of_the_recorder_stands():
+    trace = load(REPOSITORY / "tests/data/foreign/mnist.sqlite.xz")
+    assert not trace.run
+    assert environment_of(trace, 0)["max_sm_clock_mhz"] == "1980"

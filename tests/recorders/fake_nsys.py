@@ -22,6 +22,15 @@ PERIOD = "\t--sampling-period=\n\n\t   Possible values are integers between 1600
 VERSION = "NVIDIA Nsight Systems version 2025.3.1.0"
 
 
+SMI = """
+case "$1" in
+--query-gpu=index*) echo '0, GPU-aa, 1980, 3201, 700.00, 174.32, 41, 0x0000000000000000' ;;
+--query-compute-apps=gpu_uuid,used_memory) echo 'GPU-aa, 512' ;;
+*) echo 'NVIDIA H200, 580.159.04' ;;
+esac"""
+"""An nvidia-smi of one GPU, on which another process runs."""
+
+
 def script(path: Path, body: str) -> Path:
     """Write an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,11 @@
 import platform
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
+
+import pytest
 
 from tests.recorders import fake_nsys
 from traceview.recorders import environment
@@ -29,6 +32,70 @@ def test_the_gpu_and_its_driver(tmp_path, monkeypatch):
     assert environment.gpu_versions() == {"gpu": "NVIDIA H200, NVIDIA L4", "driver": "580.159.04"}
     fake_nsys.script(tmp_path / "nvidia-smi", "echo 'NVIDIA-SMI has failed, sorry'; exit 9")
     assert environment.gpu_versions() == {}
+
+
+SMI = """
+case "$1" in
+*clocks_event_reasons*) {event} ;;
+--query-gpu=*)
+    echo '0, GPU-aa, 1980, 3201, 700.00, 174.32, 41, 0x0000000000000000'
+    echo '1, GPU-bb, 345, 3201, 650.00, [N/A], 36, 0x0000000000000001' ;;
+--query-compute-apps=gpu_uuid,used_memory)
+    printf 'GPU-aa, 512\\nGPU-aa, [N/A]\\nGPU-bb, 100\\n' ;;
+*) echo 'NVIDIA H200, 580.159.04' ;;
+esac"""
+OLD_DRIVER = "echo 'Field \"clocks_event_reasons.active\" is not a valid field to query.'; exit 2"
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """An nvidia-smi of two GPUs and an old driver."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return fake_nsys.script(tmp_path / "nvidia-smi", SMI.format(event=OLD_DRIVER))
+
+
+@pytest.mark.usefixtures("smi")
+def test_the_state_of_all_gpus_from_an_old_driver():
+    assert environment.gpu_state("after") == {
+        "sm_clock_mhz_after": "1980,345",
+        "memory_clock_mhz_after": "3201,3201",
+        "power_limit_w_after": "700.00,650.00",
+        "temperature_c_after": "41,36",
+        "clock_reasons_after": "0x0000000000000000,0x0000000000000001",
+        "other_processes_after": "3",
+        "other_processes_mib_after": "612",
+    }
+
+
+@pytest.mark.usefixtures("smi")
+@pytest.mark.parametrize("visible", ["0", "GPU-a"])
+def test_the_state_of_the_gpus_that_the_program_sees(monkeypatch, visible):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    state = environment.gpu_state("before")
+    assert state["sm_clock_mhz_before"] == "1980"
+    assert state["power_w_before"] == "174.32"
+    assert state["other_processes_before"] == "2"
+    assert "other_processes_before" not in environment.gpu_state("before", processes=False)
+
+
+@pytest.mark.usefixtures("smi")
+def test_no_gpu_visible_no_state(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert environment.gpu_state("before") == {}
+
+
+@pytest.mark.parametrize(
+    "body", ["echo 'NVIDIA-SMI has failed, sorry'; exit 9", "echo 'a, b'", "exec sleep 60", None]
+)
+def test_an_nvidia_smi_that_fails_or_hangs_says_nothing(tmp_path, monkeypatch, body):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(environment, "_STATE_TIMEOUT_S", 0.2)
+    if body:
+        fake_nsys.script(tmp_path / "nvidia-smi", body)
+    started = time.monotonic()
+    assert environment.gpu_state("before") == {}
+    assert time.monotonic() - started < 5
 
 
 def test_the_commit_and_whether_it_was_changed(tmp_path):

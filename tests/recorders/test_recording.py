@@ -129,6 +129,18 @@ def test_the_run_is_described(recorded, nsys):
     assert "profile --trace=" in facts["nsys_command"]
 
 
+def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(environment, tmp_path):
+    fake_nsys.script(tmp_path / "bin/nvidia-smi", fake_nsys.SMI)
+    (tmp_path / "quick.py").write_text("import nvtx\nwith nvtx.annotate('step_0'):\n    pass\n")
+    path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0"}
+    done = traceview("record", "quick.py", cwd=tmp_path, environment={**environment, **path})
+    assert done.returncode == 0, done.stderr
+    facts = run_table(tmp_path / "quick.sqlite")
+    assert facts["temperature_c_before"] == facts["temperature_c_after"] == "41"
+    assert facts["clock_reasons_after"] == "0x0000000000000000"
+    assert facts["other_processes_before"] == "1"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 def test_nothing_tells_of_the_user(recorded, encoding):
     content = (recorded[0] / "train.sqlite").read_bytes()

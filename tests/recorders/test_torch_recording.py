@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 import traceview
+from tests.recorders import fake_nsys
 from tests.recorders import torch_programs as programs
 from traceview import analyze
 from traceview.recorders import torch_recording
@@ -68,6 +69,17 @@ def in_program(program, folder, options):
     added = torch_recording._environment(options, gathered, has_gpu=False)
     subprocess.run([sys.executable, script], env={**os.environ, **added}, check=True)
     return gathered
+
+
+def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(record, tmp_path, monkeypatch):
+    fake_nsys.script(tmp_path / "bin/nvidia-smi", fake_nsys.SMI)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    _, path = record(programs.TRAINING)
+    run = traceview.load(path).run
+    assert [run[f"sm_clock_mhz_{when}"] for when in ("before", "after")] == ["1980", "1980"]
+    assert run["other_processes_before"] == run["other_processes_after"] == "1"
+    assert run["other_processes_mib_after"] == "512"
 
 
 def test_the_tables_hold_what_kineto_wrote(tmp_path):

@@ -129,6 +129,8 @@ class _Block:
         marked = {NOTED: "marked"} if self._options.sync_sites else {}
         return {
             **surroundings.describe(Path(sys.executable), _script()),
+            # This process is among those on the GPU, under another id in a container.
+            **surroundings.gpu_state("after", processes=False),
             "traceview_version": __version__,
             "backend": "torch",
             "command_line": shlex.join(sys.orig_argv),

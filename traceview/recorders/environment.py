@@ -1,12 +1,13 @@
-"""Environment of a recording: package versions, GPU, driver, git commit."""
+"""Environment of a recording: package versions, GPU and its state, driver, git commit."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from traceview.toolchain.processes import run_process
 
@@ -28,6 +29,17 @@ for place in metadata.distributions():
 print(json.dumps(found))
 """
 _GPU_FIELDS = "name,driver_version"
+_STATE_FIELDS: Mapping[str, str] = {
+    "clocks.sm": "sm_clock_mhz",
+    "clocks.mem": "memory_clock_mhz",
+    "power.limit": "power_limit_w",
+    "power.draw": "power_w",
+    "temperature.gpu": "temperature_c",
+}
+"""Fields of `nvidia-smi --query-gpu`, and the names in TRACEVIEW_RUN."""
+_CLOCK_REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""Bits that say why the clock is not higher. The second is the name before driver 535."""
+_STATE_TIMEOUT_S = 2.0
 
 
 def python_versions(python: Path | None) -> dict[str, str]:
@@ -53,6 +65,63 @@ def gpu_versions() -> dict[str, str]:
     if not query.ok or not rows:
         return {}
     return {"gpu": ", ".join(row[0] for row in rows), "driver": rows[0][1]}
+
+
+def gpu_state(when: Literal["before", "after"], *, processes: bool = True) -> dict[str, str]:
+    """Clocks, power, temperature and other processes of the GPUs that the program sees.
+
+    Values of several GPUs are joined by commas in the order of nvidia-smi. Of other processes only
+    their number and the sum of their device memory are read; the program must not be running, or
+    `processes` be False. What nvidia-smi does not know, or not say within 2 s, is left out.
+    """
+    for reasons in _CLOCK_REASONS:
+        rows = _smi("gpu", ("index", "uuid", *_STATE_FIELDS, reasons))
+        if rows is not None:
+            break
+    gpus = [row for row in rows or () if _is_visible(*row[:2])]
+    names = (*_STATE_FIELDS.values(), "clock_reasons")
+    columns = zip(names, list(zip(*gpus, strict=True))[2:], strict=False)
+    facts = {name: ",".join(values) for name, values in columns if all(map(_is_number, values))}
+    if processes and gpus:
+        facts |= _processes({row[1] for row in gpus})
+    return {f"{name}_{when}": value for name, value in facts.items()}
+
+
+def _processes(uuids: set[str]) -> dict[str, str]:
+    rows = _smi("compute-apps", ("gpu_uuid", "used_memory"))
+    if rows is None:
+        return {}
+    used = [memory for uuid, memory in rows if uuid in uuids]
+    # In containers the memory may be unknown.
+    mib = sum(int(memory) for memory in used if memory.isdecimal())
+    return {"other_processes": str(len(used)), "other_processes_mib": str(mib)}
+
+
+def _smi(what: str, fields: Sequence[str]) -> list[list[str]] | None:
+    """The rows that nvidia-smi answers; None if it fails, as with a field that it does not know."""
+    command = ["nvidia-smi", f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    query = run_process(command, timeout_s=_STATE_TIMEOUT_S)
+    rows = [line.split(", ") for line in query.out.splitlines()]
+    return [row for row in rows if len(row) == len(fields)] if query.ok else None
+
+
+def _is_visible(index: str, uuid: str) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES, with indices or starts of UUIDs, lets the program see a GPU."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return True
+    names = [name.strip() for name in visible.split(",")]
+    return any(
+        name == index or (name.startswith("GPU-") and uuid.startswith(name)) for name in names
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float.fromhex(text) if text.startswith("0x") else float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def git_commit(script: Path) -> dict[str, str]:

@@ -49,16 +49,18 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
         with interrupts.handled() as requests, work_folder(job.out) as folder:
             report = folder / "recording.nsys-rep"
             command = profile_command(nsys, able, options, report, job.command)
-            started = datetime.now(UTC)
             in_process = options.python_samples and not able.samples_python
             added = gathering.environment(options, folder / GATHERED, sample_python=in_process)
             added = {**added, "TMPDIR": str(folder)}
+            facts |= surroundings.gpu_state("before")
+            started = datetime.now(UTC)
             status = job.run(command, requests, added)
             for _ in range(ATTEMPTS - 1):
                 if requests.signals or not _never_ran(job, options, folder):
                     break
                 job.note("warning: nsys failed before the program started; retrying")
                 status = job.run(command, requests, added)
+            facts |= surroundings.gpu_state("after")
             _check_report(report, options, status)
             for line in gathering.remarks(options, folder / GATHERED, job.command):
                 job.note(f"warning: {line}")

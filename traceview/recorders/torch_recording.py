@@ -41,9 +41,11 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
         with interrupts.handled() as requests, work_folder(job.out) as folder:
             gathered = folder / GATHERED
             gathered.mkdir()
+            facts |= surroundings.gpu_state("before")
             started = datetime.now(UTC)
             added = _environment(options, gathered, has_gpu="gpu" in facts)
             status = job.run(job.command, requests, added)
+            facts |= surroundings.gpu_state("after")
             notes = gathering.remarks(options, gathered, job.command)
             _check_trace(gathered, options, status, notes)
             for line in notes:

@@ -11,6 +11,12 @@ _OF_RUN = (
     *("driver", "cuda", "python", "torch", "triton", "jax", "numpy", "nvtx", "host_os"),
     *("cpu_count", "git_commit", "git_dirty"),
 )
+_GPU_IDLE = 0x1
+_CLOCK_LIMITS: Mapping[int, str] = {
+    0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
+    0x20: "temperature", 0x40: "temperature (hardware)", 0x80: "power brake", 0x100: "display",
+}  # fmt: skip
+"""nvmlClocksEventReasons: why a clock is not higher, where the GPU is not idle."""
 _OF_DEVICE = {"gpu": "name", "compute_capability": "compute_capability", "sm_count": "sm_count"}
 
 
@@ -24,9 +30,47 @@ def environment_of(trace: Trace, device: int) -> Mapping[str, str]:
         "recorder_options": _options(trace),
         "traceview": trace.run.get("traceview_version"),
     }
-    every = {"gpu": trace.run.get("gpu"), **run, **own}
+    every = {"gpu": trace.run.get("gpu"), **run, **own, **_gpu_state(trace.run)}
+    clock_hz = trace.devices.cells("clock_hz")[device]
+    every["max_sm_clock_mhz"] = f"{float(clock_hz) / 1e6:g}" if clock_hz else None
     every.update((name, str(value)) for name, value in row.items() if value is not None)
     return {name: value for name, value in every.items() if value}
+
+
+def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
+    """What nvidia-smi said before and after the run, in one value for all GPUs of the program.
+
+    The clocks are those of GPUs that were not yet idle again after the run: idle ones lower them.
+    """
+    reasons = [int(value) for value in _numbers(run, "clock_reasons_after")]
+    busy = [number for number, bits in enumerate(reasons) if not bits & _GPU_IDLE]
+    found: dict[str, float | None] = {
+        "power_limit_w": min(_numbers(run, "power_limit_w_after"), default=None),
+        "temperature_c": max(_numbers(run, "temperature_c_after"), default=None),
+        "other_processes": max(_either(run, "other_processes"), default=None),
+    }
+    for name in ("sm_clock_mhz", "memory_clock_mhz"):
+        clocks = _numbers(run, f"{name}_after")
+        of_busy = [clocks[number] for number in busy if len(clocks) == len(reasons)]
+        found[name] = min(of_busy, default=None)
+    state = {name: f"{value:g}" for name, value in found.items() if value is not None}
+    if busy:
+        limits = {bit for number in busy for bit in _CLOCK_LIMITS if reasons[number] & bit}
+        state["clock_limits"] = ", ".join(_CLOCK_LIMITS[bit] for bit in sorted(limits)) or "none"
+    return state
+
+
+def _either(run: Mapping[str, str], name: str) -> list[float]:
+    return [*_numbers(run, f"{name}_before"), *_numbers(run, f"{name}_after")]
+
+
+def _numbers(run: Mapping[str, str], name: str) -> list[float]:
+    """The values of a fact, one per GPU; none where one of them is no number."""
+    texts = [text for text in run.get(name, "").split(",") if text]
+    try:
+        return [int(text, 16) if text.startswith("0x") else float(text) for text in texts]
+    except ValueError:
+        return []
 
 
 def _options(trace: Trace) -> str:
