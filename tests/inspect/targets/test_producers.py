@@ -1,6 +1,6 @@
 """PTX and a cubin of other compilers: our own kernels of tests/data/producers, and what they are.
 
-What is expected was written down from the sources before the reports were read.
+What is expected stands beside what each compiler's source says.
 """
 
 from pathlib import Path

@@ -15,6 +15,7 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.report.random_traces import random_trace
 from traceview.render.base.safe_text import visible
 from traceview.render.base.table_view import WHOLE
+from traceview.render.kernels.html import render_ptx_html
 from traceview.render.report.evidence import window_of
 from traceview.render.report.html import render_html
 from traceview.render.report.json import render_json
@@ -122,6 +123,28 @@ def copied(shown, selector):
     shown.page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text }")
     shown.page.locator(selector).first.click()
     return shown.page.evaluate("window.copied")
+
+
+CONDITIONS = """boxes => boxes.flatMap(box => {
+  const tables = box.closest("section, .table, div:has(table)").querySelectorAll("th[data-name]");
+  const names = [...tables].map(heading => heading.dataset.name);
+  const conditions = box.placeholder.replace("Filter: words, ", "").split(", ");
+  const isThere = each => names.some(name => name.startsWith(each.match(/^\\w+/)[0]));
+  return conditions.map(each => [each, isThere(each)]);
+})"""
+
+
+def test_a_filter_shows_conditions_on_columns_of_its_table(shown, browser, tmp_path):
+    conditions = shown.page.locator(".tools input[type=search]").evaluate_all(CONDITIONS)
+    assert ["cause=launch-late", True] in conditions
+    kernels = tmp_path / "kernels.html"
+    inspected = traceview.inspect_ptx(DATA / "producers/tilelang-0.1.15-sm80.ptx")
+    kernels.write_text(render_ptx_html(inspected, "1"), "utf-8")
+    with opened(browser, kernels) as page:
+        of_kernels = page.page.locator(".tools input[type=search]").evaluate_all(CONDITIONS)
+        assert page.problems == []
+    assert of_kernels
+    assert all(has_column for _, has_column in conditions + of_kernels)
 
 
 def test_sums_of_a_filter_are_those_of_the_json(shown, report):

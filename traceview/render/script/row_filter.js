@@ -10,6 +10,7 @@
 const UNITS = {
   ns: 1, us: 1e3, "\u00b5s": 1e3, ms: 1e6, s: 1e9, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12,
 };
+const PLAIN_WORD = /^[a-z][\w.-]{0,15}$/i;
 const TERM = /(-?)([\w\u00b5]*)(>=|<=|>|<|=|:)("[^"]*"|\S+)|(-?)("[^"]*"|\S+)/g;
 
 /**
@@ -27,6 +28,29 @@ export function rowFilter(text, model) {
     return (row) => test(row.values[index] ?? null) !== (not !== "");
   });
   return (row) => tests.every((test) => test(row));
+}
+
+/**
+ * Conditions on columns of this table, to show how they are written: one on a number and one on a
+ * text, the latter with a value of the first row where that is a single word.
+ * @param {TableModel} model
+ * @returns {string[]}
+ */
+export function exampleConditions(model) {
+  const first = model.firstValues;
+  const shown = model.columns.map((column, index) => ({
+    ...column, value: first[index] ?? "", isOff: model.headings[index]?.classList.contains("off"),
+  })).filter((column) => column.name && !column.isOff);
+  const numbers = shown.filter((column) => !column.isText);
+  const number = numbers.find((column) => column.name.endsWith("_ns")) ?? numbers[0];
+  const texts = shown.filter((column) => column.isText);
+  const text = texts.find((column) => PLAIN_WORD.test(column.value)) ?? texts[0];
+  const least = { _ns: "5ms", _bytes: "1MB" };
+  const unit = Object.entries(least).find(([ending]) => number?.name.endsWith(ending));
+  return [
+    ...(number ? [`${number.name.slice(0, -(unit?.[0].length ?? 0) || undefined)}>${unit?.[1] ?? 1}`] : []),
+    ...(text ? [PLAIN_WORD.test(text.value) ? `${text.name}=${text.value}` : `${text.name}:word`] : []),
+  ];
 }
 
 /**

@@ -31,6 +31,11 @@ export class TableModel {
     return this.read;
   }
 
+  /** The values of the first row, without reading the others. */
+  get firstValues() {
+    return [...this.table.tBodies[0]?.rows[0]?.cells ?? []].map(valueOf);
+  }
+
   /** @param {string} name @returns {number} −1 for a name that no column has */
   indexOf(name) {
     return this.columns.findIndex((column) => column.name === name);

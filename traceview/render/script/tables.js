@@ -2,12 +2,11 @@
 
 import { copyButton } from "./clipboard.js";
 import { all, button, element } from "./elements.js";
-import { rowFilter } from "./row_filter.js";
+import { exampleConditions, rowFilter } from "./row_filter.js";
 import { TableModel } from "./table_model.js";
 import { count, duration, size } from "./timeline/format.js";
 
 const LEAST_ROWS = 6;
-const EXAMPLES = "Filter: words, total>5ms, cause=launch-late";
 
 /** @typedef {import("./table_model.js").Row} Row */
 
@@ -26,7 +25,8 @@ class LiveTable {
     this.order = null;
     /** @type {Row[] | null} */
     this.ordered = null;
-    this.input = element("input", { type: "search", placeholder: EXAMPLES });
+    const examples = ["words", ...exampleConditions(this.model)].join(", ");
+    this.input = element("input", { type: "search", placeholder: `Filter: ${examples}` });
     this.input.setAttribute("aria-label", `Filter the rows of ${this.title}`);
     this.said = element("output", { "aria-live": "polite" });
     this.addTools(table);
