@@ -14,10 +14,10 @@ from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_ma
 from traceview.bench.operation import Operation, Version
 from traceview.bench.plan import BenchRequest, resolve_request
 from traceview.bench.timing.growth import Fit, fit_timings
-from traceview.bench.timing.measurement import Timing, benchmark
+from traceview.bench.timing.measurement import Timing
 from traceview.bench.timing.sweep import SIZE, one_of
+from traceview.bench.version_times import version_times
 from traceview.bench.widths import Key, Width, widths_of
-from traceview.facts.work.declarations import declaration
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
 _FEWEST_TO_FIT, _FEWEST_IN_SWEEP = 4, 3
@@ -195,10 +195,11 @@ def _measure_point(
             if _broken_cuda_note(rows):
                 break
             note(f"{operation.name} {name}, size {size:,}, {dtype}")
-            row = _check(operation, operation.version(name), case, machine)
-            is_right = row.status == "right" and row.why is None
-            rows.append(_time(operation, row, case, request, peaks) if is_right else row)
-    return rows
+            rows.append(_check(operation, operation.version(name), case, machine))
+        if _broken_cuda_note(rows):
+            return rows
+        note(f"Timing {operation.name}, size {size:,}, {dtype}")
+        return _with_times(operation, rows, case, request, peaks)
 
 
 def _check(operation: Operation, version: Version, case: Case, machine: Machine) -> VersionResult:
@@ -259,29 +260,42 @@ def _is_missing_tool(error: BaseException) -> bool:
     return bool(names & {"ToolNotFoundError", "InvalidCxxCompiler"})
 
 
-def _time(
-    operation: Operation, row: VersionResult, case: Case, request: BenchRequest, peaks: Peaks
+def _with_times(
+    operation: Operation,
+    rows: Sequence[VersionResult],
+    case: Case,
+    request: BenchRequest,
+    peaks: Peaks,
+) -> list[VersionResult]:
+    """The results, with the times of the versions that are right, which take turns."""
+    kind = flop_kind(case.dtype, operation.tensor_cores)
+    names = [row.version for row in rows if row.status == "right" and row.why is None]
+    times = version_times(operation, names, case, request, kind)
+    broken = next((name for name, each in times.items() if _broke_cuda(each)), None)
+    return [
+        _timed(row, times[row.version], case, peaks, kind, broken) if row.version in times else row
+        for row in rows
+    ]
+
+
+def _timed(
+    row: VersionResult,
+    timing: Timing | Exception | None,
+    case: Case,
+    peaks: Peaks,
+    kind: str,
+    broken: str | None,
 ) -> VersionResult:
-    version = operation.version(row.version)
-    kind = flop_kind(row.dtype, operation.tensor_cores)
-
-    def declared(calls: int) -> str:
-        name = f"{operation.name} {row.version}"
-        moved, flop = case.bytes_moved * calls, case.flop * calls
-        return declaration(name, bytes=moved, flop=flop, kind=kind)
-
-    try:
-        timing = benchmark(
-            lambda: version.run(*case.inputs),
-            request.warmup,
-            request.trials,
-            cold=request.cold,
-            declared=declared,
-        )
-    except Exception as error:
-        return replace(row, status="failed", why=error_line(error))
+    if timing is None:
+        return replace(row, why=f"{broken} broke CUDA before it was timed")
+    if isinstance(timing, Exception):
+        return replace(row, status="failed", why=error_line(timing))
     peak_pct, bound = peaks.peak_pct(timing.median_ns, case.bytes_moved, case.flop, kind)
     return replace(row, status="timed", timing=timing, peak_pct=peak_pct, bound=bound)
+
+
+def _broke_cuda(timing: Timing | Exception | None) -> bool:
+    return isinstance(timing, Exception) and broke_cuda(error_line(timing))
 
 
 def _with_widths(

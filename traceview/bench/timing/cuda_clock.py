@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 import time
@@ -10,6 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from traceview.bench.timing.clock import ClockName, Run, Sample
+
+Declared = Callable[[int], str]
+"""The text of an NVTX range around that many calls."""
 
 _LEAST_FILLER_BYTES = 64 << 20
 _AHEAD = 1.5
@@ -23,7 +27,7 @@ class CudaClock:
 
     name: ClockName = "cuda-events"
 
-    def __init__(self, cold: bool, declared: Callable[[int], str] | None = None) -> None:
+    def __init__(self, cold: bool, declared: Declared | None = None) -> None:
         import torch
 
         # Any: torch's own functions are not all typed.
@@ -37,6 +41,12 @@ class CudaClock:
         self._host_ns = self.elsewhere_ns = 0.0
         self._fill_ns = max(self._span(lambda: self._fill(4)) / 4, 1.0)
         self.floor_ns = statistics.median(self._nothing() for _ in range(5))
+
+    def declaring(self, declared: Declared | None) -> CudaClock:
+        """A clock of another call that shares this one's buffer and what was measured of it."""
+        other = copy.copy(self)
+        other._declared = declared
+        return other
 
     def host_ns(self, run: Run) -> float:
         """CPU time to launch a call on an idle GPU.

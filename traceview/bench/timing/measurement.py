@@ -13,24 +13,22 @@ shorter than 20 µs are measured in groups.
 
 from __future__ import annotations
 
-import gc
 import math
 import re
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal
+from typing import Literal, cast
 
 from traceview import units
-from traceview.bench.timing.clock import Clock, ClockName, CpuClock, Run, Sample
-from traceview.bench.timing.cuda_clock import CudaClock, WallClock
+from traceview.bench.timing.clock import Clock, ClockName, CpuClock, Run
+from traceview.bench.timing.cuda_clock import CudaClock, Declared, WallClock
+from traceview.bench.timing.turns import Fatal, Turns, take_turns
 from traceview.errors import InputError
 
 _DEVICE = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?")
-_FEWEST = 5
 _LAUNCH_BOUND_FRACTION = 0.8
 _LEAST_ELSEWHERE_NS = 20_000.0
 _NORMAL = 1.4826
@@ -143,7 +141,7 @@ def benchmark(
     wall: bool = False,
     device: str | None = None,
     budget_s: float = 10.0,
-    declared: Callable[[int], str] | None = None,
+    declared: Declared | None = None,
 ) -> Timing:
     """Time a call of `run`, after `warmup` calls that are not timed.
 
@@ -154,23 +152,52 @@ def benchmark(
     many calls. Without `wall`, work on other streams than the current one is not timed; the result
     says so. Raises InputError for invalid counts or devices, and whatever `run` raises.
     """
+    [found] = benchmark_in_turns(
+        [run], warmup, trials,
+        cold=cold, wall=wall, device=device, budget_s=budget_s, declared=[declared],
+    )  # fmt: skip
+    if isinstance(found, Timing):
+        return found
+    # The only call has samples unless it raised.
+    raise cast(Exception, found)
+
+
+def benchmark_in_turns(
+    runs: Sequence[Run],
+    warmup: int = 3,
+    trials: int = 30,
+    *,
+    cold: bool = True,
+    wall: bool = False,
+    device: str | None = None,
+    budget_s: float = 10.0,
+    declared: Sequence[Declared | None] = (),
+    is_fatal: Fatal = lambda _: False,
+) -> list[Timing | Exception | None]:
+    """Time several calls, one after the other in every round, so that a drift touches all alike.
+
+    As `benchmark`, with `budget_s` per call. What a call raises takes the place of its timing, and
+    the others go on; after an error that is fatal nothing runs, and None is for calls never timed.
+    """
     check_counts(warmup, trials)
     with _current(device or _device()) as kind:
-        clock = _clock(kind, cold, wall, declared)
-        for _ in range(warmup):
-            run()
-        host_ns = clock.host_ns(run)
-        calls = clock.calls_at_once(run)
-        with _without_garbage_collection():
-            measured = list(_measured(clock, run, calls, trials, budget_s))
+        named = declared or [None] * len(runs)
+        clocks = _clocks(kind, cold, wall, named)
+        turns = [Turns(run, clock) for run, clock in zip(runs, clocks, strict=True)]
+        take_turns(turns, warmup, trials, budget_s, is_fatal)
+    return [each.error or (_timing(each, cold) if each.samples else None) for each in turns]
+
+
+def _timing(turns: Turns, cold: bool) -> Timing:
+    clock = turns.clock
     return Timing(
         clock=clock.name,
         cache="cold" if clock.name == "cuda-events" and cold else "warm",
-        calls_per_trial=calls,
-        samples_ns=tuple(trial.call_ns for trial in measured),
-        host_ns=host_ns,
-        floor_ns=clock.floor_ns / calls,
-        exposed_trials=sum(trial.exposed for trial in measured),
+        calls_per_trial=turns.calls,
+        samples_ns=tuple(trial.call_ns for trial in turns.samples),
+        host_ns=turns.host_ns,
+        floor_ns=clock.floor_ns / turns.calls,
+        exposed_trials=sum(trial.exposed for trial in turns.samples),
         elsewhere_ns=clock.elsewhere_ns,
     )
 
@@ -181,14 +208,6 @@ def check_counts(warmup: int, trials: int) -> None:
     if not whole or warmup < 0 or trials < 1:
         what = f"{warmup!r} warm-up calls and {trials!r} trials"
         raise InputError(what, "request at least one trial")
-
-
-def _measured(clock: Clock, run: Run, calls: int, trials: int, budget_s: float) -> Iterator[Sample]:
-    ends = time.monotonic() + budget_s
-    for number in range(trials):
-        if number >= _FEWEST and time.monotonic() > ends:
-            return
-        yield clock.sample(run, calls)
 
 
 def _device() -> str:
@@ -217,22 +236,16 @@ def _current(device: str) -> Iterator[str]:
         yield kind
 
 
-def _clock(device: str, cold: bool, wall: bool, declared: Callable[[int], str] | None) -> Clock:
+def _clocks(
+    device: str, cold: bool, wall: bool, declared: Sequence[Declared | None]
+) -> list[Clock]:
+    """A clock per call, as each notes what a call costs; those of a GPU share one buffer."""
     if device == "cpu":
-        return CpuClock()
-    return WallClock() if wall else CudaClock(cold, declared)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection, which would run in some trials and not in others."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+        return [CpuClock() for _ in declared]
+    if wall:
+        return [WallClock() for _ in declared]
+    first = CudaClock(cold)
+    return [first.declaring(each) for each in declared]
 
 
 def _quantile(samples: tuple[float, ...], fraction: float) -> float:

@@ -113,7 +113,8 @@ _FIGURES = (
 def _timing(timing: Timing | None) -> dict[str, Any]:
     """All keys of a timing; null values if it was not timed."""
     figures = {name: getattr(timing, name) if timing else None for name in _FIGURES}
-    return {**figures, "remarks": list(timing.remarks) if timing else []}
+    samples = list(timing.samples_ns) if timing else []
+    return {**figures, "samples_ns": samples, "remarks": list(timing.remarks) if timing else []}
 
 
 def _fit(fit: Fit, unit: str, over: str) -> dict[str, Any]:

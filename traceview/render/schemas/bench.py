@@ -34,6 +34,7 @@ _TIMING = {
     "exposed_trials": maybe(WHOLE),
     "elsewhere_ns": maybe(NUMBER),
     "is_launch_bound": maybe(YES_NO),
+    "samples_ns": many(NUMBER),
     "remarks": many(TEXT),
 }
 
