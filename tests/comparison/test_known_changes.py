@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import lzma
 import tomllib
 
 import pytest
 
-from tests.places import REPOSITORY, TESTS
+from tests.places import DATA, REPOSITORY, TESTS
+from tests.recordings.test_shipped import PRIVATE
 from traceview.comparison.decomposition import compare_runs
 from traceview.comparison.extraction import figures_of
 from traceview.trace.load import load
@@ -28,3 +30,24 @@ def test_the_known_change_is_named_first(name):
     assert largest.change == "vanished" or (largest.delta_ns > 0) == key["slower"]
     counts = {count.name: [count.before, count.after] for count in result.counts}
     assert {each: counts[each] for each in key["counts"]} == key["counts"]
+    assert set(key.get("places", ())) <= {part.place for part in result.parts}
+
+
+def test_the_load_width_is_compared_exactly():
+    key = KEYS["scalar"]
+    widths = [
+        [
+            part.shape.load_bits
+            for part in figures_of(load(REPOSITORY / f"{key[side]}.sqlite.xz")).parts
+            if part.name == "gelu_kernel"
+        ]
+        for side in ("before", "after")
+    ]
+    assert widths == [[bits] for bits in key["load_bits"]]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((DATA / "comparison").iterdir()), ids=lambda path: path.stem
+)
+def test_the_recordings_hold_no_environment_and_no_home(path):
+    assert not PRIVATE.search(lzma.decompress(path.read_bytes()))
