@@ -90,7 +90,7 @@ class Worker:
 
         At its limit the script is interrupted, so that its launches can be counted and its kernels
         recompiled. A process that ignores that, or that still compiles after the deadline, is
-        killed. The limits exclude the import of PyTorch.
+        killed. The script's limit excludes the import of PyTorch.
         """
         if self._line() == STARTED:
             limit = Deadline.after(self._options.script_s)
@@ -137,15 +137,15 @@ class Worker:
         Raises OSError or ValueError if the process has ended, exceeds RECOMPILE_TIMEOUT_S, or is
         killed at the deadline.
         """
-        pipes = self._process.stdin, self._process.stdout
-        if pipes[0] is None or pipes[1] is None:
-            raise ValueError("no pipes")
+        questions = self._process.stdin
+        if questions is None:
+            raise ValueError("no pipe")
         # Threads that the script has left may hang the process.
         timer = threading.Timer(min(RECOMPILE_TIMEOUT_S, self.deadline.left_s), self.stop)
         timer.start()
         try:
-            pipes[0].write(json.dumps(request).encode() + b"\n")
-            answer: dict[str, Any] = json.loads(pipes[1].readline())
+            questions.write(json.dumps(request).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(self._line())
             return answer
         finally:
             timer.cancel()

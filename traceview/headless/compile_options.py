@@ -24,8 +24,8 @@ class CompileOptions:
     with `all_configs`, or one with `first_config`. `guess` goes on where a script fails before it
     launches a kernel. `emulate` runs kernels in Triton's interpreter, so that tensors get their
     values. `compile_torch` compiles what torch.compile generates. A script gets `arguments`, and
-    is interrupted after `timeout_s`. After `budget_s` no trial is begun: no guess of arguments, no
-    recompilation, no comparison of results.
+    is interrupted after `timeout_s`. The answer is to come within `budget_s`: shortly before, the
+    last trial ends, be it of guessed arguments, a recompilation or a comparison of results.
     """
 
     kernel: str | None = None

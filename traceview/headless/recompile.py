@@ -6,6 +6,7 @@ The worker lives until the `with` block ends. A recompilation takes only Triton'
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from traceview.ptx.model import Argument, Compiled
 
 COMPARISON_S = 4.0
 """Time limit of the comparison of two results in the interpreter."""
+_Trial = tuple[str | None, Change]  # a variant of a kernel, and what is changed
 
 
 class Recompiler:
@@ -36,7 +38,8 @@ class Recompiler:
         self._worker: Worker | None = None
         self._deadline, self._lock = Deadline(), threading.Lock()
         self._left_out: list[str] = []
-        self._kernels_left_out: dict[str, int] = {}
+        self._trials: dict[str, set[_Trial]] = defaultdict(set)
+        self._trials_left_out: dict[str, set[_Trial]] = defaultdict(set)
         self.broken: TraceviewError | None = TraceviewError("no worker process is running")
         """Why nothing can be recompiled, or None."""
 
@@ -74,9 +77,11 @@ class Recompiler:
     @property
     def left_out(self) -> list[str]:
         """What the time did not suffice for."""
-        trials = sum(self._kernels_left_out.values())
-        text = f"{units.counted(trials, 'trial')} of {', '.join(self._kernels_left_out)}"
-        return [*self._left_out, *([text] if trials else [])]
+        trials = [
+            f"{len(missed)} of {units.counted(len(self._trials[name]), 'trial')} of {name}"
+            for name, missed in self._trials_left_out.items()
+        ]
+        return [*self._left_out, *trials]
 
     def compile(
         self, compiled: Compiled, change: Change, following: Change | None = None
@@ -85,7 +90,7 @@ class Recompiler:
 
         Raises TraceviewError if it does not compile, TimeUpError where no time is left.
         """
-        self._need_time(compiled)
+        self._need_time(compiled, change)
         description = change.description or "no change"
         self._step(f"Recompiling {compiled.name} with {description}")
         question = {
@@ -96,7 +101,7 @@ class Recompiler:
         }
         if following:
             question["next"] = _compilation(compiled, following)
-        answer = self._ask(question, compiled)
+        answer = self._ask(question, compiled, change)
         if "error" in answer:
             what = f"{compiled.name} does not compile with {description}: {answer['error']}"
             raise TraceviewError(what)
@@ -113,13 +118,13 @@ class Recompiler:
             notes=(),
         )
 
-    def _need_time(self, compiled: Compiled) -> None:
+    def _need_time(self, compiled: Compiled, change: Change) -> None:
+        self._trials[compiled.name].add((compiled.variant, change))
         if self._deadline.passed:
-            raise self._time_up(compiled)
+            raise self._time_up(compiled, change)
 
-    def _time_up(self, compiled: Compiled) -> TimeUpError:
-        count = self._kernels_left_out.get(compiled.name, 0)
-        self._kernels_left_out[compiled.name] = count + 1
+    def _time_up(self, compiled: Compiled, change: Change) -> TimeUpError:
+        self._trials_left_out[compiled.name].add((compiled.variant, change))
         return TimeUpError("the time for trials is spent")
 
     @property
@@ -136,13 +141,15 @@ class Recompiler:
             "seconds": self._comparison_s,
         }
         try:
-            self._need_time(compiled)
+            self._need_time(compiled, change)
             self._step(f"Comparing the results of {compiled.name} with {change.description}")
-            return Equivalence(**self._ask(request, compiled))
+            return Equivalence(**self._ask(request, compiled, change))
         except TraceviewError as error:
             return Equivalence("unknown", error.what)
 
-    def _ask(self, request: Mapping[str, Any], compiled: Compiled) -> dict[str, Any]:
+    def _ask(
+        self, request: Mapping[str, Any], compiled: Compiled, change: Change
+    ) -> dict[str, Any]:
         if self.broken or self._worker is None:
             raise self.broken or TraceviewError("no worker process is running")
         try:
@@ -151,7 +158,7 @@ class Recompiler:
         except (OSError, ValueError):
             if self._worker.deadline.passed:
                 # It was stopped for that.
-                raise self._time_up(compiled) from None
+                raise self._time_up(compiled, change) from None
             self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None
 

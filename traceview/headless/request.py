@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, field
 
 from traceview.headless.compile_options import CompileOptions
 
@@ -13,13 +14,14 @@ class Request:
     """A script or module to run, and how to compile its kernels.
 
     One of `file` and `module` is set. `capability` is the compute capability of the fake GPU, such
-    as "9.0".
+    as "9.0". `began_s` is when the time for the answer began, on the monotonic clock.
     """
 
     file: str | None
     module: str | None
     capability: str
     options: CompileOptions
+    began_s: float = field(default_factory=time.monotonic)
 
     def to_json(self) -> str:
         """The request as one JSON object."""

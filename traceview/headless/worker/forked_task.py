@@ -9,8 +9,10 @@ import json
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 _MOST_BYTES = 1 << 16
@@ -20,6 +22,7 @@ class ForkedTask:
     """A running function, whose result is what JSON holds."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
+        lifeline = _lifeline()
         self._pipe, writer = os.pipe()
         self._process_id = os.fork()
         if self._process_id:
@@ -28,6 +31,7 @@ class ForkedTask:
         try:
             # So that the end of it is the end of ptxas, too.
             os.setsid()
+            _end_with(lifeline)
             _silence()
             os.write(writer, json.dumps(function()).encode()[:_MOST_BYTES])
         finally:
@@ -56,6 +60,27 @@ class ForkedTask:
             os.waitpid(self._process_id, 0)
         with suppress(OSError):
             os.close(self._pipe)
+
+
+@cache
+def _lifeline() -> tuple[int, int]:
+    """A pipe that nobody writes to: its end is the end of the process that holds it open."""
+    return os.pipe()
+
+
+def _end_with(lifeline: tuple[int, int]) -> None:
+    """Kill this process and ptxas once the one that started it has ended, even if it was killed.
+
+    Else it would go on to compile, with the pipe to the client open, which would wait for it.
+    """
+    reader, writer = lifeline
+    os.close(writer)
+
+    def watch() -> None:
+        os.read(reader, 1)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _silence() -> None:

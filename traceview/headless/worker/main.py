@@ -20,7 +20,6 @@ from typing import Any
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import run_script
 from traceview.headless.compile_error import in_words
-from traceview.headless.compile_options import CompileOptions
 from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import (
     torch_compile,
@@ -43,6 +42,8 @@ from traceview.headless.worker.resolve_kernels import KernelResolution
 
 _UNAFFECTED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
 _AHEAD_S = 30.0
+# What follows the last trial: disassembly and the report.
+_REPORT_S = 1.5
 _COMPILE = "add --compile (experimental) to include the kernels that torch.compile generates"
 
 
@@ -94,7 +95,7 @@ def _run_script(
     log.how = "launched" if launch else None
     imports = ProjectImports()
     imports.install(script.package)
-    clock, process_id = _Clock(request.options, channel), os.getpid()
+    clock, process_id = _Clock(request, channel), os.getpid()
     ending = run_script.run(
         script,
         as_main=launch,
@@ -119,13 +120,12 @@ def _run_script(
 class _Clock:
     """Tells the client when the script starts, and when trials end once it has ended."""
 
-    def __init__(self, options: CompileOptions, channel: Channel) -> None:
-        self._seconds, self._channel = options.trials_s, channel
-        self._deadline = Deadline()
+    def __init__(self, request: Request, channel: Channel) -> None:
+        self._seconds, self._channel = request.options.trials_s, channel
+        self._deadline = Deadline(request.began_s + self._seconds - _REPORT_S)
 
     def start(self) -> None:
-        """Begin to count."""
-        self._deadline = Deadline.after(self._seconds)
+        """Tell that the imports are done, which a script's own limit excludes."""
         self._channel.send(STARTED)
 
     def ended(self) -> Deadline:

@@ -210,9 +210,16 @@ class KernelResolution:
             problems += self._guess(self._jitted[name], self.deadline.shared(len(names) - at))
         self._trials.close()
         if not self.log.variants:
-            raise InputError(problems[0].text, _CORRECT if problems[0].is_kernel else _DECLARE)
+            raise InputError(problems[0].text, self._remedy(problems[0]))
         for problem in problems:
             self._note(problem.text)
+
+    def _remedy(self, problem: Problem) -> str:
+        """What to do about a kernel that compiles with no arguments that there was time for."""
+        if problem.is_kernel:
+            return _CORRECT
+        longer = f"try more arguments with --budget {3 * self.options.trials_s:g}, or "
+        return f"{longer if self.deadline.passed else ''}{_DECLARE}"
 
     def _guess(self, jitted: Jitted, deadline: Deadline) -> list[Problem]:
         notation.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
@@ -229,9 +236,9 @@ class KernelResolution:
                 break
             for begun in configurations[at : at + _CORES]:
                 self._begin(guesses, begun)
-            problems.append(
-                self._first_that_compiles(guesses, configuration, deadline.shared(left))
-            )
+            # One variant that compiles is an answer; only the others share what is left.
+            until = deadline.shared(left) if self.log.variants else deadline
+            problems.append(self._first_that_compiles(guesses, configuration, until))
         return [problem for problem in problems if problem]
 
     def _first_that_compiles(
