@@ -19,7 +19,17 @@ LAUNCH = "traceview/bench/launch_version.py"
 
 def compiled(name: str, size: int, dtype: str, *versions: str) -> dict[str, dict]:
     """By kernel, what `traceview ptx` says of it."""
-    target = [LAUNCH, "--arch", "sm_90", "--json", "-", "--", f"kernels/{name}.py"]
+    target = [
+        LAUNCH,
+        "--arch",
+        "sm_90",
+        "--budget",
+        "600",
+        "--json",
+        "-",
+        "--",
+        f"kernels/{name}.py",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "traceview", "ptx", *target, str(size), dtype, *versions],
         cwd=REPOSITORY,

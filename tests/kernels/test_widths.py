@@ -21,7 +21,18 @@ def widths(name: str, folder: Path) -> dict[str, set[tuple[str, int]]]:
     """
     target = REPOSITORY / "kernels" / f"{name}.py"
     done = subprocess.run(
-        [sys.executable, "-m", "traceview", "ptx", str(target), "--arch", "sm_90", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "traceview",
+            "ptx",
+            str(target),
+            "--arch",
+            "sm_90",
+            "--budget",
+            "600",
+            "--json",
+        ],
         cwd=folder,
         capture_output=True,
         text=True,
