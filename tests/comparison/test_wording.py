@@ -16,10 +16,10 @@ from tests.comparison.sides import (
     a_difference,
     a_run,
 )
+from traceview.comparison.changes import changes
 from traceview.comparison.comparison import CountDifference
 from traceview.comparison.wording import (
     changed_counts,
-    changes,
     headline,
     notes,
     sentence,
@@ -141,7 +141,7 @@ def test_causes_come_before_what_only_moved_and_small_parts_have_no_sentence():
     moved = a_difference("slower", 10_000_000, 19_000_000)
     small = a_difference("small", 10_000, 11_000)
     comparison = a_comparison((moved, small, DRAIN, GELU))
-    assert [part.name for part, _ in changes(comparison)] == ["sync-drain", "slower"]
+    assert [each.parts[0].name for each in changes(comparison)] == ["sync-drain", "slower"]
 
 
 def test_a_cause_comes_first_only_if_it_is_a_good_part_of_the_difference():
@@ -149,13 +149,14 @@ def test_a_cause_comes_first_only_if_it_is_a_good_part_of_the_difference():
     new = a_difference("new", 0, 500_000, (0, 1), change="appeared")
     gaps = a_difference("launch-late", 1_000_000, 4_000_000, (10, 40), kind="idle")
     told = changes(a_comparison((moved, new, gaps)))
-    assert [part.name for part, _ in told] == ["slower", "launch-late", "new"]
+    assert [each.parts[0].name for each in told] == ["slower", "launch-late", "new"]
 
 
 def test_what_moved_within_the_noise_is_no_change():
     moved = a_difference("slower", 10_000_000, 19_000_000)
     noise = a_certainty(low=-1)
-    assert [part.name for part, _ in changes(a_comparison((moved, DRAIN), noise))] == ["sync-drain"]
+    (drain,) = changes(a_comparison((moved, DRAIN), noise))
+    assert drain.parts == (DRAIN,)
 
 
 def test_counts_of_a_few_steps_are_no_change():
@@ -186,3 +187,74 @@ def test_other_recorders_and_warnings_are_noted():
 def test_calls_and_time_per_call_sum_to_the_difference():
     part = a_difference("add", 10_000, 60_000, (1, 3))
     assert part.calls_ns + part.each_ns == part.delta_ns == Fraction(50_000)
+
+
+def test_idle_time_of_one_cause_is_one_change_with_its_largest_places():
+    gaps = [
+        a_difference("launch-late", before, after, kind="idle", place=place, change=change)
+        for before, after, place, change in (
+            (9_000_000, 12_000_000, "", "same"),
+            (0, 300_000, "train.py:9", "appeared"),
+            (1_000_000, 3_000_000, "train.py:7", "same"),
+            (0, 500_000, "train.py:8", "appeared"),
+            (0, 400_000, "train.py:10", "appeared"),
+        )
+    ]
+    launches = CountDifference("launches", Fraction(361), Fraction(400), varies=False)
+    (change,) = changes(a_comparison(gaps, counts=(launches,)))
+    assert change.delta_ns == 6_200_000
+    assert change.text == (
+        "The GPU sits idle for 16.2 instead of 10.0 ms per step waiting for the CPU to launch "
+        "work: +2.00 ms at train.py:7, +500 µs at train.py:8, +400 µs at train.py:10. "
+        "Launches per step: 400 instead of 361."
+    )
+
+
+def test_a_place_that_has_nearly_all_of_a_cause_is_named_in_its_sentence():
+    elsewhere = replace(DRAIN, place="", after_ns=Fraction(100_000))
+    (change,) = changes(a_comparison((DRAIN, elsewhere)))
+    assert change.text == (
+        "The GPU now sits idle for 3.20 ms per step after synchronizations at train.py:75."
+    )
+
+
+def test_fewer_launches_do_not_explain_more_idle_time():
+    gaps = a_difference("launch-late", 1_000_000, 4_000_000, kind="idle")
+    launches = CountDifference("launches", Fraction(360), Fraction(1), varies=False)
+    (change,) = changes(a_comparison((gaps,), counts=(launches,)))
+    assert "launches" not in change.text
+
+
+def kernels(number, change, before_ns=400_000, after_ns=100_000, shapes=(None, None)):
+    return [
+        a_difference(f"k{at}", before_ns, after_ns, group="gemm", change=change, shapes=shapes)
+        for at in range(number)
+    ]
+
+
+def test_many_kernels_of_a_class_that_changed_are_one_change():
+    shapes = (replace(SCALAR, dtype="fp32"), replace(SCALAR, dtype="tf32"))
+    parts = [*kernels(4, "renamed", shapes=shapes), *kernels(2, "vanished", 200_000, 0)]
+    (change,) = changes(a_comparison(parts))
+    assert change.text == (
+        "6 gemm kernels take 0.400 instead of 2.00 ms per step: 4 replaced, 2 gone; "
+        "data type tf32 instead of fp32."
+    )
+    (change,) = changes(a_comparison(kernels(5, "appeared", 0, 200_000)))
+    assert change.text == "5 gemm kernels are new: 1.00 ms per step."
+    (change,) = changes(a_comparison(kernels(5, "reconfigured")))
+    assert change.text.endswith("per step: all with another launch configuration.")
+
+
+def test_few_kernels_of_a_class_are_told_singly():
+    told = changes(a_comparison(kernels(3, "renamed")))
+    assert [len(change.parts) for change in told] == [1, 1, 1]
+
+
+def test_copies_from_other_memory_say_so():
+    part = a_difference("H2D pinned", 3_000_000, 600_000, kind="copy", group="H2D")
+    pageable = replace(part.before, name="H2D pageable")
+    part = replace(part, change="reconfigured", before=pageable)
+    assert sentence(part) == (
+        "H2D copies take 0.600 instead of 3.00 ms per call; host memory pinned instead of pageable."
+    )

@@ -1,4 +1,4 @@
-"""Sentences about a comparison of runs: the first line, what changed, what is not known."""
+"""Sentences about a comparison of runs: the first line, a part that changed, what is not known."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from traceview.comparison.comparison import (
 )
 from traceview.comparison.figures import KernelShape
 
-MOST_SENTENCES = 6
 PER_STEP = " per step"
-_LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
-"""A part that moved by less, of the difference and of the step, gets no sentence. The first is for
-what appeared, vanished or was configured otherwise."""
-_LEAST_CALLS = 0.01
-"""Of the calls: fewer more or less are those of a step cut by the window."""
 _LEAST_OF_PART = 0.1
 """Of a part's difference: calls or time per call that account for less are not mentioned."""
 _LEAST_COUNT, _LEAST_PER_STEP = 0.01, 0.05
@@ -107,50 +101,17 @@ def _interval(comparison: RunComparison) -> str:
 
 def _not_known(comparison: RunComparison) -> str:
     before, after = len(comparison.before), len(comparison.after)
-    if _is_noise(comparison):
+    if is_noise(comparison):
         return "Less than the scatter of the steps: no difference is shown."
     if before == after == 1:
         return "One run per side: not known whether this is noise; counts are exact."
     return f"{before} and {after} runs: too few to tell it from noise; counts are exact."
 
 
-def changes(comparison: RunComparison) -> list[tuple[PartDifference, str]]:
-    """The parts that explain the difference, each with its sentence.
-
-    What appeared, vanished or was configured otherwise comes before what merely takes longer.
-    """
-    parts = [part for part in comparison.parts if abs(part.delta_ns) >= _least(comparison, part)]
-    if _is_noise(comparison):
-        parts = [part for part in parts if not _only_moved(part)]
-    parts.sort(key=lambda part: (not _leads(comparison, part), -abs(part.delta_ns)))
-    per = PER_STEP if has_steps(comparison) else ""
-    return [(part, sentence(part, per)) for part in parts[:MOST_SENTENCES]]
-
-
-def _is_noise(comparison: RunComparison) -> bool:
+def is_noise(comparison: RunComparison) -> bool:
     """Whether the interval, over runs or steps, contains zero."""
     low, high = comparison.certainty.low_ns, comparison.certainty.high_ns
     return low is not None and high is not None and low <= 0 <= high
-
-
-def _least(comparison: RunComparison, part: PartDifference) -> Fraction:
-    share = _LEAST_MOVED if _only_moved(part) else _LEAST_CAUSE
-    of_difference = abs(comparison.delta_ns) * Fraction(share)
-    return max(of_difference, comparison.before_ns * Fraction(_LEAST_OF_STEP), Fraction(1))
-
-
-def _leads(comparison: RunComparison, part: PartDifference) -> bool:
-    """A cause of a good part of the difference."""
-    least = abs(comparison.delta_ns) * Fraction(_LEAST_MOVED)
-    return not _only_moved(part) and abs(part.delta_ns) >= least
-
-
-def _only_moved(part: PartDifference) -> bool:
-    """The same work in the same number of calls, or the same gaps, which take another time."""
-    if part.change != "same":
-        return False
-    more = abs(part.calls_after - part.calls_before)
-    return part.kind == "idle" or more <= part.calls_before * Fraction(_LEAST_CALLS)
 
 
 def sentence(part: PartDifference, per: str = PER_STEP) -> str:
@@ -159,7 +120,7 @@ def sentence(part: PartDifference, per: str = PER_STEP) -> str:
 
 
 def _idle_sentence(part: PartDifference, per: str) -> str:
-    why = f"{IDLE.get(part.name, part.name)}{_at(part.place)}"
+    why = f"{IDLE.get(part.name, part.name)}{place_words(part.place)}"
     before, after = float(part.before_ns), float(part.after_ns)
     if not after:
         return f"The GPU no longer sits idle {why} ({units.duration(before)}{per} before)."
@@ -171,7 +132,7 @@ def _idle_sentence(part: PartDifference, per: str) -> str:
 
 
 def _work_sentence(part: PartDifference, per: str) -> str:
-    name, where = part_title(part), _at(part.place)
+    name, where = part_title(part), place_words(part.place)
     plural = part.kind in ("copy", "memset")
     if part.change == "appeared" or not part.calls_before:
         new = "are new" if plural else "is new"
@@ -219,7 +180,8 @@ def _count(number: Fraction) -> str:
     return units.count(int(number) if number.denominator == 1 else float(number))
 
 
-def _at(place: str) -> str:
+def place_words(place: str) -> str:
+    """Where something is, to put behind it: ` at train.py:75`, ` in forward/layer_#`."""
     if not place:
         return ""
     return f" {'at' if _SOURCE_LINE.search(place) else 'in'} {short_place(place)}"
@@ -238,8 +200,9 @@ def part_title(part: PartDifference) -> str:
         return f"GPU idle {IDLE.get(part.name, part.name)}"
     if part.kind == "copy":
         return f"{part.group or part.name} copies"
-    plain = {"memset": "memsets", "graph": "CUDA graph"}
-    return part.name or plain.get(part.kind, part.kind)
+    if part.kind == "memset":
+        return "memsets"
+    return part.name or {"graph": "CUDA graph"}.get(part.kind, part.kind)
 
 
 def group_title(part: PartDifference) -> str:
@@ -252,6 +215,8 @@ def group_title(part: PartDifference) -> str:
 
 
 def _shapes(part: PartDifference) -> str:
+    if memories := other_memory(part):
+        return f"; host memory {memories[1]} instead of {memories[0]}"
     if not (part.before and part.after and part.before.shape and part.after.shape):
         return ""
     found = list(shape_changes(part.before.shape, part.after.shape))
@@ -261,6 +226,14 @@ def _shapes(part: PartDifference) -> str:
         f"{what} {after} instead of {before}" for what, before, after in found[:_MOST_SHAPE_CHANGES]
     ]
     return f"; {', '.join(texts)}" if texts else ""
+
+
+def other_memory(part: PartDifference) -> tuple[str, str] | None:
+    """The kinds of host memory of copies on both sides, as in `H2D pinned`, if they differ."""
+    if part.kind != "copy" or not part.before or not part.after:
+        return None
+    kinds = [side.name.removeprefix(part.group).strip() for side in (part.before, part.after)]
+    return (kinds[0], kinds[1]) if all(kinds) and kinds[0] != kinds[1] else None
 
 
 def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str, str, str]]:

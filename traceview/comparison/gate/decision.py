@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from traceview.comparison.changes import changes
 from traceview.comparison.comparison import PartDifference, RunComparison
 from traceview.comparison.decomposition import compare_runs
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.gate.config import is_exact
 from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Rule
-from traceview.comparison.wording import IDLE, changes, headline
+from traceview.comparison.wording import IDLE, headline
 from traceview.errors import suggestion
 from traceview.statistics import difference_bounds, fewest_runs, mean_bounds, runs_to_decide
 
@@ -172,4 +173,5 @@ def _explaining(figure: str, comparison: RunComparison) -> Iterator[PartDifferen
         named = (part for part in comparison.parts if getattr(part, key) == name)
         yield from sorted(named, key=lambda part: -abs(part.delta_ns))
     else:
-        yield from (part for part, _ in changes(comparison) if part.delta_ns > 0)
+        for change in changes(comparison):
+            yield from (part for part in change.parts if part.delta_ns > 0)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from traceview import units
 from traceview.comparison import wording
+from traceview.comparison.changes import changes
 from traceview.comparison.comparison import CountDifference, RunComparison
 from traceview.render.comparison.header import compared, sides
 from traceview.render.comparison.parts import (
     Amounts,
     GroupLine,
     PartLine,
-    part_differences,
+    change_differences,
     parts_table,
     per_step,
 )
@@ -47,9 +48,9 @@ def _environment(comparison: RunComparison) -> Iterator[str]:
 
 
 def _changes(comparison: RunComparison) -> Iterator[str]:
-    signed = {id(p): t for p, t in zip(comparison.parts, part_differences(comparison), strict=True)}
-    for part, text in wording.changes(comparison):
-        yield f"- **{signed[id(part)]}** {coded(text)}"
+    found = changes(comparison)
+    for change, signed in zip(found, change_differences(comparison, found), strict=True):
+        yield f"- **{signed}** {coded(change.text)}"
     yield ""
 
 

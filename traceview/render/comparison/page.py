@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.comparison import wording
+from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
 from traceview.render.base.colors import color_class
 from traceview.render.comparison.header import compared, sides
@@ -17,7 +18,7 @@ from traceview.render.comparison.parts import (
     Amounts,
     GroupLine,
     PartLine,
-    part_differences,
+    change_differences,
     parts_table,
     per_step,
 )
@@ -117,9 +118,9 @@ def _sure(comparison: RunComparison) -> tuple[str, str]:
 
 def _changes(comparison: RunComparison) -> Iterator[tuple[str, str, str]]:
     """Difference, direction and sentence of each change."""
-    signed = {id(p): t for p, t in zip(comparison.parts, part_differences(comparison), strict=True)}
-    for part, sentence in wording.changes(comparison):
-        yield signed[id(part)], "high" if part.delta_ns > 0 else "faster", sentence
+    found = changes(comparison)
+    for change, signed in zip(found, change_differences(comparison, found), strict=True):
+        yield signed, "high" if change.delta_ns > 0 else "faster", change.text
 
 
 def _counts(comparison: RunComparison) -> Iterator[tuple[str, str, str, bool]]:

@@ -12,12 +12,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from traceview import units
+from traceview.comparison.changes import RunChange
 from traceview.comparison.comparison import PartDifference, RunComparison
-from traceview.comparison.wording import group_title, has_steps, part_title, shape_values
+from traceview.comparison.wording import (
+    group_title,
+    has_steps,
+    other_memory,
+    part_title,
+    shape_values,
+)
 
 LEAST_SHARE = Fraction(1, 100)
 """Of the difference, or of the largest part where the parts cancel: smaller parts are summed."""
 OTHER = "other parts"
+_MOST_SHARE = 10
+"""Of the difference: where parts cancel that are so much larger, shares say nothing."""
+_MOST_OF_GROUP = 8
+"""Parts of one group, where their number is limited."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +101,11 @@ def per_step(comparison: RunComparison, table: PartsTable) -> str:
     return f"{table.total.unit} {per}"
 
 
-def part_differences(comparison: RunComparison) -> list[str]:
-    """The difference of each part, as the table has it."""
+def change_differences(comparison: RunComparison, changes: Sequence[RunChange]) -> list[str]:
+    """The difference of each change: the sum of what the table has for its parts."""
     figures = _Figures.of(comparison)
-    return [figures.deltas.signed(row) for row in range(len(comparison.parts))]
+    rows = {id(part): row for row, part in enumerate(comparison.parts)}
+    return [figures.deltas.signed(*(rows[id(p)] for p in change.parts)) for change in changes]
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,7 @@ class _Figures:
     before: units.RoundedTimes
     deltas: units.RoundedTimes
     after: units.RoundedTimes
+    shares: bool
 
     @classmethod
     def of(cls, comparison: RunComparison) -> _Figures:
@@ -111,7 +124,9 @@ class _Figures:
         delta = float(abs(comparison.delta_ns))
         before = units.rounded_times([p.before_ns for p in comparison.parts], largest, delta)
         deltas = units.rounded_times([p.delta_ns for p in comparison.parts], largest, delta)
-        return cls(comparison, before, deltas, before.plus(deltas))
+        moved = max((abs(part.delta_ns) for part in comparison.parts), default=Fraction(0))
+        shares = moved < _MOST_SHARE * abs(comparison.delta_ns)
+        return cls(comparison, before, deltas, before.plus(deltas), shares)
 
     def amounts(self, rows: Sequence[int]) -> Amounts:
         parts, whole = self.comparison.parts, self.comparison.delta_ns
@@ -120,7 +135,7 @@ class _Figures:
             self.before.number(*rows),
             self.after.number(*rows),
             self.deltas.signed_number(*rows),
-            units.percent(float(delta / whole) * 100).replace("-", "−") if whole else "",
+            units.percent(float(delta / whole) * 100).replace("-", "−") if self.shares else "",
             self.before.unit,
             delta,
         )
@@ -134,7 +149,14 @@ def _shown(comparison: RunComparison, most: int | None) -> frozenset[int]:
     """The parts that are shown singly: those with the largest differences."""
     least = _least(comparison)
     rows = [row for row in range(len(comparison.parts)) if _size(comparison, row) >= least]
-    return frozenset(sorted(rows, key=lambda row: -_size(comparison, row))[:most])
+    rows.sort(key=lambda row: -_size(comparison, row))
+    if most is None:
+        return frozenset(rows)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        groups[group_title(comparison.parts[row])].append(row)
+    first = {row for found in groups.values() for row in found[:_MOST_OF_GROUP]}
+    return frozenset([row for row in rows if row in first][:most])
 
 
 def _group(
@@ -178,6 +200,7 @@ def _line(part: PartDifference, amounts: Amounts) -> PartLine:
     title = part.name if part.kind == "idle" else part_title(part)
     change = {"same": "", "reconfigured": "other size"}.get(part.change, part.change)
     change = part.change if part.kind == "kernel" and change == "other size" else change
+    change = "other memory" if other_memory(part) else change
     return PartLine(part, title, change, amounts, tuple(_details(part)))
 
 

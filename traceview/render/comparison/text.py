@@ -12,6 +12,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.comparison import wording
+from traceview.comparison.changes import changes
 from traceview.comparison.comparison import CountDifference, RunComparison
 from traceview.render.base.columns import GAP
 from traceview.render.base.paragraphs import wrapped
@@ -22,7 +23,7 @@ from traceview.render.comparison.parts import (
     Amounts,
     PartLine,
     PartsTable,
-    part_differences,
+    change_differences,
     parts_table,
     per_step,
 )
@@ -75,16 +76,16 @@ def _environment(comparison: RunComparison) -> RenderableType | None:
 
 
 def _changes(comparison: RunComparison, width: int) -> RenderableType | None:
-    found = wording.changes(comparison)
+    found = changes(comparison)
     if not found:
         return None
-    signed = {id(p): t for p, t in zip(comparison.parts, part_differences(comparison), strict=True)}
+    differences = change_differences(comparison, found)
     rows = grid("right", "")
-    room = width - max(cell_len(text) for text in signed.values()) - GAP
-    for part, text in found:
+    room = width - max(map(cell_len, differences)) - GAP
+    for change, signed in zip(found, differences, strict=True):
         # Wrapped here: a grid would break kernel names anywhere.
-        lines = wrapped(visible(text, SENTENCE), max(room, 20), 4)
-        rows.add_row(Text(signed[id(part)], _style(part.delta_ns)), Text("\n".join(lines)))
+        lines = wrapped(visible(change.text, SENTENCE), max(room, 20), 4)
+        rows.add_row(Text(signed, _style(change.delta_ns)), Text("\n".join(lines)))
     return Group(heading("What changed"), rows)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.base import Result, Skipped, TableSpec
 from traceview.comparison import wording
+from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
 from traceview.render.base.columns import fitting
@@ -126,8 +127,8 @@ def _(value: RunComparison) -> str:
     names = " → ".join(visible(name) for name in sides(value))
     lines = [*_paragraph("<RunComparison of ", names, indent=2)]
     lines += _paragraph("  ", wording.headline(value))
-    for _, sentence in wording.changes(value):
-        lines += _paragraph("  - ", sentence, indent=4)
+    for change in changes(value):
+        lines += _paragraph("  - ", change.text, indent=4)
     return "\n".join(lines) + ">"
 
 

@@ -1,0 +1,201 @@
+"""What explains a difference of runs: its causes, each in a sentence, the telling ones first."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from traceview import units
+from traceview.comparison.comparison import PartDifference, RunComparison
+from traceview.comparison.figures import StepPart
+from traceview.comparison.wording import (
+    PER_STEP,
+    changed_counts,
+    has_steps,
+    is_noise,
+    place_words,
+    sentence,
+)
+
+MOST_CHANGES = 6
+_LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
+"""What moved by less, of the difference and of the step, gets no sentence. The first is for what
+appeared, vanished or was configured otherwise."""
+_LEAST_LEADING = 0.25
+"""Of the difference: a cause of so much comes before what merely takes longer."""
+_LEAST_CALLS = 0.01
+"""Of the calls: fewer more or less are those of a step cut by the window."""
+_MOST_PLACES, _LEAST_PLACE, _ONE_PLACE = 3, 0.05, 0.9
+"""Places of one cause, the share of it that one must have, and that of one that stands for all."""
+_FEW, _MOST_OF_FEW = 3, 0.8
+"""Changed kernels of a class are told singly where so few account for so much of it."""
+_COUNTED = {
+    "launch-late": "launches",
+    "sync-drain": "synchronizations",
+    "allocation": "allocations",
+}
+"""The count behind idle time of a cause."""
+_TALLY = {
+    "appeared": "new", "vanished": "gone", "renamed": "replaced",
+    "reconfigured": "with another launch configuration",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """One cause of a difference, with its sentence: a part of the step, or several of one cause."""
+
+    parts: tuple[PartDifference, ...]
+    text: str
+
+    @property
+    def delta_ns(self) -> Fraction:
+        return _delta(self.parts)
+
+
+def changes(comparison: RunComparison) -> list[RunChange]:
+    """The causes of the difference, each with its sentence.
+
+    Idle time of one cause is one change, wherever it is. What appeared, vanished or was configured
+    otherwise comes before what merely takes longer, if it is a good part of the difference.
+    """
+    causes = [
+        parts
+        for parts in _causes(comparison.parts)
+        if abs(_delta(parts)) >= _least(comparison, parts)
+    ]
+    if is_noise(comparison):
+        causes = [parts for parts in causes if not _only_moved(parts)]
+    causes.sort(key=lambda parts: (not _leads(comparison, parts), -abs(_delta(parts))))
+    return [RunChange(parts, _text(comparison, parts)) for parts in causes[:MOST_CHANGES]]
+
+
+def _causes(parts: Sequence[PartDifference]) -> Iterator[tuple[PartDifference, ...]]:
+    """The parts by cause, those of a cause largest first."""
+    causes: dict[object, list[PartDifference]] = defaultdict(list)
+    for row, part in enumerate(sorted(parts, key=lambda part: -abs(part.delta_ns))):
+        changed = part.kind == "kernel" and part.change != "same"
+        key = part.name if part.kind == "idle" else part.group
+        causes[(part.kind, key) if changed or part.kind == "idle" else row].append(part)
+    for found in causes.values():
+        if found[0].kind == "idle" or _is_scattered(found):
+            yield tuple(found)
+        else:
+            yield from ((part,) for part in found)
+
+
+def _is_scattered(parts: Sequence[PartDifference]) -> bool:
+    """Whether no few of these, largest first, account for most of their difference."""
+    sizes = [abs(part.delta_ns) for part in parts]
+    return sum(sizes[:_FEW]) < sum(sizes) * Fraction(_MOST_OF_FEW)
+
+
+def _delta(parts: Iterable[PartDifference]) -> Fraction:
+    return sum((part.delta_ns for part in parts), Fraction(0))
+
+
+def _least(comparison: RunComparison, parts: Sequence[PartDifference]) -> Fraction:
+    share = _LEAST_MOVED if _only_moved(parts) else _LEAST_CAUSE
+    of_difference = abs(comparison.delta_ns) * Fraction(share)
+    return max(of_difference, comparison.before_ns * Fraction(_LEAST_OF_STEP), Fraction(1))
+
+
+def _leads(comparison: RunComparison, parts: Sequence[PartDifference]) -> bool:
+    """A cause of a good part of the difference."""
+    least = abs(comparison.delta_ns) * Fraction(_LEAST_LEADING)
+    return not _only_moved(parts) and abs(_delta(parts)) >= least
+
+
+def _only_moved(parts: Sequence[PartDifference]) -> bool:
+    """The same work in the same number of calls, or the same gaps, which take another time."""
+    if parts[0].kind != "idle":
+        return all(map(_has_same_calls, parts))
+    new, whole = _delta(part for part in parts if part.change != "same"), _delta(parts)
+    return abs(new) * 2 < abs(whole) or (new > 0) != (whole > 0)
+
+
+def _has_same_calls(part: PartDifference) -> bool:
+    more = abs(part.calls_after - part.calls_before)
+    return part.change == "same" and more <= part.calls_before * Fraction(_LEAST_CALLS)
+
+
+def _text(comparison: RunComparison, parts: Sequence[PartDifference]) -> str:
+    per = PER_STEP if has_steps(comparison) else ""
+    if parts[0].kind == "idle":
+        return f"{_idle_text(parts, per)}{_counted(comparison, parts, per)}"
+    return sentence(parts[0], per) if len(parts) == 1 else _class_text(parts, per)
+
+
+def _idle_text(parts: Sequence[PartDifference], per: str) -> str:
+    """The sentence of the whole cause, with the places that account for the difference."""
+    delta = _delta(parts)
+    whole = replace(
+        parts[0],
+        before_ns=sum((part.before_ns for part in parts), Fraction(0)),
+        after_ns=sum((part.after_ns for part in parts), Fraction(0)),
+    )
+    # `parts` are largest first.
+    if parts[0].delta_ns * delta > 0 and parts[0].delta_ns / delta >= Fraction(_ONE_PLACE):
+        return sentence(whole, per)
+    least = abs(delta) * Fraction(_LEAST_PLACE)
+    placed = [part for part in parts if part.place and abs(part.delta_ns) > least]
+    texts = [
+        f"{units.difference(float(part.delta_ns))}{place_words(part.place)}"
+        for part in placed[:_MOST_PLACES]
+    ]
+    text = sentence(replace(whole, place=""), per)
+    return f"{text.removesuffix('.')}: {', '.join(texts)}." if texts else text
+
+
+def _counted(comparison: RunComparison, parts: Sequence[PartDifference], per: str) -> str:
+    """The count that moved as the idle time of a cause did."""
+    name = _COUNTED.get(parts[0].name)
+    for count in changed_counts(comparison):
+        if count.name == name and (count.after > count.before) == (_delta(parts) > 0):
+            before, after = (_number(value) for value in (count.before, count.after))
+            return f" {name.capitalize()}{per}: {after} instead of {before}."
+    return ""
+
+
+def _number(value: Fraction) -> str:
+    return units.count(int(value) if value.denominator == 1 else float(value))
+
+
+def _class_text(parts: Sequence[PartDifference], per: str) -> str:
+    """What became of many kernels of one class."""
+    many = f"{units.count(len(parts))} {parts[0].group or 'other'} kernels"
+    before, after = (float(sum(side)) for side in zip(*map(_times, parts), strict=True))
+    tally = Counter(part.change for part in parts)
+    if not before or not after:
+        state = "new" if after else "gone"
+        return f"{many} are {state}: {units.duration(before or after)}{per}."
+    one, other = units.durations(before, after)
+    number, _, unit = other.partition(" ")
+    became = ", ".join(
+        f"{units.count(count) if count < len(parts) else 'all'} {_TALLY[change]}"
+        for change, count in tally.most_common()
+    )
+    return f"{many} take {number} instead of {one} {unit}{per}: {became}{_data_types(parts)}."
+
+
+def _times(part: PartDifference) -> tuple[Fraction, Fraction]:
+    return part.before_ns, part.after_ns
+
+
+def _data_types(parts: Sequence[PartDifference]) -> str:
+    """The one change of data type that most of the difference is in."""
+    changed: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    for part in parts:
+        shapes = [side.shape.dtype if side and side.shape else None for side in _sides(part)]
+        if shapes[0] and shapes[1] and shapes[0] != shapes[1]:
+            changed[shapes[0], shapes[1]] += part.delta_ns
+    for (before, after), delta in changed.items():
+        if abs(delta) * 2 >= abs(_delta(parts)):
+            return f"; data type {after} instead of {before}"
+    return ""
+
+
+def _sides(part: PartDifference) -> tuple[StepPart | None, StepPart | None]:
+    return part.before, part.after
