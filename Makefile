@@ -3,6 +3,7 @@
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make modules  get thousands of modules of another compiler, for the slow test that reads them
 # make corpus  get these and kernels of public packages, for the slow test that answers them
+# make corpus-seconds   time the first answers to these, one at a time: 12 minutes at most
 # make gallery     build the HTML and JSON reports of the cases in reports/
 # make docs     refresh the output that README and docs/ show, and the list of facts
 # make pictures    redraw the pictures of the README; needs Chromium
@@ -19,7 +20,7 @@ LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
-.PHONY: demo docs gallery script page-tools pictures test test-tritons modules corpus benchmark lint types format nsys clean
+.PHONY: demo docs gallery script page-tools pictures test test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -47,6 +48,10 @@ modules: .venv/dev
 # The kernels take a test some ten minutes, so CI leaves them out.
 corpus: modules
 	@$(BIN)/python scripts/fetch_corpus.py
+
+# The clock tells something on a machine that does nothing else.
+corpus-seconds: .venv/dev .venv/workloads .venv/ptx
+	@$(BIN)/python -m tests.headless.corpus.seconds
 
 # nsys-ai, which wants packages of its own, is compared where it is on the PATH. BENCHMARK="--kernels
 # 1000 100000 --runs 3" asks for other lengths; those of ten million kernels need 5 GB of disk.

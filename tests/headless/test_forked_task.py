@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from traceview.headless.worker.forked_task import ForkedTask
+from traceview.headless.worker.forked_task import ForkedTask, cores
 
 # It begins a task that begins a program, as Triton begins ptxas, and says who they are.
 PARENT = """
@@ -47,6 +47,16 @@ def test_a_task_and_its_program_end_with_a_parent_that_is_killed():
         assert parent.stdout.read() == ""
     assert len(pids) == 2
     assert not any(map(_lives, pids))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="pins to a core")
+def test_a_process_pinned_to_one_core_has_one():
+    def pinned() -> int:
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+        return cores()
+
+    assert ForkedTask(pinned).result(60) == 1
+    assert cores() == len(os.sched_getaffinity(0))
 
 
 def _lives(pid: int) -> bool:

@@ -18,6 +18,14 @@ from typing import Any
 _MOST_BYTES = 1 << 16
 
 
+def cores() -> int:
+    """The number of cores that this process may use: fewer in a container or under taskset."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
 class ForkedTask:
     """A running function, whose result is what JSON holds."""
 

@@ -34,7 +34,7 @@ from traceview.headless.request import Request
 from traceview.headless.worker import recompile_server
 from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import EventLog
-from traceview.headless.worker.forked_task import ForkedTask
+from traceview.headless.worker.forked_task import ForkedTask, cores
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import resolved
 from traceview.headless.worker.recompile_server import RAN, STARTED, Channel
@@ -171,7 +171,7 @@ def _install_fakes(
 
 def _begun(log: EventLog, function: Callable[[], Any]) -> Callable[[], None]:
     """Begin a function that compiles, where another core is there and no thread can hold a lock."""
-    if (os.cpu_count() or 1) < 2 or threading.active_count() > 1:
+    if cores() < 2 or threading.active_count() > 1:
         return lambda: None
 
     def unheard() -> None:

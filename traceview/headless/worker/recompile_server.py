@@ -23,7 +23,7 @@ from traceview.headless.worker.event_log import (
     arguments_of,
     leaves_of,
 )
-from traceview.headless.worker.forked_task import ForkedTask
+from traceview.headless.worker.forked_task import ForkedTask, cores
 from traceview.headless.worker.jit_functions import resolved
 from traceview.ptx.model import Argument
 
@@ -106,7 +106,7 @@ class _Recompilation:
             self._start(question["variant"], variant, values, question["seconds"], most=1)
         begun = self._begun.pop(_compilation(question["variant"], question), None)
         self._close_begun()
-        if "next" in question and (os.cpu_count() or 1) > 1:
+        if "next" in question and cores() > 1:
             self._begin(variant, question["variant"], question["next"])
         failed = _failure(begun) if begun else ""
         if failed:

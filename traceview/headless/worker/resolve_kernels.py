@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from traceview.headless.project.launch_arguments import (
 from traceview.headless.run_script import Ending, Script
 from traceview.headless.signatures import inference, notation
 from traceview.headless.worker.event_log import EventLog
+from traceview.headless.worker.forked_task import cores
 from traceview.headless.worker.guessed_arguments import Attempt, Guesses
 from traceview.headless.worker.jit_functions import (
     AutotuneConfig,
@@ -38,7 +38,6 @@ from traceview.headless.worker.jit_functions import (
 from traceview.headless.worker.trial_compilations import Problem, TrialCompilations
 from traceview.ptx.model import Argument
 
-_CORES = os.cpu_count() or 1
 _LEAST_S = 3.0
 """How long an attempt may take even after the deadline."""
 
@@ -234,7 +233,7 @@ class KernelResolution:
                 text = f"{units.counted(left, 'configuration')} of {jitted.name}"
                 self.log.write("left_out", text=text)
                 break
-            for begun in configurations[at : at + _CORES]:
+            for begun in configurations[at : at + cores()]:
                 self._begin(guesses, begun)
             # One variant that compiles is an answer; only the others share what is left.
             until = deadline.shared(left) if self.log.variants else deadline
