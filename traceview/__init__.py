@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from traceview.analyses.base import Result, Skipped
     from traceview.bench import BenchReport
+    from traceview.bench.history.difference import BenchDifference
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
     from traceview.comparison.gate import GateReport
@@ -65,6 +66,7 @@ __all__ = [
     "baseline",
     "benchmark",
     "compare",
+    "compare_benchmarks",
     "convert",
     "diff_ptx",
     "export",
@@ -613,3 +615,21 @@ def benchmark(
         sweep=sweep,
     )
     return measure(operation, request, path=str(path) if path else None, note=note)
+
+
+def compare_benchmarks(
+    before: str | Path | BenchReport | Sequence[str | Path | BenchReport],
+    after: str | Path | BenchReport | Sequence[str | Path | BenchReport],
+    *,
+    force: bool = False,
+) -> BenchDifference:
+    """Compare runs of `benchmark`, or files that `traceview bench --json` wrote, per version.
+
+    Runs of one operation differ more than trials of one run do: differences are certain from four
+    runs per side on, each of a process of its own. Raises ComparisonRefusedError for another
+    operation, or another GPU unless `force`, and InputError for other files.
+    """
+    from traceview.bench.history.difference import bench_difference
+    from traceview.bench.history.saved import benches_of
+
+    return bench_difference(benches_of(before), benches_of(after), force)

@@ -28,6 +28,8 @@ from traceview.cli.verb import Verb
 
 if TYPE_CHECKING:
     from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
+    from traceview.bench.history.difference import BenchDifference
+    from traceview.bench.history.saved import SavedBench
 
     Profiled = tuple[VersionResult, Profile]
 
@@ -49,6 +51,7 @@ _PROGRAM_OPTIONS = {
     examples=(
         "traceview bench kernels/gelu.py --size 1048576",
         "traceview bench kernels/softmax.py --sweep size=1024,4096,16384 --json",
+        "traceview bench kernels/gelu.py --compare old.json",
     ),
 )
 @click.argument("operation", type=click.Path(path_type=Path), metavar="FILE.py")
@@ -115,6 +118,13 @@ _PROGRAM_OPTIONS = {
     "--describe", is_flag=True, help="Show shapes, layouts and value ranges of the tensors."
 )
 @click.option(
+    "--compare",
+    "earlier",
+    type=click.Path(path_type=Path),
+    metavar="OLD.json",
+    help="Compare with what an earlier run wrote with --json.",
+)
+@click.option(
     "--profile",
     "flame",
     metavar="OUT.svg",
@@ -128,7 +138,7 @@ _PROGRAM_OPTIONS = {
 @json_option
 @output_option
 @color_option
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--force", is_flag=True, help="Overwrite existing files, and compare other GPUs.")
 @debug_option
 @click.pass_context
 def command(
@@ -146,6 +156,7 @@ def command(
     arch: str | None,
     peaks: tuple[str, ...],
     describe: bool,
+    earlier: Path | None,
     flame: str | None,
     speedscope: str | None,
     json_: str | None,
@@ -186,9 +197,11 @@ def command(
         arch=arch,
         peaks=peaks,
     )
+    saved = _read(earlier) if earlier else None
     report = _measure(operation, request)
+    difference = _difference(saved, report, force) if saved else None
     profiled = _profile(report) if outputs else None
-    _show(report, _describe(report) if describe else None, profiled, wanted)
+    _show(report, _describe(report) if describe else None, profiled, difference, wanted)
     if outputs:
         _write_profile(report, profiled, flame, speedscope)
     return _FAILED if report.bad else 0
@@ -248,6 +261,19 @@ def _measure(path: Path, request: BenchRequest) -> BenchReport:
         return measure(operation, replace(request, dtypes=dtypes), path=str(path), note=next_step)
 
 
+def _read(path: Path) -> SavedBench:
+    from traceview.bench.history.saved import read_bench
+
+    return read_bench(path)
+
+
+def _difference(before: SavedBench, report: BenchReport, force: bool) -> BenchDifference:
+    from traceview.bench.history.difference import bench_difference
+    from traceview.bench.history.saved import saved_bench
+
+    return bench_difference([before], [saved_bench(report)], force)
+
+
 def _describe(report: BenchReport) -> Description:
     from traceview.bench import describe
 
@@ -295,15 +321,19 @@ def _show(
     report: BenchReport,
     description: Description | None,
     profiled: Profiled | None,
+    difference: BenchDifference | None,
     wanted: Outputs,
 ) -> None:
     from traceview import __version__
+    from traceview.render.bench.difference_text import render_difference
     from traceview.render.bench.json import render_bench_json
     from traceview.render.bench.profile_text import render_profile
     from traceview.render.bench.text import render_bench
 
     def drawn(width: int, color: bool) -> str:
         text = render_bench(report, description=description, width=width, color=color)
+        if difference is not None:
+            text += "\n" + render_difference(difference, width=width, color=color)
         if profiled is None:
             return text
         row, profile = profiled
@@ -313,7 +343,8 @@ def _show(
     if not wanted.json_to_stdout:
         print_text(drawn)
     if wanted.json or wanted.json_to_stdout:
-        put_json(render_bench_json(report, __version__, description, profiled), wanted.json)
+        text = render_bench_json(report, __version__, description, profiled, difference)
+        put_json(text, wanted.json)
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"
         place += "" if row.value is None else f", {report.over} {row.value:,}"

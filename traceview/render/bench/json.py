@@ -8,6 +8,7 @@ from typing import Any
 
 from traceview.bench.comparison import BenchReport, VersionResult
 from traceview.bench.describe import Description
+from traceview.bench.history.difference import BenchDifference
 from traceview.bench.profiling import Profile
 from traceview.bench.program import ProgramSweep
 from traceview.bench.timing.growth import Fit
@@ -22,11 +23,14 @@ def render_bench_json(
     version: str,
     description: Description | None = None,
     profiled: tuple[VersionResult, Profile] | None = None,
+    difference: BenchDifference | None = None,
 ) -> str:
-    """The report as one JSON document in ASCII, with the profile of one version if there is one."""
+    """The report as one JSON document in ASCII, with a profile and a comparison if there are."""
     document = as_document(report, version, description)
     if profiled:
         document["profile"] = clean(_profile(*profiled))
+    if difference:
+        document["comparison"] = clean(asdict(difference))
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 

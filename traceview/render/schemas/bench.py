@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceview.bench.describe import TensorFacts
+from traceview.bench.history.difference import VersionDifference
 from traceview.bench.machine import Machine
 from traceview.bench.timing.growth import Fit
 from traceview.bench.widths import Width
@@ -42,7 +43,7 @@ _TIMING = {
 def operation() -> Schema:
     """All versions of an operation at all sizes."""
     return document(
-        ("description", "profile"),
+        ("description", "profile", "comparison"),
         operation=TEXT,
         title=TEXT,
         size_means=TEXT,
@@ -58,6 +59,7 @@ def operation() -> Schema:
         notes=many(TEXT),
         description=_description(),
         profile=_profile(),
+        comparison=_comparison(),
     )
 
 
@@ -125,4 +127,15 @@ def _profile() -> Schema:
     )
     return record(
         **_WHICH, calls=WHOLE, on_gpu=YES_NO, operators=many(operator), kernels=many(kernel)
+    )
+
+
+def _comparison() -> Schema:
+    return record(
+        operation=TEXT,
+        runs_before=WHOLE,
+        runs_after=WHOLE,
+        level=NUMBER,
+        notes=many(TEXT),
+        rows=many(fields_of(VersionDifference)),
     )

@@ -1,0 +1,1 @@
+"""Bench runs compared with earlier ones."""
