@@ -60,7 +60,7 @@ def ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
 class _Ahead:
     """A bounded queue of pieces between two threads; errors go through it as well."""
 
-    def __init__(self, pieces: Iterator[bytes], most: int = 16) -> None:
+    def __init__(self, pieces: Iterator[bytes], most: int = 4) -> None:
         self._pieces = pieces
         self._ready: queue.Queue[bytes | Exception | None] = queue.Queue(most)
         self.stop = threading.Event()

@@ -210,7 +210,7 @@ class ChromeTrace:
 def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
     """Ends of events near the end of a text, each with the start of the next, the last first."""
     found: list[Span] = []
-    size = 1 << 16
+    size = 1 << 13
     while len(found) < most:
         start = max(len(text) - size, 0)
         found = [(start + m.start() + 1, start + m.end()) for m in _BETWEEN.finditer(text[start:])]

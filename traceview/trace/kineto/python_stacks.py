@@ -28,13 +28,15 @@ from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
-from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers
+from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers, narrow
 from traceview.trace.nsys.names import filled
 from traceview.trace.program_files import is_library
 
 LEAST_PERIOD_NS = 10_000
 MOST_SAMPLES = 500_000
 MOST_DEPTH = 1_024
+_BLOCK = 1 << 16
+"""Rows that are worked on at a time: temporary arrays of all would exceed the tables."""
 _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
 _BUILTIN = re.compile(r"<built-in (?:method|function) (\S+)(?: of (\S+) object at 0x[0-9a-f]+)?>")
 _MODULE = re.compile(r"nn\.Module: (.*?)(?:_\d+)?$")
@@ -68,14 +70,9 @@ class PythonCalls:
             end_ns=end,
             thread=work.owners.of(events),
             name=self.names.of([event.name for event in events]),
-            id=_narrow(integers([one.python_id for one in args])),
+            # Absent ids and such that are none count as −1.
+            id=np.maximum(integers([one.python_id for one in args]), -1),
         )
-
-
-def _narrow(ids: Integers) -> Array:
-    """Ids in half the memory where they fit; those that are absent or no ids, as −1."""
-    ids = np.where(ids < 0, -1, ids)
-    return ids.astype(np.int32) if not len(ids) or ids.max() <= INT32.max else ids
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class Stacks:
 
     start: Integers
     end: Integers
-    name: RowNumbers
+    name: Array
     parent: RowNumbers
     thread_of: Integers
     first: Integers
@@ -99,10 +96,14 @@ class Stacks:
         result = np.full(len(time), -1, np.int64)
         for place, number in enumerate(self.thread_of.tolist()):
             own = np.flatnonzero(thread == number)
-            low, high = self.first[place], self.first[place + 1]
-            row = low + np.searchsorted(self.start[low:high], time[own], side="right") - 1
-            result[own] = self._open(np.where(row < low, -1, row), time[own])
+            result[own] = self.innermost_on(place, time[own])
         return result
+
+    def innermost_on(self, place: int, time: Integers) -> Integers:
+        """The innermost call at each time on the thread `thread_of[place]`, −1 without one."""
+        low, high = self.first[place], self.first[place + 1]
+        row = low + np.searchsorted(self.start[low:high], time, side="right") - 1
+        return self._open(np.where(row < low, -1, row), time)
 
     def _open(self, row: Integers, time: Integers) -> Integers:
         """The call itself, or its innermost caller that had not ended by then."""
@@ -129,9 +130,9 @@ def stacks(calls: PythonCalls, settled: SettledOwners) -> Stacks:
     """The nested calls of each thread. The columns of `calls` are forgotten as they are read."""
     parts = calls.parts
     start, end = parts.take("start_ns"), parts.take("end_ns")
-    thread = settled.thread[parts.take("thread", np.int32)]
-    name = np.maximum(parts.take("name", np.int32), 0)
-    order = _call_order(start, end, thread, parts.take("id", np.int32))
+    thread = narrow(settled.thread)[parts.narrowed("thread")]
+    name = np.maximum(parts.narrowed("name"), 0)
+    order = _call_order(start, end, thread, parts.narrowed("id"))
     if order is not None:
         start, end, thread, name = start[order], end[order], thread[order], name[order]
         del order
@@ -142,7 +143,7 @@ def stacks(calls: PythonCalls, settled: SettledOwners) -> Stacks:
     return Stacks(start, end, name, parent, thread_of, first.astype(np.int64), frames)
 
 
-def _call_order(start: Integers, end: Integers, thread: RowNumbers, ids: Array) -> Integers | None:
+def _call_order(start: Integers, end: Integers, thread: Array, ids: Array) -> Integers | None:
     """The rows of calls that take time, callers first; None if they are in that order already.
 
     Ids count up, so of calls with equal times the caller has the smallest.
@@ -155,7 +156,7 @@ def _call_order(start: Integers, end: Integers, thread: RowNumbers, ids: Array) 
     return order[end[order] > start[order]]
 
 
-def _parents(thread: RowNumbers, end: Integers) -> RowNumbers:
+def _parents(thread: Array, end: Integers) -> RowNumbers:
     """The row of the innermost call around each one, −1 without one.
 
     It is the last row before it that ends no earlier, on the same thread. Rows that end earlier are
@@ -164,11 +165,12 @@ def _parents(thread: RowNumbers, end: Integers) -> RowNumbers:
     """
     parent = np.arange(-1, len(end) - 1, dtype=np.int32)
     parent[np.flatnonzero(np.append(True, thread[1:] != thread[:-1]))[: len(end)]] = -1
-    open_ = np.flatnonzero(parent >= 0)
-    while len(open_):
-        open_ = open_[end[parent[open_]] < end[open_]]
-        parent[open_] = parent[parent[open_]]
-        open_ = open_[parent[open_] >= 0]
+    for first in range(0, len(end), _BLOCK):
+        open_ = first + np.flatnonzero(parent[first : first + _BLOCK] >= 0)
+        while len(open_):
+            open_ = open_[end[parent[open_]] < end[open_]]
+            parent[open_] = parent[parent[open_]]
+            open_ = open_[parent[open_] >= 0]
     return parent
 
 
@@ -222,14 +224,14 @@ def python_tables(found: Stacks) -> tuple[Staged, Staged]:
     order = np.argsort(time, kind="stable")
     samples: Staged = {
         "time_ns": time[order],
-        "thread": thread[order].astype(np.int32),
+        "thread": thread[order],
         "stack": stack[of.reshape(-1)][order].astype(np.int32),
         "state": Texts(constant(-1, len(time), np.int32), object_array([])),
     }
     return samples, _frame_table(found.frames, frames)
 
 
-def _samples(found: Stacks) -> tuple[Integers, Integers, Integers]:
+def _samples(found: Stacks) -> tuple[Integers, RowNumbers, RowNumbers]:
     """Time, thread and innermost call at equal distances."""
     spans = [
         (int(found.start[low]), int(found.end[low:high].max()))
@@ -237,29 +239,30 @@ def _samples(found: Stacks) -> tuple[Integers, Integers, Integers]:
     ]
     total = sum(high - low for low, high in spans)
     period = max(LEAST_PERIOD_NS, total // MOST_SAMPLES)
-    times, threads = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for (low, high), number in zip(spans, found.thread_of.tolist(), strict=True):
-        at = np.arange(low, high, period)
-        times.append(at)
-        threads.append(np.full(len(at), number))
-    time, thread = np.concatenate(times), np.concatenate(threads)
-    call = found.innermost(thread, time)
-    inside = call >= 0
-    return time[inside], thread[inside], call[inside]
+    times, threads, calls = ([np.zeros(0, kind)] for kind in (np.int64, np.int32, np.int32))
+    for place, (low, high) in enumerate(spans):
+        for at in range(low, high, _BLOCK * period):
+            time = np.arange(at, min(at + _BLOCK * period, high), period)
+            call = found.innermost_on(place, time)
+            inside = call >= 0
+            times.append(time[inside])
+            calls.append(call[inside].astype(np.int32))
+            threads.append(np.full(len(times[-1]), found.thread_of[place], np.int32))
+    return np.concatenate(times), np.concatenate(threads), np.concatenate(calls)
 
 
-def _paths(found: Stacks, calls: Integers) -> list[Integers]:
+def _paths(found: Stacks, calls: Array) -> list[Array]:
     """Per level from the innermost out, the name of each call's ancestor, −1 beyond the root."""
-    levels: list[Integers] = []
+    levels: list[Array] = []
     above = calls
     while len(above) and (above >= 0).any() and len(levels) < MOST_DEPTH:
         inside = above >= 0
-        levels.append(np.where(inside, found.name[np.maximum(above, 0)], -1).astype(np.int64))
+        levels.append(np.where(inside, found.name[np.maximum(above, 0)], found.name.dtype.type(-1)))
         above = np.where(inside, found.parent[np.maximum(above, 0)], -1)
     return levels
 
 
-def _distinct(levels: list[Integers]) -> tuple[Integers, list[Integers]]:
+def _distinct(levels: list[Array]) -> tuple[Integers, list[Array]]:
     """The number of each path, and the names of distinct paths by level."""
     if not levels:
         return np.zeros(0, np.int64), []
@@ -271,7 +274,7 @@ def _distinct(levels: list[Integers]) -> tuple[Integers, list[Integers]]:
     return number, [level[first] for level in levels]
 
 
-def _frame_table(frames: Frames, levels: list[Integers]) -> Staged:
+def _frame_table(frames: Frames, levels: list[Array]) -> Staged:
     count = len(levels[0]) if levels else 0
     names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int64)
     stack, depth = np.nonzero(names >= 0)

@@ -184,6 +184,9 @@ def _staged(
     calls, launches = cpu_work.api_calls(gathered.cpu, settled.thread, settled.process)
     main = int(np.bincount(launches.process, minlength=1).argmax()) if len(launches.process) else 0
     staged: dict[str, Staged] = {}
+    if "python_function" in seen:
+        # First, as their calls take the most memory and are then forgotten.
+        staged |= _python(gathered, settled, calls)
     if seen & {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"}:
         staged["kernels"] = gpu_work.kernels(gathered.gpu, launches, main)
         staged["copies"], _ = gpu_work.copies(gathered.gpu, launches, main)
@@ -206,8 +209,6 @@ def _staged(
             gathered.collectives, settled, distributed if isinstance(distributed, Mapping) else {}
         )
         staged["collective_calls"], staged["communicators"] = both
-    if "python_function" in seen:
-        staged |= _python(gathered, settled, calls)
     return staged
 
 
