@@ -143,6 +143,17 @@ def test_unknown_kernels_are_renamed_only_as_a_whole():
     assert changes == {"same", "vanished", "appeared"}
 
 
+def test_a_kernel_that_runs_far_more_often_is_no_new_name():
+    """The sequence of one call each, of which the steps have 1 and 3,000."""
+    one = a_run(kernel("norm", 9), kernel("mine", 1, group="other"), digest="1")
+    other = a_run(
+        kernel("norm", 9), kernel("yours", 9, 3_000, group="other"), digest="2", sequence=(0, 1),
+        sequence_ns=(9, 1),
+    )  # fmt: skip
+    result = by_name(compare_runs([one], [other]))
+    assert (result["mine"].change, result["yours"].change) == ("vanished", "appeared")
+
+
 def test_idle_time_moves_with_its_code_and_not_with_its_cause():
     before = a_run(kernel("k", 9), idle("launch-late", "t.py:10", 50, "get_batch"), digest="1")
     after = a_run(

@@ -16,6 +16,9 @@ from traceview.facts.operations.kernel_classes import KernelClass
 RENAMED_KINDS = ("kernel", "communication")
 _UNKNOWN = (KernelClass.OTHER.label, KernelClass.AUTOTUNER.label)
 
+_MOST_CALLS = 10
+"""Of a kernel of no known class, as a multiple of those of the kernel that it replaces."""
+
 
 @dataclass(frozen=True)
 class StepSequence:
@@ -27,6 +30,7 @@ class StepSequence:
     keys: tuple[PartKey, ...]
     parts: tuple[StepPart, ...]
     time_ns: tuple[int, ...]
+    steps: int = 1
 
     @classmethod
     def of(cls, runs: Sequence[RunFigures]) -> StepSequence:
@@ -36,7 +40,9 @@ class StepSequence:
         every = [run.parts[number] for number in run.sequence]
         kept = [at for at, part in enumerate(every) if part.kind in RENAMED_KINDS]
         parts = tuple(every[at] for at in kept)
-        return cls(tuple(map(part_key, parts)), parts, tuple(run.sequence_ns[at] for at in kept))
+        return cls(
+            tuple(map(part_key, parts)), parts, tuple(run.sequence_ns[at] for at in kept), run.steps
+        )
 
 
 @dataclass(frozen=True)
@@ -139,10 +145,19 @@ def _counted(
 
 
 def _is_sure(rename: Rename, before: StepSequence, after: StepSequence) -> bool:
-    """Kernels of no known class only where all calls of one became all calls of the other."""
+    """Kernels of no known class only where all calls of one became all calls of the other.
+
+    A sequence may be cut, so the calls of the steps must be of the same order, too.
+    """
     if rename.before[1] not in _UNKNOWN:
         return True
-    return before.keys.count(rename.before) == rename.calls == after.keys.count(rename.after)
+    if not before.keys.count(rename.before) == rename.calls == after.keys.count(rename.after):
+        return False
+    calls = [
+        Fraction(side.parts[side.keys.index(key)].calls, side.steps)
+        for side, key in ((before, rename.before), (after, rename.after))
+    ]
+    return max(calls) <= _MOST_CALLS * min(calls)
 
 
 def portion(side: SidePart, sequence: StepSequence, calls: int, time_ns: int) -> SidePart:

@@ -7,7 +7,7 @@ import pytest
 import traceview
 from tests.comparison.sides import a_comparison, a_difference, a_run
 from tests.places import DATA
-from tests.render.chromium import needs_chromium, opened
+from tests.render.chromium import AXE, needs_chromium, opened
 from tests.render.example_report import CONTROLS, HOSTILE
 
 SIDES = (DATA / "mlp_print_loss.sqlite.xz", DATA / "mlp_nosync.sqlite.xz")
@@ -95,3 +95,20 @@ def test_hostile_names_are_text():
 
 def test_figures_alone_have_no_timelines():
     assert "Timelines" not in a_comparison().to_html()
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_screen_reader_finds_nothing_serious(browser, page, scheme):
+    if not AXE.exists():
+        pytest.skip("no node_modules: make page-tools gets axe through npm")
+    with opened(browser, page, color_scheme=scheme, bypass_csp=True) as shown:
+        shown.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        shown.page.evaluate(AXE.read_text("utf-8"))
+        found = shown.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [
+            (violation["id"], violation["nodes"][0]["html"][:200])
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
