@@ -138,7 +138,9 @@ def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> in
     listed = [access for access in accesses if access.level == level]
     if provenance is None:
         return elements_per_thread(listed)
-    return elements_per_thread(listed, provenance.element_bits, provenance.streams)
+    return elements_per_thread(
+        listed, provenance.element_bits, provenance.streams, provenance.bits_of
+    )
 
 
 def _instruction_mix(code: Code) -> Mapping[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -135,6 +135,14 @@ class KernelContext:
                     for context in _of_each_array(access, self.provenance):
                         streams[place, context.array].append(context)
         return {stream: tuple(contexts) for stream, contexts in streams.items()}
+
+    def bits_per_pass(self, contexts: Iterable[AccessContext]) -> int:
+        """The bits that a thread moves by accesses in one pass of the innermost loop around them.
+
+        Alternative paths count once, by the one that moves the most.
+        """
+        instructions = (each for context in contexts for each in context.instructions)
+        return self.provenance.bits_per_pass(instructions) if self.provenance else 0
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:

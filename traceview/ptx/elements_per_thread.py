@@ -1,10 +1,11 @@
 """Elements per thread, from the widths of a kernel's accesses.
 
 **Elements per thread**: take the source line whose global loads move the most bits per iteration
-(its global stores, if nothing is loaded). Sum width × count over the instructions of that line at
-its greatest loop depth, and divide by the element size and by the number of arrays that the line
-reads. Asynchronous copies count as loads. The element size is that of the pointer's type; where
-that is not known, of the type in the opcode, which counts two fp16 in a b32 as one.
+(its global stores, if nothing is loaded). Sum the widths of the instructions of that line that a
+thread executes in one pass of its innermost loop, and divide by the element size and by the number
+of arrays that the line reads. Asynchronous copies count as loads. The element size is that of the
+pointer's type; where that is not known, of the type in the opcode, which counts two fp16 in a b32
+as one.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def pointee_bits(argument: Argument) -> int | None:
     return int(bits[1]) if bits else None
 
 
-def bits_per_pass(accesses: Sequence[Access]) -> int:
-    """The bits that a thread moves per iteration of the innermost loop around accesses."""
+def bits_at_deepest(accesses: Iterable[Access]) -> int:
+    """The bits that all instructions at the greatest loop depth of accesses move."""
+    accesses = list(accesses)
     deepest = max((access.loop_depth for access in accesses), default=0)
     return sum(
         (access.width_bits or 0) * access.count
@@ -45,19 +47,20 @@ def elements_per_thread(
     accesses: Iterable[Access],
     element_bits: Callable[[Access], int | None] = lambda _: None,
     arrays: Callable[[Sequence[Access]], int] = lambda _: 1,
+    bits: Callable[[Sequence[Access]], int] = bits_at_deepest,
 ) -> int | None:
     """Elements of global memory per thread, as defined above; None without global accesses.
 
     `element_bits` gives the element size of an access, None where it is not known; `arrays` the
-    number of arrays that accesses touch.
+    number of arrays that accesses touch, and `bits` what a thread moves by them in one pass.
     """
     listed = [a for a in accesses if a.space == "global" and a.width_bits]
     for kinds in (_LOADS, _STORES):
         lines = _by_line(access for access in listed if access.kind in kinds)
         if lines:
-            most = max(lines, key=bits_per_pass)
+            most = max(lines, key=bits)
             size = (element_bits(most[0]) or _opcode_bits(most)) * arrays(most)
-            return bits_per_pass(most) // size or None
+            return bits(most) // size or None
     return None
 
 

@@ -24,7 +24,6 @@ from traceview.inspect.rules.remedies import (
     smaller_tiles,
     tested,
 )
-from traceview.ptx.elements_per_thread import bits_per_pass
 from traceview.units import Value
 
 LOW_OCCUPANCY_PCT = 25.0
@@ -117,7 +116,7 @@ def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float:
         and access.kind in ("load", "async-copy")
     ]
     threads = 32 * (kernel.compiled.num_warps or 0) * occupancy.blocks_per_sm
-    return bits_per_pass(loads) / 8 * threads
+    return kernel.provenance.bits_of(loads) / 8 * threads if kernel.provenance else 0.0
 
 
 def _is_asynchronous(kernel: KernelContext) -> bool:

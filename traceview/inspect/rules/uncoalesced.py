@@ -11,7 +11,6 @@ from traceview.inspect.rules.source_lines import lines_in_message
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS
 from traceview.inspect.rules.vector_width.side_effects import KINDS
 from traceview.ptx.addresses.requests import SECTOR_BYTES
-from traceview.ptx.elements_per_thread import bits_per_pass
 from traceview.ptx.model import Instruction, RequestCost
 
 _MOVES = ("load", "store", "async-copy")
@@ -31,11 +30,11 @@ def uncoalesced_accesses(kernel: KernelContext) -> Iterator[Finding]:
     are left out: what is said of their width covers it.
     """
     contexts = [context for each in kernel.global_accesses.values() for context in each]
-    total = sum(bits_per_pass([context.access]) for context in contexts)
+    total = sum(kernel.bits_per_pass([context]) for context in contexts)
     for context in contexts:
         access = context.access
         is_wide = (access.width_bits or 0) >= WIDE_BITS and access.kind in _MOVES
-        share = bits_per_pass([access]) / total if total else 0.0
+        share = kernel.bits_per_pass([context]) / total if total else 0.0
         cost, used = _cost(kernel, context) if is_wide and share >= _MINOR_SHARE else (None, None)
         if cost is not None and used is not None and used <= _MOST_USED:
             yield _finding(kernel, context, cost, used)

@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from traceview.ptx.accesses import access_of
 from traceview.ptx.addresses.slicing import Origin, Slices, results, together
 from traceview.ptx.elements_per_thread import pointee_bits
+from traceview.ptx.longest_path import Passes
 from traceview.ptx.model import Access, Argument, Function, Instruction, SourceLine
 
 # Triton appends pointers to scratch memory of its own.
@@ -27,6 +29,7 @@ class Provenance:
     """
 
     slices: Slices
+    passes: Passes
     arguments: tuple[Argument, ...]
     _by_access: Mapping[_Key, Sequence[Instruction]] = field(default_factory=dict, repr=False)
     arguments_by_parameter: Mapping[str, Argument] = field(default_factory=dict, repr=False)
@@ -39,6 +42,7 @@ class Provenance:
             by_access[each.opcode, each.source, each.loop_depth].append(each)
         return cls(
             Slices.of(function),
+            Passes(function),
             tuple(arguments),
             _by_access=dict(by_access),
             arguments_by_parameter=_arguments_by_parameter(function, arguments),
@@ -90,15 +94,35 @@ class Provenance:
         sizes = {bits for pointer in pointers if (bits := pointee_bits(pointer))}
         return sizes.pop() if len(sizes) == 1 else None
 
+    def in_one_pass(self, instructions: Iterable[Instruction]) -> list[Instruction]:
+        """Those that a thread executes in one pass of the innermost loop around them.
+
+        Of alternative paths it is the one that moves the most bits.
+        """
+        return self.passes.heaviest((each, _bits(each)) for each in instructions)
+
+    def bits_per_pass(self, instructions: Iterable[Instruction]) -> int:
+        """The bits that a thread moves in one pass of the innermost loop around instructions."""
+        return sum(map(_bits, self.in_one_pass(instructions)))
+
+    def bits_of(self, accesses: Iterable[Access]) -> int:
+        """The bits that a thread moves in one pass by accesses."""
+        return self.bits_per_pass(each for a in accesses for each in self.instructions(a))
+
     def streams(self, accesses: Iterable[Access]) -> int:
-        """The number of arrays that accesses touch, counted by the pointers they start from."""
-        instructions = (each for access in accesses for each in self.instructions(access))
+        """The number of arrays that accesses touch in one pass, by the pointers they start from."""
+        instructions = self.in_one_pass(each for a in accesses for each in self.instructions(a))
         return len({self.slices.address(each).pointers for each in instructions})
 
     def unused_lanes(self, access: Access) -> int:
         """The number of values that a vector load brings and no instruction reads."""
         loads = self.instructions(access) if access.kind == "load" else ()
         return sum(name not in self.slices.read_registers for i in loads for name in results(i))
+
+
+def _bits(instruction: Instruction) -> int:
+    access = access_of(instruction)
+    return (access.width_bits or 0) if access else 0
 
 
 def _arguments_by_parameter(

@@ -20,7 +20,6 @@ from traceview.inspect.rules.vector_width.side_effects import KINDS
 from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
-from traceview.ptx.elements_per_thread import bits_per_pass
 from traceview.ptx.model import Access, Compiled
 from traceview.units import Value
 
@@ -45,8 +44,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
     deepest = max((access.loop_depth for access in moves), default=0)
     # What a loop moves counts in each of its passes: a large tile before it does not outweigh it.
     hottest = {
-        stream: bits_per_pass([a for a in listed if a.loop_depth >= deepest])
-        for stream, listed in streams.items()
+        stream: kernel.bits_per_pass(c for c in contexts if c.access.loop_depth >= deepest)
+        for stream, contexts in kernel.global_accesses.items()
     }
     most = max(hottest.values(), default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
@@ -59,7 +58,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
             severity = _severity(narrow, minor=minor or outside)
             reason = _reason(narrow, kernel.compiled, kernel.trials)
             alike[narrow.width, reason].append((narrow, severity))
-    total = sum(map(bits_per_pass, streams.values()))
+    total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
     for (_, reason), same in alike.items():
         group = [narrow for narrow, _ in same]
         severity = min((severity for _, severity in same), key=SEVERITIES.index)
@@ -76,7 +75,8 @@ def _narrow(
     if place[1] == "atomic":
         narrow = [c for c in narrow if has_wider_form(c.access, kernel.compiled.arch)]
     every, accesses = [c.access for c in contexts], [c.access for c in narrow]
-    few = 2 * bits_per_pass(accesses) < bits_per_pass(every)
+    moved = kernel.bits_per_pass(narrow)
+    few = 2 * moved < kernel.bits_per_pass(contexts)
     if provenance is None or place[1] not in KINDS or not narrow or few:
         return None
     address = together(context.address for context in narrow)
@@ -91,7 +91,7 @@ def _narrow(
     fraction = _bits(accesses) / _bits(every)
     costs = kernel.request_costs
     cost = costs.cost_of(most.access, most.instructions) if costs else None
-    return Narrow(place, array, tuple(accesses), fraction, address, suspects, layout, cost)
+    return Narrow(place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost)
 
 
 def _bits(listed: Sequence[Access]) -> int:

@@ -10,7 +10,6 @@ from traceview.inspect.sass_vs_ptx import Place, widths
 from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.addresses.slicing import Origin
 from traceview.ptx.addresses.strides import Layout
-from traceview.ptx.elements_per_thread import bits_per_pass
 from traceview.ptx.model import Access, Compiled, RequestCost
 
 
@@ -18,14 +17,15 @@ from traceview.ptx.model import Access, Compiled, RequestCost
 class Narrow:
     """The narrow accesses of one line to one array, and what their addresses and masks depend on.
 
-    `fraction` is the part of the bits moved there that they move. `cost` is that of a request of
-    most of them.
+    `fraction` is the part of the bits moved there that they move, `moved` the bits that a
+    thread moves by them in one pass. `cost` is that of a request of most of them.
     """
 
     place: Place
     array: Array
     accesses: tuple[Access, ...]
     fraction: float
+    moved: int
     address: Origin
     suspects: Suspects
     layout: Layout
@@ -35,11 +35,6 @@ class Narrow:
     def width(self) -> int:
         """The widest of them, in bits."""
         return max(widths(self.accesses))
-
-    @property
-    def moved(self) -> int:
-        """The bits that a thread moves in them in one pass."""
-        return bits_per_pass(self.accesses)
 
     def is_cuda(self, compiled: Compiled) -> bool:
         """Whether the source is code per thread and not Triton's."""
