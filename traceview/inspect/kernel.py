@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from traceview.findings import Finding
 from traceview.hardware.waves import waves_of
+from traceview.inspect.inlined_lines import with_helper_lines
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.occupancy import SmCount, occupancy_of, sm_count_of, static_shared
@@ -66,7 +67,7 @@ def _report(
         compiled=compiled,
         ptx=code.ptx,
         sass=code.sass,
-        accesses=kernel.accesses_with_costs,
+        accesses=tuple(with_helper_lines(kernel.accesses_with_costs, (code.ptx, code.sass))),
         differences=kernel.differences,
         elements_per_thread=_elements(kernel.accesses, kernel.provenance),
         instruction_mix=_instruction_mix(code),

@@ -68,6 +68,8 @@ class Access:
     `width_bits` is bits per thread per instruction, None for a bulk copy, whose size is in a
     descriptor or a register. `scope` is that of an atomic (cta, cluster, gpu, sys). `hints` are
     cache operators and eviction hints as written. `cost` is what a warp's request costs.
+    `helper_lines` are the lines in the user's inlined helpers where it is made, `source` the line
+    of the kernel that calls them.
     """
 
     level: Level
@@ -82,6 +84,7 @@ class Access:
     scope: str | None = None
     hints: tuple[str, ...] = ()
     cost: RequestCost | None = None
+    helper_lines: tuple[SourceLine, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,15 @@ def test_scalars_of_a_vector_type_that_is_not_aligned():
     assert "float4" in finding.action
 
 
+def test_two_paths_to_one_access_count_once():
+    """Warp writes the body of its grid-stride loop twice: a thread takes one of them."""
+    kernels = reported("warp-1.19.0-sm90.ptx")
+    (finding,) = [f for f in kernels["gelu_kernel.forward"].findings if "128" in f.message]
+    assert finding.evidence.values["cause"] == "each thread moves only 32 bits there"
+    elements = {name: kernel.elements_per_thread for name, kernel in kernels.items()}
+    assert elements == {"gelu_kernel.forward": 1, "scale_vec4.forward": 4}
+
+
 def test_code_without_a_line_table_says_how_to_get_one(tmp_path):
     text = (FOLDER / "warp-1.19.0-sm90.ptx").read_text()
     bare = "\n".join(line for line in text.splitlines() if not line.strip().startswith(".loc"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from traceview.findings import Evidence, Finding
+from traceview.inspect.inlined_lines import helper_lines, inlined_text
 from traceview.inspect.kernel_context import AccessContext, KernelContext
 from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.rules.source_lines import lines_in_message
@@ -72,13 +73,13 @@ def _finding(
         "used_pct": 100 * used,
         "instructions": access.count,
     }
+    inlined = inlined_text(helper_lines(context.instructions))
+    counted = f"addresses in PTX of {access.count} × {access.opcode} in one block"
     return Finding(
         "medium",
         f"Global {places} use {{used_pct}} of the bytes that they move: a warp's request touches "
         "{sectors_per_request} sectors instead of {ideal_sectors_per_request}",
         _ADJACENT if kernel.is_cuda(access.source) else _WIDER_TILE,
         subject=subject_of(access.source, kernel.compiled),
-        evidence=Evidence(
-            values, basis=f"addresses in PTX of {access.count} × {access.opcode} in one block"
-        ),
+        evidence=Evidence(values, basis="; ".join(filter(None, (inlined, counted)))),
     )

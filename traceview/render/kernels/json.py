@@ -199,6 +199,7 @@ def _access(access: Access, names: SourceNames) -> dict[str, Any]:
         "hints": list(access.hints),
         **_cost(access),
         **_source(access.source, names),
+        "inlined_from": [_source(line, names) for line in access.helper_lines],
     }
 
 

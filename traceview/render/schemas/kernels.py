@@ -56,7 +56,8 @@ def _kernel(**more: Schema) -> Schema:
     access["properties"] |= _SOURCE
     costs = {f"{name}_per_request": maybe(NUMBER) for name in RequestCost.__dataclass_fields__}
     access["properties"] |= costs
-    access["required"] += list(costs)
+    access["properties"]["inlined_from"] = many(record(**_SOURCE))
+    access["required"] += [*costs, "inlined_from"]
     difference = record(
         kind=TEXT, space=maybe(TEXT), change=TEXT, ptx=maybe(TEXT), sass=maybe(TEXT), **_SOURCE
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceview.findings import SEVERITIES, Evidence, Finding, Severity
+from traceview.inspect.inlined_lines import helper_lines, inlined_text
 from traceview.inspect.kernel_context import AccessContext, KernelContext
 from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.recompilations import Recompilations
@@ -91,7 +92,10 @@ def _narrow(
     fraction = _bits(accesses) / _bits(every)
     costs = kernel.request_costs
     cost = costs.cost_of(most.access, most.instructions) if costs else None
-    return Narrow(place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost)
+    helpers = helper_lines(each for context in narrow for each in context.instructions)
+    return Narrow(
+        place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers
+    )
 
 
 def _bits(listed: Sequence[Access]) -> int:
@@ -133,13 +137,14 @@ def _finding(
     if reason.widened_bits is not None:
         values["recompiled_width_bits"] = reason.widened_bits
     values |= _cost_values(group)
+    inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
     return Finding(
         severity,
         f"Global {places} move {{width_bits:bit}} per thread per instruction instead of "
         f"{WIDE_BITS} ({{widths}}){_because(reason)}{_far_apart(group)}",
         reason.remedy,
         subject=subject_of(group[0].place[0], compiled),
-        evidence=Evidence(values, basis=reason.basis),
+        evidence=Evidence(values, basis="; ".join(filter(None, (inlined, reason.basis)))),
     )
 
 

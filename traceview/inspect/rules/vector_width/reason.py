@@ -10,7 +10,7 @@ from traceview.inspect.sass_vs_ptx import Place, widths
 from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.addresses.slicing import Origin
 from traceview.ptx.addresses.strides import Layout
-from traceview.ptx.model import Access, Compiled, RequestCost
+from traceview.ptx.model import Access, Compiled, RequestCost, SourceLine
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Narrow:
 
     `fraction` is the part of the bits moved there that they move, `moved` the bits that a
     thread moves by them in one pass. `cost` is that of a request of most of them.
+    `helpers` are the lines of inlined helpers where they are.
     """
 
     place: Place
@@ -30,6 +31,7 @@ class Narrow:
     suspects: Suspects
     layout: Layout
     cost: RequestCost | None = None
+    helpers: tuple[SourceLine, ...] = ()
 
     @property
     def width(self) -> int:
