@@ -206,3 +206,17 @@ def test_the_architecture_is_checked_before_anything_is_measured(bench_here):
     status, out, err = bench_here(*arguments, "--arch", "sm_1")
     assert (status, out) == (2, "")
     assert "'sm_1' is not a GPU architecture; pass, for example, --arch sm_90" in err
+
+
+def test_a_run_compared_with_an_earlier_one(tmp_path):
+    old, size = tmp_path / "old.json", ("--size", 97, "--trials", 5, "--version", "manual")
+    assert bench(OPERATIONS, *size, "--json", old, CUDA_VISIBLE_DEVICES="").returncode == 0
+    done = bench(OPERATIONS, *size, "--compare", old, "--json", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)["comparison"]["rows"]
+    assert (row["version"], row["basis"], row["is_certain"]) == ("manual", "trials", False)
+    other = tmp_path / "other.json"
+    other.write_text(old.read_text().replace('"operation": "double"', '"operation": "add"'))
+    refused = bench(OPERATIONS, *size, "--compare", other, CUDA_VISIBLE_DEVICES="")
+    assert refused.returncode == 2
+    assert "these are of add and double over size" in refused.stderr
