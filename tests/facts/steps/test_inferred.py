@@ -43,12 +43,13 @@ def test_the_report_counts_recorded_ranges_alone(unpack):
 
 
 def launches(export, names, calls, gap=10):
-    """One launch after the other, of kernels with these names, `calls` times over."""
+    """One launch after the other, of kernels with these names, `calls` times over with a pause."""
     at = 0
     for _ in range(calls):
         for name in names:
             export = export.launch(call=(at, at + 2), kernel=(at + 3, at + 9), name=name)
             at += gap
+        at += 4 * gap
     return export
 
 
@@ -70,7 +71,8 @@ def test_what_repeats_in_a_part_of_a_recorded_range_is_no_step(tmp_path, rest, e
     export = Export().run(range="step_7")
     update = ["lerp", "mul", "addcmul", "sqrt", "div", "addcdiv"]
     for at, name in enumerate([*(f"layer_{number}" for number in range(rest)), *24 * update]):
-        export.launch(call=(10 * at, 10 * at + 2), kernel=(10 * at + 3, 10 * at + 9), name=name)
+        begin = 10 * at + 40 * (at // len(update))
+        export.launch(call=(begin, begin + 2), kernel=(begin + 3, begin + 9), name=name)
     export.range("step_7", 0, 10_000)
     trace = export.load(tmp_path)
     assert len(steps(with_steps(trace))) == expected
@@ -147,3 +149,14 @@ def test_steps_that_jax_marks_are_in_the_domain_of_xla(tmp_path):
 )
 def test_numbers_in_a_pattern(name, pattern):
     assert pattern_of(name) == pattern
+
+
+@pytest.mark.parametrize(("pause", "expected"), [(1, 0), (3, 20)], ids=["none", "longer"])
+def test_equal_layers_are_steps_of_their_model(tmp_path, pause, expected):
+    """Six layers per call of a model: its calls are the steps if the CPU pauses before each."""
+    export, at = Export(), 0
+    for launch in range(20 * 6 * 4):
+        at += 1_200 if launch % 24 else 1_200 * pause
+        name = f"k{launch % 4}"
+        export.launch(call=(at, at + 200), kernel=(at + 300, at + 900), name=name)
+    assert len(steps(with_steps(export.load(tmp_path)))) == expected

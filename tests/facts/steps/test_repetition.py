@@ -106,3 +106,51 @@ def test_two_optimizers_in_turn_are_one_step():
 )
 def test_no_loop(kind):
     assert find_repetition(kind, pauses(len(kind))) is None
+
+
+LAYER = np.array([1, 2, 3, 4, 5])
+
+
+def nested(random, layers, steps, longer_ns):
+    """Layers of a model that is called again and again: kinds and pauses, with noise of a tenth."""
+    kind = np.tile(LAYER, layers * steps)
+    pause = random.normal(np.tile([18_000, 19_500, 7_000, 17_500, 7_500], layers * steps), 1_500)
+    pause[:: len(LAYER) * layers] += longer_ns
+    return kind, np.maximum(pause, 0).astype(np.int64)
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_layers_are_grouped_into_steps_by_longer_pauses(random):
+    layers, steps = int(random.integers(2, 40)), int(random.integers(40, 120))
+    kind, pause = nested(random, layers, steps, 6_000)
+    found = find_repetition(kind, pause)
+    assert found is not None
+    assert found.lag == layers * len(LAYER)
+    assert found.first.tolist() == [*range(0, len(kind), found.lag)]
+    assert found.end == len(kind)
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_layers_that_nothing_groups_are_no_steps(random):
+    layers, steps = int(random.integers(2, 40)), int(random.integers(40, 120))
+    assert find_repetition(*nested(random, layers, steps, 0)) is None
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_passes_that_the_host_sees_are_steps(random):
+    """A pause before every tenth of them, to log it, makes no group of them."""
+    kind, pause = nested(random, 10, 40, 500_000)
+    found = find_repetition(kind, pause, None, kind == LAYER[-1])
+    assert found is not None
+    assert (found.lag, len(found.first)) == (len(LAYER), 400)
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=range(len(RANDOM)))
+def test_layers_between_a_first_and_a_last_launch_are_one_step(random):
+    layers, steps = int(random.integers(2, 30)), int(random.integers(8, 60))
+    step = np.concatenate([[10], np.tile(LAYER, layers), [11]])
+    kind = np.tile(step, steps)
+    found = find_repetition(kind, pauses(len(kind), len(step) * np.arange(steps), 30_000))
+    assert found is not None
+    assert found.lag == len(step)
+    assert steps - 2 <= len(found.first) <= steps

@@ -10,6 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.cuda_api import CallKind
+from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
@@ -58,10 +61,11 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     pause = np.maximum(np.diff(start, prepend=start[:1]) - (end - start), 0)
     pause[1:] = np.maximum(start[1:] - end[:-1], 0)
     kind = _kinds(trace, ops, rows)
-    found = find_repetition(kind, pause, _optimizer(trace, ops, rows))
+    marked = _marked(trace, ops, rows)
+    found = find_repetition(kind, pause, _optimizer(trace, ops, rows), marked)
     if found is not None and found.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop.
-        found = find_repetition(_with_grids(trace, ops, rows, kind), pause)
+        found = find_repetition(_with_grids(trace, ops, rows, kind), pause, None, marked)
     if found is None or ("range" in trace.run and not _covers_most(found, len(rows))):
         return None
     last = np.append(found.first[1:], found.end) - 1
@@ -114,6 +118,21 @@ def _optimizer(trace: Trace, ops: Operations, rows: Array) -> Mask:
     kernels = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
     classes = kernel_classes(trace)[ops.row[rows[kernels]]]
     result[kernels] = classes == KernelClass.OPTIMIZER
+    return result
+
+
+def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
+    """True for copies between host and GPU, CUDA graphs, and what follows a wait for the GPU."""
+    result = cuda_graphs(trace).whole[rows] | cuda_graphs(trace).node[rows]
+    copies = np.flatnonzero(ops.kind[rows] == Kind.COPY)
+    direction = trace.recorded("copies").texts("direction")
+    result[copies] |= direction.isin(["H2D", "D2H"])[ops.row[rows[copies]]]
+    start_ns = trace.recorded("api_calls")["start_ns"]
+    every = waits(trace)
+    waiting = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
+    waited = every.start_ns[waiting & (every.process == ops.process[rows[0]])]
+    after = np.searchsorted(start_ns[ops.call[rows]], waited)
+    result[after[after < len(rows)]] = True
     return result
 
 

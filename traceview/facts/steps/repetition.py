@@ -9,7 +9,8 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
 3. Anchors of higher coverage win; of equally good ones that of the shortest passes, so that two
    steps are not taken for one. Layers inside a step cover less than steps do: embeddings, heads
    and sampling stand between.
-4. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
+4. Passes that may be layers of a step are grouped into steps, or count for nothing (`nesting`).
+5. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
    its anchor as the CPU pauses longest, or at the anchor.
 """
 
@@ -20,6 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.facts.steps.nesting import (
+    between_other_launches,
+    grouping,
+    mostly_marked,
+    repeats_inside,
+)
 from traceview.tables import Integers, Mask
 
 LEAST_STEPS = 4
@@ -65,12 +72,17 @@ class _Anchor:
 
 
 def find_repetition(
-    kind: Integers, pause_ns: Integers, optimizer: Mask | None = None
+    kind: Integers,
+    pause_ns: Integers,
+    optimizer: Mask | None = None,
+    marked: Mask | None = None,
 ) -> Repetition | None:
     """The loop in a sequence of launches; None where nothing repeats often enough.
 
     `kind` numbers what each launch launches, `pause_ns` is the CPU time before it since the last
-    launch, `optimizer` is True for the kernels of an optimizer. All have shape (launches,).
+    launch, `optimizer` is True for the kernels of an optimizer, `marked` for launches that the host
+    sees: copies from or to it, CUDA graphs, and launches after it waited for the GPU. All
+    have shape (launches,).
     """
     if len(kind) < LEAST_STEPS * _SHORTEST:
         return None
@@ -83,7 +95,33 @@ def find_repetition(
     at, end = _longest_run(kind, anchor)
     if len(at) < LEAST_STEPS:
         return None
-    return _whole_passes(_seams(at, pause_ns, anchor.lag), end, anchor.lag)
+    found = _whole_passes(_seams(at, pause_ns, anchor.lag), end, anchor.lag)
+    return _not_layers(found, kind, pause_ns, marked) if found else None
+
+
+def _not_layers(
+    found: Repetition, kind: Integers, pause_ns: Integers, marked: Mask | None
+) -> Repetition | None:
+    """The passes, or groups of them, where these are steps; None where that is not known."""
+    first, end, lag = found.first, found.end, found.lag
+    if marked is not None and mostly_marked(first, end, marked):
+        return found
+    group = grouping(first, lag, pause_ns)
+    if group:
+        begins = first[group.first :: group.passes] + group.offset
+        return _whole_passes(begins, end, lag * group.passes)
+    usual = first[np.append(np.diff(first), end - first[-1]) == lag][:_MOST_PASSES]
+    if not len(usual):
+        return found
+    pauses = np.median(pause_ns[usual[:, None] + np.arange(lag)], axis=0)
+    seam = float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0)
+    if seam or repeats_inside(kind[usual[0] : usual[0] + lag]):
+        return found
+    begins = between_other_launches(first, lag)
+    if begins is None:
+        return None
+    step = int(np.median(np.diff(begins)))
+    return _whole_passes(_seams(begins, pause_ns, step), end, step)
 
 
 def _best_anchor(kind: Integers) -> _Anchor | None:

@@ -1,0 +1,99 @@
+"""Loops within loops: whether the passes of a launch sequence are steps, or layers of a step.
+
+Identical layers launch the same kernels again and again, as a loop does. What tells them apart is
+seen on the host:
+
+1. A pass that waits for the GPU, copies from or to the host or launches a CUDA graph is a step.
+2. Where the CPU pauses longer before every k-th pass than before the others, k passes are a step:
+   the program returns from its model and calls it again.
+3. Otherwise a pass is a step if the CPU pauses in it once, much longer than between its other
+   launches, or if layers repeat inside it.
+4. If not, and other launches stand between every k passes and the next, k passes are a step. Else
+   nothing is known of the steps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview.tables import Integers, Mask
+
+_MOST_LAYERS = 256
+_LEAST_GROUPS, _LEAST_STEPS = 8, 3
+_MOST_LAUNCHES = 1 << 15
+# A pause stands out by so many standard errors, this part of the others, and of the next longest.
+_ERRORS, _LONGER, _NEXT = 8.0, 0.1, 3.0
+_MARKED, _ALL_BUT_FEW = 0.7, 0.9
+_DEVIATIONS_PER_MAD, _MEDIAN_ERROR = 1.4826, 1.2533
+
+
+class Grouping(NamedTuple):
+    """Every `passes` passes are one step, the first of which begins with pass `first`.
+
+    It begins `offset` launches after the first one of that pass.
+    """
+
+    passes: int
+    first: int
+    offset: int
+
+
+def mostly_marked(first: Integers, end: int, marked: Mask) -> bool:
+    """Whether nearly all passes hold a launch that the host sees."""
+    hits = np.add.reduceat(marked[:end].astype(np.int64), first)
+    return bool(np.mean(hits > 0) >= _ALL_BUT_FEW)
+
+
+def repeats_inside(kind: Integers) -> bool:
+    """Whether most launches of a pass repeat at one distance, as those of layers do."""
+    return any(
+        np.mean(kind[distance:] == kind[:-distance]) >= _MARKED
+        for distance in range(2, len(kind) // 3 + 1)
+    )
+
+
+def between_other_launches(first: Integers, lag: int) -> Integers | None:
+    """The passes that follow other launches, where these come after every k passes; else None."""
+    longer = np.flatnonzero(np.diff(first) != lag)
+    apart = np.diff(longer)
+    if len(apart) < _LEAST_STEPS or np.median(apart) < 2:
+        return None
+    regular = np.mean(apart == np.median(apart)) >= _ALL_BUT_FEW
+    return first[longer + 1] if regular else None
+
+
+def grouping(first: Integers, lag: int, pause_ns: Integers) -> Grouping | None:
+    """How many passes are one step, by pauses that stand out; None where none do.
+
+    `first` is the launch that begins each pass of `lag` launches.
+    """
+    some = first[: max(_MOST_LAUNCHES // lag, 1)]
+    some = some[some + lag <= len(pause_ns)]
+    best, most = None, 0.0
+    for offset in range(lag if len(some) >= 2 * _LEAST_GROUPS else 0):
+        pauses = pause_ns[some + offset].astype(float)
+        for layers in range(2, min(len(some) // _LEAST_GROUPS, _MOST_LAYERS) + 1):
+            position, errors = _longest(pauses[: len(pauses) // layers * layers], layers)
+            if errors > most:
+                best, most = Grouping(layers, position, offset), errors
+    return best
+
+
+def _longest(pauses: Integers, layers: int) -> tuple[int, float]:
+    """The place in a group with longer pauses, and by how many standard errors; 0.0 for none."""
+    table = pauses.reshape(-1, layers)
+    median = np.median(table, axis=0)
+    place = int(np.argmax(median))
+    others = np.delete(median, place)
+    usual, next_longest = float(np.median(others)), float(others.max())
+    longer = float(median[place]) - usual
+    if longer < max(_LONGER * usual, _NEXT * (next_longest - usual)):
+        return place, 0.0
+    if np.mean(table[:, place] > usual + longer / 2) < _MARKED:
+        return place, 0.0
+    deviation = _DEVIATIONS_PER_MAD * float(np.median(np.abs(table - median)))
+    error = max(_MEDIAN_ERROR * deviation / np.sqrt(len(table)), 0.01 * usual, 1.0)
+    errors = longer / error
+    return place, errors if errors >= _ERRORS else 0.0
