@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from traceview import intervals
 from traceview.analyses.base import Result
 from traceview.findings import (
     Finding,
     Forecast,
+    LoopTime,
     LostTime,
     Severity,
     Subject,
@@ -17,7 +19,7 @@ from traceview.findings import (
 )
 from traceview.intervals import Intervals
 from traceview.ranking import MOST_ABOVE_INFO, ranked
-from traceview.render.report.saving import forecast_text
+from traceview.render.report.saving import forecast_text, saving
 
 MS = 1_000_000
 
@@ -134,11 +136,53 @@ def test_an_analysis_has_one_finding_for_a_kernel():
 def test_a_better_recording_makes_nothing_faster():
     hidden, late = finding("medium", 50 * MS, 50.0), finding("low", MS, 1.0)
     results = {"trace-health": Result({}, (hidden,)), "gpu-idle": Result({}, (late,))}
-    assert [each.forecast is None for each in ranked(results, 10 * MS)] == [True, False]
+    assert [each.forecast is None for each in ranked(results, [loop(10 * MS)])] == [True, False]
+
+
+def loop(
+    step_ns: int, begin: int = 0, total_ns: int = 0, name: str = "", devices: tuple[int, ...] = ()
+) -> LoopTime:
+    time = intervals.union(np.array([begin]), np.array([begin + (total_ns or 10 * step_ns)]))
+    return LoopTime(time, time.total(), step_ns, frozenset(devices), name)
+
+
+def test_time_outside_the_steps_is_none_of_a_step():
+    """Ten steps of 10 ms, then 50 ms of which a finding claims 30."""
+    after = replace(finding("high", 30 * MS, 20.0), lost=lost((110 * MS, 140 * MS)))
+    (found,) = ranked({"gpu-idle": Result({}, (after,))}, [loop(10 * MS)])
+    assert (found.finding.severity, found.finding.share_of_step_pct) == ("high", None)
+    assert found.forecast == Forecast(None, None, None, share_of_run_pct=20.0)
+    assert saving(found.finding, "a step", found.forecast) == ("30.0 ms", "20.0 % of the run")
+    assert forecast_text(found.forecast) == ""
+
+
+def test_only_what_lies_in_the_steps_counts_per_step():
+    both = replace(finding("high", 40 * MS, 20.0), lost=lost((90 * MS, 130 * MS)))
+    (found,) = ranked({"gpu-idle": Result({}, (both,))}, [loop(10 * MS)])
+    # A quarter of it, 10 of 40 ms, is in ten steps.
+    assert (found.forecast.saved_per_step_ns, found.forecast.step_ns) == (MS, 10 * MS)
+    assert found.finding.share_of_step_pct == pytest.approx(10.0)
+
+
+def test_a_finding_on_one_of_two_loops_is_of_its_steps():
+    loops = [loop(10 * MS, name="eager_#"), loop(MS, begin=200 * MS, name="replay_#")]
+    late = replace(finding("low", 5 * MS, 4.0), lost=lost((200 * MS, 205 * MS)))
+    (found,) = ranked({"gpu-idle": Result({}, (late,))}, loops)
+    assert (
+        forecast_text(found.forecast)
+        == "at most 500 µs of 1.00 ms per replay_#; at most 2.0× as fast"
+    )
+
+
+def test_a_device_is_judged_by_the_loop_that_works_on_it():
+    loops = [loop(10 * MS, devices=(0,)), loop(5 * MS, total_ns=100 * MS, devices=(1,))]
+    late = replace(finding("low", 20 * MS, 20.0), lost=lost((0, 20 * MS), device=1))
+    (found,) = ranked({"gpu-idle": Result({}, (late,))}, loops)
+    assert (found.forecast.saved_per_step_ns, found.forecast.step_ns) == (MS, 5 * MS)
 
 
 def test_no_more_per_step_than_there_is_to_save():
-    found = forecast(finding("medium", 500_000, 20.0), 1_700 * MS)
+    found = forecast(finding("medium", 500_000, 20.0), [loop(1_700 * MS)])
     assert found
     assert found.saved_per_step_ns == 500_000
 
@@ -169,7 +213,8 @@ def test_no_finding_claims_more_than_the_steady_time():
     ],
 )
 def test_forecast_by_amdahls_law(share, step_ns, expected):
-    found = forecast(finding("high", 100 * MS, share), step_ns)
+    loops = [loop(step_ns, total_ns=int(1e10 * MS / share))] if step_ns and share else []
+    found = forecast(finding("high", 100 * MS, share), loops)
     if expected is None or found is None:
         assert found is expected
         return

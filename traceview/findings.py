@@ -7,11 +7,11 @@ evidence, so that every number in a sentence is also a named value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from traceview import display, units
+from traceview import display, intervals, units
 from traceview.intervals import Intervals
 from traceview.units import Value
 
@@ -75,6 +75,22 @@ class LostTime:
     time: Intervals
 
 
+@dataclass(frozen=True)
+class LoopTime:
+    """The steady steps of one loop.
+
+    `time` are these steps, `total_ns` how long they take without first uses and compilation, and
+    `median_ns` one of them. `devices` (rows in devices) run work
+    of the steps. `name` is the pattern of their ranges, such as `replay_#`.
+    """
+
+    time: Intervals
+    total_ns: int
+    median_ns: int
+    devices: frozenset[int] = frozenset()
+    name: str = ""
+
+
 @dataclass(frozen=True, repr=False)
 class Finding:
     """What is wrong, what shows it, what to do, and how much time that can save.
@@ -104,6 +120,7 @@ class Finding:
     lost: LostTime | None = field(default=None, compare=False)
     general: bool = False
     saving: Saving = "at-most"
+    work: LostTime | None = field(default=None, compare=False)
 
     @property
     def message(self) -> str:
@@ -183,16 +200,20 @@ def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
 
 
 MOST_SPEEDUP = 100.0
+_NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True)
 class Forecast:
     """What acting on a finding wins: at most, about or at least (`saving`).
 
-    `saved_per_step_ns` of the `step_ns` that a step takes (median), both None without steps.
-    `speedup_at_most` is the old time through the new; None above MOST_SPEEDUP, where nothing but
-    the loss itself is left to measure. `is_partial` where a smaller loss is reported before this
-    one, because one change seldom wins all of it.
+    `saved_per_step_ns` of the `step_ns` that a step takes (median of the loop that the finding is
+    about), both None without steps and where the time is lost outside them. `share_of_step_pct` is
+    the part of that step, `share_of_run_pct` that of the steady time. `loop` names the loop where
+    it is not the one that takes most of the time. `speedup_at_most` is the old
+    time of the step through the new, or of the run without steps; None above MOST_SPEEDUP, where
+    nothing but the loss itself is left to measure. `is_partial` where a smaller loss is reported
+    before this one, because one change seldom wins all of it.
     """
 
     saved_per_step_ns: int | None
@@ -200,19 +221,54 @@ class Forecast:
     speedup_at_most: float | None
     saving: Saving = "at-most"
     is_partial: bool = False
+    share_of_step_pct: float | None = None
+    share_of_run_pct: float | None = None
+    loop: str = ""
 
 
-def forecast(finding: Finding, step_ns: int | None) -> Forecast | None:
+def forecast(
+    finding: Finding, loops: Sequence[LoopTime] = (), when: LostTime | None = None
+) -> Forecast | None:
     """The forecast for a finding that claims a share of the steady time; None for any other.
 
-    Of `step_ns` as much is saved as of the whole, and no more than there is to save. By Amdahl's
-    law a program that loses the fraction f runs at most 1 / (1 - f) times as fast without it.
+    `when` is the steady time that the finding is about, None where that is all of it. The forecast
+    is for the loop with most of that time, and only what lies within its steps counts. By Amdahl's
+    law what loses the fraction f runs at most 1 / (1 - f) times as fast without it.
     """
     share = finding.share_of_step_pct
     if not finding.time_at_stake_ns or share is None:
         return None
+    if not loops:
+        return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
+    loop, part = _loop_of(loops, when)
+    of_step = _share_of_step(finding, share, loop, part)
+    if not of_step:
+        return Forecast(None, None, None, finding.saving, share_of_run_pct=share)
+    saved = min(round(loop.median_ns * of_step / 100.0), finding.time_at_stake_ns)
+    speedup = _speedup(of_step)
+    name = "" if loop is loops[0] or loop.name == loops[0].name else loop.name
+    return Forecast(saved, loop.median_ns, speedup, finding.saving, False, of_step, share, name)
+
+
+def _speedup(share: float) -> float | None:
     left = 1.0 - share / 100.0
-    speedup = 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
-    saved = None if step_ns is None else round(step_ns * share / 100.0)
-    saved = None if saved is None else min(saved, finding.time_at_stake_ns)
-    return Forecast(saved, step_ns, speedup, finding.saving)
+    return 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
+
+
+def _loop_of(loops: Sequence[LoopTime], when: LostTime | None) -> tuple[LoopTime, float]:
+    """The loop with most of some time, and the fraction of that time within its steps."""
+    if when is None or not when.time.total():
+        return loops[0], 1.0
+    there = [each for each in loops if when.device in each.devices] or loops
+    inside = [intervals.intersection(each.time, when.time).total() for each in there]
+    most = max(range(len(there)), key=lambda each: inside[each])
+    return there[most], inside[most] / when.time.total()
+
+
+def _share_of_step(finding: Finding, share: float, loop: LoopTime, part: float) -> float:
+    """The share of a step, in percent, of the part of a loss that lies within the steps."""
+    steady_ns = 100.0 * finding.time_at_stake_ns / share
+    if part >= _NEARLY_ALL and loop.total_ns >= _NEARLY_ALL * steady_ns:
+        # The steps are the steady time: a share of it is a share of a step.
+        return share
+    return min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)

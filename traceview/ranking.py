@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from traceview import intervals
 from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
-from traceview.findings import SEVERITIES, Finding, Forecast, LostTime, forecast
+from traceview.findings import SEVERITIES, Finding, Forecast, LoopTime, LostTime, forecast
 from traceview.intervals import Intervals
 
 Outcome = Result | Skipped
@@ -32,15 +32,19 @@ class RankedFinding:
 
 
 def ranked(
-    outcomes: Mapping[str, Outcome], step_ns: int | None = None, steady_ns: int | None = None
+    outcomes: Mapping[str, Outcome],
+    loops: Sequence[LoopTime] = (),
+    time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
+    steady_ns: int | None = None,
 ) -> tuple[RankedFinding, ...]:
     """All findings, by severity and then by what acting on them is likely to win.
 
     A finding that puts the whole recording in doubt comes first of all. Time is said once: of
     findings that share a cause those of one analysis keep their severity, of findings on mostly
     the same time, or on the same kernel in one analysis, the first. The others become `info`, and
-    so do all after the first seven. `step_ns` is the median step, `steady_ns` the longest steady
-    time of a device: no finding can save more of it.
+    so do all after the first seven. `loops` are those of the trace, `time_of` tells which time a
+    finding is about, `steady_ns` is the longest steady time of a device: no finding can save more
+    of it. With loops, the share of a finding is that of a step; None where its time is outside.
     """
     findings = [
         RankedFinding(name, _within(finding, steady_ns))
@@ -53,19 +57,25 @@ def ranked(
     in_order = sorted(_each_time_once(in_order), key=_rank)
     limited = (*in_order[:MOST_ABOVE_INFO], *map(_as_info, in_order[MOST_ABOVE_INFO:]))
     return tuple(
-        replace(each, forecast=_forecast(each, limited[:place], step_ns))
-        for place, each in enumerate(limited)
+        _with_forecast(each, limited[:place], loops, time_of) for place, each in enumerate(limited)
     )
 
 
-def _forecast(
-    ranked: RankedFinding, before: Sequence[RankedFinding], step_ns: int | None
-) -> Forecast | None:
-    """The forecast; none for what a better recording would show, which makes nothing faster."""
-    if ranked.analysis == trace_health.ANALYSIS.name:
-        return None
-    own = forecast(ranked.finding, step_ns)
-    return replace(own, is_partial=_follows_less(ranked.finding, before)) if own else None
+def _with_forecast(
+    ranked: RankedFinding,
+    before: Sequence[RankedFinding],
+    loops: Sequence[LoopTime],
+    time_of: Callable[[Finding], LostTime | None],
+) -> RankedFinding:
+    """The finding with its forecast; none for what a better recording would show."""
+    own = forecast(ranked.finding, loops, time_of(ranked.finding) if loops else None)
+    if own is None or ranked.analysis == trace_health.ANALYSIS.name:
+        return ranked
+    own = replace(own, is_partial=_follows_less(ranked.finding, before))
+    if not loops:
+        return replace(ranked, forecast=own)
+    finding = replace(ranked.finding, share_of_step_pct=own.share_of_step_pct)
+    return replace(ranked, finding=finding, forecast=own)
 
 
 def _follows_less(finding: Finding, before: Sequence[RankedFinding]) -> bool:

@@ -13,7 +13,9 @@ import numpy as np
 from traceview import analyses as registered
 from traceview import display
 from traceview.analyses.base import Analysis
+from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
+from traceview.analyses.verdict.loops import loop_times
 from traceview.errors import InputError, suggestion
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
@@ -186,7 +188,12 @@ def analyze(
         facts,
         chosen,
         outcomes,
-        ranked(outcomes, found.step_median_ns, max(steady_spans_ns(trace).values(), default=0)),
+        ranked(
+            outcomes,
+            loop_times(trace),
+            lambda finding: time_of(trace, finding),
+            max(steady_spans_ns(trace).values(), default=0),
+        ),
         len(steps(trace)),
         found,
         scoreboard(trace),

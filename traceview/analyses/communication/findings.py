@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.analyses.communication.pairing import Waiting
 from traceview.analyses.communication.transfers import Transfers
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.exposure import exposure
-from traceview.findings import Evidence, Finding, severity_of, share_pct
+from traceview.findings import Evidence, Finding, LostTime, severity_of, share_pct
 from traceview.groups import Groups
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
@@ -92,6 +92,7 @@ def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Ite
             int(moved.end_ns[longest]),
         ),
         share_pct(exposed_ns, span_ns),
+        work=LostTime(device, intervals.union(moved.start_ns[rows], moved.end_ns[rows])),
     )
 
 

@@ -27,7 +27,7 @@ from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import launched_in_warm_up
-from traceview.findings import Evidence, Finding, Subject, share_pct
+from traceview.findings import Evidence, Finding, LostTime, Subject, share_pct
 from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.units import Value
@@ -99,6 +99,7 @@ def _runs_finding(trace: Trace, of: Runs, template: str, remedy: str) -> Iterato
             values, "classes", {**gpu_cells(trace, of.device), "class": kind.label}, *of.longest
         ),
         share_pct(of.saved_ns, span_ns) if of.saved_ns else None,
+        work=LostTime(of.device, of.time),
     )
 
 

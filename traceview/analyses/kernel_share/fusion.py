@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.steps import step_of_operations
+from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace
 
@@ -51,6 +52,8 @@ class Runs:
     class_ns: dict[KernelClass, int]
     longest: tuple[int, int]
     """Start and end of the run that takes longest, in ns."""
+    time: Intervals
+    """When the kernels ran."""
 
 
 def unfused_kernels(trace: Trace) -> tuple[Runs, ...]:
@@ -129,4 +132,5 @@ def _of_device(trace: Trace, device: int, run: Integers, rows: Integers, operati
         claimable_ns(trace, device, rows, less_ns),
         {kind: int(by_class[kind]) for kind in KernelClass if by_class[kind]},
         (int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())),
+        intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows]),
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
+from traceview.analyses.lost_time import work_time
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_operations_ns
 from traceview.facts.operations.hosts import gpu_cells
@@ -66,6 +67,7 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
             int(ops.end_ns[after[longest]]),
         ),
         share_pct(saved_ns, span_ns) if saved_ns else None,
+        work=work_time(trace, rows),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of, rows_of
 from traceview.facts.idle.causes import CAUSES, COPY_WAIT
@@ -23,6 +23,7 @@ from traceview.findings import (
     RECORDING,
     Evidence,
     Finding,
+    LostTime,
     Severity,
     Subject,
     severity_of,
@@ -60,7 +61,9 @@ def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ..
                 findings.append(_early_pageable(row, longest))
             if row["migration_cause"] in _ON_DEMAND:
                 severity = "info" if in_warm_up else severity
-                findings.append(_migrated(row, longest, severity, span_ns, in_warm_up))
+                moved = _time_of(part.take(rows_of(part, row)))
+                found = _migrated(row, longest, severity, span_ns, in_warm_up)
+                findings.append(replace(found, work=moved))
     return tuple(findings)
 
 
@@ -83,7 +86,15 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             on_gpu = own.take(own["device"] == device)
             [of_gpu] = copies_by_kind(trace, on_gpu).rows()
             longest = longest_of(on_gpu, row)
-            yield _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device)
+            found = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device)
+            yield replace(found, work=_time_of(on_gpu))
+
+
+def _time_of(copies: Table) -> LostTime:
+    """The time of copies on the GPU that they take longest."""
+    device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
+    on_gpu = copies.take(copies["device"] == device)
+    return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))
 
 
 def _exposed_finding(

@@ -25,7 +25,16 @@ from traceview.facts.phases import compilers
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.phases.recompilation import recompilation
 from traceview.facts.steps.steps import steps
-from traceview.findings import Evidence, Finding, Severity, Subject, severity_of, share_pct
+from traceview.findings import (
+    Evidence,
+    Finding,
+    LostTime,
+    Severity,
+    Subject,
+    severity_of,
+    share_pct,
+)
+from traceview.intervals import Intervals
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
@@ -118,7 +127,14 @@ def replay_finding(trace: Trace) -> Iterator[Finding]:
         ),
         share_pct(min(excess_ns, span_ns), span_ns),
         CAUSES[LAUNCH_LATE],
+        work=LostTime(device, _passes(trace, worst)),
     )
+
+
+def _passes(trace: Trace, passes: Replayed) -> Intervals:
+    """The time of the steady passes that are launched kernel by kernel."""
+    start_ns = operations(trace).start_ns[passes.launched[passes.steady]]
+    return intervals.union(start_ns, start_ns + passes.launched_ns[passes.steady])
 
 
 def _slower_ns(passes: Replayed) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.lost_time import lost_in
 from traceview.analyses.run_ahead.verdicts import copying_ns, counted_gaps, work_ns
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
@@ -108,6 +109,7 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
         gpu_subject(trace, device),
         Evidence(values, "devices", shown, *_window(trace, device, verdict)),
         share_pct(idle_ns, span_ns) if idle_ns else None,
+        work=lost_in(every, drained) if idle_ns else None,
     )
 
 

@@ -13,9 +13,10 @@ from traceview.analyses.steps.reasons import reasons
 from traceview.analyses.steps.wording import reason_clause
 from traceview.facts.idle.gaps import gaps, steady_span_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
+from traceview.facts.operations.operations import operations
 from traceview.facts.steps.names import loop_names, selects_alone
 from traceview.facts.steps.sources import steps_source
-from traceview.facts.steps.steps import pace, steps
+from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.findings import (
     LONGEST_NAME,
     Evidence,
@@ -110,7 +111,16 @@ def _finding(
         share_pct(lost_ns, steady_span_ns(trace)),
         lost=_idle_in(trace, rows, lost_ns),
         general=True,
+        work=LostTime(
+            _device(trace, worst), intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
+        ),
     )
+
+
+def _device(trace: Trace, step: int) -> int:
+    """The device of the first operation of a step, −1 where it launched none."""
+    launched = np.flatnonzero(step_of_operations(trace) == step)[:1]
+    return int(operations(trace).device[launched].max(initial=-1))
 
 
 def _idle_in(trace: Trace, rows: Integers, excess_ns: int) -> LostTime | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
+from traceview.analyses.verdict.loops import main_loop
 from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import limit_of, main_loop
+from traceview.analyses.verdict.verdict import limit_of
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.memory.levels import levels, moments
 from traceview.facts.operations.kernel_classes import communication_operations

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from traceview import units
 from traceview.analyses.run_ahead.verdicts import drained_in_steps
-from traceview.analyses.steps.parts import step_parts
+from traceview.analyses.verdict.loops import MainLoop, main_loop
 from traceview.analyses.verdict.parts import LargestClass, Limit, SteadyParts, steady_parts
 from traceview.facts.idle.unknown_idle import UnknownIdle
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
-from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.sources import steps_source
-from traceview.facts.steps.steps import pace, steps
-from traceview.tables import Integers
 from traceview.trace import Trace
 
 BUSY_PCT = 90.0
@@ -72,14 +67,6 @@ class Verdict:
     steps_from: StepsSource
 
 
-@dataclass(frozen=True)
-class MainLoop:
-    """The series of steps that takes most of the time: its steps and their median duration."""
-
-    steps: int
-    median_ns: int | None
-
-
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
@@ -94,29 +81,6 @@ def verdict(trace: Trace) -> Verdict:
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
     text = " · ".join(_phrases(loop, parts, limit, drained))
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
-
-
-def main_loop(trace: Trace) -> MainLoop:
-    """The series of selected steps that takes most of the time; no steps where there is none."""
-    found, timed = steps(trace), pace(trace)
-    rows = np.flatnonzero(timed.timed & selected(trace, found.process, found.cpu_start_ns))
-    if not len(rows):
-        return MainLoop(0, None)
-    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
-    rows = rows[found.series[rows] == np.argmax(total_ns)]
-    steady = rows[~timed.warm_up[rows]]
-    return MainLoop(len(rows), _usual_ns(trace, steady if len(steady) else rows))
-
-
-def _usual_ns(trace: Trace, rows: Integers) -> int:
-    """The median of some steps; without first uses and compilation where these are most of it."""
-    duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts(trace).once_ns[rows]
-    mostly_once = 2 * _median(once_ns) > _median(duration_ns)
-    return _median(duration_ns - once_ns if mostly_once else duration_ns)
-
-
-def _median(values: Integers) -> int:
-    return round(float(np.median(values)))
 
 
 def limit_of(parts: SteadyParts) -> Limit:

@@ -15,7 +15,7 @@ from traceview.analyses.base import Result, Skipped, TableSpec
 from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
-from traceview.findings import Finding
+from traceview.findings import Finding, Forecast
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import cells, drawn
@@ -63,7 +63,7 @@ def _(value: Report) -> str:
     lines += _paragraph("  ", ", ".join(shown))
     lines += [] if value.findings else _paragraph("  ", nothing_found(value))
     for ranked in value.findings[:MOST_FINDINGS]:
-        lines += _finding(ranked.finding, value.whole, f"  [{ranked.analysis}]")
+        lines += _finding(ranked.finding, value.whole, f"  [{ranked.analysis}]", ranked.forecast)
     more = len(value.findings) - MOST_FINDINGS
     lines += [f"  … and {units.count(more)} more in findings_table()"] if more > 0 else []
     return "\n".join(lines) + ">"
@@ -132,9 +132,11 @@ def _(value: RunComparison) -> str:
     return "\n".join(lines) + ">"
 
 
-def _finding(finding: Finding, whole: str, end: str) -> Iterator[str]:
+def _finding(
+    finding: Finding, whole: str, end: str, forecast: Forecast | None = None
+) -> Iterator[str]:
     """Severity and saving in one line, and the message in at most _MOST_LINES."""
-    amount = ", ".join(part for part in saving(finding, whole) if part)
+    amount = ", ".join(part for part in saving(finding, whole, forecast) if part)
     yield f"  {finding.severity}{f': can save up to {amount}' if amount else ''}{end}"
     yield from _paragraph("    ", finding.message)
 

@@ -100,6 +100,9 @@ def _finding(ranked: RankedFinding) -> dict[str, Any]:
         "forecast": forecast
         and {
             "saved_per_step_ns": forecast.saved_per_step_ns,
+            "step_ns": forecast.step_ns,
+            "loop": forecast.loop or None,
+            "share_of_run_pct": forecast.share_of_run_pct,
             "speedup_at_most": forecast.speedup_at_most,
             "saving": forecast.saving,
             "is_partial": forecast.is_partial,

@@ -107,7 +107,7 @@ def _notes(notes: Sequence[RankedFinding], whole: str) -> Iterator[str]:
 
 def _finding(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
     finding, margin = ranked.finding, " " * (len(lead) + 1)
-    amounts = [part for part in saving(finding, whole) if part]
+    amounts = [part for part in saving(finding, whole, ranked.forecast) if part]
     told = forecast_text(ranked.forecast) if finding.severity != "info" else ""
     parts = [f"**{finding.severity}**", *([f"up to {', '.join(amounts)}"] if amounts else []), told]
     yield f"{lead} {' · '.join(part for part in parts if part)} · `{ranked.analysis}`  "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.findings import Finding, Forecast, Saving
+from traceview.findings import Finding, Forecast, Saving, shortened
 
 LEAST_SPEEDUP = 1.05
 """A smaller one says no more than the time saved."""
@@ -11,12 +11,14 @@ QUALIFIERS: dict[Saving, str] = {"at-most": "at most", "about": "about", "at-lea
 PARTIAL = "one change seldom saves all of it"
 
 
-def saving(finding: Finding, whole: str) -> tuple[str, str]:
+def saving(finding: Finding, whole: str, forecast: Forecast | None = None) -> tuple[str, str]:
     """The time that a finding can save and its share, such as `147 ms` and `38.2 % of a step`.
 
-    Either is empty where the finding claims none.
+    Time outside the steps is a share of the run. Either is empty where the finding claims none.
     """
     at_stake, share = finding.time_at_stake_ns, finding.share_of_step_pct
+    if share is None and forecast:
+        share, whole = forecast.share_of_run_pct, "the run"
     if not at_stake:
         return "", ""
     return units.duration(at_stake), "" if share is None else f"{units.percent(share)} of {whole}"
@@ -40,10 +42,11 @@ def qualifier(forecast: Forecast | None) -> str:
 
 
 def saved_per_step(forecast: Forecast | None) -> str:
-    """Such as `4.75 of 12.4 ms per step`; empty without steps."""
+    """Such as `4.75 of 12.4 ms per step`; empty without steps. Another loop is named."""
     if forecast is None or forecast.saved_per_step_ns is None or not forecast.step_ns:
         return ""
-    return f"{units.part_of(forecast.saved_per_step_ns, forecast.step_ns)} per step"
+    per = shortened(forecast.loop) or "step"
+    return f"{units.part_of(forecast.saved_per_step_ns, forecast.step_ns)} per {per}"
 
 
 def speedup(forecast: Forecast | None) -> str:

@@ -103,7 +103,7 @@ def _finding_cells(ranked: RankedFinding, whole: str) -> tuple[Text, Text, Text]
     message.append(f"  [{ranked.analysis}]", "dim")
     if finding.severity != "info" and (text := forecast_text(ranked.forecast)):
         message.append(f"\n{text}", "dim")
-    stake, share = saving(finding, whole)
+    stake, share = saving(finding, whole, ranked.forecast)
     saved = Text(stake)
     if share:
         saved.append(f"\n{share}", "dim")

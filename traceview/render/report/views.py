@@ -73,7 +73,7 @@ def finding_view(
     forecast: Forecast | None = None,
 ) -> FindingEntry:
     """A finding whose saving is shown as a share of `whole`, such as `a step`."""
-    stake, share = saving(finding, whole)
+    stake, share = saving(finding, whole, forecast)
     return FindingEntry(
         severity=finding.severity,
         stake=stake,

@@ -40,4 +40,4 @@ def finding(**more: Schema) -> Schema:
     )
 
 
-FORECAST = maybe(fields_of(Forecast, without=("step_ns",)))
+FORECAST = maybe(fields_of(Forecast, without=("share_of_step_pct",)))

@@ -1,0 +1,83 @@
+"""The loops of a trace: for each series of steps its steady time, and that of a usual step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.analyses.steps.parts import step_parts
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.selection import selected
+from traceview.facts.steps.names import loop_names
+from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
+from traceview.findings import LoopTime
+from traceview.tables import Integers
+from traceview.trace import Trace
+
+
+@dataclass(frozen=True)
+class MainLoop:
+    """The series of steps that takes most of the time: its steps and their median duration."""
+
+    steps: int
+    median_ns: int | None
+
+
+def main_loop(trace: Trace) -> MainLoop:
+    """The series of selected steps that takes most of the time; no steps where there is none."""
+    series = _series(trace)
+    if not series:
+        return MainLoop(0, None)
+    return MainLoop(len(series[0]), _median(_usual_ns(trace, _steady(trace, series[0]))))
+
+
+def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
+    """The steady steps of each series, that with most time first."""
+    return tuple(_loop_time(trace, _steady(trace, rows)) for rows in _series(trace))
+
+
+def _loop_time(trace: Trace, rows: Integers) -> LoopTime:
+    median_ns = _median(_usual_ns(trace, rows))
+    # No time is lost in the first step, which is warm-up in any case.
+    later = rows[steps(trace).cpu_start_ns[rows] >= warm_up_end_ns(trace)]
+    rows = later if len(later) else rows
+    timed, once_ns = pace(trace), step_parts(trace).once_ns[rows]
+    step = step_of_operations(trace)
+    of_loop = np.append(np.isin(np.arange(len(steps(trace))), rows), False)[step]
+    return LoopTime(
+        intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
+        int((timed.duration_ns[rows] - once_ns).sum()),
+        median_ns,
+        frozenset(groups.different(operations(trace).device[of_loop]).tolist()),
+        loop_names(trace)[rows[0]] or "",
+    )
+
+
+def _series(trace: Trace) -> list[Integers]:
+    """The selected steps of each series, in the order of the time that they take."""
+    found, timed = steps(trace), pace(trace)
+    rows = np.flatnonzero(timed.timed & selected(trace, found.process, found.cpu_start_ns))
+    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
+    there = groups.different(found.series[rows])
+    order = np.argsort(-total_ns[there], kind="stable")
+    return [rows[found.series[rows] == each] for each in there[order].tolist()]
+
+
+def _steady(trace: Trace, rows: Integers) -> Integers:
+    """The steps after warm-up; all of them where none is."""
+    steady = rows[~pace(trace).warm_up[rows]]
+    return steady if len(steady) else rows
+
+
+def _usual_ns(trace: Trace, rows: Integers) -> Integers:
+    """Durations of steps; without first uses and compilation where these are most of a step."""
+    duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts(trace).once_ns[rows]
+    mostly_once = 2 * _median(once_ns) > _median(duration_ns)
+    result: Integers = duration_ns - once_ns if mostly_once else duration_ns
+    return result
+
+
+def _median(values: Integers) -> int:
+    return round(float(np.median(values)))
