@@ -132,3 +132,21 @@ def test_named_forms():
     assert units.count(12_345) == "12,345"
     assert units.counted(1, "kernel") == "1 kernel"
     assert units.counted(2_000, "copy", "copies") == "2,000 copies"
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (
+            "step_#/forward GPT/transformer.h.#/transformer.h.#.mlp",
+            "step_#/forward GPT/transformer.h.#/mlp",
+        ),
+        ("h.0/h.0.attn/h.0.attn.out", "h.0/attn/out"),
+        ("h.0/h.01.attn", "h.0/h.01.attn"),
+        ("a/a.", "a/a."),
+        ("", ""),
+    ],
+)
+def test_a_path_of_modules_does_not_repeat_the_name_around(path, shown):
+    assert units.quantity("range_path", path) == shown
+    assert units.quantity("file", path) == path

@@ -153,7 +153,7 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
             return field[0]
         value = values[name]
         if isinstance(value, str):
-            return shortened(value)
+            return shortened(units.quantity(name, value))
         if one is not None and isinstance(value, int):
             return units.counted(value, one, many or "")
         return units.quantity(name, value)
@@ -223,7 +223,7 @@ class Forecast:
     is_partial: bool = False
     share_of_step_pct: float | None = None
     share_of_run_pct: float | None = None
-    loop: str = ""
+    loop: str | None = None
 
 
 def forecast(
@@ -246,7 +246,7 @@ def forecast(
         return Forecast(None, None, None, finding.saving, share_of_run_pct=share)
     saved = min(round(loop.median_ns * of_step / 100.0), finding.time_at_stake_ns)
     speedup = _speedup(of_step)
-    name = "" if loop is loops[0] or loop.name == loops[0].name else loop.name
+    name = None if loop is loops[0] or loop.name == loops[0].name else loop.name
     return Forecast(saved, loop.median_ns, speedup, finding.saving, False, of_step, share, name)
 
 

@@ -8,10 +8,12 @@ Quantities get three significant digits, counts all digits.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from math import floor, log10
 
 _ACRONYMS = {"api", "cpu", "gpu", "sm"}
@@ -19,6 +21,7 @@ _ACRONYMS = {"api", "cpu", "gpu", "sm"}
 Value = int | float | bool | str | None
 
 ABSENT = "–"
+_RANGE_PATH = re.compile(r"range_path|range_pattern|range_\d+|\w+_range")
 
 _Scale = tuple[tuple[float, str], ...]
 _PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
@@ -58,10 +61,20 @@ def quantity(name: str, value: Value) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ABSENT
     if isinstance(value, str):
-        return value
+        return _own_names(value) if _RANGE_PATH.fullmatch(name) else value
     if isinstance(value, bool):
         return "yes" if value else "no"
     return _number(name, value)
+
+
+def _own_names(path: str) -> str:
+    """A path of ranges in which no module repeats the name of the one around it.
+
+    `transformer.h.0/transformer.h.0.mlp` is shown as `transformer.h.0/mlp`.
+    """
+    names = path.split("/")
+    inner = (own.removeprefix(f"{around}.") or own for around, own in pairwise(names))
+    return "/".join((names[0], *inner))
 
 
 def duration(nanoseconds: float | None) -> str:

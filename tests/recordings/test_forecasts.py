@@ -79,4 +79,4 @@ def test_eager_steps_and_replays_have_forecasts_of_their_own():
         idle_ns = intervals.intersection(loop.time, each.finding.lost.time).total()
         per_step_ns = idle_ns / loop.total_ns * loop.median_ns
         assert each.forecast.saved_per_step_ns == pytest.approx(per_step_ns, rel=0.01)
-    assert (late.forecast.loop, graph.forecast.loop) == ("", replay.name)
+    assert (late.forecast.loop, graph.forecast.loop) == (None, replay.name)

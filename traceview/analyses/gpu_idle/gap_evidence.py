@@ -142,7 +142,9 @@ class GapEvidence:
         return ", ".join(f"{', '.join(of)}{self._in(path)}" for path, of in by_path.items())
 
     def _in(self, path: int) -> str:
-        return f" in {shortened(range_tree(self._trace).paths[path])}" if path >= 0 else ""
+        if path < 0:
+            return ""
+        return f" in {shortened(units.quantity('range_path', range_tree(self._trace).paths[path]))}"
 
     def _queued(self, number: int) -> str:
         """What work that was queued in time waited for."""

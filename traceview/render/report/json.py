@@ -101,7 +101,7 @@ def _finding(ranked: RankedFinding) -> dict[str, Any]:
         and {
             "saved_per_step_ns": forecast.saved_per_step_ns,
             "step_ns": forecast.step_ns,
-            "loop": forecast.loop or None,
+            "loop": forecast.loop,
             "share_of_run_pct": forecast.share_of_run_pct,
             "speedup_at_most": forecast.speedup_at_most,
             "saving": forecast.saving,
