@@ -117,11 +117,11 @@ def _not_layers(
     seam = float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0)
     if seam or repeats_inside(kind[usual[0] : usual[0] + lag]):
         return found
-    begins = between_other_launches(first, lag)
-    if begins is None:
+    after = between_other_launches(first, lag)
+    if after is None:
         return None
-    step = int(np.median(np.diff(begins)))
-    return _whole_passes(_seams(begins, pause_ns, step), end, step)
+    step = int(np.median(np.diff(after)))
+    return _whole_passes(_seams(after, pause_ns, step), end, step)
 
 
 def _best_anchor(kind: Integers) -> _Anchor | None:
