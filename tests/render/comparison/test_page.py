@@ -25,7 +25,7 @@ def page(tmp_path_factory):
 @pytest.fixture
 def shown(browser, page):
     with opened(browser, page) as shown:
-        shown.page.wait_for_function(f"document.querySelectorAll('{LANES}').length === 2")
+        shown.page.wait_for_function(f"() => document.querySelectorAll('{LANES}').length === 2")
         shown.page.wait_for_timeout(400)
         yield shown
         assert shown.problems == []

@@ -55,7 +55,7 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     rows = np.flatnonzero((ops.process == process) & ops.launched)
     rows = rows[np.argsort(calls["start_ns"][ops.call[rows]], kind="stable")]
     call = ops.call[rows]
-    if _mostly_lost(trace, process, call):
+    if not len(rows) or _mostly_lost(trace, process, call):
         return None
     start, end = calls["start_ns"][call], calls["end_ns"][call]
     pause = np.maximum(np.diff(start, prepend=start[:1]) - (end - start), 0)
