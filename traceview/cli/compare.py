@@ -13,8 +13,11 @@ from traceview.cli import color_option, debug_option
 from traceview.cli.options.report_outputs import ReportOutputs
 from traceview.cli.output import (
     STDOUT,
+    document_option,
     json_option,
+    markdown_option,
     open_in_browser,
+    open_option,
     print_text,
     progress,
     put_json,
@@ -85,22 +88,10 @@ def _files(pattern: str) -> list[str]:
     help="Write a self-contained HTML page with both timelines. Default path: "
     "<before>-vs-<after>.html in the current folder.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write HTML, JSON or Markdown, as the name ends: .html, .json or .md.",
-)
-@click.option("--open", "opens", is_flag=True, help="Open the HTML page in the browser.")
+@document_option
+@open_option
 @json_option
-@click.option(
-    "--markdown",
-    is_flag=False,
-    flag_value=STDOUT,
-    metavar="[PATH|-]",
-    help="Write Markdown for an issue or a pull request. With no path or -, print only that.",
-)
+@markdown_option
 @click.option("--no-pager", is_flag=True, help="Print without a pager.")
 @color_option
 @click.option(

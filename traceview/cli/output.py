@@ -34,6 +34,23 @@ output_option = click.option(
     metavar="PATH",
     help="Write to this file, in the format that its name ends in.",
 )
+document_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write HTML, JSON or Markdown, as the name ends: .html, .json or .md.",
+)
+open_option = click.option(
+    "--open", "opens", is_flag=True, help="Open the HTML page in the browser."
+)
+markdown_option = click.option(
+    "--markdown",
+    is_flag=False,
+    flag_value=STDOUT,
+    metavar="[PATH|-]",
+    help="Write Markdown for an issue or a pull request. With no path or -, print only that.",
+)
 _NARROWEST, _PLAIN = 40, 80
 BLOCK_CHARACTERS = 1 << 16
 

@@ -19,8 +19,11 @@ from traceview.cli.options.report_outputs import (
 )
 from traceview.cli.output import (
     STDOUT,
+    document_option,
     json_option,
+    markdown_option,
     open_in_browser,
+    open_option,
     print_text,
     progress,
 )
@@ -84,22 +87,10 @@ def _known(name: str, names: Sequence[str]) -> str:
     metavar="[PATH]",
     help="Write a self-contained HTML page. Default path: <trace>.html in the current folder.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write HTML, JSON or Markdown, as the name ends: .html, .json or .md.",
-)
-@click.option("--open", "opens", is_flag=True, help="Open the HTML page in the browser.")
+@document_option
+@open_option
 @json_option
-@click.option(
-    "--markdown",
-    is_flag=False,
-    flag_value=STDOUT,
-    metavar="[PATH|-]",
-    help="Write Markdown for an issue or a pull request. With no path or -, print only that.",
-)
+@markdown_option
 @click.option(
     "--csv",
     type=click.Path(path_type=Path),

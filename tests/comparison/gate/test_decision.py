@@ -142,7 +142,7 @@ def test_the_same_capture_is_refused():
 def test_conditions_in_words():
     condition = GateCondition("max_increase", 3.0, is_relative=True, at_least=100_000.0)
     text = condition_text("step_ns", condition)
-    assert text == "rises by at most 3.0 %, or 100 µs if that is more"
+    assert text == "may rise by 3.0 %, or 100 µs if that is more"
     assert condition_text("gpu_busy_pct", GateCondition("max_decrease", 2.0)) == (
-        "falls by at most 2.0 points"
+        "may fall by 2.0 points"
     )

@@ -43,10 +43,10 @@ def condition_text(figure: str, condition: GateCondition) -> str:
         limit = percent if condition.is_relative else _amount(figure, condition.limit)
         amount = _amount(figure, condition.at_least)
         least = f", or {amount} if that is more" if condition.at_least else ""
-        verb = "rises" if condition.kind == "max_increase" else "falls"
-        return f"{verb} by at most {limit}{least}"
-    verbs = {"max": "at most", "min": "at least", "equals": "equal to"}
-    return f"is {verbs[condition.kind]} {value_text(figure, condition.limit)}"
+        verb = "rise" if condition.kind == "max_increase" else "fall"
+        return f"may {verb} by {limit}{least}"
+    verbs = {"max": "must be at most", "min": "must be at least", "equals": "must be"}
+    return f"{verbs[condition.kind]} {value_text(figure, condition.limit)}"
 
 
 def sentence(decision: Decision) -> str:
@@ -55,7 +55,7 @@ def sentence(decision: Decision) -> str:
         return f"{decision.reason or 'not recorded'}."
     moved = _moved(decision)
     at = f" ({decision.place})" if decision.place else ""
-    demanded = f"the rule is that it {condition_text(decision.figure, decision.condition)}"
+    demanded = f"it {condition_text(decision.figure, decision.condition)}"
     if decision.outcome == "undecided":
         return f"{moved}{_range(decision)}; {_needed(decision)}{at}."
     some = f" {decision.reason}" if decision.reason else ""
@@ -100,7 +100,7 @@ def _proof(decision: Decision) -> str:
 
 def _range(decision: Decision) -> str:
     if decision.low is None or decision.high is None:
-        return ", and too few runs tell whether that is noise"
+        return ", and these runs are too few to tell that from noise"
     low, high = _signed(decision, decision.low), _signed(decision, decision.high)
     limit = _amount(decision.figure, decision.limit)
     return f", between {low} and {high}, where the limit is {limit}"

@@ -32,12 +32,13 @@ def compared(comparison: RunComparison) -> list[str]:
     stepped = all(run.has_steps for run in (*comparison.before, *comparison.after))
     return [
         *(gpus if len(gpus) == 1 and all(gpus) else ()),
-        _both(runs, "run"),
-        *([_both(steps, "steady step")] if stepped else []),
+        both_sides(runs, "run"),
+        *([both_sides(steps, "steady step")] if stepped else []),
     ]
 
 
-def _both(numbers: Sequence[int], noun: str) -> str:
+def both_sides(numbers: Sequence[int], noun: str) -> str:
+    """How many of something each side has: `5 runs per side`, `4 and 5 runs`."""
     one, other = numbers
     if one == other:
         return f"{units.counted(one, noun)} per side"

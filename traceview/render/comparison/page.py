@@ -13,7 +13,7 @@ from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
 from traceview.render.base.colors import color_class
-from traceview.render.comparison.header import compared, sides
+from traceview.render.comparison.header import both_sides, compared, sides
 from traceview.render.comparison.parts import (
     Amounts,
     GroupLine,
@@ -108,9 +108,9 @@ def _tiles(comparison: RunComparison) -> Iterator[ScoreTile]:
 
 def _sure(comparison: RunComparison) -> tuple[str, str]:
     certainty = comparison.certainty
-    runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
+    runs = both_sides([certainty.runs_before, certainty.runs_after], "run")
     if certainty.basis != "runs" or certainty.low_ns is None or certainty.high_ns is None:
-        return "not known", f"{runs}; record 4 or more per side"
+        return "not known", f"{runs}; record at least 4"
     low, high = units.difference(certainty.low_ns), units.difference(certainty.high_ns)
     value = units.percent(certainty.level * 100) if certainty.is_certain else "within noise"
     return value, f"{low or '0'} to {high or '0'}, {runs}"
