@@ -36,7 +36,7 @@ LEVELS = (
     {"ranking", "explanation"},
     {"timeline"},
     {"report"},
-    {"comparison"},
+    {"comparison", "ranks"},
     {"testing"},
     {"render"},
     {"cli"},

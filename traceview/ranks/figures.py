@@ -1,0 +1,238 @@
+"""The figures of one rank that the answer for a job uses: kilobytes, sent between processes.
+
+A rank is a GPU of a process that has GPU work. Times are int64 nanoseconds on the clock of the
+rank's own recording, NULL where absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from traceview.facts.idle.causes import CAUSES
+from traceview.findings import Severity
+from traceview.intervals import Timed
+from traceview.tables import Array, Integers, Mask
+
+KINDS = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"),
+    *("gather", "scatter", "send", "receive", "send-receive", "barrier", "other"),
+)
+(
+    ALL_REDUCE,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE,
+    GATHER,
+    SCATTER,
+    SEND,
+    RECEIVE,
+    SEND_RECEIVE,
+    BARRIER,
+    OTHER,
+) = range(len(KINDS))
+POINT_TO_POINT = (SEND, RECEIVE, SEND_RECEIVE)
+UNKNOWN = -1
+
+Numbered = Literal["recording", "file name", "communicator", "order"]
+"""Where the number of a rank is from."""
+
+
+@dataclass(frozen=True)
+class RankCollectives(Timed):
+    """The collectives and messages of a rank, one row each, in order of start.
+
+    `kind` is an index into KINDS. `launched_ns` is the start of the call on the CPU that launched
+    it. `communicator` is a number equal on all members, NULL where unknown. `sequence` is the place
+    among the collectives of that communicator and stream, from 0, or the number that the recorder
+    gave. `bytes` (of the larger buffer) and `bus_bytes` are −1 where unknown, `members` (ranks of
+    the communicator) 0. `peer` is the rank within the communicator that a message goes to or comes
+    from, −1 where there is none or it is unknown. `exposed_ns` is its time without compute on the
+    same GPU. `step` is a row of RankSteps, −1 for none. `symmetric` marks kernels on symmetric
+    memory, which reduce through NVLink without NCCL.
+
+    What the rank did between the end of its last collective before and the start of this one:
+    `work_ns` is busy time without communication, `idle_ns` idle time by cause, shape
+    (collectives, len(CAUSES)). `place` is a row of RankFigures.places, where the program was for
+    `place_ns` of that idle time, −1 where unknown.
+    """
+
+    start_ns: Integers
+    end_ns: Integers
+    launched_ns: Integers
+    kind: Array
+    communicator: Integers
+    sequence: Integers
+    bytes: Integers
+    bus_bytes: Integers
+    members: Integers
+    peer: Integers
+    stream: Integers
+    exposed_ns: Integers
+    step: Integers
+    symmetric: Mask
+    work_ns: Integers
+    idle_ns: Integers
+    place: Integers
+    place_ns: Integers
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def take(self, rows: Array) -> RankCollectives:
+        """The collectives of an index array or a mask."""
+        columns: dict[str, Any] = {
+            each.name: getattr(self, each.name)[rows] for each in fields(self)
+        }
+        return RankCollectives(**columns)
+
+
+@dataclass(frozen=True)
+class RankSteps:
+    """The steps of a rank's main loop, one row each, in order; none where no steps were found.
+
+    `number` is the N of `step_N`, else the place in the loop. The parts of a step are disjoint:
+    `compute_ns`, communication without compute (`exposed_ns`), copies and memsets beside neither
+    (`copies_ns`), and `idle_ns` by cause, shape (steps, len(CAUSES)), add up to its duration.
+    `hidden_ns` is communication under compute, which `compute_ns` has already.
+    """
+
+    names: tuple[str, ...]
+    number: Integers
+    begin_ns: Integers
+    end_ns: Integers
+    warm_up: Mask
+    compute_ns: Integers
+    exposed_ns: Integers
+    hidden_ns: Integers
+    copies_ns: Integers
+    idle_ns: Integers
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def duration_ns(self) -> Integers:
+        return self.end_ns - self.begin_ns
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a program is while its GPU idles: a source line, a range path, or both.
+
+    `what` is the call there, such as `time.sleep`, or the activity; fields are empty where unknown,
+    `line` is 0.
+    """
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    range_path: str = ""
+    what: str = ""
+
+    @property
+    def text(self) -> str:
+        """`data.py:40`, or the range path."""
+        name = self.file.replace("\\", "/").rpartition("/")[2]
+        return f"{name}:{self.line}" if self.file and self.line else name or self.range_path
+
+
+@dataclass(frozen=True)
+class WorkPart:
+    """Kernels of one class in the steady steps: `kind` is the class, as kernel-share names it."""
+
+    kind: str
+    calls: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class RankName:
+    """Which rank it is, and where it ran; `clock` is equal where two ranks read the same clock.
+
+    `numbered` says where the number is from.
+    """
+
+    rank: int
+    local_rank: int | None = None
+    world_size: int | None = None
+    host: str = ""
+    clock: str = ""
+    device_id: int = 0
+    gpu: str = ""
+    numbered: Numbered = "order"
+
+
+@dataclass(frozen=True)
+class RankFinding:
+    """A finding of the rank's own report, as text."""
+
+    analysis: str
+    severity: Severity
+    message: str
+    action: str
+    time_at_stake_ns: int
+    share_of_step_pct: float | None
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """What one rank contributes to the answer for its job.
+
+    `clock_offset_ns` is to be added to its times for ns since 1970, None where the recording does
+    not hold it. `communicators` has (ranks, own rank in it) by number; an own rank of −1 is
+    unknown. `group_names` is the description that torch gives a process group, `group_ranks` its
+    global ranks, where recorded. `work` and the per-rank times are of the steady steps, of the
+    steady time without steps: `span_ns` is that time, `idle_ns` its idle time by cause.
+    `link_bytes_per_s` is NVLink's rate of the GPU one way, `host_bytes_per_s` that of PCIe, None
+    where unknown. `findings` are the first of the rank's own report.
+    """
+
+    name: RankName
+    path: str
+    recorder: str
+    digest: str
+    clock_offset_ns: int | None
+    collectives: RankCollectives
+    steps: RankSteps
+    communicators: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    group_names: Mapping[int, str] = field(default_factory=dict)
+    group_ranks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
+    work: tuple[WorkPart, ...] = ()
+    step_median_ns: int | None = None
+    busy_pct: float = 0.0
+    span_ns: int = 0
+    compute_ns: int = 0
+    exposed_ns: int = 0
+    hidden_ns: int = 0
+    copies_ns: int = 0
+    idle_ns: Mapping[str, int] = field(default_factory=dict)
+    peak_memory_bytes: int | None = None
+    link_bytes_per_s: int | None = None
+    host_bytes_per_s: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = ""
+    limit: str = "unknown"
+    findings: tuple[RankFinding, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def no_collectives() -> RankCollectives:
+    """Those of a rank that exchanges nothing."""
+    columns: dict[str, Any] = {each.name: np.zeros(0, np.int64) for each in fields(RankCollectives)}
+    columns |= {"kind": np.zeros(0, np.int8), "symmetric": np.zeros(0, bool)}
+    columns["idle_ns"] = np.zeros((0, len(CAUSES)), np.int64)
+    return RankCollectives(**columns)
+
+
+def no_steps() -> RankSteps:
+    """Those of a rank without a loop."""
+    none = np.zeros(0, np.int64)
+    idle = np.zeros((0, len(CAUSES)), np.int64)
+    return RankSteps((), none, none, none, none.astype(bool), none, none, none, none, idle)

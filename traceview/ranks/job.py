@@ -1,0 +1,135 @@
+"""The answer for a job of many ranks, and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.analyses.base import Result
+from traceview.facts.idle.causes import CAUSES
+from traceview.ranks.figures import RankFigures
+from traceview.tables import Array, Integers
+
+PARTS = ("compute", "communication", "wait", "copies", *CAUSES)
+"""Parts of a step in the heat map: exposed communication without its waits, and the waits for
+later ranks. Idle time is named by its cause."""
+
+
+@dataclass(frozen=True)
+class FailedRank:
+    """A file that gave no figures: why, and what to do about it."""
+
+    path: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class MatchedCommunicator:
+    """The collectives of one communicator, or of streams that pair by order, over its ranks.
+
+    `number` is that of the recordings, NULL where it was inferred. `ranks` are places in
+    JobReport.ranks, `size` the ranks that the communicator has, which may be more. `rows` has the
+    row in RankCollectives of each collective on each rank, −1 where it was not recorded; shape
+    (ranks, collectives). `kind` and `bytes` have one entry per collective, `bytes` −1 where
+    unknown. `wait_ns` is how long each rank waited, −1 where that cannot be told; `last` the place
+    in `ranks` of the one that arrived last, −1; `late_ns` how long the others waited for it at
+    most.
+    """
+
+    number: int
+    ranks: tuple[int, ...]
+    size: int
+    rows: Integers
+    kind: Array
+    bytes: Integers
+    wait_ns: Integers
+    last: Integers
+    late_ns: Integers
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """How the clocks of the ranks relate, one entry per rank.
+
+    The time on the clock of the reference, which is rank `reference` of its `component`, is
+    t + offset_ns + drift × (t − origin_ns). `error_ns` is the spread that remains, NULL where
+    nothing connects a rank to the others; `offset_ns` is 0 there. Ranks of different components
+    cannot be compared. `basis` says what the offsets are from: collectives, or the time of the day.
+    """
+
+    offset_ns: Integers
+    drift: npt.NDArray[np.float64]
+    origin_ns: Integers
+    error_ns: Integers
+    component: Integers
+    reference: int = 0
+    basis: str = ""
+
+    def aligned_ns(self, rank: int, time_ns: Integers) -> Integers:
+        """Times of a rank, by place, on the common clock."""
+        since = time_ns - self.origin_ns[rank]
+        turned: Integers = np.rint(self.drift[rank] * since).astype(np.int64)
+        aligned: Integers = time_ns + self.offset_ns[rank] + turned
+        return aligned
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Steps of the main loop on each rank, by part; matched by their numbers.
+
+    `steps` names them in order, `warm_up` and `duration_ns` have shape (ranks, steps), NULL where a
+    rank has no such step. `parts_ns` splits each step, shape (ranks, steps, len(PARTS)); it is 0
+    where the step is absent. `late_ns` is how long the others waited for the rank in that step.
+    """
+
+    steps: tuple[str, ...]
+    duration_ns: Integers
+    warm_up: npt.NDArray[np.bool_]
+    parts_ns: Integers
+    late_ns: Integers
+
+    @property
+    def largest_loss(self) -> Array:
+        """Index into PARTS of the largest part but compute, −1 without one; (ranks, steps)."""
+        lost = self.parts_ns[:, :, 1:]
+        if not lost.size:
+            return np.full(self.duration_ns.shape, -1, np.int64)
+        return np.where(lost.max(axis=2) > 0, lost.argmax(axis=2) + 1, -1)
+
+
+@dataclass(frozen=True)
+class JobVerdict:
+    """What the job comes to in one line.
+
+    `limit` is one of those of a report, or `straggler` where ranks wait for one that is late, or
+    `communication`. `steps` counts the steady steps that all ranks share, `step_median_ns` is the
+    median over them of the longest of all ranks, None without steps.
+    """
+
+    text: str
+    limit: str
+    ranks: int
+    steps: int
+    step_median_ns: int | None
+    gpu_busy_pct: float | None
+    figures: Mapping[str, int | float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """All ranks of a job side by side, the findings worst first.
+
+    `ranks` are in order of their number. `result` has the tables of `ranks.tables.TABLES`.
+    """
+
+    ranks: tuple[RankFigures, ...]
+    failed: tuple[FailedRank, ...]
+    result: Result
+    verdict: JobVerdict
+    clocks: Clocks
+    heat: HeatMap
+    matched: tuple[MatchedCommunicator, ...]

@@ -1,0 +1,195 @@
+"""The tables of the answer for a job."""
+
+from __future__ import annotations
+
+from traceview.analyses.base import TableSpec
+from traceview.tables import Column
+
+_PER_STEP = "mean of a steady step; of all steady time without steps"
+_RANK = Column("rank", "int64", "number of the rank")
+_PLACE = Column(
+    "place", "text", "where its program is meanwhile: file and line, or range", nullable=True
+)
+_CAUSE = Column(
+    "cause",
+    "text",
+    "why it arrives last, where it does: gpu-work (it works longer since the collective before "
+    "than the others), or the cause of the idle time that it has more of",
+    nullable=True,
+)
+RANKS = TableSpec(
+    "ranks",
+    "one row per rank",
+    (
+        _RANK,
+        Column("host", "text", "machine", nullable=True),
+        Column("device_id", "int64", "GPU"),
+        Column("step_median_ns", "int64", "median time of a steady step", nullable=True),
+        Column("busy_pct", "float64", "percentage of steady time in which the GPU is busy"),
+        Column("compute_ns", "int64", f"time of kernels without communication; {_PER_STEP}"),
+        Column("exposed_ns", "int64", f"communication without compute; {_PER_STEP}"),
+        Column("hidden_ns", "int64", f"communication under compute; {_PER_STEP}"),
+        Column(
+            "wait_ns",
+            "int64",
+            f"time inside collectives before the last rank arrived; {_PER_STEP}",
+            nullable=True,
+        ),
+        Column(
+            "late_ns",
+            "int64",
+            f"time that the rank which waited longest waited for this one; {_PER_STEP}",
+            nullable=True,
+        ),
+        Column("idle_ns", "int64", f"time without work on the GPU; {_PER_STEP}"),
+        _CAUSE,
+        _PLACE,
+        Column("peak_memory_bytes", "int64", "most GPU memory allocated at once", nullable=True),
+        Column(
+            "clock_offset_ns",
+            "int64",
+            "to be added to its times for those of the first rank",
+            nullable=True,
+        ),
+        Column("clock_error_ns", "int64", "spread of that offset", nullable=True),
+        Column("path", "text", "recording"),
+    ),
+    brief=(
+        *("rank", "step_median_ns", "busy_pct", "compute_ns", "exposed_ns", "wait_ns", "late_ns"),
+        *("cause", "place", "idle_ns", "host"),
+    ),
+)
+GROUPS = TableSpec(
+    "groups",
+    "one row per process group: communicators of the same ranks",
+    (
+        Column("group", "text", "name of the group, unique"),
+        Column(
+            "name",
+            "text",
+            "what it is for: world, data parallel, tensor parallel, pipeline or expert parallel, "
+            "as recorded or by its ranks and collectives; absent where unsure",
+            nullable=True,
+        ),
+        Column("ranks", "text", "ranks of one such group, such as 0-3 or 0,4,8,12"),
+        Column("members", "int64", "ranks of each such group"),
+        Column("communicators", "int64", "groups of that shape, each with its own communicator"),
+        Column("kinds", "text", "kinds of its collectives, most time first"),
+        Column("calls", "int64", "collectives, each counted once for all its ranks"),
+        Column("bytes", "int64", "bytes of these calls, of the larger buffer", nullable=True),
+        Column("total_ns", "int64", "GPU time over all ranks, waiting included"),
+        Column("exposed_ns", "int64", "that without compute on the same GPU"),
+        Column("wait_ns", "int64", "that before the last rank arrived", nullable=True),
+        Column(
+            "bus_bytes_per_s",
+            "int64",
+            "bus bandwidth as in nccl-tests, without waits",
+            nullable=True,
+        ),
+        Column("link", "text", "NVLink, PCIe or network, where known", nullable=True),
+        Column("link_pct", "float64", "percentage of the peak rate of that link", nullable=True),
+    ),
+    brief=("group", "ranks", "kinds", "calls", "total_ns", "exposed_ns", "wait_ns", "link_pct"),
+    rare=True,
+)
+COLLECTIVES = TableSpec(
+    "collectives",
+    "one row per group, kind and size of collectives; most waiting first",
+    (
+        Column("group", "text", "group, as in groups"),
+        Column("kind", "text", "all-reduce, all-gather, send-receive …"),
+        Column("bytes", "int64", "bytes of a call, of its larger buffer", nullable=True),
+        Column("calls", "int64", "collectives, each counted once for all its ranks"),
+        Column("calls_per_step", "float64", "calls on a rank in a steady step", nullable=True),
+        Column("total_ns", "int64", "GPU time over all ranks, waiting included"),
+        Column("median_ns", "int64", "median GPU time on a rank, waiting included"),
+        Column(
+            "transfer_ns",
+            "int64",
+            "median time of the rank that arrived last: that of the transfer itself",
+            nullable=True,
+        ),
+        Column(
+            "wait_ns", "int64", "time before the last rank arrived, of all ranks", nullable=True
+        ),
+        Column(
+            "skew_median_ns",
+            "int64",
+            "median time from the first arrival to the last",
+            nullable=True,
+        ),
+        Column(
+            "bus_bytes_per_s",
+            "int64",
+            "bus bandwidth as in nccl-tests, without waits",
+            nullable=True,
+        ),
+        Column("link_pct", "float64", "percentage of the peak rate of the link", nullable=True),
+    ),
+    brief=("group", "kind", "bytes", "calls", "median_ns", "transfer_ns", "wait_ns", "link_pct"),
+    adds=("calls", "total_ns", "wait_ns"),
+    rare=True,
+)
+STRAGGLERS = TableSpec(
+    "stragglers",
+    "one row per rank and cause that others wait for; most lateness first",
+    (
+        _RANK,
+        Column("steps", "text", "when: every step, every third step, step 17 …", nullable=True),
+        Column("late_steps", "int64", "steady steps in which it is late", nullable=True),
+        Column("calls", "int64", "collectives in which it arrived last and others waited"),
+        Column("late_ns", "int64", "time that the rank which waited longest waited for it, in all"),
+        Column("late_median_ns", "int64", "median of that in the steps where it is late"),
+        Column("others_wait_ns", "int64", "time that all other ranks waited for it, in all"),
+        Column("cause", "text", "gpu-work, or the cause of its idle time"),
+        _PLACE,
+        Column(
+            "kernel_class",
+            "text",
+            "class of kernels that works longer than on the other ranks, of gpu-work",
+            nullable=True,
+        ),
+    ),
+    brief=("rank", "steps", "late_ns", "late_median_ns", "cause", "place", "kernel_class", "calls"),
+    rare=True,
+)
+CRITICAL_PATH = TableSpec(
+    "critical_path",
+    "one row per segment of what the job waits for in its median step, in order of time",
+    (
+        _RANK,
+        Column("what", "text", "gpu-work, a cause of idle time, or the kind of a collective"),
+        Column("start_ns", "int64", "start, from the begin of the step on that path"),
+        Column("duration_ns", "int64", "time on the path"),
+        Column(
+            "avoidable_ns",
+            "int64",
+            "time that the whole step would be shorter at most, until the second rank arrives",
+        ),
+        _PLACE,
+    ),
+    brief=("rank", "what", "start_ns", "duration_ns", "avoidable_ns", "place"),
+    adds=("duration_ns",),
+    rare=True,
+)
+RANK_STEPS = TableSpec(
+    "rank_steps",
+    "one row per rank and step",
+    (
+        _RANK,
+        Column("step", "text", "name of the step"),
+        Column("begin_ns", "int64", "begin on the rank's own clock"),
+        Column("duration_ns", "int64", "time of the step"),
+        Column("compute_ns", "int64", "kernels without communication"),
+        Column("exposed_ns", "int64", "communication without compute, waits included"),
+        Column("wait_ns", "int64", "time inside collectives before the last rank arrived"),
+        Column("copies_ns", "int64", "copies and memsets without kernels"),
+        Column("idle_ns", "int64", "time without work on the GPU"),
+        Column("cause", "text", "cause of most of that idle time", nullable=True),
+        Column("late_ns", "int64", "time that others waited for this rank"),
+    ),
+    brief=("rank", "step", "duration_ns", "compute_ns", "exposed_ns", "wait_ns", "late_ns"),
+    detail=True,
+    rare=True,
+)
+TABLES = (RANKS, STRAGGLERS, CRITICAL_PATH, GROUPS, COLLECTIVES, RANK_STEPS)
