@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from traceview import display
 from traceview.errors import MissingTableError
 from traceview.tables import Table
+from traceview.trace.rank_identity import RankIdentity
 from traceview.trace.schema import OWN_TORCH_REMEDIES, TABLES, TORCH_PROFILER, TORCH_REMEDIES
 
 Value = TypeVar("Value")
@@ -55,8 +56,9 @@ class Trace:
     A table that was recorded and saw nothing is empty; one that was never recorded is absent.
     The two are different answers. `devices`, `processes` and `threads` are always there.
 
-    `run` is what `traceview record` noted of the run (table TRACEVIEW_RUN), `capture` the
-    options of the recorder by their own names; either is empty where the trace has none.
+    `run` is what `traceview record` noted of the run (table TRACEVIEW_RUN), and the rank where
+    another recorder tells it, `capture` the options of the recorder by their own names; either is
+    empty where the trace has none.
     Answers to a `strict` trace infer nothing: work launched by a thread without ranges is in none.
     `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name.
     `absent` names tables that were not recorded, though inference has filled them since.
@@ -134,6 +136,12 @@ class Trace:
     def with_peaks(self, peaks: Mapping[str, float]) -> Trace:
         """The same trace with figures of its GPU, by the names of hardware.FIGURES."""
         return replace(self, peaks=dict(peaks), _facts=Facts())
+
+    @property
+    def rank(self) -> RankIdentity | None:
+        """Which process of a distributed run this is; None if it is the only one, or not known."""
+        noted = RankIdentity.of_run(self.run)
+        return noted or RankIdentity.of_communicators(self.recorded("communicators"))
 
     @property
     def kernels(self) -> Table:

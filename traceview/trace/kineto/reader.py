@@ -21,6 +21,7 @@ from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import integers
 from traceview.trace.model import Trace
+from traceview.trace.rank_identity import HOST
 from traceview.trace.schema import TABLES, TORCH_PROFILER
 
 _CATEGORIES = {
@@ -35,6 +36,7 @@ _CATEGORIES = {
 }
 _TIMES = ("start_ns", "end_ns", "time_ns")
 _DISTRIBUTED = ("backend", "rank", "world_size", "nccl_version")
+_HOST_NAME = "host_name"
 _OPTIONS = ("record_shapes", "with_stack", "profile_memory")
 
 
@@ -149,6 +151,7 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
     distributed = metadata.get("distributedInfo")
     if isinstance(distributed, Mapping):
         run |= {key: str(distributed[key]) for key in _DISTRIBUTED if key in distributed}
+        run |= {HOST: str(metadata[_HOST_NAME])} if _HOST_NAME in metadata else {}
     run |= {key: str(int(metadata[key] in (1, True))) for key in _OPTIONS if key in metadata}
     return run | {"gpu_vendor": "AMD"} if _on_amd(metadata) else run
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from traceview.errors import TraceFormatError
+from traceview.trace.rank_identity import HOST, VARIABLES, RankIdentity, launched_rank
 from traceview.trace.sqlite.file import Database
 
 # 2022.4 writes schema 3.0 into EXPORT_META_DATA; from 2023 on the table is META_DATA_EXPORT.
@@ -18,6 +19,8 @@ LENGTH = "CAPTURE_LENGTH_NS"
 """Key under which `Trace.capture` has the length of the recording, from ANALYSIS_DETAILS."""
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
+_VARIABLE_OF = re.compile(r"PROCESS_(\d+):ENVIRONMENT_VARIABLE")
+_SCRUBBED = "(removed)"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,36 @@ def version_warnings(meta: ExportMeta) -> list[str]:
             "tables and columns with known names were read"
         ]
     return []
+
+
+def rank_of_program(database: Database) -> dict[str, str]:
+    """The rank of the program that nsys ran, as rows of TRACEVIEW_RUN; none if it is not known.
+
+    A launcher tells it by variables, MPI by a table of its own.
+    """
+    found = launched_rank(_launcher_variables(database)) or _rank_in_mpi(database)
+    if found is None:
+        return {}
+    host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
+    return found.as_run() | ({} if host == _SCRUBBED else {HOST: host})
+
+
+def _launcher_variables(database: Database) -> dict[str, str]:
+    """Those in the environment of the program; none if nsys ran several programs."""
+    values, programs = {}, set()
+    for name, value in database.lines("META_DATA_CAPTURE", ("name", "value")):
+        if program := _VARIABLE_OF.fullmatch(str(name)):
+            programs.add(program[1])
+            variable, _, text = str(value).partition("=")
+            if variable in VARIABLES:
+                values[variable] = text.strip('"')
+    return values if len(programs) == 1 else {}
+
+
+def _rank_in_mpi(database: Database) -> RankIdentity | None:
+    ranks = {rank for (rank,) in database.lines("MPI_RANKS", ("rank",))}
+    rank = ranks.pop() if len(ranks) == 1 else None
+    return RankIdentity(rank) if isinstance(rank, int) and rank >= 0 else None
 
 
 def _pairs(database: Database, table: str) -> dict[str, str]:

@@ -20,7 +20,12 @@ from traceview.trace.nsys.cpu.own_samples import own_samples, with_sources
 from traceview.trace.nsys.cpu.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.cpu.thread_runs import thread_runs
-from traceview.trace.nsys.export_info import ExportMeta, read_meta, version_warnings
+from traceview.trace.nsys.export_info import (
+    ExportMeta,
+    rank_of_program,
+    read_meta,
+    version_warnings,
+)
 from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.nvtx.nccl_calls import nccl_tables
@@ -65,10 +70,18 @@ def read(database: Database, path: str) -> Trace:
         recorder_version=meta.recorder_version,
         export_schema_version=meta.schema,
         tables=staged,
-        run=meta.run,
+        run=_run(database, meta, staged),
         capture=meta.capture,
         warnings=(*_import_warnings(staged), *export.warnings),
     )
+
+
+def _run(database: Database, meta: ExportMeta, staged: Mapping[str, Table]) -> Mapping[str, str]:
+    """What was noted of the run, with the rank if only one process used GPUs."""
+    several = "kernels" in staged and len(np.unique(staged["kernels"]["process"])) > 1
+    if several or "rank" in meta.run:
+        return meta.run
+    return {**rank_of_program(database), **meta.run}
 
 
 def _import_warnings(staged: Mapping[str, Table]) -> list[str]:

@@ -1,0 +1,130 @@
+"""Which process of a distributed run a recording holds, and how its launcher says so."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Self
+
+import numpy as np
+
+from traceview.tables import Table
+
+HOST = "host"
+"""Name in TRACEVIEW_RUN of the host name, or of a pseudonym of it."""
+STARTED_BY_RECORD = "TRACEVIEW_NPROC"
+"""Variable that `traceview record --nproc` sets for its ranks."""
+_PSEUDONYM = re.compile(r"host-[0-9a-f]{8}")
+_LARGEST = 1 << 24
+_NUMBER = re.compile(r"\d{1,8}")
+# Names of rank, world size, local rank and local world size, by launcher. torchrun:
+# torch/distributed/run.py. Open MPI 1.3 and newer; MPICH and Intel MPI (Hydra); MVAPICH2. The size
+# of a step of Slurm is not that of its allocation, whose batch script is no step.
+_VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "torchrun": (("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
+    "mpirun": (
+        ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"),
+        ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ),
+    "srun": (("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), ()),
+}
+_ALLOCATION, _ELASTIC = "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"
+_OF_A_STEP = {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}
+NUMBERING = frozenset(name for roles in _VARIABLES.values() for names in roles for name in names)
+"""Variables of launchers that number a process; their values are no secrets."""
+VARIABLES = NUMBERING | _OF_A_STEP | {_ALLOCATION, _ELASTIC, STARTED_BY_RECORD}
+"""All variables that tell the rank of a process, and which launcher gave it."""
+
+
+@dataclass(frozen=True)
+class RankIdentity:
+    """A process of a distributed run. What is not known is None.
+
+    `host` is the host's name, or a pseudonym that is the same in all recordings of the host.
+    `launcher` is torchrun, mpirun, srun or nproc (`traceview record --nproc`).
+    """
+
+    rank: int
+    world_size: int | None = None
+    local_rank: int | None = None
+    local_world_size: int | None = None
+    host: str | None = None
+    launcher: str | None = None
+
+    @classmethod
+    def of_run(cls, run: Mapping[str, str]) -> Self | None:
+        """The identity that TRACEVIEW_RUN or the metadata of torch.profiler notes."""
+        rank = _number(run.get("rank"))
+        if rank is None:
+            return None
+        sizes = {name: _number(run.get(name)) for name in _NUMBERS[1:]}
+        return cls(rank, **sizes, host=run.get(HOST), launcher=run.get("launcher"))
+
+    @classmethod
+    def of_communicators(cls, communicators: Table) -> Self | None:
+        """Rank and size in the largest communicator of NCCL, if one process is in it, once."""
+        if not len(communicators) or len(np.unique(communicators["process"])) > 1:
+            return None
+        largest = int(communicators["ranks"].max())
+        ranks = np.unique(communicators["rank"][communicators["ranks"] == largest])
+        return cls(int(ranks[0]), largest) if largest > 1 and len(ranks) == 1 else None
+
+    def as_run(self) -> dict[str, str]:
+        """The rows of TRACEVIEW_RUN; what is not known is left out."""
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
+
+
+_NUMBERS = ("rank", "world_size", "local_rank", "local_world_size")
+
+
+def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
+    """The rank that a launcher gave a process by its environment; None if it is the only one.
+
+    The innermost launcher counts: torchrun within a step of Slurm, mpirun within an allocation. A
+    shell or batch script of Slurm, which may see the tasks of its allocation, is no rank.
+    """
+    for launcher, roles in _VARIABLES.items():
+        rank, size, local, local_size = (_first(environment, names) for names in roles)
+        if launcher == "torchrun" and local is None:
+            # Some clusters number their nodes so.
+            continue
+        if launcher == "srun" and _is_outside_a_step(environment):
+            continue
+        if rank is not None and size is not None:
+            named = _torch_launcher(environment) if launcher == "torchrun" else launcher
+            alone = size <= 1 or rank >= size
+            return None if alone else RankIdentity(rank, size, local, local_size, launcher=named)
+    return None
+
+
+def pseudonym(host: str) -> str:
+    """A name for a host that tells it from others: the first 32 bits of a hash."""
+    if _PSEUDONYM.fullmatch(host):
+        return host
+    return f"host-{hashlib.sha256(f'traceview host {host}'.encode()).hexdigest()[:8]}"
+
+
+def _torch_launcher(environment: Mapping[str, str]) -> str | None:
+    if environment.get(STARTED_BY_RECORD):
+        return "nproc"
+    return "torchrun" if _ELASTIC in environment else None
+
+
+def _is_outside_a_step(environment: Mapping[str, str]) -> bool:
+    return _ALLOCATION in environment and not _OF_A_STEP & environment.keys()
+
+
+def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    return next((_number(environment[name]) for name in names if name in environment), None)
+
+
+def _number(text: str | None) -> int | None:
+    """A number of a rank or size; None if the text, which may be of a foreign trace, is none."""
+    if text is None or not _NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number < _LARGEST else None
