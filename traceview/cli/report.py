@@ -256,7 +256,7 @@ def _analyzed(
     cubins: tuple[Path, ...] = (),
 ) -> Report:
     import traceview
-    from traceview.cli.process.allocator import keep_freed_memory
+    from traceview.trace.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     with progress("Reading the trace") as next_step:

@@ -11,13 +11,11 @@ from traceview.comparison.baseline import is_baseline, read_baseline
 from traceview.comparison.extraction import figures_of
 from traceview.comparison.figures import RunFigures
 from traceview.errors import ComparisonRefusedError
-from traceview.outputs import TRACE_SUFFIXES, unpacked_name
 from traceview.trace import Trace
+from traceview.trace.folder import USE_RECORDINGS, recordings_in
 
 Input = str | Path | Trace
 Recording = Path | Trace
-_IN_FOLDERS = (*TRACE_SUFFIXES, ".json")
-"""What the names of recordings in a folder end in, before the suffix of a compression."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def _runs(given: Input, load: Callable[[Path], Trace]) -> Iterator[Run]:
         yield Run(figures_of(given), given)
         return
     path = Path(given)
-    for file in recordings_in(path) if path.is_dir() else [path]:
+    for file in _recordings_in(path) if path.is_dir() else [path]:
         if is_baseline(file):
             yield from (Run(figures, None) for figures in read_baseline(file))
         else:
@@ -54,28 +52,11 @@ def _named(figures: RunFigures, file: Path) -> RunFigures:
     return replace(figures, name=file.name)
 
 
-def recordings_in(folder: Path) -> list[Path]:
-    """The recordings in a folder by name. Of a report and its export, the export.
-
-    Raises ComparisonRefusedError if there is none.
-    """
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    found = [file for file in files if unpacked_name(file).endswith(_IN_FOLDERS)]
-    exports = {_stem(file) for file in found if _suffix(file) == ".sqlite"}
-    kept = [f for f in found if _suffix(f) in (".sqlite", ".json") or _stem(f) not in exports]
-    if not kept:
-        raise ComparisonRefusedError(
-            f"{folder} has no recordings", "pass files, or a folder with .sqlite or .nsys-rep files"
-        )
-    return kept
-
-
-def _stem(file: Path) -> str:
-    return Path(unpacked_name(file)).stem
-
-
-def _suffix(file: Path) -> str:
-    return Path(unpacked_name(file)).suffix
+def _recordings_in(folder: Path) -> list[Path]:
+    recordings = recordings_in(folder)
+    if not recordings:
+        raise ComparisonRefusedError(f"{folder} has no recordings", USE_RECORDINGS)
+    return recordings
 
 
 def median_recording(runs: Sequence[Run]) -> Recording | None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from traceview.cli.process import allocator
+from traceview.trace.memory import allocator
 
 ARRAY_BYTES = 64 << 20
 HELD = f"""
@@ -16,7 +16,7 @@ from pathlib import Path
 import resource
 import sys
 import numpy as np
-from traceview.cli.process.allocator import keep_freed_memory
+from traceview.trace.memory.allocator import keep_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

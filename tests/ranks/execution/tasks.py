@@ -1,0 +1,77 @@
+"""Tasks for other processes: some answer, some fail, some take their process with them."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from traceview.errors import InputError
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def process_of(_: object) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def picky(number: int) -> int:
+    """Fails in each of the ways in which a task can."""
+    if number == 1:
+        raise InputError("one is refused", "pass another")
+    if number == 2:
+        raise ZeroDivisionError("by two")
+    if number == 3:
+        raise MemoryError
+    return number
+
+
+def unpicklable(_: object) -> object:
+    return lambda: 0
+
+
+def killed(path: Path) -> str:
+    """Is killed, as by the system, where the file says `always`, or says `once` for the first."""
+    wish = path.read_text()
+    if wish == "once":
+        path.write_text("fine")
+    if wish in ("once", "always"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return path.name
+
+
+def segfault(number: int) -> int:
+    if number == 0:
+        print("about to read address 0", file=sys.stderr, flush=True)
+        ctypes.string_at(0)
+    return number
+
+
+def large(number: int) -> tuple[int, int]:
+    """Touch more memory than a process keeps, and say which process that was."""
+    if number == 0:
+        bytearray(b"x") * (1200 << 20)
+    return number, os.getpid()
+
+
+def chatty(number: int) -> int:
+    print("noise on stdout", flush=True)
+    os.write(1, b"more noise")
+    return number
+
+
+def waits_with_children(folder: Path) -> None:
+    """Leave a temporary file and a child process, say so in the folder, and never end."""
+    Path(tempfile.mkdtemp(), "unpacked").write_bytes(b"1")
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    ready = folder / f"{os.getpid()}.part"
+    ready.write_text(f"{os.getpid()} {child.pid} {tempfile.gettempdir()}")
+    ready.rename(folder / f"{os.getpid()}.ready")
+    while True:
+        time.sleep(0.1)

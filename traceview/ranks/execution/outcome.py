@@ -1,0 +1,53 @@
+"""What became of a task in another process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from traceview.errors import TraceviewError
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+REPORT_IT = "please report it with the traceback from traceview report FILE --debug"
+LESS_MEMORY = "use a machine with more memory, fewer workers (--jobs 1), or record less"
+
+
+@dataclass(frozen=True)
+class TaskFailure:
+    """A task that gave no value: what happened, and what to do. `crashed`: its process ended."""
+
+    what: str
+    remedy: str
+    crashed: bool = False
+
+
+def attempt(function: Callable[[Item], Value], item: Item) -> Value | TaskFailure:
+    """The value of a function, or why there is none."""
+    try:
+        return function(item)
+    except TraceviewError as error:
+        return TaskFailure(error.what, error.remedy)
+    except MemoryError:
+        return TaskFailure("out of memory", LESS_MEMORY, crashed=True)
+    except Exception as error:
+        return TaskFailure(f"internal error: {type(error).__name__}: {error}", REPORT_IT)
+
+
+def crash(status: int | None, last_words: str = "") -> TaskFailure:
+    """Of a process that ended with this status, as subprocess tells it."""
+    words = f" ({last_words})" if last_words else ""
+    if status is not None and -status == signal.SIGKILL:
+        what = "its process was killed by SIGKILL, as the system does when memory runs out"
+        return TaskFailure(f"{what}{words}", LESS_MEMORY, crashed=True)
+    how = f"ended with status {status}" if status is None or status >= 0 else _signal(-status)
+    return TaskFailure(f"its process {how}{words}", REPORT_IT, crashed=True)
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"was killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"was killed by signal {number}"

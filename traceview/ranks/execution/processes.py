@@ -1,0 +1,164 @@
+"""Worker processes of this machine, each serving many tasks, and what is left when one dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from traceview.ranks.execution.outcome import Item, TaskFailure, Value, crash
+
+# Not multiprocessing: it runs the user's script again in each process that it starts, unless that
+# script guards its own main program.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from traceview.ranks.execution.worker import main; main(int(sys.argv[2]), sys.argv[3])"
+)
+# One thread per process does the little linear algebra there is.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_GRACE_S = 0.5
+_LAST_WORDS = 200
+
+
+@dataclass
+class WorkerProcess:
+    """A process that takes one task at a time. `folder` holds its temporary files."""
+
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    folder: Path
+    task: int = -1
+
+    @classmethod
+    def start(cls) -> WorkerProcess:
+        """Start a process in a group of its own, which Ctrl-C in the terminal does not reach."""
+        ours, theirs = socket.socketpair()
+        folder = Path(tempfile.mkdtemp(prefix="traceview-worker-"))
+        environment = {**dict.fromkeys(_THREADS, "1"), **os.environ, "TMPDIR": str(folder)}
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        with theirs, (folder / "stderr").open("wb") as words:
+            process = subprocess.Popen(  # noqa: S603
+                [*command, json.dumps(sys.path), str(theirs.fileno()), str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=words,
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+            )
+        return cls(process, Connection(ours.detach()), folder)
+
+    def give(self, task: int, function: Callable[[Item], Value], item: Item) -> None:
+        """Have it work on an item; `task` is the place of that."""
+        self.task = task
+        # A process that has died is noticed when its answer is read.
+        with suppress(OSError):
+            self.connection.send((function, item))
+
+    def answer(self) -> tuple[Any, bool]:
+        """The outcome of its task, and whether it takes no more; that of a process that died."""
+        try:
+            outcome, ends = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.wait()
+            return crash(self.process.returncode, self._last_words()), True
+        return outcome, ends
+
+    def _last_words(self) -> str:
+        lines = (self.folder / "stderr").read_text("utf-8", "replace").split("\n")
+        return next((line.strip()[:_LAST_WORDS] for line in reversed(lines) if line.strip()), "")
+
+    def stop(self) -> None:
+        """Ask it, and what it has started, to end."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+    def end(self) -> None:
+        """End it within half a second, and remove what it left."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_GRACE_S)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.connection.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class ProcessPool:
+    """Tasks on worker processes, `jobs` at most at a time."""
+
+    def __init__(self, jobs: int, note: Callable[[str], None] = lambda _: None) -> None:
+        self._jobs = jobs
+        self._note = note
+        self._workers: list[WorkerProcess] = []
+
+    def outcomes(
+        self, function: Callable[[Item], Value], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Value | TaskFailure]]:
+        """The value of each item, or why there is none, with its place, as they are done.
+
+        `function` belongs to a module, and can be pickled as the items can. A task whose process
+        died is tried once more, alone, when the others are done: memory may have run out. All
+        processes are ended when the iterator is closed or fails.
+        """
+        again: list[int] = []
+        try:
+            for place, outcome in self._round(function, items, range(len(items)), self._jobs):
+                if isinstance(outcome, TaskFailure) and outcome.crashed:
+                    self._note(f"{items[place]}: {outcome.what}; it is read again, alone")
+                    again.append(place)
+                else:
+                    yield place, outcome
+            self._end(self._workers)
+            yield from self._round(function, items, again, 1)
+        finally:
+            self._end(self._workers)
+
+    def _round(
+        self,
+        function: Callable[[Item], Value],
+        items: Sequence[Item],
+        places: Sequence[int],
+        jobs: int,
+    ) -> Iterator[tuple[int, Any]]:
+        """The tasks at these places, each once."""
+        ahead = deque(places)
+        free = [self._started() for _ in range(min(jobs, len(ahead)))]
+        busy: dict[Any, WorkerProcess] = {}
+        while ahead or busy:
+            while free and ahead:
+                worker = free.pop()
+                worker.give(ahead[0], function, items[ahead.popleft()])
+                busy[worker.connection] = worker
+            for connection in wait([*busy]):
+                worker = busy.pop(connection)
+                outcome, ends = worker.answer()
+                if ends:
+                    self._end([worker])
+                if ahead:
+                    free.append(self._started() if ends else worker)
+                yield worker.task, outcome
+
+    def _started(self) -> WorkerProcess:
+        worker = WorkerProcess.start()
+        self._workers.append(worker)
+        return worker
+
+    def _end(self, workers: Sequence[WorkerProcess]) -> None:
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            worker.end()
+        self._workers = [each for each in self._workers if each not in workers]

@@ -1,0 +1,76 @@
+"""The main program of a worker process: runs tasks that come through a socket, one by one.
+
+A message is (function, item), pickled: a function of a module, by its name. The answer is
+(value or TaskFailure, whether the worker ends now).
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import shutil
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+from traceview.ranks.execution.outcome import REPORT_IT, TaskFailure, attempt
+from traceview.trace.memory.allocator import keep_freed_memory
+
+# Freed memory is kept for the next file. A process that held more gives it back by ending.
+MOST_KEPT_BYTES = 1 << 30
+_STOPPED = 143
+
+
+def main(socket: int, folder: str) -> None:
+    """Serve the socket with this number until the other side closes it.
+
+    Temporary files are in `folder`. Where nobody is left to remove it, the worker does.
+    """
+    # Raised in Python, so that temporary files are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_STOPPED))
+    keep_freed_memory()
+    connection = Connection(socket)
+    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
+    try:
+        _serve(connection, tasks)
+    except SystemExit:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
+    ends = False
+    while not ends:
+        function, item = tasks.get()
+        outcome = attempt(function, item)
+        ends = _peak_bytes() > MOST_KEPT_BYTES
+        _answer(connection, outcome, ends)
+
+
+def _receive(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
+    """Take tasks. Where whoever sends them has ended, end this process and what it has started."""
+    try:
+        while True:
+            tasks.put(connection.recv())
+    except (EOFError, OSError):
+        # The worker leads a process group of its own.
+        os.killpg(os.getpgrp(), signal.SIGTERM)
+
+
+def _answer(connection: Connection, outcome: Any, ends: bool) -> None:
+    try:
+        connection.send((outcome, ends))
+    except OSError:
+        sys.exit(_STOPPED)
+    except Exception as error:
+        failure = TaskFailure(f"internal error: {type(error).__name__}: {error}", REPORT_IT)
+        connection.send((failure, ends))
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,28 @@
+"""The recordings in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from traceview.outputs import TRACE_SUFFIXES, unpacked_name
+
+USE_RECORDINGS = "pass files, or a folder with .sqlite or .nsys-rep files"
+_NAMED = (*TRACE_SUFFIXES, ".json")
+"""What the names of recordings end in, before the suffix of a compression."""
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The recordings in a folder by name, none of those in folders within. Of a report and its
+    export, the export."""
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    found = [file for file in files if unpacked_name(file).endswith(_NAMED)]
+    exports = {_stem(file) for file in found if _suffix(file) == ".sqlite"}
+    return [f for f in found if _suffix(f) in (".sqlite", ".json") or _stem(f) not in exports]
+
+
+def _stem(file: Path) -> str:
+    return Path(unpacked_name(file)).stem
+
+
+def _suffix(file: Path) -> str:
+    return Path(unpacked_name(file)).suffix
