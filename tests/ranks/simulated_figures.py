@@ -1,0 +1,327 @@
+"""What recordings of simulated ranks hold: their figures on clocks of their own, with losses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tests.ranks.simulated_jobs import MS, US
+from tests.ranks.simulation import (
+    COLLECTIVE,
+    COMPUTE,
+    COPY,
+    SYNCHRONIZE,
+    Operation,
+    Pause,
+    RankTimeline,
+)
+from traceview.facts.idle.causes import CAUSES
+from traceview.ranks.figures import (
+    KINDS,
+    POINT_TO_POINT,
+    Place,
+    RankCollectives,
+    RankFigures,
+    RankName,
+    RankSteps,
+    WorkPart,
+)
+from traceview.tables import NULL, Array, Integers
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How one rank is recorded: its clock shows t + offset + drift × (t − 1 s).
+
+    Only what begins after `begin_ns` and ends before `end_ns` of true time is in the recording;
+    `lost` is the fraction of its collectives that are missing.
+    """
+
+    offset_ns: int = 0
+    drift: float = 0.0
+    host: str = "node0"
+    begin_ns: int = 0
+    end_ns: int = 1 << 62
+    lost: float = 0.0
+    named_communicators: bool = True
+    seed: int = 0
+
+    def clock(self, times: Sequence[int] | Integers) -> Integers:
+        """True times on the clock of the rank."""
+        true = np.asarray(times, np.int64)
+        result: Integers = (
+            true + self.offset_ns + np.rint(self.drift * (true - 1_000 * MS)).astype(np.int64)
+        )
+        return result
+
+
+def recordings(seed: int, ranks: int, *, per_host: int = 8, clocks: bool = True) -> list[Recorded]:
+    """Hosts with clocks up to 3 s apart that drift by up to 50 ppm against the first."""
+    draw = np.random.default_rng((seed, 13))
+    hosts = -(-ranks // per_host)
+    offsets = draw.integers(-3_000 * MS, 3_000 * MS, hosts) if clocks else np.zeros(hosts, int)
+    drifts = draw.uniform(-50e-6, 50e-6, hosts) if clocks else np.zeros(hosts)
+    return [
+        Recorded(int(offsets[host]), float(drifts[host]), f"node{host}", seed=seed)
+        for host in (rank // per_host for rank in range(ranks))
+    ]
+
+
+class _Union:
+    """Disjoint intervals, and how much of them lies before a time."""
+
+    def __init__(self, start: Integers, end: Integers) -> None:
+        order = np.argsort(start, kind="stable")
+        start, reach = start[order], np.maximum.accumulate(end[order]) if len(end) else end
+        new = np.ones(len(start), bool)
+        new[1:] = start[1:] > reach[:-1]
+        self.start = start[new]
+        self.end = reach[np.append(np.flatnonzero(new)[1:] - 1, len(start) - 1)[: new.sum()]]
+        self._before = np.concatenate(([0], np.cumsum(self.end - self.start)))
+
+    def before(self, time: Integers) -> Integers:
+        if not len(self.start):
+            return np.zeros(len(time), np.int64)
+        at = np.searchsorted(self.start, time, side="right")
+        still_open = np.where(at > 0, np.maximum(self.end[at - 1] - time, 0), 0)
+        result: Integers = self._before[at] - still_open
+        return result
+
+    def within(self, start: Integers, end: Integers) -> Integers:
+        return self.before(np.maximum(end, start)) - self.before(start)
+
+
+def figures(line: RankTimeline, recorded: Recorded) -> RankFigures:
+    """The figures that a recording of this rank gives."""
+    return _Extraction(line, recorded).figures()
+
+
+class _Extraction:
+    def __init__(self, line: RankTimeline, recorded: Recorded) -> None:
+        self.line, self.recorded, self.rank = line, recorded, line.program.rank
+        kept = np.flatnonzero(recorded_operations(line, recorded))
+        self.places_kept = kept
+        self.ops = [line.program.operations[each] for each in kept]
+        self.start, self.end = (
+            recorded.clock([each[place] for place in kept]) for each in (line.start_ns, line.end_ns)
+        )
+        self.call = recorded.clock([line.call_ns[place] for place in kept])
+        does = np.array([op.does for op in self.ops])
+        self.compute, self.collective, self.gpu = (
+            does == COMPUTE,
+            does == COLLECTIVE,
+            does != SYNCHRONIZE,
+        )
+        self.busy = self._union(self.gpu)
+        self.working = self._union(self.gpu & ~self.collective)
+        self.computing = self._union(self.compute)
+        self.communicating = self._union(self.gpu & ~(does == COPY))
+        self._gaps()
+
+    def _union(self, rows: Array) -> _Union:
+        return _Union(self.start[rows], self.end[rows])
+
+    def _gaps(self) -> None:
+        """Idle times of the GPU, each with its cause and its place."""
+        self.gap = np.stack((self.busy.end[:-1], self.busy.start[1:]))
+        starts = np.where(self.gpu, self.start, -1)
+        pauses: list[Pause | None] = []
+        causes = []
+        for begin, end in self.gap.T.tolist():
+            place = int(np.flatnonzero(starts == end)[0])
+            cause, pause = self._cause(place, end - begin)
+            causes.append(CAUSES.index(cause))
+            pauses.append(pause)
+        self.cause = np.array(causes, np.int64)
+        known = list(dict.fromkeys(pause for pause in pauses if pause))
+        self.pauses = known
+        self.place = np.array([known.index(p) if p else -1 for p in pauses], np.int64)
+
+    def _cause(self, row: int, idle_ns: int) -> tuple[str, Pause | None]:
+        """As `facts.idle.causes` decides it, from what the schedule knows."""
+        place = int(self.places_kept[row])
+        op, line = self.ops[row], self.line
+        if not line.late_call[place]:
+            return "dependency", None
+        before = line.program.operations[place - 1] if place else None
+        if op.pause and op.pause.cause != "launch-late" and op.pause_ns > idle_ns // 2:
+            return op.pause.cause, op.pause
+        if before and before.does == SYNCHRONIZE:
+            waited = line.returned_ns[place - 1] - line.call_ns[place - 1]
+            if waited > idle_ns // 2:
+                return "sync-drain", op.pause
+        return "launch-late", op.pause
+
+    def figures(self) -> RankFigures:
+        ops = [op for op in self.ops if op.does == COLLECTIVE]
+        steps = self._steps()
+        steady = ~steps.warm_up
+        span = int(steps.duration_ns[steady].sum())
+        idle = steps.idle_ns[steady].sum(axis=0)
+        return RankFigures(
+            name=RankName(
+                self.rank,
+                self.rank % 8,
+                None,
+                self.recorded.host,
+                self.recorded.host,
+                self.rank % 8,
+                "NVIDIA H200",
+                "recording",
+            ),
+            path=f"rank{self.rank}.sqlite",
+            recorder="nsys",
+            digest=f"{self.rank:08x}",
+            clock_offset_ns=None,
+            collectives=self._collectives(steps),
+            communicators={op.communicator: (op.members, op.own_rank) for op in ops}
+            if self.recorded.named_communicators
+            else {},
+            steps=steps,
+            places=tuple(_place(pause) for pause in self.pauses),
+            work=self._work(steps),
+            step_median_ns=int(np.median(steps.duration_ns[steady])) if steady.any() else None,
+            busy_pct=100.0 * (span - int(idle.sum())) / span if span else 0.0,
+            span_ns=span,
+            compute_ns=int(steps.compute_ns[steady].sum()),
+            exposed_ns=int(steps.exposed_ns[steady].sum()),
+            hidden_ns=int(steps.hidden_ns[steady].sum()),
+            copies_ns=int(steps.copies_ns[steady].sum()),
+            idle_ns={cause: int(ns) for cause, ns in zip(CAUSES, idle, strict=True)},
+        )
+
+    def _collectives(self, steps: RankSteps) -> RankCollectives:
+        rows = np.flatnonzero(self.collective)
+        rows = rows[np.argsort(self.start[rows], kind="stable")]
+        start, end, ops = self.start[rows], self.end[rows], [self.ops[row] for row in rows]
+        reach = np.maximum.accumulate(end)
+        since = np.concatenate((self.start[:1], reach[:-1]))
+        since = np.minimum(since, start)
+        idle = self._idle(since, start)
+        place, place_ns = self._largest_place(since, start)
+        named = self.recorded.named_communicators
+        return RankCollectives(
+            start_ns=start,
+            end_ns=end,
+            launched_ns=self.call[rows],
+            kind=np.array([KINDS.index(op.kind) for op in ops], np.int8),
+            communicator=np.array([op.communicator if named else NULL for op in ops], np.int64),
+            sequence=_sequence(ops, named=named),
+            bytes=np.array([op.bytes for op in ops], np.int64),
+            bus_bytes=np.array([_bus_bytes(op) for op in ops], np.int64),
+            members=np.array([op.members if named else 0 for op in ops], np.int32),
+            peer=np.array([op.peer for op in ops], np.int32),
+            stream=np.array([op.stream for op in ops], np.int32),
+            exposed_ns=end - start - self.working.within(start, end),
+            step=self._step_of([op.step for op in ops]),
+            symmetric=np.zeros(len(rows), bool),
+            work_ns=self.working.within(since, start),
+            idle_ns=idle,
+            place=place,
+            place_ns=place_ns,
+        )
+
+    def _step_of(self, numbers: list[int]) -> Integers:
+        return np.array([self.step_row.get(number, -1) for number in numbers], np.int64)
+
+    def _idle(self, start: Integers, end: Integers) -> Integers:
+        columns = [self._gap_time(self.cause == cause, start, end) for cause in range(len(CAUSES))]
+        return np.stack(columns, axis=1)
+
+    def _gap_time(self, rows: Array, start: Integers, end: Integers) -> Integers:
+        return _Union(self.gap[0][rows], self.gap[1][rows]).within(start, end)
+
+    def _largest_place(self, start: Integers, end: Integers) -> tuple[Integers, Integers]:
+        times = [self._gap_time(self.place == each, start, end) for each in range(len(self.pauses))]
+        if not times:
+            return np.full(len(start), -1), np.zeros(len(start), np.int64)
+        table = np.stack(times, axis=1)
+        most = table.max(axis=1)
+        return np.where(most > 0, table.argmax(axis=1), -1), most
+
+    def _steps(self) -> RankSteps:
+        """Steps from the end of the GPU work of one to that of the next."""
+        steps = np.array([op.step for op in self.ops])
+        numbers = sorted(set(steps.tolist()))
+        if self.recorded.begin_ns:
+            numbers = numbers[1:]
+        self.step_row = {number: row for row, number in enumerate(numbers)}
+        ends = [int(self.end[(steps == number) & self.gpu].max()) for number in numbers]
+        first = int(self.call[steps == numbers[0]].min())
+        begin, end = np.array([first, *ends[:-1]], np.int64), np.array(ends, np.int64)
+        compute = self.computing.within(begin, end)
+        both = self.communicating.within(begin, end)
+        busy = self.busy.within(begin, end)
+        communication = self._union(self.collective).within(begin, end)
+        idle = self._idle(begin, end)
+        idle[:, CAUSES.index("unknown")] += end - begin - busy - idle.sum(axis=1)
+        return RankSteps(
+            names=tuple(f"step_{number}" for number in numbers),
+            number=np.array(numbers, np.int64),
+            begin_ns=begin,
+            end_ns=end,
+            warm_up=np.arange(len(numbers)) < 1,
+            compute_ns=compute,
+            exposed_ns=both - compute,
+            hidden_ns=communication - (both - compute),
+            copies_ns=busy - both,
+            idle_ns=idle,
+        )
+
+    def _work(self, steps: RankSteps) -> tuple[WorkPart, ...]:
+        steady = {int(n) for n, warm in zip(steps.number, steps.warm_up, strict=True) if not warm}
+        calls: Counter[str] = Counter()
+        time: Counter[str] = Counter()
+        for op, start, end in zip(self.ops, self.start, self.end, strict=True):
+            if op.does == COMPUTE and op.step in steady:
+                calls[op.kind] += 1
+                time[op.kind] += int(end - start)
+        return tuple(WorkPart(kind, calls[kind], time[kind]) for kind in calls)
+
+
+def recorded_operations(line: RankTimeline, recorded: Recorded) -> Array:
+    """True for the operations that the recording holds."""
+    ops = line.program.operations
+    call, end = np.array(line.call_ns), np.array(line.end_ns)
+    draw = np.random.default_rng((recorded.seed, line.program.rank, 17))
+    lost = draw.random(len(ops)) < recorded.lost
+    lost &= np.array([op.does == COLLECTIVE for op in ops])
+    kept: Array = (call >= recorded.begin_ns) & (end <= recorded.end_ns) & ~lost
+    return kept
+
+
+def _place(pause: Pause) -> Place:
+    return Place(pause.file, pause.line, pause.function, "", pause.what)
+
+
+def _sequence(ops: Sequence[Operation], *, named: bool) -> Integers:
+    seen: Counter[tuple[int, int]] = Counter()
+    result = []
+    for op in ops:
+        key = (op.communicator if named else 0, op.stream)
+        result.append(seen[key])
+        seen[key] += 1
+    return np.array(result, np.int32)
+
+
+def _bus_bytes(op: Operation) -> int:
+    others = (op.members - 1) / op.members
+    factor = 2 * others if op.kind == "all-reduce" else others
+    return op.bytes if KINDS.index(op.kind) in POINT_TO_POINT else round(op.bytes * factor)
+
+
+def lossy(recorded: Sequence[Recorded], seed: int, total_ns: int) -> list[Recorded]:
+    """The same with a rank that starts late, one that ends early, and lost collectives."""
+    draw = np.random.default_rng((seed, 19))
+    result = list(recorded)
+    late, early, lossy_one = (int(each) for each in draw.integers(0, len(result), 3))
+    length = total_ns - 1_000 * MS
+    begins = 1_000 * MS + round(0.25 * length * draw.random())
+    ends = total_ns - round(0.25 * length * draw.random())
+    result[late] = replace(result[late], begin_ns=begins + 1 * US)
+    result[early] = replace(result[early], end_ns=ends)
+    result[lossy_one] = replace(result[lossy_one], lost=float(draw.uniform(0.0, 0.01)))
+    return result

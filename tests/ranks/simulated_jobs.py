@@ -1,0 +1,356 @@
+"""Jobs drawn at random: data, tensor, pipeline parallel, sharded; one rank is late, or none.
+
+The same seed gives the same job with and without its fault: every draw is made in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tests.ranks.simulation import (
+    COLLECTIVE,
+    Operation,
+    Pause,
+    RankProgram,
+    RankTimeline,
+    schedule,
+)
+
+US, MS = 1_000, 1_000_000
+SHAPES = ("ddp", "fsdp", "tensor", "pipeline")
+CPU_FAULTS = ("sleep", "loading", "allocation", "collection", "logging", "slow-cpu")
+GPU_FAULTS = ("slow-class", "slow-gpu")
+FAULTS = (*CPU_FAULTS, *GPU_FAULTS)
+LOADING = Pause("launch-late", "/job/data.py", 40, "batches", "DataLoader.__next__")
+FORWARD = Pause("launch-late", "/job/model.py", 20, "forward")
+BACKWARD = Pause("launch-late", "/job/train.py", 61, "backward")
+OPTIMIZER = Pause("launch-late", "/job/train.py", 70, "step")
+PLANTED = {
+    "sleep": Pause("launch-late", "/job/train.py", 88, "throttle", "time.sleep"),
+    "loading": LOADING,
+    "allocation": Pause("allocation", "/job/model.py", 33, "workspace", "torch.empty"),
+    "collection": Pause("launch-late", "/job/model.py", 20, "forward"),
+    "logging": Pause("launch-late", "/job/log.py", 12, "write"),
+    "slow-cpu": FORWARD,
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What delays some ranks: in steps `phase`, `phase` + `period` …, or in one if `period` is 0.
+
+    A pause of `pause_ns` on the CPU, or kernels of `kernel_class` (all where "") that take
+    `factor` times as long.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    period: int = 1
+    phase: int = 0
+    pause_ns: int = 0
+    factor: float = 1.0
+    kernel_class: str = ""
+
+    def strikes(self, rank: int, step: int) -> bool:
+        if rank not in self.ranks:
+            return False
+        if not self.period:
+            return step == self.phase
+        return step >= self.phase and (step - self.phase) % self.period == 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job to run: `split` is the size of its tensor groups; times are those of one layer."""
+
+    seed: int
+    shape: str
+    ranks: int
+    steps: int
+    layers: int
+    split: int
+    microbatches: int
+    gemm_ns: float
+    host_ns: float
+    bytes_per_s: float
+    layer_bytes: int
+    jitter: float
+    speed_spread: float
+    waits_each_step: bool
+    hiccups: float
+    fault: Fault | None = None
+
+
+class _Rank:
+    """Writes the program of one rank; all its random draws are here."""
+
+    def __init__(self, job: Job, rank: int) -> None:
+        self.job, self.rank, self.program = job, rank, RankProgram(rank)
+        self._draw = np.random.default_rng((job.seed, rank))
+        self._speed = 1 + job.speed_spread * abs(self._draw.standard_normal())
+        self._calls: dict[object, int] = {}
+        self._struck = False
+
+    def begin_step(self, step: int) -> None:
+        job, fault = self.job, self.job.fault
+        self.program.step = step
+        self._struck = fault is not None and fault.strikes(self.rank, step)
+        hiccup = self._draw.random() < job.hiccups
+        taken = self._draw.exponential(0.5) * 20 * job.host_ns
+        self.host(10.0, LOADING)
+        if hiccup:
+            self.program.pause(taken, LOADING)
+        self.planted("loading")
+        self.program.copy(0.1 * job.gemm_ns)
+
+    def planted(self, *names: str) -> None:
+        """Spend the planted pause here, if it is one of these faults."""
+        fault = self.job.fault
+        if fault and self._struck and fault.name in names:
+            self.program.pause(fault.pause_ns, PLANTED[fault.name])
+
+    def host(self, times: float, pause: Pause) -> None:
+        fault = self.job.fault
+        slow = fault is not None and self._struck and fault.name == "slow-cpu"
+        factor = fault.factor if fault is not None and slow else 1.0
+        self.program.pause(factor * times * self.job.host_ns * self._draw.lognormal(0, 0.2), pause)
+
+    def compute(self, kind: str, times: float, after: tuple[int, ...] = ()) -> int:
+        fault, job = self.job.fault, self.job
+        noise = self._speed * self._draw.lognormal(0, job.jitter)
+        if fault and self._struck and fault.name in GPU_FAULTS:
+            noise *= fault.factor if fault.kernel_class in ("", kind) else 1.0
+        return self.program.compute(kind, times * job.gemm_ns * noise, after)
+
+    def layer(self, times: float, where: Pause, after: tuple[int, ...] = ()) -> int:
+        self.host(1.0, where)
+        self.compute("gemm", times, after)
+        self.host(0.5, where)
+        self.compute("attention", 0.6 * times)
+        self.host(0.5, where)
+        return self.compute("elementwise", 0.2 * times)
+
+    def collective(
+        self,
+        kind: str,
+        number: int,
+        ranks: Sequence[int],
+        size: int,
+        *,
+        stream: int,
+        after: tuple[int, ...] = (),
+        peer: int | None = None,
+    ) -> int:
+        """Issue a part of a collective of these ranks, or of a message to or from a `peer`."""
+        pair = None if peer is None else (min(self.rank, peer), max(self.rank, peer), stream % 2)
+        count = self._calls[number, pair, stream] = self._calls.get((number, pair, stream), -1) + 1
+        transfer = 15 * US + size / self.job.bytes_per_s * 1e9 + self._draw.exponential(2 * US)
+        return self.program.add(
+            Operation(
+                COLLECTIVE,
+                0,
+                stream,
+                kind,
+                round(transfer),
+                after=after,
+                key=(number, pair, 0 if pair else stream, count),
+                parts=2 if pair else len(ranks),
+                communicator=number,
+                members=len(ranks),
+                own_rank=list(ranks).index(self.rank),
+                peer=-1 if peer is None else list(ranks).index(peer),
+                bytes=size,
+            )
+        )
+
+    def end_step(self, after: tuple[int, ...]) -> None:
+        self.host(2.0, OPTIMIZER)
+        self.compute("optimizer", 0.5, after)
+        if self.job.waits_each_step:
+            self.program.synchronize()
+        self.planted("logging")
+
+
+def _ddp(rank: _Rank) -> None:
+    job, world = rank.job, range(rank.job.ranks)
+    for step in range(job.steps):
+        rank.begin_step(step)
+        for layer in range(job.layers):
+            if layer == job.layers // 2:
+                rank.planted("sleep", "allocation", "collection")
+            rank.layer(1.0, FORWARD)
+        reduced = []
+        for layer in range(job.layers):
+            ready = rank.layer(2.0, BACKWARD)
+            if layer % 2 or layer == job.layers - 1:
+                size = job.layer_bytes * (1 + layer % 2)
+                reduced.append(
+                    rank.collective("all-reduce", 1, world, size, stream=20, after=(ready,))
+                )
+        rank.end_step(tuple(reduced))
+
+
+def _fsdp(rank: _Rank) -> None:
+    job, world = rank.job, range(rank.job.ranks)
+    call = partial(rank.collective, number=1, ranks=world, size=job.layer_bytes)
+    for step in range(job.steps):
+        rank.begin_step(step)
+        gathered = call("all-gather", stream=20)
+        for layer in range(job.layers):
+            now, gathered = gathered, call("all-gather", stream=20)
+            if layer == job.layers // 2:
+                rank.planted("sleep", "allocation", "collection")
+            rank.layer(1.0, FORWARD, after=(now,))
+        scattered = []
+        for layer in range(job.layers):
+            now = gathered
+            if layer < job.layers - 1:
+                gathered = call("all-gather", stream=20)
+            ready = rank.layer(2.0, BACKWARD, after=(now,))
+            scattered.append(call("reduce-scatter", stream=21, after=(ready,)))
+        rank.end_step(tuple(scattered))
+
+
+def _tensor(rank: _Rank) -> None:
+    """Tensor parallel in groups of `split` neighbours, data parallel across the groups."""
+    job, own = rank.job, rank.rank
+    first = own // job.split * job.split
+    group = range(first, first + job.split)
+    data = range(own % job.split, job.ranks, job.split)
+    call = partial(rank.collective, "all-reduce")
+    for step in range(job.steps):
+        rank.begin_step(step)
+        after: tuple[int, ...] = ()
+        for layer in range(job.layers):
+            if layer == job.layers // 2:
+                rank.planted("sleep", "allocation", "collection")
+            ready = rank.layer(1.0, FORWARD, after=after)
+            after = (call(100 + first, group, job.layer_bytes // 4, stream=21, after=(ready,)),)
+        reduced = []
+        for _ in range(job.layers):
+            ready = rank.layer(2.0, BACKWARD, after=after)
+            after = (call(100 + first, group, job.layer_bytes // 4, stream=21, after=(ready,)),)
+            if len(data) > 1:
+                size = job.layer_bytes
+                reduced.append(call(200 + own % job.split, data, size, stream=20, after=(ready,)))
+        rank.end_step((*after, *reduced))
+
+
+def _pipeline(rank: _Rank) -> None:
+    """A pipeline of `ranks` stages: all microbatches forward, then all backward (GPipe)."""
+    job, world = rank.job, range(rank.job.ranks)
+    before = rank.rank - 1 if rank.rank else None
+    after = rank.rank + 1 if rank.rank + 1 < job.ranks else None
+    for step in range(job.steps):
+        rank.begin_step(step)
+        for part in range(job.microbatches):
+            if part == job.microbatches // 2:
+                rank.planted("sleep", "allocation", "collection")
+            _stage(rank, 1.0, FORWARD, before, after)
+        for _ in range(job.microbatches):
+            ready = _stage(rank, 2.0, BACKWARD, after, before)
+        norm = rank.collective("all-reduce", 2, world, 4096, stream=22, after=(ready,))
+        rank.end_step((norm,))
+
+
+def _stage(rank: _Rank, times: float, where: Pause, source: int | None, target: int | None) -> int:
+    """One microbatch through a stage: receive, compute, send; a stream for each neighbour."""
+    call = partial(
+        rank.collective,
+        number=1,
+        ranks=range(rank.job.ranks),
+        size=rank.job.layer_bytes // 2,
+    )
+    got: tuple[int, ...] = ()
+    if source is not None:
+        got = (call("receive", peer=source, stream=_stream(rank, source)),)
+    for _ in range(max(rank.job.layers // 2, 1)):
+        ready = rank.layer(times, where, after=got)
+    if target is not None:
+        call("send", peer=target, stream=_stream(rank, target), after=(ready,))
+    return ready
+
+
+def _stream(rank: _Rank, peer: int) -> int:
+    return 30 + min(rank.rank, peer) % 2
+
+
+_WRITERS = {"ddp": _ddp, "fsdp": _fsdp, "tensor": _tensor, "pipeline": _pipeline}
+
+
+def run(job: Job) -> list[RankTimeline]:
+    """Run a job: the timeline of each rank, in true time."""
+    ranks = [_Rank(job, number) for number in range(job.ranks)]
+    for rank in ranks:
+        _WRITERS[job.shape](rank)
+    return schedule([rank.program for rank in ranks], begin_ns=1_000 * MS)
+
+
+def total_ns(lines: Sequence[RankTimeline]) -> int:
+    """When the last work of a job ends."""
+    return max(max(line.end_ns) for line in lines)
+
+
+def balanced(seed: int, shape: str | None = None) -> Job:
+    """A job without a fault, but with noise on its GPUs and CPUs."""
+    draw = np.random.default_rng((seed, 7))
+    chosen = shape or str(draw.choice(SHAPES))
+    sizes = {"tensor": (4, 8, 16), "pipeline": (2, 4, 8)}.get(chosen, (2, 4, 8, 16))
+    ranks = int(draw.choice(sizes))
+    gemm = float(np.exp(draw.uniform(np.log(60 * US), np.log(900 * US))))
+    return Job(
+        seed=seed,
+        shape=chosen,
+        ranks=ranks,
+        steps=int(draw.integers(12, 25)),
+        layers=int(draw.integers(3, 7)),
+        split=int(draw.choice([2, 4])),
+        microbatches=int(draw.integers(3, 7)),
+        gemm_ns=gemm,
+        host_ns=float(draw.uniform(5 * US, 40 * US)),
+        bytes_per_s=float(draw.choice([300e9, 40e9])),
+        layer_bytes=int(draw.choice([1, 4, 16, 32])) << 20,
+        jitter=float(draw.uniform(0.003, 0.02)),
+        speed_spread=float(draw.uniform(0, 0.006)),
+        waits_each_step=bool(draw.random() < 0.7),
+        hiccups=float(draw.choice([0.0, 0.02])),
+    )
+
+
+def with_straggler(seed: int, shape: str | None = None, name: str | None = None) -> Job:
+    """A job in which one rank, or two, are late by enough to lose steps of the whole job."""
+    draw = np.random.default_rng((seed, 11))
+    for trial in range(100):
+        job = balanced(1_000_000 + 100 * seed + trial, shape)
+        step_ns = (total_ns(run(job)) - 1_000 * MS) / job.steps
+        fault = _drawn_fault(draw, job, step_ns, name)
+        job = replace(job, fault=fault)
+        if worth(job) >= (0.4 * step_ns if not fault.period else 0.04 * step_ns * job.steps):
+            return job
+    raise RuntimeError(f"no job of seed {seed} loses time")
+
+
+def worth(job: Job) -> int:
+    """Time of the whole job that its fault costs: it is run with the fault and without."""
+    return total_ns(run(job)) - total_ns(run(replace(job, fault=None)))
+
+
+def _drawn_fault(draw: np.random.Generator, job: Job, step_ns: float, name: str | None) -> Fault:
+    chosen = name or str(draw.choice(FAULTS))
+    period = int(draw.choice([1, 1, 2, 3, 4, 0]))
+    phase = int(draw.integers(1, period + 1) if period else draw.integers(4, 9))
+    count = 2 if job.ranks >= 8 and draw.random() < 0.1 else 1
+    late = tuple(int(rank) for rank in draw.choice(job.ranks, count, replace=False))
+    share = {1: draw.uniform(0.15, 0.6), 0: draw.uniform(1.0, 2.0)}.get(
+        period, draw.uniform(0.4, 1.0)
+    )
+    if chosen not in GPU_FAULTS and chosen != "slow-cpu":
+        return Fault(chosen, late, period, phase, pause_ns=round(share * step_ns))
+    # A slower GPU or CPU is so in every step.
+    factor = float(draw.uniform(2, 4) if chosen == "slow-cpu" else draw.uniform(1.2, 1.8))
+    kind = str(draw.choice(["gemm", "attention"])) if chosen == "slow-class" else ""
+    return Fault(chosen, late, phase=0, factor=factor, kernel_class=kind)
