@@ -7,7 +7,7 @@ Names in a trace are hostile: they may hold markup, and GitHub turns `@name` int
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -77,9 +77,11 @@ def _lines(report: Report) -> Iterator[str]:
         yield from (f"**{escaped(report.verdict.text)}**", "")
     if report.scoreboard:
         each = tiles(report.scoreboard)
-        yield _row(tile.name for tile in each)
-        yield _row("---" for _ in each)
-        yield _row(f"**{escaped(tile.value)}** {escaped(tile.detail)}".strip() for tile in each)
+        yield tabulated(tile.name for tile in each)
+        yield tabulated("---" for _ in each)
+        yield tabulated(
+            f"**{escaped(tile.value)}** {escaped(tile.detail)}".strip() for tile in each
+        )
         yield ""
     for warning in report.trace.warnings:
         yield from (f"> Warning: {escaped(warning)}", "")
@@ -94,18 +96,19 @@ def _findings(report: Report) -> Iterator[str]:
     if not report.findings:
         yield from (nothing_found(report), "")
     for number, each in enumerate(urgent, 1):
-        yield from _finding(f"{number}.", each, report.whole)
+        yield from finding_entry(f"{number}.", each, report.whole)
     yield from (
-        _folded(units.counted(len(notes), "note"), _notes(notes, report.whole)) if notes else ()
+        folded(units.counted(len(notes), "note"), _notes(notes, report.whole)) if notes else ()
     )
 
 
 def _notes(notes: Sequence[RankedFinding], whole: str) -> Iterator[str]:
     for each in notes:
-        yield from _finding("-", each, whole)
+        yield from finding_entry("-", each, whole)
 
 
-def _finding(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
+def finding_entry(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
+    """An entry of a list that begins with `lead`, such as `1.`; shares are of `whole`."""
     finding, margin = ranked.finding, " " * (len(lead) + 1)
     amounts = [part for part in saving(finding, whole, ranked.forecast) if part]
     told = forecast_text(ranked.forecast) if finding.severity != "info" else ""
@@ -127,37 +130,43 @@ def _tables(report: Report) -> Iterator[str]:
                 f"→ {coded(outcome.remedy)}",
                 "",
             ]
-            yield from _folded(analysis.title, lines)
+            yield from folded(analysis.title, lines)
             continue
         parts = [
             line
             for spec, table in outcome.shown(analysis.tables)
             if len(table) and not spec.detail
-            for line in _table(spec, table, single)
+            for line in table_rows(spec, table, single)
         ]
         if parts:
-            yield from _folded(f"{analysis.title}: {analysis.question}", parts)
+            yield from folded(f"{analysis.title}: {analysis.question}", parts)
 
 
-def _table(spec: TableSpec, table: Table, single: frozenset[str]) -> Iterator[str]:
+def table_rows(
+    spec: TableSpec, table: Table, single: frozenset[str], title: bool = True
+) -> Iterator[str]:
+    """The first rows of a table, below its name and meaning where it has a title."""
     columns = {column.name: column for column in telling_columns(spec, table, single)}
     names = [name for name in spec.brief if name in columns][:_MOST_COLUMNS]
     head = table.take(np.arange(min(len(table), MOST_ROWS)))
-    yield from (f"**{units.stem(spec.name)}**: {escaped(spec.meaning)}", "")
-    yield _row(units.label(name) for name in names)
-    yield _row("---" if columns[name].dtype == "text" else "---:" for name in names)
+    if title:
+        yield from (f"**{units.stem(spec.name)}**: {escaped(spec.meaning)}", "")
+    yield tabulated(units.label(name) for name in names)
+    yield tabulated("---" if columns[name].dtype == "text" else "---:" for name in names)
     for row in zip(*(head.cells(name) for name in names), strict=True):
         cells = (units.quantity(name, cell) for name, cell in zip(names, row, strict=True))
-        yield _row(escaped(str(cell), _MOST_CELL) for cell in cells)
+        yield tabulated(escaped(str(cell), _MOST_CELL) for cell in cells)
     more = len(table) - len(head)
     yield from ("", f"… and {units.count(more)} more", "") if more else ("",)
 
 
-def _row(cells: Iterator[str]) -> str:
+def tabulated(cells: Iterable[str]) -> str:
+    """A row of a table."""
     return f"| {' | '.join(cells)} |"
 
 
-def _folded(title: str, lines: Sequence[str] | Iterator[str]) -> Iterator[str]:
+def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """Lines that GitHub shows on a click on the title."""
     yield from (f"<details><summary>{escape(title)}</summary>", "")
     yield from lines
     yield from ("</details>", "")

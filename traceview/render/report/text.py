@@ -5,6 +5,7 @@ No text is taken as markup, so a name with brackets stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -115,7 +116,8 @@ def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType
     question = Text(analysis.question, "italic")
     if isinstance(outcome, Skipped):
         return Group(head, question, *_skipped(outcome))
-    tables = [_table(spec, table, page) for spec, table in outcome.shown(analysis.tables)]
+    shown = outcome.shown(analysis.tables)
+    tables = [table_block(*each, page.width, page.single, page.options) for each in shown]
     notes = [noted("Note: ", note, "dim") for note in outcome.notes]
     return Group(head, question, *_summary(outcome), *tables, *notes)
 
@@ -132,14 +134,20 @@ def _summary(result: Result) -> list[RenderableType]:
     return [Text(" · ".join(figures))] if figures else []
 
 
-def _table(spec: TableSpec, table: Table, page: _Page) -> RenderableType:
+def table_block(
+    spec: TableSpec, table: Table, width: int, single: Set[str], options: TextOptions
+) -> RenderableType:
+    """A table below its name and meaning; of one in detail the number of its rows.
+
+    `single` names columns of ids that have one value in the whole recording.
+    """
     caption = Text.assemble("\n", (units.stem(spec.name), "bold"), (f": {spec.meaning}", "dim"))
     if not len(table):
         return Group(caption, Text("none"))
     if spec.detail:
         return Group(caption, Text(_elsewhere(len(table))))
-    rows = table_lines(spec, table, page.width, page.single, page.options)
-    return Group(caption, *rows, *_rest(len(table) - page.options.rows, len(table)))
+    rows = table_lines(spec, table, width, single, options)
+    return Group(caption, *rows, *_rest(len(table) - options.rows, len(table)))
 
 
 def _elsewhere(rows: int) -> str:

@@ -1,13 +1,12 @@
 """A report on one screen: what ran, the verdict, the scoreboard, what to do first.
 
-Every line is made here, because the number of lines is what is promised: at most MOST_LINES. The
-findings get what is left of them, first all of them briefly, then the worst ones in full.
+Every line is made in this folder, because the number of lines is what is promised: at most
+MOST_LINES. The findings get what is left of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from rich.cells import cell_len
@@ -15,21 +14,15 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import Skipped
-from traceview.ranking import RankedFinding
-from traceview.render.base.links import linked
 from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES, drawn
+from traceview.render.base.text_blocks import SENTENCE, drawn
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import PARTIAL, qualifier, saved_per_step, saving, speedup
 from traceview.render.report.scoreboard import ScoreTile, tiles
+from traceview.render.terminal.findings import finding_lines
 from traceview.report import Report
 
 MOST_LINES = 40
-_INDENT = "  "
-_MOST_INFO = 3
-_FORMS = ((1, 0), (1, 1), (2, 1), (2, 2), (4, 3))
-"""Lines of message and action, from brief to full."""
 _WIDEST_HALF = 60
 _NARROWEST, _TWO_COLUMNS, _VERDICT_LINES = 40, 72, 3
 _MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
@@ -53,7 +46,9 @@ def render_screen(
     above = [*_opening(report, width), Text("")]
     below = [Text(""), *_closing(report, width)]
     left = MOST_LINES - len(above) - len(below)
-    lines = [*above, *_findings(report, width, left, links), *below]
+    findings = finding_lines(report.findings, report.whole, width, left, links)
+    nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]
+    lines = [*above, *(findings or nothing), *below]
     return drawn([Text("\n").join(lines)], width, color)
 
 
@@ -68,7 +63,7 @@ def _opening(report: Report, width: int) -> Iterator[Text]:
         yield from (Text(line, "bold") for line in lines)
     if report.scoreboard:
         yield Text("")
-        yield from _scoreboard(tiles(report.scoreboard), width)
+        yield from scoreboard_lines(tiles(report.scoreboard), width)
 
 
 def _what_ran(report: Report, width: int) -> str:
@@ -83,7 +78,7 @@ def _what_ran(report: Report, width: int) -> str:
     return joined_within([name, *shown, facts.get("recorded by", "")], " · ", width)
 
 
-def _scoreboard(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
+def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
     """Two figures per line, in a narrow terminal one; the detail of one only where it fits."""
     half = min((width - 2) // 2, _WIDEST_HALF)
     if width < _TWO_COLUMNS:
@@ -100,88 +95,6 @@ def _tile(tile: ScoreTile, name: int, width: int) -> Text:
     text.append(f"{tile.value:<9}", _STYLES.get(tile.value, "bold"))
     fits = cell_len(text.plain) + 1 + cell_len(tile.detail) <= width
     return text.append(f" {tile.detail}", "dim") if tile.detail and fits else text
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One finding, which can be drawn in each of _FORMS."""
-
-    ranked: RankedFinding
-    whole: str
-    width: int
-    links: bool
-
-    def lines(self, form: int) -> list[Text]:
-        finding, (message, action) = self.ranked.finding, _FORMS[form]
-        room = self.width - len(_INDENT)
-        texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
-        if finding.action and action:
-            steps = wrapped(visible(finding.action, SENTENCE), room - 2, action)
-            texts += [Text.assemble(("→ ", "bold"), steps[0])]
-            texts += [Text(f"  {line}") for line in steps[1:]]
-        if self.links:
-            texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
-        return [self._head(), *(Text(_INDENT).append_text(text) for text in texts)]
-
-    def _head(self) -> Text:
-        finding = self.ranked.finding
-        head = Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]))
-        end = f"  [{self.ranked.analysis}]"
-        said = joined_within(_amounts(self.ranked, self.whole), " · ", self.width - 8 - len(end))
-        if said:
-            head.append(f"{_INDENT}{said}", "bold")
-        return head.append(end, "dim")
-
-
-def _amounts(ranked: RankedFinding, whole: str) -> list[str]:
-    """What acting on it saves, its share, and how much faster that makes a step."""
-    stake, share = saving(ranked.finding, whole, ranked.forecast)
-    forecast = ranked.forecast
-    if not stake:
-        return []
-    lead = qualifier(forecast).replace("at most", "up to")
-    saved = f"save {lead} {saved_per_step(forecast) or stake}"
-    of = share.removesuffix(f" of {whole}") if saved_per_step(forecast) else share
-    rest = PARTIAL if forecast and forecast.is_partial else ""
-    return [f"{saved} ({of})" if of else saved, speedup(forecast), rest]
-
-
-def _findings(report: Report, width: int, left: int, links: bool) -> list[Text]:
-    if not report.findings:
-        return [Text(line) for line in wrapped(nothing_found(report), width, left)]
-    entries = [_Entry(each, report.whole, width, links) for each in report.findings]
-    urgent = [each for each in entries if each.ranked.finding.severity != "info"]
-    title = "What to do first" if urgent else "Notes"
-    told = urgent or entries[:_MOST_INFO]
-    drawn_entries = _as_full_as_fit(told, left - 1)
-    notes = entries[len(told) :]
-    room = left - 1 - sum(map(len, drawn_entries))
-    shown = notes[: max(min(_MOST_INFO, room - 1, len(notes)), 0)]
-    rest = len(notes) - len(shown)
-    lines = [line for each in drawn_entries for line in each]
-    lines += [_note(each) for each in shown]
-    if rest and room > len(shown):
-        lines.append(Text(f"… and {units.counted(rest, 'more note')} in --all", "dim"))
-    return [Text(title, "bold underline"), *lines]
-
-
-def _as_full_as_fit(entries: Sequence[_Entry], room: int) -> list[list[Text]]:
-    """Each entry in the fullest form for which there is room, the worst ones first."""
-    result = [each.lines(0) for each in entries]
-    for form in range(1, len(_FORMS)):
-        for at, entry in enumerate(entries):
-            fuller = entry.lines(form)
-            if sum(map(len, result)) - len(result[at]) + len(fuller) <= room:
-                result[at] = fuller
-    return result
-
-
-def _note(entry: _Entry) -> Text:
-    ranked = entry.ranked
-    end = f"  [{ranked.analysis}]"
-    room = entry.width - len("info") - len(_INDENT) - len(end)
-    said = wrapped(visible(ranked.finding.message, SENTENCE), room, 1)
-    return Text.assemble(("info", "dim"), f"{_INDENT}{said[0]}", (end, "dim"))
 
 
 def _closing(report: Report, width: int) -> Iterator[Text]:

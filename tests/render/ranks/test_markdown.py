@@ -1,0 +1,34 @@
+"""A job as Markdown: verdict, findings and the ranks that matter; every name shows as text."""
+
+import re
+
+import pytest
+
+from tests.render.example_report import CONTROLS, HOSTILE
+from tests.render.ranks.jobs import Shape, a_job
+from traceview.ranks.job import FailedRank
+from traceview.render.ranks.markdown import render_markdown
+
+
+def test_the_verdict_the_findings_and_the_ranks_are_there():
+    lines = render_markdown(a_job(Shape(64))).splitlines()
+    assert lines[2].startswith("**Rank 3 is late by 12.5 ms in every third step")
+    assert "### What to do first" in lines
+    assert [line for line in lines if line.startswith("| 3 |")]
+    assert [line for line in lines if line.startswith("| median of 63 |")]
+
+
+def test_a_recording_that_failed_comes_with_what_to_do():
+    failed = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")
+    text = render_markdown(a_job(Shape(failed=(failed,))))
+    assert "> Warning: 1 recording left out: rank9.sqlite" in text
+    assert "Record rank 9 again." in text
+
+
+@pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
+def test_hostile_names_are_text(name):
+    text = render_markdown(a_job(Shape(name=name, failed=(FailedRank(name, name, name),))))
+    outside = re.sub("`[^`\n]*`", "", text)
+    assert "<img" not in outside
+    assert "</script>" not in outside
+    assert not {"\x1b", "\x9b", "\u202e", "\x00"} & set(text)

@@ -1,0 +1,88 @@
+"""A job in a terminal: one screen at any number of ranks, the late one first, no name as markup."""
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+from tests.render.example_report import CONTROLS, HOSTILE
+from tests.render.ranks.jobs import MS, Shape, a_job
+from traceview.ranks.job import FailedRank
+from traceview.render.ranks.rank_rows import outliers, rank_rows
+from traceview.render.ranks.text import MOST_LINES, render_job
+
+FAILED = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")
+
+
+@pytest.fixture(scope="module", params=[1, 2, 8, 64, 1_024])
+def job(request):
+    return a_job(Shape(request.param, steps=6, late=min(3, request.param - 1)))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_job_fits_one_screen(job, width):
+    lines = render_job(job, width=width).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(cell_len, lines)) <= width
+
+
+def test_the_verdict_stands_above_all_figures(job):
+    lines = render_job(job).splitlines()
+    assert lines[2].startswith(job.verdict.text[:40])
+
+
+def test_few_ranks_have_a_row_each():
+    spec, table = rank_rows(a_job(Shape(8)))
+    assert table.cells("rank") == [str(rank) for rank in range(8)]
+    assert "step_median_ns" not in spec.brief[:8]
+
+
+def test_of_many_ranks_the_late_one_and_the_spread_of_the_others_are_shown():
+    job = a_job(Shape(64, late=17))
+    _, table = rank_rows(job)
+    assert table.cells("rank") == ["17", "least of 63", "median of 63", "most of 63"]
+    late = job.result.tables["ranks"]["late_ns"]
+    others = np.delete(late, 17)
+    assert table["late_ns"].tolist() == [
+        late[17],
+        others.min(),
+        round(float(np.median(others))),
+        others.max(),
+    ]
+
+
+def test_ranks_that_differ_in_no_way_are_no_outliers():
+    job = a_job(Shape(64, late=17))
+    assert outliers(job) == [17]
+
+
+def test_a_rank_that_computes_longer_is_an_outlier():
+    job = a_job(Shape(64, late=17))
+    job.result.tables["ranks"]["compute_ns"][40] += 9 * MS
+    assert outliers(job) == [17, 40]
+
+
+def test_all_tables_follow_on_request():
+    text = render_job(a_job(), all_tables=True)
+    for name in ("stragglers: one row", "groups: one row", "240 rows, shown by --html"):
+        assert name in text
+
+
+def test_failed_and_missing_ranks_are_stated_first():
+    job = a_job(Shape(8, failed=(FAILED,)))
+    lines = render_job(job, width=120).splitlines()
+    assert lines[1] == "Warning: 1 recording left out: rank9.sqlite: is not a database"
+
+
+@pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
+def test_hostile_names_are_text(name):
+    text = render_job(a_job(Shape(name=name, failed=(FailedRank(name, name, name),))))
+    assert not {"\x1b", "\x9b", "\u202e", "\x00", "\x07"} & set(text)
+    assert len(text.splitlines()) <= MOST_LINES
+
+
+def test_colour_changes_no_character():
+    job = a_job()
+    import re
+
+    plain = re.sub("\x1b\\[[0-9;]*m", "", render_job(job, color=True))
+    assert plain == render_job(job)

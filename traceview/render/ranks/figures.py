@@ -1,0 +1,83 @@
+"""The figures of a job to look at first, as text, and its findings with their forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import units
+from traceview.findings import LoopTime, forecast
+from traceview.intervals import Intervals
+from traceview.ranking import RankedFinding
+from traceview.ranks.job import JobReport
+from traceview.render.ranks.header import job_size
+from traceview.render.report.scoreboard import ScoreTile
+from traceview.tables import NULL, Table
+
+WHOLE_STEP, WHOLE_RUN = "a step", "the run"
+
+
+def whole_of(job: JobReport) -> str:
+    """The time that shares of findings are of, in words."""
+    return WHOLE_STEP if job.verdict.step_median_ns else WHOLE_RUN
+
+
+def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
+    """The findings, worst first, each with the table that shows it and what acting on it wins."""
+    verdict = job.verdict
+    loops: tuple[LoopTime, ...] = ()
+    if verdict.step_median_ns and verdict.steps:
+        none = np.zeros(0, np.int64)
+        total = verdict.steps * verdict.step_median_ns
+        loops = (LoopTime(Intervals(none, none), total, verdict.step_median_ns),)
+    return tuple(
+        RankedFinding(finding.evidence.table or "ranks", finding, forecast(finding, loops))
+        for finding in job.result.findings
+    )
+
+
+def job_tiles(job: JobReport) -> tuple[ScoreTile, ...]:
+    """Ranks, step, GPU busy, communication, waits and lateness as text, times per step."""
+    return tuple(_tiles(job))
+
+
+def _tiles(job: JobReport) -> Iterator[ScoreTile]:
+    verdict, table = job.verdict, job.result.tables["ranks"]
+    hosts = len({rank.name.host for rank in job.ranks})
+    size = job_size(job)
+    of = f"of {units.count(size)} " if size > len(job.ranks) else ""
+    on = f"{of}on {units.counted(hosts, 'host')}"
+    yield ScoreTile("ranks", "Ranks", units.count(len(job.ranks)), on)
+    steps = f"median of {units.count(verdict.steps)}" if verdict.steps else "no steps found"
+    yield ScoreTile("step_median_ns", "Step", units.duration(verdict.step_median_ns), steps)
+    least = f"least: rank {_rank_of(table, 'busy_pct', least=True)}" if len(table) else ""
+    yield ScoreTile("gpu_busy_pct", "GPU busy", units.percent(verdict.gpu_busy_pct), least)
+    yield _mean(table, "exposed_ns", "Communication", "exposed")
+    yield _mean(table, "wait_ns", "Waiting", "for other ranks")
+    yield _latest(table)
+
+
+def _mean(table: Table, name: str, title: str, detail: str) -> ScoreTile:
+    """The mean of a column over all ranks."""
+    values = table[name][~table.is_null(name)]
+    mean = float(values.mean()) if len(values) else None
+    value = "none" if mean == 0 else units.duration(mean) if mean else "unknown"
+    return ScoreTile(name, title, value, detail if mean else "")
+
+
+def _latest(table: Table) -> ScoreTile:
+    """The rank that others wait for most."""
+    late = table["late_ns"][~table.is_null("late_ns")]
+    if not len(late) or late.max() <= 0:
+        return ScoreTile("late_ns", "Late", "none" if len(late) else "unknown")
+    rank = f"rank {_rank_of(table, 'late_ns')}"
+    return ScoreTile("late_ns", "Late", units.duration(int(late.max())), rank)
+
+
+def _rank_of(table: Table, name: str, least: bool = False) -> int:
+    """The rank with the greatest or least value of a column."""
+    values = table[name]
+    if values.dtype.kind == "i":
+        values = np.where(values == NULL, 0, values)
+    return int(table["rank"][values.argmin() if least else values.argmax()])

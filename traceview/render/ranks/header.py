@@ -1,0 +1,108 @@
+"""The head of every output of a job: its ranks, hosts and GPUs, and what is missing of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import numpy as np
+
+from traceview import units
+from traceview.ranks.job import JobReport
+from traceview.tables import NULL
+
+NOTHING_FOUND = "No rank waits long for another, and nothing else was found that would save time."
+_MOST_NAMED = 4
+
+
+def job_title(job: JobReport) -> str:
+    """The folder of the recordings, or the only file."""
+    paths = sorted({rank.path for rank in job.ranks} | {each.path for each in job.failed})
+    if len(paths) == 1:
+        return PurePath(paths[0]).name
+    folders = {PurePath(path).parent.name for path in paths}
+    return folders.pop() if len(folders) == 1 and "" not in folders else f"{len(paths)} recordings"
+
+
+def job_facts(job: JobReport) -> list[tuple[str, str]]:
+    """Pairs of a name and a value; what is not known is left out."""
+    hosts = {rank.name.host for rank in job.ranks if rank.name.host}
+    gpus = Counter(rank.name.gpu for rank in job.ranks if rank.name.gpu)
+    facts = [
+        ("ranks", ranks_text(job)),
+        ("hosts", ", ".join(sorted(hosts)) if len(hosts) <= _MOST_NAMED else str(len(hosts))),
+        ("GPUs", ", ".join(f"{count} × {name}" for name, count in gpus.most_common(_MOST_NAMED))),
+        ("steps", units.count(job.verdict.steps) if job.verdict.steps else ""),
+        ("recorded by", ", ".join(sorted({rank.recorder for rank in job.ranks}))),
+        ("clocks", clocks_text(job)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def single_values(job: JobReport) -> frozenset[str]:
+    """Columns that have one value in the whole job."""
+    return frozenset({"host"} if len({rank.name.host for rank in job.ranks}) < 2 else ())
+
+
+def ranks_text(job: JobReport) -> str:
+    """Such as `8`, or `7 of 8`."""
+    size = job_size(job)
+    some = units.count(len(job.ranks))
+    return some if len(job.ranks) == size else f"{some} of {units.count(size)}"
+
+
+def job_size(job: JobReport) -> int:
+    """The ranks that the job has, as far as its recordings tell."""
+    sizes = [rank.name.world_size or 0 for rank in job.ranks]
+    return max([*sizes, len(job.ranks)])
+
+
+def clocks_text(job: JobReport) -> str:
+    """How well times of different ranks compare; empty for a single rank."""
+    error = job.clocks.error_ns[job.clocks.error_ns != NULL]
+    if len(job.ranks) < 2:
+        return ""
+    if not len(error):
+        return "not aligned"
+    apart = len(np.unique(job.clocks.component)) > 1
+    return f"aligned within {units.duration(int(error.max()))}{', in parts' if apart else ''}"
+
+
+def warnings(job: JobReport) -> list[str]:
+    """Recordings that could not be read, and ranks without one."""
+    failed = [f"{PurePath(each.path).name}: {each.reason}" for each in job.failed]
+    texts = [_listed(f"{units.counted(len(failed), 'recording')} left out", failed)]
+    return [text for text in (*texts, *_absent(job)) if text]
+
+
+def remedies(job: JobReport) -> list[tuple[str, str, str]]:
+    """File, reason and remedy of each recording that could not be read."""
+    return [(each.path, each.reason, each.remedy) for each in job.failed]
+
+
+def _absent(job: JobReport) -> list[str]:
+    """Names the ranks that have no recording, where all others say their number."""
+    if any(rank.name.numbered == "order" for rank in job.ranks):
+        return []
+    absent = sorted(set(range(job_size(job))) - {rank.name.rank for rank in job.ranks})
+    if not absent or job_size(job) == len(job.ranks):
+        return []
+    noun = "rank" if len(absent) == 1 else "ranks"
+    return [f"no recording of {noun} {ranges_text(absent)}, of {units.count(job_size(job))}"]
+
+
+def ranges_text(numbers: Sequence[int]) -> str:
+    """Numbers in ascending order, such as `0-3, 7`."""
+    ends = np.array(numbers)
+    breaks = np.flatnonzero(np.diff(ends) != 1)
+    first, last = ends[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True))
+
+
+def _listed(lead: str, texts: Sequence[str]) -> str:
+    if not texts:
+        return ""
+    more = len(texts) - _MOST_NAMED
+    rest = f" and {units.count(more)} more" if more > 0 else ""
+    return f"{lead}: {'; '.join(texts[:_MOST_NAMED])}{rest}"

@@ -1,0 +1,116 @@
+"""The answer for a job in a terminal: one screen whatever the number of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import RenderableType
+from rich.text import Text
+
+from traceview import units
+from traceview.ranks.job import JobReport
+from traceview.ranks.tables import GROUPS, TABLES
+from traceview.render.base.paragraphs import cut, joined_within, wrapped
+from traceview.render.base.safe_text import shortened, visible
+from traceview.render.base.text_blocks import SENTENCE, drawn, noted
+from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
+from traceview.render.ranks.header import (
+    NOTHING_FOUND,
+    job_facts,
+    job_title,
+    single_values,
+    warnings,
+)
+from traceview.render.ranks.rank_rows import rank_rows
+from traceview.render.report.table_text import TextOptions, table_lines
+from traceview.render.report.text import table_block
+from traceview.render.terminal.findings import finding_lines
+from traceview.render.terminal.screen import scoreboard_lines
+
+MOST_LINES = 40
+MOST_GROUPS = 4
+_LEAST_FINDINGS = 8
+"""Lines that the findings have at least: a table gives up rows for them."""
+_NARROWEST, _VERDICT_LINES, _MOST_WARNINGS, _MOST_NOTES = 40, 3, 3, 2
+_MORE = ("More: --all every table", "--html the page", "--rank N the report of one rank")
+_ALL = TextOptions(rows=20)
+
+
+def render_job(
+    job: JobReport, *, width: int = 80, color: bool = False, all_tables: bool = False
+) -> str:
+    """The job in at most MOST_LINES lines of at most `width` cells; styled if `color`.
+
+    With `all_tables`, every table follows below, and the lines are not limited.
+    """
+    width = max(width, _NARROWEST)
+    above = [*_opening(job, width), Text("")]
+    below = [Text(""), *_closing(job, width)] if not all_tables else []
+    tables = [*_ranks(job, width), *_groups(job, width), Text("")]
+    left = MOST_LINES - len(above) - len(below) - len(tables)
+    findings = finding_lines(ranked_findings(job), whole_of(job), width, max(left, _LEAST_FINDINGS))
+    lines = [*above, *(findings or wrapped_lines(NOTHING_FOUND, width)), Text(""), *tables[:-1]]
+    return drawn(
+        [Text("\n").join([*lines, *below]), *_tables(job, width, all_tables)], width, color
+    )
+
+
+def wrapped_lines(text: str, width: int, most: int = _VERDICT_LINES, style: str = "") -> list[Text]:
+    """A sentence in at most so many lines."""
+    return [Text(line, style) for line in wrapped(visible(text, SENTENCE), width, most)]
+
+
+def _opening(job: JobReport, width: int) -> Iterator[Text]:
+    facts = [visible(text) for text in _facts(job)]
+    name = shortened(visible(job_title(job)), width)
+    yield Text(joined_within([name, *facts], " · ", width), "dim")
+    for text in warnings(job)[:_MOST_WARNINGS]:
+        yield Text.assemble(("Warning: ", "bold yellow"), cut(visible(text, SENTENCE), width - 9))
+    yield Text("")
+    yield from wrapped_lines(job.verdict.text, width, style="bold")
+    yield Text("")
+    yield from scoreboard_lines(job_tiles(job), width)
+
+
+def _facts(job: JobReport) -> Iterator[str]:
+    for name, value in job_facts(job):
+        if name == "clocks":
+            yield f"{name} {value}"
+        elif name != "hosts":
+            yield f"{value} {name}" if name in ("ranks", "steps") else value
+
+
+def _ranks(job: JobReport, width: int) -> Iterator[Text]:
+    spec, table = rank_rows(job)
+    per = ", mean per step" if job.verdict.step_median_ns else ""
+    yield Text(f"Ranks{per}", "bold underline")
+    yield from table_lines(spec, table, width, single_values(job), TextOptions(rows=len(table)))
+
+
+def _groups(job: JobReport, width: int) -> Iterator[Text]:
+    table = job.result.tables["groups"]
+    if not len(table):
+        return
+    yield Text("")
+    yield Text("Groups", "bold underline")
+    head = table.take(np.arange(min(len(table), MOST_GROUPS)))
+    yield from table_lines(GROUPS, head, width, frozenset(), TextOptions(rows=MOST_GROUPS))
+    if len(table) > MOST_GROUPS:
+        yield Text(f"… and {units.count(len(table) - MOST_GROUPS)} more", "dim")
+
+
+def _closing(job: JobReport, width: int) -> Iterator[Text]:
+    for note in job.result.notes[:_MOST_NOTES]:
+        yield Text(cut(visible(f"Note: {note}", SENTENCE), width), "dim")
+    yield Text(joined_within(_MORE, " · ", width), "dim")
+
+
+def _tables(job: JobReport, width: int, every: bool) -> Iterator[RenderableType]:
+    if not every:
+        return
+    single = single_values(job)
+    for spec, table in job.result.shown(TABLES):
+        yield table_block(spec, table, width, single, _ALL)
+    for note in job.result.notes:
+        yield noted("Note: ", note, "dim")

@@ -1,0 +1,109 @@
+"""Findings in a number of lines: first all of them briefly, then the worst ones in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from traceview import units
+from traceview.ranking import RankedFinding
+from traceview.render.base.links import linked
+from traceview.render.base.paragraphs import joined_within, wrapped
+from traceview.render.base.safe_text import visible
+from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
+from traceview.render.report.saving import PARTIAL, qualifier, saved_per_step, saving, speedup
+
+_INDENT = "  "
+_MOST_INFO = 3
+_FORMS = ((1, 0), (1, 1), (2, 1), (2, 2), (4, 3))
+"""Lines of message and action, from brief to full."""
+
+
+def finding_lines(
+    findings: Sequence[RankedFinding], whole: str, width: int, left: int, links: bool = False
+) -> list[Text]:
+    """A heading and the findings in at most `left` lines of `width` cells; none without findings.
+
+    `whole` is what shares are of, such as `a step`. With `links`, a source line becomes a link.
+    """
+    if not findings:
+        return []
+    entries = [_Entry(each, whole, width, links) for each in findings]
+    urgent = [each for each in entries if each.ranked.finding.severity != "info"]
+    title = "What to do first" if urgent else "Notes"
+    told = urgent or entries[:_MOST_INFO]
+    drawn_entries = _as_full_as_fit(told, left - 1)
+    notes = entries[len(told) :]
+    room = left - 1 - sum(map(len, drawn_entries))
+    shown = notes[: max(min(_MOST_INFO, room - 1, len(notes)), 0)]
+    rest = len(notes) - len(shown)
+    lines = [line for each in drawn_entries for line in each]
+    lines += [_note(each) for each in shown]
+    if rest and room > len(shown):
+        lines.append(Text(f"… and {units.counted(rest, 'more note')} in --all", "dim"))
+    return [Text(title, "bold underline"), *lines]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One finding, which can be drawn in each of _FORMS."""
+
+    ranked: RankedFinding
+    whole: str
+    width: int
+    links: bool
+
+    def lines(self, form: int) -> list[Text]:
+        finding, (message, action) = self.ranked.finding, _FORMS[form]
+        room = self.width - len(_INDENT)
+        texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
+        if finding.action and action:
+            steps = wrapped(visible(finding.action, SENTENCE), room - 2, action)
+            texts += [Text.assemble(("→ ", "bold"), steps[0])]
+            texts += [Text(f"  {line}") for line in steps[1:]]
+        if self.links:
+            texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
+        return [self._head(), *(Text(_INDENT).append_text(text) for text in texts)]
+
+    def _head(self) -> Text:
+        finding = self.ranked.finding
+        head = Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]))
+        end = f"  [{self.ranked.analysis}]"
+        said = joined_within(_amounts(self.ranked, self.whole), " · ", self.width - 8 - len(end))
+        if said:
+            head.append(f"{_INDENT}{said}", "bold")
+        return head.append(end, "dim")
+
+
+def _amounts(ranked: RankedFinding, whole: str) -> list[str]:
+    """What acting on it saves, its share, and how much faster that makes a step."""
+    stake, share = saving(ranked.finding, whole, ranked.forecast)
+    forecast = ranked.forecast
+    if not stake:
+        return []
+    lead = qualifier(forecast).replace("at most", "up to")
+    saved = f"save {lead} {saved_per_step(forecast) or stake}"
+    of = share.removesuffix(f" of {whole}") if saved_per_step(forecast) else share
+    rest = PARTIAL if forecast and forecast.is_partial else ""
+    return [f"{saved} ({of})" if of else saved, speedup(forecast), rest]
+
+
+def _as_full_as_fit(entries: Sequence[_Entry], room: int) -> list[list[Text]]:
+    """Each entry in the fullest form for which there is room, the worst ones first."""
+    result = [each.lines(0) for each in entries]
+    for form in range(1, len(_FORMS)):
+        for at, entry in enumerate(entries):
+            fuller = entry.lines(form)
+            if sum(map(len, result)) - len(result[at]) + len(fuller) <= room:
+                result[at] = fuller
+    return result
+
+
+def _note(entry: _Entry) -> Text:
+    ranked = entry.ranked
+    end = f"  [{ranked.analysis}]"
+    room = entry.width - len("info") - len(_INDENT) - len(end)
+    said = wrapped(visible(ranked.finding.message, SENTENCE), room, 1)
+    return Text.assemble(("info", "dim"), f"{_INDENT}{said[0]}", (end, "dim"))
