@@ -8,6 +8,8 @@
 # make docs     refresh the output that README and docs/ show, and the list of facts
 # make pictures    redraw the pictures of the README; needs Chromium
 # make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
+# make dist     build and check the source distribution and the wheels of all platforms, in dist/
+# make test-install   install these in fresh environments, and run what was installed
 # make script   bundle the script of the report page; needs npm
 # make lint, make types, make format, make clean
 
@@ -20,7 +22,7 @@ LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
-.PHONY: demo docs gallery script page-tools pictures test test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
+.PHONY: demo dist docs gallery script page-tools pictures test test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -60,6 +62,13 @@ benchmark: .venv/dev nsys
 	@PATH="$$PATH:$(NSYS_HOME)/bin" $(BIN)/python benchmarks/report.py \
 		--json .cache/benchmark.json --picture docs/performance.svg $(BENCHMARK)
 
+dist: .venv/release
+	@rm -rf dist
+	@$(BIN)/python scripts/build_packages.py
+
+test-install: dist .venv/dev
+	@TRACEVIEW_TEST_DIST=dist $(BIN)/python -m pytest -q tests/install
+
 lint: .venv/dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -89,7 +98,7 @@ format: .venv/dev
 		{ echo "make: $(PYTHON) is older than 3.11; try make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv
 
-.venv/core: pyproject.toml requirements-ci.txt traceview/trace/sqlite/pages.c | .venv/bin/python
+.venv/core: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
 	@$(PIP) -e .
 	@touch $@
 
@@ -106,8 +115,12 @@ format: .venv/dev
 	@$(LIBRARIES)
 	@touch $@
 
+.venv/release: .venv/core
+	@$(PIP) -e '.[release]'
+	@touch $@
+
 # All extras at once: every call of pip builds the project again.
-.venv/all: pyproject.toml requirements-ci.txt traceview/trace/sqlite/pages.c | .venv/bin/python
+.venv/all: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
 	@$(PIP) -e '.[dev,workloads,ptx]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx $@

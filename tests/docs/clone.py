@@ -20,6 +20,14 @@ NOT_CLONED = {".git", ".venv", ".cache"}
 
 def fresh_clone(folder: Path) -> Path:
     """Make a folder that holds what a clone holds, by links; what is written there stays there."""
+    for name in sorted(_top_level() - NOT_CLONED):
+        (folder / name).symlink_to(REPOSITORY / name)
+    return folder
+
+
+def _top_level() -> set[str]:
+    if not (REPOSITORY / ".git").exists():  # An unpacked source distribution.
+        return {path.name for path in REPOSITORY.iterdir()}
     tracked = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,
@@ -27,9 +35,7 @@ def fresh_clone(folder: Path) -> Path:
         text=True,
         check=True,
     ).stdout.splitlines()
-    for name in sorted({path.partition("/")[0] for path in tracked} - NOT_CLONED):
-        (folder / name).symlink_to(REPOSITORY / name)
-    return folder
+    return {path.partition("/")[0] for path in tracked}
 
 
 def environment() -> dict[str, str]:

@@ -63,7 +63,8 @@ def is_available() -> bool:
 def _library() -> Any:
     """The loaded library; None if traceview was installed without a compiler."""
     here = Path(__file__).parent
-    files = (here / f"pages{suffix}" for suffix in EXTENSION_SUFFIXES)
+    # pages.so; an editable install may have one that an older setup named after its Python.
+    files = (here / f"pages{suffix}" for suffix in reversed(EXTENSION_SUFFIXES))
     try:
         library = ctypes.CDLL(str(next(file for file in files if file.exists())))
         if c_int64.in_dll(library, "traceview_interface").value != INTERFACE:

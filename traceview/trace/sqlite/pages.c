@@ -1,8 +1,8 @@
-/* The rows of a few leaf pages of a SQLite table, column by column: sqlite_cells.py, compiled.
+/* The rows of a few leaf pages of a SQLite table, column by column: cells.py, compiled.
  *
  * The format is that of https://www.sqlite.org/fileformat2.html. The pages are untrusted: nothing
  * is read outside the usable bytes of a page, and whatever is unusual is declined, with the reason,
- * so that SQLite itself decides what it means. Loaded with ctypes by sqlite_compiled.py, whose
+ * so that SQLite itself decides what it means. Loaded with ctypes by c_decoder.py, whose
  * structures mirror those of this file; knows nothing of Python, and may run in several threads.
  */
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* Raised with every change to what sqlite_compiled.py sees, which refuses a library built before. */
+/* Raised with every change to what c_decoder.py sees, which refuses a library built before. */
 EXPORTED const int64_t traceview_interface = 1;
 
 enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };

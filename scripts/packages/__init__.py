@@ -1,0 +1,1 @@
+"""The files that a release consists of: the source distribution and the wheels."""

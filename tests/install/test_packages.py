@@ -1,0 +1,74 @@
+"""The built packages, installed in fresh environments, do what this checkout does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import RECORDING, Create
+from tests.install.environments import ran, tool
+from traceview.version import __version__
+
+pytestmark = pytest.mark.slow
+OPTIONAL = {"nvtx", "torch", "triton"}
+
+
+def test_pip_takes_the_wheel_of_this_machine(dist, wheel, python, tmp_path):
+    """Out of all that are built, as it would from an index."""
+    options = ["--no-index", "--no-deps", "--find-links", dist, "--dest", tmp_path]
+    ran([python, "-m", "pip", "download", "--quiet", *options, "traceview"])
+    assert [each.name for each in tmp_path.iterdir()] == [wheel.name]
+
+
+def test_the_wheel_reports_what_the_checkout_reports(wheel, python, create, expected_report):
+    environment = create(python, wheel)
+    assert environment.traceview("--version") == f"traceview {__version__}\n"
+    assert environment.decoder() == "compiled"
+    assert json.loads(environment.traceview("report", RECORDING, "--json")) == expected_report
+    assert not environment.packages() & OPTIONAL
+
+
+def test_the_pure_wheel_reports_the_same(pure_wheel, create, expected_report):
+    environment = create(Path(sys.executable), pure_wheel)
+    assert environment.decoder() == "numpy"
+    assert json.loads(environment.traceview("report", RECORDING, "--json")) == expected_report
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler here")
+def test_the_source_distribution_compiles_where_it_can(sdist, create):
+    assert create(Path(sys.executable), sdist).decoder() == "compiled"
+
+
+def test_the_source_distribution_installs_without_a_compiler(
+    sdist, create, without_compiler, expected_report
+):
+    environment = create(Path(sys.executable), sdist, variables=without_compiler)
+    assert environment.decoder() == "numpy"
+    assert json.loads(environment.traceview("report", RECORDING, "--json")) == expected_report
+
+
+def test_the_source_distribution_tests_itself(sdist, create: Create, tmp_path):
+    """A part of the tests, of each kind: `make test` runs all."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.glob("traceview-*")
+    environment = create(Path(sys.executable), source, "pytest", "hypothesis", "jsonschema")
+    parts = ["test_tables.py", "trace/sqlite", "cli/test_main.py", "docs/test_pages.py"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not facts and not demo"]
+    command = [environment.python, "-m", "pytest", *options, *(f"tests/{part}" for part in parts)]
+    assert " passed" in ran(command, cwd=source).splitlines()[-1]
+
+
+@pytest.mark.parametrize("runner", ["uvx", "pipx"])
+def test_it_runs_without_being_installed(runner, wheel, tmp_path, expected_report):
+    options = {
+        "uvx": ["--refresh-package", "traceview", "--from", wheel],
+        "pipx": ["run", "--no-cache", "--spec", wheel],
+    }
+    command = [tool(runner), *options[runner], "traceview", "report", RECORDING, "--json"]
+    assert json.loads(ran(command, cwd=tmp_path)) == expected_report
