@@ -75,3 +75,23 @@ def waits_with_children(folder: Path) -> None:
     ready.rename(folder / f"{os.getpid()}.ready")
     while True:
         time.sleep(0.1)
+
+
+def hangs_first(item: Path) -> str:
+    """Of the item `0`, hang for the first time, in a process that then has to be killed."""
+    began = item.parent / "began"
+    if item.name == "0" and not began.exists():
+        part = item.parent / "part"
+        part.write_text(str(os.getpid()))
+        part.rename(began)
+        time.sleep(600)
+    time.sleep(0.05)
+    return item.name
+
+
+def is_running(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -122,14 +122,6 @@ def test_files_beside_the_user_are_not_imported(tmp_path, monkeypatch):
     assert outcomes(tasks.square, [3]) == {0: 9}
 
 
-def is_running(process: int) -> bool:
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
 WAITING = """
 import sys
 from pathlib import Path
@@ -158,10 +150,10 @@ def test_nothing_outlives_whoever_asked(tmp_path, number):
     words = [each.read_text().split(" ", 2) for each in tmp_path.glob("*.ready")]
     processes = [int(word) for line in words for word in line[:2]]
     folders = [Path(line[2]) for line in words]
-    assert all(map(is_running, processes))
+    assert all(map(tasks.is_running, processes))
     began = time.monotonic()
     asking.send_signal(number)
     asking.wait()
-    wait_until(lambda: not any(map(is_running, processes)), limit_s=5)
+    wait_until(lambda: not any(map(tasks.is_running, processes)), limit_s=5)
     assert time.monotonic() - began < 3
     assert not any(folder.exists() for folder in folders)

@@ -1,0 +1,44 @@
+"""How many recordings can be read at a time on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceview.headless.worker.forked_task import cores
+from traceview.outputs import unpacked_name
+from traceview.trace.memory.available import free_memory
+from traceview.trace.memory.estimate import estimated_bytes
+
+# Of each kind of file the largest ones: a file with more events can be a little smaller.
+_LARGEST = 3
+
+
+def most_jobs(paths: Sequence[Path]) -> int:
+    """One process per usable core and file, as far as the largest file fits into each."""
+    wanted = max(1, min(cores(), len(paths)))
+    free = free_memory()
+    if wanted == 1 or free is None:
+        return wanted
+    return max(1, min(wanted, free.size_bytes // largest_bytes(paths)))
+
+
+def largest_bytes(paths: Sequence[Path]) -> int:
+    """Memory that the largest of the recordings needs."""
+    by_kind: dict[str, list[tuple[int, Path]]] = {}
+    for path in paths:
+        by_kind.setdefault(_kind(path), []).append((_size(path), path))
+    largest = [path for kind in by_kind.values() for _, path in sorted(kind)[-_LARGEST:]]
+    return max(map(estimated_bytes, largest))
+
+
+def _kind(path: Path) -> str:
+    """What its name ends in, such as `.sqlite.xz`."""
+    return path.name[len(Path(unpacked_name(path)).stem) :]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,215 @@
+"""Tasks on the workers of a Dask cluster: one that runs, or one made on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.ranks.execution.inputs import RankFile, files_on, listed, rank_files
+from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt
+from traceview.trace.memory.allocator import keep_freed_memory
+from traceview.version import __version__
+
+LOCAL = "local"
+_INSTALL = "install it with: pip install 'traceview[dask]'"
+_CONNECT_S = "15s"
+_LEFT = "its worker left the cluster while it was read, as one does that was killed or lost"
+_LEFT_REMEDY = "see the log of that worker; where memory ran out, give workers more"
+
+
+class DaskCluster:
+    """A client of a Dask scheduler. `note` receives what went wrong though the answer is whole."""
+
+    def __init__(self, client: Any, *, is_local: bool, note: Callable[[str], None]) -> None:
+        self._client = client
+        self._is_local = is_local
+        self._note = note
+
+    def files(self, patterns: Sequence[str]) -> list[RankFile]:
+        """The recordings of a job where the workers see them. Raises InputError without any."""
+        if self._is_local:
+            return rank_files(patterns)
+        return files_on(self._client.run(listed, list(patterns)), patterns)
+
+    def check(self) -> None:
+        """Raise TraceviewError if there are no workers, or they lack this traceview."""
+        if not self._client.scheduler_info()["workers"]:
+            raise TraceviewError(
+                "the Dask cluster has no workers", "start some: dask worker ADDRESS"
+            )
+        try:
+            versions = set(self._client.run(installed_version).values())
+        except ModuleNotFoundError as error:
+            versions = {f"none ({error})"}
+        if versions != {__version__}:
+            theirs = ", ".join(sorted(versions))
+            raise TraceviewError(
+                f"the Dask workers have traceview {theirs}, and this is {__version__}",
+                f"install traceview {__version__} where the workers run",
+            )
+
+    def outcomes(
+        self, function: Callable[[Item], Value], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Value | TaskFailure]]:
+        """The value of each item, or why there is none, with its place, as they are done.
+
+        A task whose worker is lost is run again elsewhere: by Dask, until as many workers are lost
+        as its setting `distributed.scheduler.allowed-failures` says, on a cluster of this machine
+        once, alone, when the others are done.
+        """
+        again = []
+        for place, outcome in self._round(function, items, range(len(items))):
+            if self._is_local and isinstance(outcome, TaskFailure) and outcome.crashed:
+                self._note(f"{items[place]}: {outcome.what}; it is read again, alone")
+                again.append(place)
+            else:
+                yield place, outcome
+        for place in again:
+            yield from self._round(function, items, [place])
+
+    def _round(
+        self, function: Callable[[Item], Value], items: Sequence[Item], places: Sequence[int]
+    ) -> Iterator[tuple[int, Value | TaskFailure]]:
+        from distributed import as_completed
+
+        futures = {self._submitted(function, items[place]): place for place in places}
+        try:
+            for future in as_completed([*futures]):
+                yield futures[future], _outcome(future)
+        finally:
+            self._tell_lost({future.key: items[place] for future, place in futures.items()})
+            self._client.cancel([*futures], force=True)
+
+    def _submitted(self, function: Callable[[Item], Value], item: Item) -> Any:
+        workers = item.workers if isinstance(item, RankFile) else ()
+        return self._client.submit(
+            attempt, function, item, pure=False, workers=list(workers) or None
+        )
+
+    def _tell_lost(self, items: Mapping[str, object]) -> None:
+        """Say which items were being read on workers that a running cluster has lost."""
+        if self._is_local:
+            return
+        for _, event in self._client.get_events("all"):
+            lost = [items[key] for key in event.get("processing-tasks", ()) if key in items]
+            if event["action"] == "remove-worker" and lost:
+                names = ", ".join(map(str, lost))
+                self._note(f"Dask worker {event['worker']} was lost while it had {names} to read")
+
+
+def installed_version() -> str:
+    """That of traceview on a worker."""
+    return __version__
+
+
+def _outcome(future: Any) -> Any:
+    from distributed import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker:
+        return TaskFailure(_LEFT, _LEFT_REMEDY, crashed=True)
+
+
+@contextmanager
+def connected(scheduler: str, workers: int, note: Callable[[str], None]) -> Iterator[DaskCluster]:
+    """Connect to a scheduler: its address, the path of its scheduler file, `local` or `local:N`.
+
+    A local cluster has N workers, or as many as `workers` says. Raises InputError for another N,
+    ToolNotFoundError without Dask, and TraceviewError if there is no such scheduler.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise ToolNotFoundError("--dask needs the package distributed", _INSTALL) from error
+    with ExitStack() as stack:
+        stack.enter_context(_silence())
+        if is_local(scheduler):
+            made = _local_cluster(distributed, _local_workers(scheduler) or workers)
+            client = stack.enter_context(distributed.Client(stack.enter_context(made)))
+        else:
+            client = stack.enter_context(_client(distributed, scheduler))
+        if is_local(scheduler):
+            client.run(keep_freed_memory)
+        cluster = DaskCluster(client, is_local=is_local(scheduler), note=note)
+        cluster.check()
+        yield cluster
+
+
+def is_local(scheduler: str) -> bool:
+    """Whether the cluster is one to be made on this machine."""
+    return scheduler.partition(":")[0] == LOCAL
+
+
+def _local_workers(scheduler: str) -> int | None:
+    _, colon, number = scheduler.partition(":")
+    if not colon:
+        return None
+    if not (number.isascii() and number.isdecimal() and int(number)):
+        raise InputError(f"{scheduler} has no number of workers", "pass such as local:4")
+    return int(number)
+
+
+def _client(distributed: Any, scheduler: str) -> Any:
+    try:
+        if Path(scheduler).is_file():
+            return distributed.Client(scheduler_file=scheduler, timeout=_CONNECT_S)
+        return distributed.Client(scheduler, timeout=_CONNECT_S)
+    except (OSError, ValueError, TypeError) as error:
+        raise TraceviewError(
+            f"no Dask scheduler answers at {scheduler} ({error})",
+            "pass its address, such as tcp://10.0.0.1:8786, the path of its scheduler file, or "
+            "local",
+        ) from error
+
+
+@contextmanager
+def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
+    """Workers of one thread each, which the end of the block kills with all they have made."""
+    import dask
+
+    with tempfile.TemporaryDirectory(prefix="traceview-dask-") as folder, ExitStack() as stack:
+        settings = {
+            # A file whose worker dies is read again when the others are done, not beside them.
+            "distributed.scheduler.allowed-failures": 0,
+            "temporary-directory": folder,
+        }
+        stack.enter_context(dask.config.set(settings))
+        cluster = distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            # Dask would pause a worker that uses its share of the memory, for ever.
+            memory_limit=None,
+            dashboard_address="127.0.0.1:0",
+            env={"TMPDIR": folder},
+            silence_logs=logging.CRITICAL,
+        )
+        try:
+            yield cluster
+        finally:
+            for nanny in cluster.workers.values():
+                # Else it would start another.
+                nanny.close_gracefully()
+                with suppress(ProcessLookupError, TypeError):
+                    os.kill(nanny.pid, signal.SIGKILL)
+            cluster.close()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Dask's log from stderr: what matters is told in the report."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

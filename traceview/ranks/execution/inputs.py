@@ -1,0 +1,118 @@
+"""The recordings of a job: from files, folders and globs, here or on the workers of a cluster."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from traceview.errors import InputError
+from traceview.outputs import ARCHIVE_SUFFIXES
+from traceview.trace.folder import USE_RECORDINGS, recordings_in
+
+_MAGIC = frozenset("*?[")
+_ABSENT = -1
+_NUMBERS = re.compile(r"(\d+)")
+# What traceview itself writes has this near its begin; no recording has.
+_OWN_OUTPUT = b'"traceview_version"'
+_OWN_OUTPUT_BYTES = 200
+
+
+@dataclass(frozen=True, order=True)
+class RankFile:
+    """A recording. `size` and `modified_ns` tell files of one path on several machines apart.
+
+    `workers` are the addresses of those that have it, none where any may read it.
+    """
+
+    path: str
+    size: int = _ABSENT
+    modified_ns: int = 0
+    workers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def listed(patterns: Sequence[str]) -> list[RankFile]:
+    """The recordings that files, folders and globs name on this machine, each once, in order.
+
+    A file that does not exist is listed, too; a folder or glob without recordings is not.
+    """
+    return [_described(path) for pattern in patterns for path in _paths(pattern)]
+
+
+def _paths(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    if path.is_dir():
+        return [file for file in recordings_in(path) if not _is_own_output(file)]
+    if _MAGIC & set(pattern) and not path.exists():
+        # A Path has no glob for absolute patterns.
+        return [Path(name) for name in glob.glob(pattern)]  # noqa: PTH207
+    return [path]
+
+
+def _is_own_output(path: Path) -> bool:
+    if path.suffix in ARCHIVE_SUFFIXES or path.suffix != ".json":
+        return False
+    try:
+        with path.open("rb") as file:
+            return _OWN_OUTPUT in file.read(_OWN_OUTPUT_BYTES)
+    except OSError:
+        return False
+
+
+def _described(path: Path) -> RankFile:
+    try:
+        stat = path.stat()
+    except OSError:
+        return RankFile(str(path))
+    return RankFile(str(path), stat.st_size, stat.st_mtime_ns)
+
+
+def rank_files(patterns: Sequence[str]) -> list[RankFile]:
+    """The recordings of a job on this machine. Raises InputError if there are none."""
+    files = {str(Path(file.path).resolve()): file for file in reversed(listed(patterns))}
+    return _some(files.values(), patterns)
+
+
+def files_on(
+    by_worker: Mapping[str, Sequence[RankFile]], patterns: Sequence[str]
+) -> list[RankFile]:
+    """The recordings of a job on a cluster, from what each worker has listed.
+
+    A path is one recording where all workers that have it see the same file, such as one on a
+    shared file system. Raises InputError if there are none.
+    """
+    found: dict[RankFile, list[str]] = {}
+    for worker, files in by_worker.items():
+        for file in files:
+            found.setdefault(file, []).append(worker)
+    present = {file.path for file in found if file.size != _ABSENT}
+    kept = {
+        file: workers
+        for file, workers in found.items()
+        if file.size != _ABSENT or file.path not in present
+    }
+    everywhere = len(by_worker)
+    return _some(
+        (
+            replace(file, workers=() if len(workers) == everywhere else tuple(workers))
+            for file, workers in kept.items()
+        ),
+        patterns,
+    )
+
+
+def _some(files: Iterable[RankFile], patterns: Sequence[str]) -> list[RankFile]:
+    some = sorted(files, key=_by_number)
+    if not some:
+        raise InputError(f"{' '.join(patterns)} has no recordings", USE_RECORDINGS)
+    return some
+
+
+def _by_number(file: RankFile) -> list[tuple[int, str]]:
+    """Sorts rank_10 after rank_9."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBERS.split(file.path)]
