@@ -6,7 +6,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.communication.analysis import ANALYSIS
-from traceview.analyses.communication.transfers import kind_of_kernel
+from traceview.facts.collectives.transfers import kind_of_kernel
 from traceview.findings import Subject
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

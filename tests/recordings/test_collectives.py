@@ -9,7 +9,7 @@ import pytest
 from tests.places import DATA
 from traceview import load
 from traceview.analyses.communication.analysis import ANALYSIS
-from traceview.analyses.communication.transfers import transfers
+from traceview.facts.collectives.transfers import transfers
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 
 # Calls of collectives.py: kind, and the larger buffer and the bus bytes by the size it names.

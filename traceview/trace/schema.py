@@ -217,6 +217,10 @@ COMMUNICATORS = TableSchema(
         _COMMUNICATOR,
         Column("ranks", "int32", "ranks of the communicator"),
         Column("rank", "int32", "this rank"),
+        Column("name", "text", "what the program calls the process group", nullable=True),
+        Column(
+            "members", "text", "its ranks in the whole job, such as 0,4,8, in order", nullable=True
+        ),
     ),
 )
 CALL_SITES = TableSchema(

@@ -15,8 +15,8 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.communication.findings import exposed_communication
 from traceview.analyses.communication.pairing import Waiting, waiting
 from traceview.analyses.communication.sizes import BUS, SIZES, known_sums, rates, sizes
-from traceview.analyses.communication.transfers import Transfers, transfers
 from traceview.analyses.recorder_wording import by_recorder
+from traceview.facts.collectives.transfers import Transfers, transfers
 from traceview.facts.idle.gaps import device_work, steady_spans_ns
 from traceview.facts.operations.exposure import exposure
 from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells

@@ -8,8 +8,8 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.communication.pairing import Waiting
-from traceview.analyses.communication.transfers import Transfers
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.facts.collectives.transfers import Transfers
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.exposure import exposure
 from traceview.findings import Evidence, Finding, LostTime, severity_of, share_pct

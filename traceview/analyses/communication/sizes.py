@@ -7,7 +7,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import TableSpec
 from traceview.analyses.communication.pairing import Waiting
-from traceview.analyses.communication.transfers import Transfers
+from traceview.facts.collectives.transfers import Transfers
 from traceview.facts.operations.hosts import device_hosts
 from traceview.groups import Groups
 from traceview.hardware.rates import rates_of

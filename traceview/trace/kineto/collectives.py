@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Integers
+from traceview.tables import NULL, Integers, Texts
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged
@@ -47,6 +47,7 @@ class Collectives:
     parts: ColumnParts = field(default_factory=ColumnParts)
     kinds: Codes = field(default_factory=Codes)
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    descriptions: dict[int, str] = field(default_factory=dict)
 
     def add(self, events: Events, work: CpuWork) -> None:
         """Calls among operators; each is listed once, though its kernel has the arguments too."""
@@ -71,7 +72,10 @@ class Collectives:
     def _group(self, args: Any) -> int:
         ranks = args.group_size if type(args.group_size) is int else 0
         key = (str(args.group_name), str(args.group_ranks), max(0, min(ranks, _MOST_RANKS)))
-        return self.groups.setdefault(key, len(self.groups))
+        number = self.groups.setdefault(key, len(self.groups))
+        if number not in self.descriptions and isinstance(args.group_description, str):
+            self.descriptions[number] = args.group_description
+        return number
 
 
 def kind_of(name: Any) -> str | None:
@@ -101,8 +105,8 @@ def collective_tables(
     """The collective_calls and communicators tables."""
     parts = found.parts
     provisional, group = parts.take("thread", np.int32), parts.take("group")
-    keys = list(found.groups)
-    number = np.array([_number(name, ranks) for name, ranks, _ in keys], np.int64)
+    numbers = [_number(name, ranks) for name, ranks, _ in found.groups]
+    number = np.array(numbers, np.int64)
     process, peer = settled.process[provisional], parts.take("peer")
     calls: Staged = {
         "start_ns": parts.take("start_ns"),
@@ -114,19 +118,19 @@ def collective_tables(
         "bytes": parts.take("bytes"),
         "peer": np.where((peer < 0) | (peer > INT32.max), ABSENT, peer).astype(np.int32),
     }
-    return calls, _communicators(keys, number, group, process, distributed)
+    return calls, _communicators(found, number, group, process, distributed)
 
 
 def _communicators(
-    keys: Sequence[tuple[str, str, int]],
+    found: Collectives,
     number: Integers,
     group: Integers,
     process: Any,
     distributed: Mapping[str, Any],
 ) -> Staged:
     rank = distributed.get("rank")
-    rows = []
-    for place, (_, ranks, size) in enumerate(keys):
+    rows, texts = [], []
+    for place, (_, ranks, size) in enumerate(found.groups):
         members = (
             [int(text) for text in re.findall(r"\d{1,9}", ranks)] if "..." not in ranks else []
         )
@@ -134,12 +138,16 @@ def _communicators(
         if size > 0 and type(own) is int and 0 <= own < size:
             used = process[group == place]
             rows.append((int(used[0]), int(number[place]), size, own))
+            whole = ",".join(map(str, members)) if len(members) == size else None
+            texts.append((found.descriptions.get(place), whole))
     table = np.array(rows, np.int64).reshape(-1, 4)
     return {
         "process": table[:, 0].astype(np.int32),
         "communicator": table[:, 1].copy(),
         "ranks": table[:, 2].astype(np.int32),
         "rank": table[:, 3].astype(np.int32),
+        "name": Texts.of([name for name, _ in texts]),
+        "members": Texts.of([whole for _, whole in texts]),
     }
 
 

@@ -38,6 +38,7 @@ class Arguments(
         "group_size": "Group size",
         "group_name": "Process Group Name",
         "group_ranks": "Process Group Ranks",
+        "group_description": "Process Group Description",
         "input_dims": "Input Dims",
         "source_rank": "Src Rank",
         "target_rank": "Dst Rank",
@@ -73,6 +74,7 @@ class Arguments(
     group_size: Any = None
     group_name: Any = None
     group_ranks: Any = None
+    group_description: Any = None
     source_rank: Any = None
     target_rank: Any = None
     input_dims: msgspec.Raw = NOTHING
@@ -107,8 +109,8 @@ Events = Sequence[KinetoEvent]
 NO_ARGUMENTS = Arguments()
 _PLACE = "device context stream correlation graph_node"
 _COLLECTIVE = (
-    "collective elements_in elements_out group_size group_name group_ranks dtype source_rank "
-    "target_rank"
+    "collective elements_in elements_out group_size group_name group_ranks group_description dtype "
+    "source_rank target_rank"
 )
 _CALL = "correlation grid block shared_memory size"
 _KERNEL = f"{_PLACE} grid block registers shared_memory"

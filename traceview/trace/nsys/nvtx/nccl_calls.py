@@ -173,6 +173,8 @@ def _communicators(
         "communicator": communicator[once],
         "ranks": _narrow(fields[_RANKS][chosen][once]),
         "rank": _narrow(rank[once]),
+        "name": Texts.of([None] * len(once)),
+        "members": Texts.of([None] * len(once)),
     }
 
 

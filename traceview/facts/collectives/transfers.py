@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.communication.messages import messages
+from traceview.facts.collectives.messages import messages
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree

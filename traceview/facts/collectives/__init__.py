@@ -1,0 +1,1 @@
+"""Collectives and messages between GPUs: what they move, which belong together, who waits."""
