@@ -74,8 +74,11 @@ class _Growing:
         self.taken.add(member)
 
 
-def matched_rows(times: CollectiveTimes) -> tuple[MatchedRows, ...]:
-    """The streams of different members whose collectives are alike and end together."""
+def matched_rows(times: CollectiveTimes, *, by_name: bool = False) -> tuple[MatchedRows, ...]:
+    """The streams of different members whose collectives are alike and end together.
+
+    With `by_name` equally many of a communicator that is named belong together whatever their ends.
+    """
     growing: list[_Growing] = []
     of_number: dict[int, list[_Growing]] = {}
     for rows in _streams(times):
@@ -83,7 +86,7 @@ def matched_rows(times: CollectiveTimes) -> tuple[MatchedRows, ...]:
         candidates = growing if number == NULL else of_number.get(number, [])
         if number != NULL:
             candidates = [*candidates, *of_number.get(NULL, ())]
-        if not _join(times, candidates, member, rows):
+        if not _join(times, candidates, member, rows, by_name=by_name and number != NULL):
             one = _Growing(rows, number, [], [], [])
             one.add(member, rows, 0)
             growing.append(one)
@@ -101,12 +104,22 @@ def _streams(times: CollectiveTimes) -> list[Integers]:
     return sorted(found, key=lambda each: (times.member[each[0]], times.start_ns[each[0]]))
 
 
-def _join(times: CollectiveTimes, candidates: list[_Growing], member: int, rows: Integers) -> bool:
+def _join(
+    times: CollectiveTimes,
+    candidates: list[_Growing],
+    member: int,
+    rows: Integers,
+    *,
+    by_name: bool,
+) -> bool:
     """Add a stream to the first of the candidates that it belongs to; False where there is none."""
     for each in candidates:
         if member in each.taken:
             continue
         lag = lag_between(times, each.first, rows)
+        named = by_name and each.number != NULL and len(rows) == len(each.first)
+        if lag is None and named and _alike(times, each.first, rows):
+            lag = 0
         if lag is not None:
             each.add(member, rows, lag)
             return True

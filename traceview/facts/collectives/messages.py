@@ -29,6 +29,8 @@ class Messages:
     """One entry per kernel asked for.
 
     `bytes` and `bus_bytes` are −1 where unknown, `communicator` is NULL, `ranks` 0, `kind` "".
+    `sends` and `receives` tell the directions of point-to-point messages, `peer` is the rank in the
+    communicator at their other end, −1 where there are several or none.
     """
 
     kind: Array
@@ -36,6 +38,9 @@ class Messages:
     bus_bytes: Integers
     communicator: Integers
     ranks: Integers
+    sends: Mask
+    receives: Mask
+    peer: Integers
 
 
 def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
@@ -44,8 +49,12 @@ def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
     count = len(rows)
     if not len(calls) or not count:
         unknown = np.full(count, UNKNOWN, np.int64)
-        none = np.zeros(count, np.int64)
-        return Messages(object_array([""] * count), unknown, unknown, np.full(count, NULL), none)
+        none, no_number = np.zeros(count, np.int64), np.full(count, NULL)
+        neither = np.zeros(count, bool)
+        kind = object_array([""] * count)
+        return Messages(
+            kind, unknown, unknown, no_number, none, neither, neither.copy(), unknown.copy()
+        )
     units = _units(calls)
     moves = units.marks == 0
     calls, unit = calls.take(units.order[moves]), units.number[moves]
@@ -192,7 +201,19 @@ def _summed(trace: Trace, calls: Table, kernel: Integers, count: int) -> Message
         np.where(none | _any(kernel, count, bus_unknown), UNKNOWN, bus_total),
         communicator,
         rank_count,
+        _any(kernel, count, sends),
+        _any(kernel, count, receives),
+        _peers(kernel, count, calls["peer"], sends | receives),
     )
+
+
+def _peers(kernel: Integers, count: int, peer: Array, messages: Mask) -> Integers:
+    """The peer of the messages of each kernel, −1 where they have several, or none is known."""
+    kernel, peer = kernel[messages], peer[messages].astype(np.int64)
+    result = np.full(count, UNKNOWN, np.int64)
+    result[kernel] = np.maximum(peer, UNKNOWN)
+    several = _any(kernel, count, result[kernel] != peer)
+    return np.where(several, UNKNOWN, result)
 
 
 def _sum(kernel: Integers, count: int, values: Integers, sends: Mask, receives: Mask) -> Integers:

@@ -47,7 +47,9 @@ class Transfers(Timed):
     `operation` is the row in operations, `device` and `stream` are as there, `kind` a number of
     `kinds`. `bytes` and `bus_bytes` are −1 where the trace does not tell. `is_collective` is False
     for copies. `communicator` is NCCL's number, NULL where unknown, and `ranks` the size of that
-    communicator, 0 where unknown. `steady` is False for those of warm-up.
+    communicator, 0 where unknown. `sends` and `receives` tell the directions of messages, `peer`
+    the rank at their other end, −1 where there is no single one. `steady` is False for those of
+    warm-up.
     """
 
     operation: RowNumbers
@@ -61,6 +63,9 @@ class Transfers(Timed):
     bus_bytes: Integers
     communicator: Integers
     ranks: Integers
+    sends: Mask
+    receives: Mask
+    peer: Integers
     is_collective: Mask
     steady: Mask
 
@@ -93,12 +98,15 @@ def transfers(trace: Trace) -> Transfers:
         bus_bytes=_either(is_kernel, called.bus_bytes, copied),
         communicator=_either(is_kernel, called.communicator, NULL),
         ranks=_either(is_kernel, called.ranks, 0),
+        sends=_either(is_kernel, called.sends, 0) > 0,
+        receives=_either(is_kernel, called.receives, 0) > 0,
+        peer=_either(is_kernel, called.peer, -1),
         is_collective=is_kernel,
         steady=~operations_in_warm_up(trace)[rows],
     )
 
 
-def _either(is_kernel: Mask, of_kernels: Integers, of_copies: Integers | int) -> Integers:
+def _either(is_kernel: Mask, of_kernels: Array, of_copies: Integers | int) -> Integers:
     result = np.zeros(len(is_kernel), np.int64)
     result[is_kernel], result[~is_kernel] = of_kernels, of_copies
     return result

@@ -97,6 +97,16 @@ def version_warnings(meta: ExportMeta) -> list[str]:
     return []
 
 
+def clock_origin(database: Database) -> dict[str, str]:
+    """The time of the day, in ns since 1970, at which the clock of the recording began.
+
+    Empty where the export does not tell it, or of several machines.
+    """
+    lines = database.lines("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    known = {began for (began,) in lines if isinstance(began, int) and began > 0}
+    return {"clock_origin_ns": str(known.pop())} if len(known) == 1 else {}
+
+
 def rank_of_program(database: Database) -> dict[str, str]:
     """The rank of the program that nsys ran, as rows of TRACEVIEW_RUN; none if it is not known.
 

@@ -22,6 +22,7 @@ from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.cpu.thread_runs import thread_runs
 from traceview.trace.nsys.export_info import (
     ExportMeta,
+    clock_origin,
     rank_of_program,
     read_meta,
     version_warnings,
@@ -77,11 +78,12 @@ def read(database: Database, path: str) -> Trace:
 
 
 def _run(database: Database, meta: ExportMeta, staged: Mapping[str, Table]) -> Mapping[str, str]:
-    """What was noted of the run, with the rank if only one process used GPUs."""
+    """What was noted of the run, its clock, and the rank if only one process used GPUs."""
+    noted = {**clock_origin(database), **meta.run}
     several = "kernels" in staged and len(np.unique(staged["kernels"]["process"])) > 1
     if several or "rank" in meta.run:
-        return meta.run
-    return {**rank_of_program(database), **meta.run}
+        return noted
+    return {**rank_of_program(database), **noted}
 
 
 def _import_warnings(staged: Mapping[str, Table]) -> list[str]:

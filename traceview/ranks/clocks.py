@@ -1,0 +1,213 @@
+"""The clocks of the ranks, aligned where collectives end.
+
+A collective ends on all its ranks within microseconds, so the differences of its ends are those of
+clocks. Each communicator relates its ranks to one of them; where no communicator holds all ranks,
+those of tensor, data and pipeline parallelism chain them, along the path of least error.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview.facts.collectives.matching import MatchedRows
+from traceview.ranks.figures import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BARRIER,
+    REDUCE_SCATTER,
+    RankFigures,
+)
+from traceview.ranks.job import Clocks
+from traceview.tables import NULL, Array, Integers
+
+TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BARRIER)
+"""Kinds that no rank can leave before the last one has arrived."""
+LEAST_ERROR_NS = 2_000
+"""Ends of one collective differ by some microseconds on one machine, in the same direction."""
+LOOSE_ERROR_NS = 20_000
+"""Added where only messages and broadcasts relate two ranks: their ends need not be together."""
+SAME_HOST_ERROR_NS, OTHER_HOST_ERROR_NS = 1_000_000, 10_000_000
+"""Of the time of the day: NTP keeps machines within 1 to 10 ms."""
+_FEW, _DRIFT_FROM = 3, 12
+_PER_MAD = 1.4826
+_SURE = 4.0
+
+
+class ClockRelation(NamedTuple):
+    """How the clock of `rank` relates to that of `to`: a time t of it is t + offset + drift × t',
+    where t' is the time since `origin_ns`.
+    """
+
+    rank: int
+    to: int
+    offset_ns: int
+    drift: float
+    origin_ns: int
+    error_ns: int
+    basis: str
+
+
+def align_clocks(ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]) -> Clocks:
+    """The clocks of the ranks on that of the first, or the first of those connected with it."""
+    relations = [*_of_recordings(ranks), *_of_collectives(ranks, matched), *_of_day(ranks)]
+    count = len(ranks)
+    around: list[list[ClockRelation]] = [[] for _ in range(count)]
+    for each in relations:
+        around[each.to].append(each)
+        around[each.rank].append(_reversed(each))
+    clocks = Clocks(
+        np.zeros(count, np.int64),
+        np.zeros(count),
+        np.zeros(count, np.int64),
+        np.full(count, NULL),
+        np.full(count, -1, np.int64),
+    )
+    bases: set[str] = set()
+    for start in range(count):
+        if clocks.component[start] < 0:
+            bases |= _spread(clocks, start, around)
+    alone = np.bincount(clocks.component, minlength=count)[clocks.component] == 1
+    error = np.where(alone & (count > 1), NULL, clocks.error_ns)
+    return Clocks(
+        clocks.offset_ns,
+        clocks.drift,
+        clocks.origin_ns,
+        error,
+        clocks.component,
+        basis=", ".join(sorted(bases)),
+    )
+
+
+def _spread(clocks: Clocks, start: int, around: list[list[ClockRelation]]) -> set[str]:
+    """Write the clocks of all ranks that relations connect to a first one; least error first."""
+    ahead: list[tuple[int, int, int]] = [(0, start, -1)]
+    chosen: dict[int, ClockRelation] = {}
+    best: dict[int, int] = {start: 0}
+    bases: set[str] = set()
+    while ahead:
+        error, rank, _ = heapq.heappop(ahead)
+        if clocks.component[rank] >= 0:
+            continue
+        clocks.component[rank], clocks.error_ns[rank] = start, error
+        if rank in chosen:
+            _write(clocks, chosen[rank])
+            bases.add(chosen[rank].basis)
+        for each in around[rank]:
+            through = error + each.error_ns
+            if clocks.component[each.rank] < 0 and through < best.get(each.rank, through + 1):
+                best[each.rank], chosen[each.rank] = through, each
+                heapq.heappush(ahead, (through, each.rank, rank))
+    return bases - {""}
+
+
+def _write(clocks: Clocks, each: ClockRelation) -> None:
+    """The clock of a rank through the one it relates to, which is written already."""
+    at = each.origin_ns
+    on_other = np.array([at + each.offset_ns])
+    on_first = int(clocks.aligned_ns(each.to, on_other)[0])
+    clocks.origin_ns[each.rank], clocks.offset_ns[each.rank] = at, on_first - at
+    clocks.drift[each.rank] = (1.0 + each.drift) * (1.0 + clocks.drift[each.to]) - 1.0
+
+
+def _reversed(each: ClockRelation) -> ClockRelation:
+    return ClockRelation(
+        each.to,
+        each.rank,
+        -each.offset_ns,
+        1.0 / (1.0 + each.drift) - 1.0,
+        each.origin_ns + each.offset_ns,
+        each.error_ns,
+        each.basis,
+    )
+
+
+def _of_recordings(ranks: Sequence[RankFigures]) -> Iterator[ClockRelation]:
+    """Ranks of one recording read one clock."""
+    first: dict[str, int] = {}
+    for place, each in enumerate(ranks):
+        leader = first.setdefault(each.name.clock, place)
+        if leader != place and each.name.clock:
+            yield ClockRelation(place, leader, 0, 0.0, 0, 0, "")
+
+
+def _of_collectives(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]
+) -> Iterator[ClockRelation]:
+    for each in matched:
+        leader = each.members[0]
+        for place, rank in enumerate(each.members[1:], 1):
+            if ranks[rank].name.clock and ranks[rank].name.clock == ranks[leader].name.clock:
+                continue
+            relation = _by_ends(ranks, leader, rank, each.rows[0], each.rows[place])
+            if relation is not None:
+                yield relation
+
+
+def _by_ends(
+    ranks: Sequence[RankFigures], leader: int, rank: int, rows: Integers, own: Integers
+) -> ClockRelation | None:
+    """By the ends of the collectives of two ranks; None where they have too few in common."""
+    both = (rows >= 0) & (own >= 0)
+    one, other = ranks[leader].collectives, ranks[rank].collectives
+    tight = both & np.isin(one.kind[rows], TOGETHER)
+    loose = int(tight.sum()) < _FEW
+    chosen = both if loose else tight
+    if int(chosen.sum()) < _FEW:
+        return None
+    return relation_of_ends(
+        rank, leader, other.end_ns[own[chosen]], one.end_ns[rows[chosen]], loose
+    )
+
+
+def relation_of_ends(
+    rank: int, to: int, ends: Integers, ends_there: Integers, loose: bool
+) -> ClockRelation:
+    """A line through the differences of ends, by medians, as some may not end together.
+
+    The error is a robust standard deviation of what remains.
+    """
+    difference = ends_there - ends
+    origin, middle = int(np.median(ends)), int(np.median(difference))
+    rest = (difference - middle).astype(np.float64)
+    since = (ends - origin).astype(np.float64)
+    drift = _slope(since, rest)
+    rest = rest - drift * since
+    shift = float(np.median(rest))
+    deviation = _PER_MAD * float(np.median(np.abs(rest - shift)))
+    error = LEAST_ERROR_NS + round(deviation) + (LOOSE_ERROR_NS if loose else 0)
+    return ClockRelation(rank, to, middle + round(shift), drift, origin, error, "collectives")
+
+
+def _slope(since: Array, rest: Array) -> float:
+    """The slope between the medians of the first and the last third; 0 where noise explains it."""
+    third = len(since) // 3
+    if third * 3 < _DRIFT_FROM:
+        return 0.0
+    order = np.argsort(since, kind="stable")
+    early, late = order[:third], order[-third:]
+    apart = float(np.median(since[late]) - np.median(since[early]))
+    rise = float(np.median(rest[late]) - np.median(rest[early]))
+    if apart <= 0:
+        return 0.0
+    off = rest - rise / apart * since
+    noise = _PER_MAD * float(np.median(np.abs(off - np.median(off)))) / third**0.5
+    return rise / apart if abs(rise) > _SURE * noise else 0.0
+
+
+def _of_day(ranks: Sequence[RankFigures]) -> Iterator[ClockRelation]:
+    """By the time of the day that recordings hold; the best that there is without collectives."""
+    known = [place for place, each in enumerate(ranks) if each.clock_offset_ns is not None]
+    leaders: dict[str, int] = {}
+    for place in known:
+        name = ranks[place].name
+        leader = leaders.setdefault(name.host, place)
+        for other, error in ((leader, SAME_HOST_ERROR_NS), (known[0], OTHER_HOST_ERROR_NS)):
+            if other == place or (error == SAME_HOST_ERROR_NS and not name.host):
+                continue
+            offset = (ranks[place].clock_offset_ns or 0) - (ranks[other].clock_offset_ns or 0)
+            yield ClockRelation(place, other, offset, 0.0, 0, error, "time of the day")

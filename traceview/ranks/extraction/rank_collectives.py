@@ -1,0 +1,155 @@
+"""The collectives and messages of a rank, with what it did before each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.collectives.transfers import Transfers, transfers
+from traceview.facts.operations.operations import operations
+from traceview.facts.steps.steps import step_of_operations
+from traceview.ranks.extraction.idle_places import idle_places
+from traceview.ranks.extraction.owners import RankOwner
+from traceview.ranks.extraction.windows import RankTime
+from traceview.ranks.figures import (
+    KINDS,
+    OTHER,
+    RECEIVE,
+    SEND,
+    SEND_RECEIVE,
+    UNKNOWN,
+    Place,
+    RankCollectives,
+    no_collectives,
+)
+from traceview.tables import NULL, Array, Integers, Mask
+from traceview.trace import Trace
+
+_SYMMETRIC = re.compile(r"multimem|symm_?mem|(one|two)_?shot_?all_?reduce", re.IGNORECASE)
+
+
+class CollectivesOfRank(NamedTuple):
+    """The collectives of a rank, and the places that they name."""
+
+    collectives: RankCollectives
+    places: tuple[Place, ...]
+
+
+def rank_collectives(
+    trace: Trace, owner: RankOwner, time: RankTime, loop: Integers
+) -> CollectivesOfRank:
+    """The collectives of a rank; `loop` are the rows of steps of its loop."""
+    moved, ops = transfers(trace), operations(trace)
+    chosen = moved.is_collective & (moved.device == owner.device)
+    rows = np.flatnonzero(chosen & (ops.process[moved.operation] == owner.process))
+    if not len(rows):
+        return CollectivesOfRank(no_collectives(), ())
+    start, end = moved.start_ns[rows], moved.end_ns[rows]
+    before = _end_before(start, end)
+    idle = idle_places(trace, owner.device, before, start)
+    operation = moved.operation[rows]
+    found = RankCollectives(
+        start_ns=start,
+        end_ns=end,
+        launched_ns=_launched_ns(trace, operation),
+        kind=_kinds(moved, rows),
+        communicator=moved.communicator[rows],
+        sequence=_sequence(moved, rows),
+        bytes=moved.bytes[rows],
+        bus_bytes=moved.bus_bytes[rows],
+        members=moved.ranks[rows],
+        peer=moved.peer[rows],
+        stream=moved.stream[rows].astype(np.int64),
+        exposed_ns=end - start - intervals.overlap(time.compute, start, end),
+        step=_steps(trace, operation, loop),
+        symmetric=_symmetric(trace, operation),
+        work_ns=intervals.overlap(time.busy_without_communication, before, start),
+        idle_ns=time.idle_ns(before, start),
+        place=idle.place,
+        place_ns=idle.place_ns,
+    )
+    return CollectivesOfRank(found, idle.places)
+
+
+def _end_before(start: Integers, end: Integers) -> Integers:
+    """The last end of a collective that is not after each start; of the first ones their start."""
+    ends = np.sort(end)
+    number = np.searchsorted(ends, start, side="right")
+    return np.where(number > 0, ends[np.maximum(number, 1) - 1], start)
+
+
+def _launched_ns(trace: Trace, operation: Array) -> Integers:
+    call, calls = operations(trace).call[operation], trace.recorded("api_calls")
+    if not len(calls):
+        return np.full(len(operation), NULL)
+    result: Integers = np.where(call >= 0, calls["start_ns"][np.maximum(call, 0)], NULL)
+    return result
+
+
+def _kinds(moved: Transfers, rows: Integers) -> Array:
+    numbers = {name: number for number, name in enumerate(KINDS)}
+    named = np.array([numbers.get(name, OTHER) for name in moved.kinds], np.int8)
+    kind = named[moved.kind[rows]]
+    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == SEND_RECEIVE
+    kind[message & sends & ~receives] = SEND
+    kind[message & receives & ~sends] = RECEIVE
+    return kind
+
+
+def _sequence(moved: Transfers, rows: Integers) -> Integers:
+    """The place of each among the collectives of its communicator, or of its stream."""
+    number = np.unique(moved.communicator[rows], return_inverse=True)[1].astype(np.int64)
+    lane = np.where(moved.communicator[rows] == NULL, moved.stream[rows], -1)
+    by = groups.group(number, lane)
+    order = groups.order_of(by.ids)
+    ordered = by.ids[order]
+    place = np.arange(len(rows)) - np.flatnonzero(groups.opens(ordered))[ordered]
+    result = np.empty(len(rows), np.int64)
+    result[order] = place
+    return result
+
+
+def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
+    """The place in the loop of the step that launched each operation, −1 outside of it."""
+    step = step_of_operations(trace)[operation]
+    places = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
+    places[loop] = np.arange(len(loop))
+    result: Integers = places[step]
+    return result
+
+
+def _symmetric(trace: Trace, operation: Array) -> Mask:
+    names = trace.recorded("kernels").texts("short_name")
+    named = np.array([bool(_SYMMETRIC.search(str(name))) for name in names.values], bool)
+    codes = names.codes[operations(trace).row[operation]]
+    return named[codes] if len(named) else np.zeros(len(operation), bool)
+
+
+def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:
+    """Size and own rank of each communicator of a process; a rank of −1 where it has several."""
+    known = trace.recorded("communicators")
+    found: dict[int, tuple[int, int]] = {}
+    own = known.take(known["process"] == process)
+    columns = (own["communicator"].tolist(), own["ranks"].tolist(), own["rank"].tolist())
+    for number, size, rank in zip(*columns, strict=True):
+        found[number] = (size, UNKNOWN if number in found else rank)
+    return found
+
+
+def group_texts(
+    trace: Trace, process: int
+) -> tuple[Mapping[int, str], Mapping[int, tuple[int, ...]]]:
+    """The names of process groups and their global ranks, by communicator, where recorded."""
+    known = trace.recorded("communicators")
+    own = known.take(known["process"] == process)
+    number = own["communicator"].tolist()
+    names = dict(zip(number, own.texts("name").decode(), strict=True))
+    members = dict(zip(number, own.texts("members").decode(), strict=True))
+    return (
+        {each: str(name) for each, name in names.items() if name},
+        {each: tuple(map(int, str(text).split(","))) for each, text in members.items() if text},
+    )

@@ -1,0 +1,132 @@
+"""The time of a rank by what it does, and the steps of its loop."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.idle.causes import CAUSES, UNKNOWN
+from traceview.facts.idle.gaps import every_gap
+from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.steps.outliers import WARMED_UP_STEPS
+from traceview.facts.steps.steps import pace, step_of_operations, steps
+from traceview.intervals import Intervals
+from traceview.ranks.extraction.owners import RankOwner, operations_of
+from traceview.ranks.figures import RankSteps, no_steps
+from traceview.tables import Integers, Texts
+from traceview.trace import Trace
+
+_NUMBER = re.compile(r"(\d{1,15})\D*$")
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """The time of a rank as unions: kernels without communication, communication, all work.
+
+    `idle` has the gaps of its GPU by cause.
+    """
+
+    compute: Intervals
+    communication: Intervals
+    work: Intervals
+    busy_without_communication: Intervals
+    idle: tuple[Intervals, ...]
+
+    def idle_ns(self, start: Integers, end: Integers) -> Integers:
+        """Idle time of each [start, end) by cause; shape (intervals, len(CAUSES))."""
+        idle = np.zeros((len(start), len(self.idle)), np.int64)
+        for cause, each in enumerate(self.idle):
+            idle[:, cause] = intervals.overlap(each, start, end)
+        return idle
+
+
+def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
+    """The time of a rank. Gaps are those of its GPU, whichever process ends them."""
+    ops, rows = operations(trace), operations_of(trace, owner)
+    start, end = ops.start_ns[rows], ops.end_ns[rows]
+    exchanges = communication_operations(trace)[rows]
+    kind = ops.kind[rows]
+    computes = ~exchanges & ((kind == Kind.KERNEL) | (kind == Kind.GRAPH))
+    every = every_gap(trace)
+    gaps = [
+        np.flatnonzero((every.device == owner.device) & (every.cause == cause))
+        for cause in range(len(CAUSES))
+    ]
+    return RankTime(
+        compute=intervals.union(start[computes], end[computes]),
+        communication=intervals.union(start[exchanges], end[exchanges]),
+        work=intervals.union(start, end),
+        busy_without_communication=intervals.union(start[~exchanges], end[~exchanges]),
+        idle=tuple(intervals.union(every.start_ns[own], every.end_ns[own]) for own in gaps),
+    )
+
+
+def loop_of(trace: Trace, owner: RankOwner) -> Integers:
+    """Rows of steps of the loop that takes most time of a rank, warm-up included, in order."""
+    ops, found, timed = operations(trace), steps(trace), pace(trace)
+    step = step_of_operations(trace)
+    here = step[(ops.device == owner.device) & (ops.process == owner.process) & (step >= 0)]
+    if not len(here):
+        return np.zeros(0, np.int64)
+    series = groups.different(found.series[groups.different(here)])
+    chosen = np.isin(found.series, series) & (found.operations > 0) & timed.timed
+    rows = np.flatnonzero(chosen & (found.process == owner.process))
+    if not len(rows):
+        return rows
+    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
+    loop: Integers = rows[found.series[rows] == np.argmax(total_ns)]
+    return loop
+
+
+def rank_steps(trace: Trace, rows: Integers, time: RankTime) -> RankSteps:
+    """The steps in these rows of steps, by what the rank did in them."""
+    if not len(rows):
+        return no_steps()
+    timed, names = pace(trace), steps(trace).names.take(rows)
+    warm = timed.warm_up[rows].copy()
+    # The first step loads code and fills caches, even where it takes no longer.
+    warm[0] |= len(rows) >= WARMED_UP_STEPS
+    begin, end = timed.begin_ns[rows], timed.end_ns[rows]
+    return RankSteps(
+        names=tuple(map(str, names.decode())),
+        number=_numbers(names),
+        begin_ns=begin,
+        end_ns=end,
+        warm_up=warm & ~warm.all(),
+        **parts_of(time, begin, end),
+    )
+
+
+def parts_of(time: RankTime, begin: Integers, end: Integers) -> dict[str, Integers]:
+    """The parts of each [begin, end), as RankSteps has them.
+
+    Time without work that no gap accounts for is of unknown cause: before the first work of all.
+    """
+    both = zip(time.compute, time.communication, strict=True)
+    kernels = intervals.union(*map(np.concatenate, both))
+    compute = intervals.overlap(time.compute, begin, end)
+    communication = intervals.overlap(time.communication, begin, end)
+    covered = intervals.overlap(kernels, begin, end)
+    work = intervals.overlap(time.work, begin, end)
+    idle = time.idle_ns(begin, end)
+    idle[:, UNKNOWN] += end - begin - work - idle.sum(axis=1)
+    return {
+        "compute_ns": compute,
+        "exposed_ns": covered - compute,
+        "hidden_ns": communication - (covered - compute),
+        "copies_ns": work - covered,
+        "idle_ns": idle,
+    }
+
+
+def _numbers(names: Texts) -> Integers:
+    """The last number in each name; the places where these do not ascend."""
+    found = [_NUMBER.search(str(name)) for name in names.decode()]
+    numbers = [int(match[1]) for match in found if match]
+    if len(numbers) < len(names) or (np.diff(numbers) <= 0).any():
+        return np.arange(len(names))
+    return np.array(numbers, np.int64)

@@ -1,0 +1,216 @@
+"""Collectives matched across the ranks of a job, and whether the ranks agree on them.
+
+A communicator that the recordings name is matched by its order, point-to-point messages by their
+two ends as well. Without names streams are matched that run the same kinds in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.collectives.matching import CollectiveTimes, MatchedRows, matched_rows
+from traceview.ranks.figures import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BARRIER,
+    BROADCAST,
+    POINT_TO_POINT,
+    RECEIVE,
+    REDUCE,
+    REDUCE_SCATTER,
+    SEND,
+    SEND_RECEIVE,
+    UNKNOWN,
+    RankFigures,
+)
+from traceview.tables import NULL, Array, Integers, Mask
+
+_SIZED = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
+"""Kinds whose bytes must be equal on all ranks. Those of others may differ by rank."""
+_ORDERED = (*_SIZED, ALL_TO_ALL, BARRIER)
+"""Kinds that every rank of a communicator takes part in."""
+
+
+@dataclass(frozen=True)
+class Inconsistency:
+    """A place in the order of a communicator where its ranks disagree.
+
+    `at` is the number of the collective, from 0. `kind` and `bytes` are those of `ranks`,
+    `other_kind` and `other_bytes` those of `others`; both are places in the list of ranks. Without
+    a majority `others` are the last.
+    """
+
+    number: int
+    at: int
+    kind: int
+    bytes: int
+    ranks: tuple[int, ...]
+    other_kind: int
+    other_bytes: int
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What belongs together, and where ranks disagree.
+
+    The rows of `matched` are those of each rank's RankCollectives, its members places in the list
+    of ranks, its numbers communicators.
+    """
+
+    matched: tuple[MatchedRows, ...]
+    inconsistencies: tuple[Inconsistency, ...]
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The collectives of all ranks one after another.
+
+    `first` is the first row of each rank, `number` the communicator of each virtual number in
+    `times`: messages in one direction between two ranks of a communicator have one of their own.
+    """
+
+    times: CollectiveTimes
+    first: Integers
+    number: Integers
+    is_message: Mask
+
+
+def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
+    """The collectives of the ranks that belong together."""
+    joined = _joined(ranks)
+    if not len(joined.times.start_ns):
+        return Matching((), ())
+    found = matched_rows(joined.times, by_name=True)
+    disagreeing = [*_disagreements(joined, found)]
+    found = (*found, *(each for _, each in disagreeing if each is not None))
+    return Matching(
+        tuple(_local(joined, each) for each in found), tuple(each for each, _ in disagreeing)
+    )
+
+
+def _joined(ranks: Sequence[RankFigures]) -> _Joined:
+    every = [each.collectives for each in ranks]
+    counts = np.array([len(each) for each in every], np.int64)
+    kind = np.concatenate([each.kind for each in every]).astype(np.int64)
+    member = np.repeat(np.arange(len(ranks)), counts)
+    communicator = np.concatenate([each.communicator for each in every])
+    number, virtual = _virtual_numbers(ranks, member, kind, communicator)
+    sizes = np.concatenate([each.bytes for each in every])
+    clocks = {name: place for place, name in enumerate(dict.fromkeys(r.name.clock for r in ranks))}
+    times = CollectiveTimes(
+        member=member,
+        lane=np.where(virtual == NULL, np.concatenate([each.stream for each in every]), -1),
+        start_ns=np.concatenate([each.start_ns for each in every]),
+        end_ns=np.concatenate([each.end_ns for each in every]),
+        kind=np.where(np.isin(kind, POINT_TO_POINT), SEND_RECEIVE, kind),
+        bytes=np.where(np.isin(kind, _SIZED), sizes, UNKNOWN),
+        communicator=virtual,
+        clock=np.array([clocks[each.name.clock] for each in ranks], np.int64),
+    )
+    first = np.cumsum(counts) - counts
+    return _Joined(times, first, number, np.isin(kind, (SEND, RECEIVE)))
+
+
+def _virtual_numbers(
+    ranks: Sequence[RankFigures], member: Integers, kind: Integers, communicator: Integers
+) -> tuple[Integers, Integers]:
+    """The communicator of each virtual number, and the virtual number of each row, NULL for none.
+
+    A message belongs with those from the same rank to the same rank of its communicator.
+    """
+    peer = np.concatenate([each.collectives.peer for each in ranks])
+    own = _own_ranks(ranks, member, communicator)
+    ends = np.isin(kind, (SEND, RECEIVE)) & (own >= 0) & (peer >= 0)
+    source = np.where(ends, np.where(kind == SEND, own, peer), UNKNOWN)
+    target = np.where(ends, np.where(kind == SEND, peer, own), UNKNOWN)
+    dense = np.unique(communicator, return_inverse=True)[1].astype(np.int64)
+    by = groups.group(dense, source, target)
+    return communicator[by.first], np.where(communicator == NULL, NULL, by.ids)
+
+
+def _own_ranks(ranks: Sequence[RankFigures], member: Integers, communicator: Integers) -> Integers:
+    """The rank of each row's owner in its communicator, −1 where unknown."""
+    result = np.full(len(member), UNKNOWN, np.int64)
+    for place, each in enumerate(ranks):
+        rows = np.flatnonzero(member == place) if each.communicators else ()
+        for number, (_, own) in each.communicators.items() if len(rows) else ():
+            result[rows[communicator[rows] == number]] = own
+    return result
+
+
+def _local(joined: _Joined, of: MatchedRows) -> MatchedRows:
+    first = joined.first[list(of.members)][:, None]
+    rows = np.where(of.rows >= 0, of.rows - first, -1)
+    number = NULL if of.number == NULL else int(joined.number[of.number])
+    return MatchedRows(of.members, rows, of.same_clock, number)
+
+
+def _disagreements(
+    joined: _Joined, found: Sequence[MatchedRows]
+) -> Iterator[tuple[Inconsistency, MatchedRows | None]]:
+    """Where the ranks of a named communicator run different collectives in the same place.
+
+    With each comes what belongs together before that place, where nothing else matched.
+    """
+    times = joined.times
+    ordered = np.flatnonzero((times.communicator != NULL) & np.isin(times.kind, _ORDERED))
+    by = groups.group(times.communicator[ordered], times.member[ordered])
+    order = np.lexsort((times.start_ns[ordered], by.ids))
+    streams = np.split(ordered[order], np.flatnonzero(np.diff(by.ids[order])) + 1)
+    of_number: dict[int, list[Integers]] = {}
+    for rows in streams if len(ordered) else ():
+        of_number.setdefault(int(times.communicator[rows[0]]), []).append(rows)
+    whole = {each.number: set(each.members) for each in found}
+    for number, own in of_number.items():
+        members = {int(times.member[rows[0]]) for rows in own}
+        if len(own) > 1 and members - whole.get(number, set()):
+            disagreement = _first_disagreement(joined, number, own)
+            if disagreement is not None:
+                prefix = None if number in whole else _prefix(own, times, disagreement.at, number)
+                yield disagreement, prefix
+
+
+def _first_disagreement(
+    joined: _Joined, number: int, streams: Sequence[Integers]
+) -> Inconsistency | None:
+    """The first place where kinds or sizes differ; None where they differ from the start on.
+
+    Recordings that begin at different collectives differ from the start, which says nothing.
+    """
+    times, length = joined.times, min(map(len, streams))
+    rows = np.stack([each[:length] for each in streams])
+    differs = _differ(times.kind[rows], times.bytes[rows])
+    places = np.flatnonzero(differs)
+    if not len(places) or not places[0]:
+        return None
+    at = int(places[0])
+    calls = [(int(times.kind[row]), int(times.bytes[row])) for row in rows[:, at]]
+    most = max(dict.fromkeys(calls), key=calls.count)
+    other = next(each for each in calls if each != most)
+    places_of = [int(times.member[each[0]]) for each in streams]
+    agreeing, others = (
+        tuple(p for p, call in zip(places_of, calls, strict=True) if (call == most) is same)
+        for same in (True, False)
+    )
+    return Inconsistency(int(joined.number[number]), at, *most, agreeing, *other, others)
+
+
+def _differ(kind: Array, sizes: Integers) -> Mask:
+    """True for the collectives, columns, in which kinds or known sizes differ."""
+    known = np.where(sizes < 0, sizes.max(axis=0), sizes)
+    differ: Mask = (kind != kind[0]).any(axis=0) | (known != known[0]).any(axis=0)
+    return differ
+
+
+def _prefix(
+    streams: Sequence[Integers], times: CollectiveTimes, at: int, number: int
+) -> MatchedRows:
+    members = tuple(int(times.member[each[0]]) for each in streams)
+    rows = np.stack([each[:at] for each in streams])
+    return MatchedRows(members, rows, len(set(times.clock[list(members)].tolist())) == 1, number)

@@ -1,0 +1,106 @@
+"""What the collectives of a job waited for: matched, on aligned clocks, with their waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceview.facts.collectives.matching import ENDS_TOGETHER_NS, MatchedRows, ends_together
+from traceview.facts.collectives.waits import CollectiveWaits, waits_of
+from traceview.ranks.clocks import TOGETHER
+from traceview.ranks.figures import POINT_TO_POINT, RECEIVE, SEND, UNKNOWN, RankFigures
+from traceview.ranks.job import Clocks, MatchedCommunicator
+from traceview.tables import NULL, Array, Integers, Mask
+
+USABLE_ERROR_NS = 100_000
+"""Clocks with a larger error tell neither whether ends are together nor who arrived first."""
+
+
+def matched_communicators(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedRows], clocks: Clocks
+) -> tuple[MatchedCommunicator, ...]:
+    """The matched collectives with their waits, those of most ranks and collectives first."""
+    found = [_communicator(ranks, each, clocks) for each in matched]
+    return tuple(sorted(found, key=lambda each: (-len(each.ranks), -each.rows.shape[1])))
+
+
+def _communicator(
+    ranks: Sequence[RankFigures], of: MatchedRows, clocks: Clocks
+) -> MatchedCommunicator:
+    there = of.rows >= 0
+    kind = column_of(ranks, of.members, of.rows, "kind").max(axis=0)
+    bytes_ = column_of(ranks, of.members, of.rows, "bytes").max(axis=0)
+    size = max(int(column_of(ranks, of.members, of.rows, "members").max()), len(of.members))
+    waits = _waits(ranks, of, clocks, kind, there)
+    return MatchedCommunicator(
+        of.number, of.members, size, of.rows, kind, bytes_, waits.wait_ns, waits.last, waits.late_ns
+    )
+
+
+def column_of(
+    ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers, name: str
+) -> Integers:
+    """A column of RankCollectives as (ranks, collectives), −1 where a rank's is absent."""
+    result = np.full(rows.shape, UNKNOWN, np.int64)
+    for place, rank in enumerate(members):
+        there = rows[place] >= 0
+        result[place, there] = getattr(ranks[rank].collectives, name)[rows[place, there]]
+    return result
+
+
+def aligned_columns(
+    ranks: Sequence[RankFigures], clocks: Clocks, members: Sequence[int], rows: Integers, name: str
+) -> Integers:
+    """As column_of, of times, on the common clock."""
+    times = column_of(ranks, members, rows, name)
+    return np.stack([clocks.aligned_ns(rank, times[p]) for p, rank in enumerate(members)])
+
+
+def _waits(
+    ranks: Sequence[RankFigures], of: MatchedRows, clocks: Clocks, kind: Array, there: Mask
+) -> CollectiveWaits:
+    start, end = (
+        aligned_columns(ranks, clocks, of.members, of.rows, name) for name in ("start_ns", "end_ns")
+    )
+    error = _error_ns(clocks, of)
+    together = np.isin(kind, TOGETHER)
+    if error is not None:
+        together = ends_together(end, there, ENDS_TOGETHER_NS + 4 * error)
+    waits = waits_of(end - start, there, together)
+    if error is not None and len(of.members) == 2:
+        return _of_messages(ranks, of, waits, start, there)
+    return waits
+
+
+def _error_ns(clocks: Clocks, of: MatchedRows) -> int | None:
+    """The error of the clocks between the ranks of a communicator; None where it is too large."""
+    members = list(of.members)
+    if len(set(clocks.component[members].tolist())) > 1:
+        return None
+    errors = clocks.error_ns[members]
+    error = 0 if of.same_clock else int(errors.max())
+    return error if (of.same_clock or (errors != NULL).all()) and error <= USABLE_ERROR_NS else None
+
+
+def _of_messages(
+    ranks: Sequence[RankFigures],
+    of: MatchedRows,
+    waits: CollectiveWaits,
+    start: Integers,
+    there: Mask,
+) -> CollectiveWaits:
+    """The waits with those of messages whose sender left before the receiver.
+
+    Such a sender did not wait. The receiver waited until the sender began.
+    """
+    kinds = column_of(ranks, of.members, of.rows, "kind")
+    single = (waits.last < 0) & there.all(axis=0) & np.isin(kinds, POINT_TO_POINT).all(axis=0)
+    for sender in (0, 1):
+        receiver = 1 - sender
+        rows = np.flatnonzero(single & (kinds[sender] == SEND) & (kinds[receiver] == RECEIVE))
+        waited = np.maximum(start[sender, rows] - start[receiver, rows], 0)
+        waits.wait_ns[sender, rows], waits.wait_ns[receiver, rows] = 0, waited
+        waits.last[rows] = np.where(waited > 0, sender, receiver)
+        waits.late_ns[rows] = waited
+    return waits
