@@ -10,6 +10,7 @@ from tests.comparison.sides import (
     GELU,
     GEMM,
     SCALAR,
+    SYNCS,
     VECTOR,
     a_certainty,
     a_comparison,
@@ -223,6 +224,29 @@ def test_fewer_launches_do_not_explain_more_idle_time():
     launches = CountDifference("launches", Fraction(360), Fraction(1), varies=False)
     (change,) = changes(a_comparison((gaps,), counts=(launches,)))
     assert "launches" not in change.text
+
+
+def test_a_synchronization_comes_before_the_late_launches_that_it_leads_to():
+    late = a_difference("launch-late", 0, 4_000_000, (0, 3), "idle", change="appeared")
+    drain, launches = changes(a_comparison((late, DRAIN), counts=(SYNCS,)))
+    assert "synchronizations at train.py:75" in drain.text
+    assert launches.text.endswith(" The CPU no longer runs ahead of the GPU.")
+
+
+@pytest.mark.parametrize(
+    ("before_ns", "counts"),
+    [
+        (0, ()),
+        (0, (replace(SYNCS, before=Fraction(1), after=Fraction(2)),)),
+        (0, (replace(SYNCS, before=Fraction(1), after=Fraction(0)),)),
+        (1_000_000, (SYNCS,)),
+    ],
+)
+def test_late_launches_of_their_own_are_no_result_of_synchronizations(before_ns, counts):
+    late = a_difference("launch-late", before_ns, 9_000_000, (1, 3), "idle", change="appeared")
+    first, _ = changes(a_comparison((late, DRAIN), counts=counts))
+    assert first.parts == (late,)
+    assert "ahead" not in first.text
 
 
 def kernels(number, change, before_ns=400_000, after_ns=100_000, shapes=(None, None)):

@@ -69,7 +69,32 @@ def changes(comparison: RunComparison) -> list[RunChange]:
     if is_noise(comparison):
         causes = [parts for parts in causes if not _only_moved(parts)]
     causes.sort(key=lambda parts: (not _leads(comparison, parts), -abs(_delta(parts))))
+    _put_drain_first(comparison, causes)
     return [RunChange(parts, _text(comparison, parts)) for parts in causes[:MOST_CHANGES]]
+
+
+def _put_drain_first(comparison: RunComparison, causes: list[tuple[PartDifference, ...]]) -> None:
+    """Put the drains of a synchronization before the late launches that it leads to."""
+    idle = {parts[0].name: at for at, parts in enumerate(causes) if parts[0].kind == "idle"}
+    late, drain = idle.get("launch-late", -1), idle.get("sync-drain", -1)
+    if 0 <= late < drain and _by_drain(comparison, causes[late]):
+        causes.insert(late, causes.pop(drain))
+
+
+def _by_drain(comparison: RunComparison, parts: Sequence[PartDifference]) -> bool:
+    """Whether late launches came, or went, with the synchronizations of the step.
+
+    A CPU that ran ahead of the GPU launches late once it waits for the GPU in each step.
+    """
+    times = [sum(side) for side in zip(*map(_times, parts), strict=True)]
+    if parts[0].name != "launch-late" or min(times) > max(times) * Fraction(_LEAST_CAUSE):
+        return False
+    return any(
+        count.name == "synchronizations"
+        and (count.after > count.before) == (_delta(parts) > 0)
+        and not min(count.before, count.after)
+        for count in changed_counts(comparison)
+    )
 
 
 def _causes(parts: Sequence[PartDifference]) -> Iterator[tuple[PartDifference, ...]]:
@@ -151,6 +176,9 @@ def _idle_text(parts: Sequence[PartDifference], per: str) -> str:
 
 def _counted(comparison: RunComparison, parts: Sequence[PartDifference], per: str) -> str:
     """The count that moved as the idle time of a cause did."""
+    if _by_drain(comparison, parts):
+        more = _delta(parts) > 0
+        return f" The CPU {'no longer' if more else 'now'} runs ahead of the GPU."
     name = _COUNTED.get(parts[0].name)
     for count in changed_counts(comparison):
         if count.name == name and (count.after > count.before) == (_delta(parts) > 0):

@@ -14,6 +14,7 @@ from itertools import zip_longest
 import numpy as np
 
 from traceview import groups
+from traceview.facts.kernel_names.dialects import as_edg
 from traceview.facts.kernel_names.library_names import readable
 from traceview.tables import Texts
 from traceview.trace import Trace, fact
@@ -57,6 +58,7 @@ def kernel_labels(trace: Trace) -> Texts:
 
 def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
     """Labels of kernels from their whole names, all different, and their base names."""
+    names = [as_edg(name) for name in names]
     plain = [label(name, short) for name, short in zip(names, shorts, strict=True)]
     worded = _with_words(plain, names)
     distinct = _with_tokens(worded, names)
@@ -68,7 +70,7 @@ def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
 
 
 def label(name: str, short: str) -> str:
-    """The label of one kernel, which others may share: see `labels`.
+    """The label of one kernel by its name as nsys writes it; others may share it: see `labels`.
 
     In words for kernels of known libraries, else the base name; a wrapper's with the first word of
     its arguments that says something.
