@@ -121,7 +121,6 @@ format: .venv/dev
 
 # All extras at once: every call of pip builds the project again.
 .venv/all: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
-	@$(PIP) -e '.[dev,workloads,ptx]'
 	@$(PIP) -e '.[dev,dask,workloads,ptx]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx $@

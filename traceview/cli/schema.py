@@ -11,7 +11,17 @@ from traceview.cli import debug_option
 from traceview.cli.output import put_json
 from traceview.cli.verb import Verb
 
-OUTPUTS = ("report", "compare", "gate", "ptx", "ptx-diff", "bench", "bench-program", "doctor")
+OUTPUTS = (
+    "report",
+    "ranks",
+    "compare",
+    "gate",
+    "ptx",
+    "ptx-diff",
+    "bench",
+    "bench-program",
+    "doctor",
+)
 
 
 @click.command(
@@ -30,7 +40,8 @@ OUTPUTS = ("report", "compare", "gate", "ptx", "ptx-diff", "bench", "bench-progr
 def command(name: str, output: Path | None, force: bool) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    ptx-diff is `traceview ptx --diff`, bench-program is `traceview bench` of a whole program.
+    ranks is `traceview report` of several ranks, ptx-diff is `traceview ptx --diff`, bench-program
+    is `traceview bench` of a whole program.
     """
     from traceview.outputs import check_output
     from traceview.render.schemas.documents import schema

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceview.errors import InputError
 from traceview.outputs import ARCHIVE_SUFFIXES
+from traceview.ranks.membership import by_number
 from traceview.trace.folder import USE_RECORDINGS, recordings_in
 
 _MAGIC = frozenset("*?[")
 _ABSENT = -1
-_NUMBERS = re.compile(r"(\d+)")
 # What traceview itself writes has this near its begin; no recording has.
 _OWN_OUTPUT = b'"traceview_version"'
 _OWN_OUTPUT_BYTES = 200
@@ -107,12 +106,7 @@ def files_on(
 
 
 def _some(files: Iterable[RankFile], patterns: Sequence[str]) -> list[RankFile]:
-    some = sorted(files, key=_by_number)
+    some = sorted(files, key=lambda file: by_number(file.path))
     if not some:
         raise InputError(f"{' '.join(patterns)} has no recordings", USE_RECORDINGS)
     return some
-
-
-def _by_number(file: RankFile) -> list[tuple[int, str]]:
-    """Sorts rank_10 after rank_9."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBERS.split(file.path)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview import units
 from traceview.ranks.job import JobReport
+from traceview.ranks.membership import missing_ranks, world_size
 from traceview.tables import NULL
 
 NOTHING_FOUND = "No rank waits long for another, and nothing else was found that would save time."
@@ -54,8 +55,7 @@ def ranks_text(job: JobReport) -> str:
 
 def job_size(job: JobReport) -> int:
     """The ranks that the job has, as far as its recordings tell."""
-    sizes = [rank.name.world_size or 0 for rank in job.ranks]
-    return max([*sizes, len(job.ranks)])
+    return world_size(job.ranks)
 
 
 def clocks_text(job: JobReport) -> str:
@@ -83,10 +83,8 @@ def remedies(job: JobReport) -> list[tuple[str, str, str]]:
 
 def _absent(job: JobReport) -> list[str]:
     """Names the ranks that have no recording, where all others say their number."""
-    if any(rank.name.numbered == "order" for rank in job.ranks):
-        return []
-    absent = sorted(set(range(job_size(job))) - {rank.name.rank for rank in job.ranks})
-    if not absent or job_size(job) == len(job.ranks):
+    absent = missing_ranks(job.ranks)
+    if not absent:
         return []
     noun = "rank" if len(absent) == 1 else "ranks"
     return [f"no recording of {noun} {ranges_text(absent)}, of {units.count(job_size(job))}"]

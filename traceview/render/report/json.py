@@ -7,10 +7,10 @@ other rows and has the sums of their columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from traceview.analyses.base import Analysis, Skipped
+from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
 from traceview.analyses.verdict import RunTime
 from traceview.ranking import Outcome, RankedFinding
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields, pieces
@@ -40,7 +40,7 @@ def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
         "traceview_version": version,
         "trace": _trace(report.trace),
         "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [finding_document(finding) for finding in report.findings],
         "verdict": vars(report.verdict) if report.verdict else None,
         "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
         "run_time": _run_time(report.run_time) if report.run_time else None,
@@ -75,24 +75,30 @@ def _trace(trace: TraceFacts) -> dict[str, Any]:
 def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
     if isinstance(outcome, Skipped):
         return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
-    parts = {s.name: limited(s, outcome.tables[s.name], most) for s in analysis.tables}
-    left_out = {name: _left_out(part) for name, part in parts.items() if part.left_out}
     return {
         "status": "ok",
         "title": analysis.title,
         "question": analysis.question,
-        "tables": {name: part.table for name, part in parts.items()},
-        **({"left_out": left_out} if left_out else {}),
+        **tables_document(analysis.tables, outcome, most),
         "summary": dict(outcome.summary),
         "notes": list(outcome.notes),
     }
+
+
+def tables_document(specs: Sequence[TableSpec], result: Result, most: int | None) -> dict[str, Any]:
+    """The tables, and where rows were cut how many and what they sum to."""
+    parts = {spec.name: limited(spec, result.tables[spec.name], most) for spec in specs}
+    left_out = {name: _left_out(part) for name, part in parts.items() if part.left_out}
+    tables = {name: part.table for name, part in parts.items()}
+    return {"tables": tables, **({"left_out": left_out} if left_out else {})}
 
 
 def _left_out(part: LimitedTable) -> dict[str, Any]:
     return {"rows": part.left_out, "kept": part.kept, **part.sums}
 
 
-def _finding(ranked: RankedFinding) -> dict[str, Any]:
+def finding_document(ranked: RankedFinding) -> dict[str, Any]:
+    """A finding with what acting on it saves."""
     forecast = ranked.forecast
     return {
         "analysis": ranked.analysis,

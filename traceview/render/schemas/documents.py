@@ -10,7 +10,7 @@ from traceview.analyses.verdict import SCOREBOARD, RunTime, Verdict
 from traceview.errors import InputError, suggestion
 from traceview.recorders import MachineCheck
 from traceview.render.base.json_text import SCHEMA_VERSION
-from traceview.render.schemas import bench, comparison, gate, kernels
+from traceview.render.schemas import bench, comparison, gate, kernels, ranks
 from traceview.render.schemas.findings import FORECAST, finding
 from traceview.render.schemas.shapes import (
     DRAFT,
@@ -91,6 +91,7 @@ def _doctor() -> Schema:
 
 SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "report": _report,
+    "ranks": ranks.job,
     "compare": comparison.comparison,
     "gate": gate.gate,
     "ptx": kernels.kernels,

@@ -1,0 +1,151 @@
+"""Which recordings are of one job, and which of its ranks have none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+
+import numpy as np
+
+from traceview.errors import InputError
+from traceview.ranks.figures import RankFigures
+from traceview.tables import NULL
+
+_NUMBERS = re.compile(r"(\d+)")
+_ONE_JOB = "pass the recordings of one job"
+# Clocks of machines may differ by seconds.
+_APART_NS = 60 * 10**9
+
+
+def members(
+    ranks: Sequence[RankFigures], note: Callable[[str], None] = lambda _: None
+) -> tuple[RankFigures, ...]:
+    """The ranks of one job in order of their number, which is unique.
+
+    Copies of a recording are left out. Ranks that do not tell their number are numbered by the
+    order of their paths. `note` receives what the user should know of it. Raises InputError for
+    recordings of several jobs or recorders, and for two of one rank.
+    """
+    check_recorders(ranks)
+    distinct = [rank for each in _captures(ranks) for rank in _first_copy(each, note)]
+    _check_sizes(distinct)
+    numbered = _numbered(distinct, note)
+    _check_numbers(numbered)
+    _tell_strangers(numbered, note)
+    return tuple(sorted(numbered, key=lambda rank: rank.name.rank))
+
+
+def check_recorders(ranks: Sequence[RankFigures]) -> None:
+    """Raise InputError if nsys recorded some ranks and torch.profiler others."""
+    paths: dict[str, str] = {}
+    for rank in ranks:
+        paths.setdefault(rank.recorder, rank.path)
+    if len(paths) > 1:
+        texts = " and ".join(f"{PurePath(path).name} by {name}" for name, path in paths.items())
+        raise InputError(
+            f"the recordings are of different profilers ({texts}), whose times differ",
+            "pass ranks that one profiler recorded",
+        )
+
+
+def world_size(ranks: Sequence[RankFigures]) -> int:
+    """The ranks that the job has, as far as its recordings tell."""
+    return max([len(ranks), *(rank.name.world_size or 0 for rank in ranks)])
+
+
+def missing_ranks(ranks: Sequence[RankFigures]) -> tuple[int, ...]:
+    """Numbers of the ranks without a recording; none where ranks do not tell their numbers."""
+    if any(rank.name.numbered == "order" for rank in ranks):
+        return ()
+    present = {rank.name.rank for rank in ranks}
+    return tuple(sorted(set(range(world_size(ranks))) - present))
+
+
+def _captures(ranks: Sequence[RankFigures]) -> Iterator[list[RankFigures]]:
+    """The ranks by the capture that they are in."""
+    by_digest: dict[str, list[RankFigures]] = {}
+    for place, rank in enumerate(ranks):
+        by_digest.setdefault(rank.digest or f"#{place}", []).append(rank)
+    yield from by_digest.values()
+
+
+def _first_copy(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> Iterator[RankFigures]:
+    """Those of the first file by name; other files of the same capture are its copies."""
+    first, *copies = sorted({rank.path for rank in ranks}, key=by_number)
+    for copy in copies:
+        names = f"{PurePath(copy).name} is the same recording as {PurePath(first).name}"
+        note(f"{names} and is left out.")
+    yield from (rank for rank in ranks if rank.path == first)
+
+
+def _check_sizes(ranks: Sequence[RankFigures]) -> None:
+    sizes = {rank.name.world_size: rank.path for rank in ranks if rank.name.world_size}
+    if len(sizes) > 1:
+        texts = ", ".join(f"{PurePath(path).name}: {size}" for size, path in sizes.items())
+        raise InputError(
+            f"the recordings are of jobs of different sizes (ranks: {texts})", _ONE_JOB
+        )
+
+
+def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list[RankFigures]:
+    """With numbers by order where one does not tell its own, or names give one number twice."""
+    counts = Counter(rank.name.rank for rank in ranks)
+    guessed = [rank for rank in ranks if rank.name.numbered in ("order", "file name")]
+    unsure = any(rank.name.numbered == "order" or counts[rank.name.rank] > 1 for rank in guessed)
+    if not unsure or len({rank.path for rank in ranks}) == 1:
+        return [*ranks]
+    ordered = sorted(ranks, key=lambda rank: (by_number(rank.path), rank.name.rank))
+    note("Not all recordings say which rank they are of: they are numbered by their paths.")
+    return [
+        replace(rank, name=replace(rank.name, rank=number, numbered="order"))
+        for number, rank in enumerate(ordered)
+    ]
+
+
+def by_number(path: str) -> list[tuple[int, str]]:
+    """A key that sorts rank_10 after rank_9."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBERS.split(path)]
+
+
+def _check_numbers(ranks: Sequence[RankFigures]) -> None:
+    paths: dict[int, str] = {}
+    for rank in ranks:
+        other = paths.setdefault(rank.name.rank, rank.path)
+        if other != rank.path:
+            names = f"{PurePath(other).name} and {PurePath(rank.path).name}"
+            raise InputError(f"{names} are both of rank {rank.name.rank}", _ONE_JOB)
+
+
+def _tell_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> None:
+    """Say so where nothing shows that the recordings are of one job."""
+    if len(ranks) < 2:
+        return
+    known = [set(rank.communicators) - {NULL} for rank in ranks]
+    if all(known) and not set.intersection(*known) and not _chained(known):
+        note("No communicator connects all recordings: they may be of different jobs.")
+    if _time_apart_ns(ranks) > _APART_NS:
+        note("The recordings do not overlap in time: they may be of different runs.")
+
+
+def _chained(known: Sequence[set[int]]) -> bool:
+    """Whether each rank shares a communicator with another, and so all are connected."""
+    connected, left = set(known[0]), [*known[1:]]
+    while near := [each for each in left if each & connected]:
+        connected |= set.union(*near)
+        left = [each for each in left if not each & connected]
+    return not left
+
+
+def _time_apart_ns(ranks: Sequence[RankFigures]) -> int:
+    """Time between the end of one rank and the begin of another on the clock of the day."""
+    spans = [
+        rank.clock_offset_ns + np.array([times.start_ns[0], times.end_ns.max()])
+        for rank in ranks
+        if rank.clock_offset_ns is not None and len(times := rank.collectives)
+    ]
+    if len(spans) < 2:
+        return 0
+    return int(max(begin for begin, _ in spans) - min(end for _, end in spans))
