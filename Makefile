@@ -103,7 +103,7 @@ format: .venv/dev
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) -e '.[dev]'
+	@$(PIP) -e '.[dev,notebook]'
 	@touch $@
 
 .venv/workloads: .venv/core
@@ -121,7 +121,7 @@ format: .venv/dev
 
 # All extras at once: every call of pip builds the project again.
 .venv/all: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
-	@$(PIP) -e '.[dev,dask,workloads,ptx]'
+	@$(PIP) -e '.[dev,dask,notebook,workloads,ptx]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx $@
 

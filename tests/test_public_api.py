@@ -16,7 +16,7 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.report.test_html import Page
 from traceview.analyses.base import Result
 from traceview.display import html
-from traceview.errors import InputError, OutputExistsError
+from traceview.errors import InputError, OutputExistsError, ToolNotFoundError
 from traceview.findings import Evidence, Finding, Subject
 from traceview.tables import Column, Table
 
@@ -238,6 +238,12 @@ def test_a_chart_is_a_matplotlib_figure(report):
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.texts][:2] == ["launch-late", "dependency"]
     assert figure._repr_svg_().count("<svg") == 1
+
+
+def test_without_matplotlib_the_extra_is_named(report, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ToolNotFoundError, match=r"needs matplotlib; .* 'traceview\[notebook\]'"):
+        report["gpu-idle"].figure("causes")
 
 
 @pytest.mark.parametrize("analysis", ["steps", "run-ahead", "sync-stalls", "kernel-share"])

@@ -1,10 +1,13 @@
 """Typed columns: what goes in comes out, and nothing else gets in."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceview.errors import ToolNotFoundError
 from traceview.tables import NULL, Column, Table, Texts, null_of, object_array
 
 COUNT = Column("calls", "int64", "times it ran")
@@ -94,6 +97,12 @@ def test_a_frame_keeps_large_integers_and_absent_ones_exact(table):
     assert frame["calls"].tolist() == [row["calls"] for row in ROWS]
     assert str(frame["device"].dtype) == "Int64"
     assert frame["device"].isna().tolist() == [False, True, False]
+
+
+def test_without_pandas_the_extra_is_named(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ToolNotFoundError, match=r"needs pandas; .* 'traceview\[notebook\]'"):
+        table.to_pandas()
 
 
 @given(TEXTS)

@@ -10,9 +10,11 @@ somebody has imported `render`, and a type checker could not see what they retur
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceview.errors import ToolNotFoundError
 from traceview.outputs import check_output
 from traceview.version import __version__
 
@@ -40,7 +42,13 @@ def html(value: Displayable) -> str:
 
 
 def figure(result: Result, table: str) -> Figure:
-    """The chart that an analysis declares for one of its tables."""
+    """The chart that an analysis declares for one of its tables.
+
+    Raises ToolNotFoundError without matplotlib.
+    """
+    if not find_spec("matplotlib"):
+        remedy = "install it: pip install 'traceview[notebook]'"
+        raise ToolNotFoundError("figure() needs matplotlib", remedy)
     from traceview.render.interactive.figure import figure_of
 
     return figure_of(result, table)

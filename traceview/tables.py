@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import display
+from traceview.errors import ToolNotFoundError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -324,9 +325,15 @@ class Table:
         return display.html(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame: text as categories, nullable integers as Int64."""
-        import pandas as pd
+        """The rows as a pandas DataFrame: text as categories, nullable integers as Int64.
 
+        Raises ToolNotFoundError without pandas.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            remedy = "install it: pip install 'traceview[notebook]'"
+            raise ToolNotFoundError("to_pandas() needs pandas", remedy) from None
         return pd.DataFrame({c.name: self._series(c) for c in self.columns})
 
     def _series(self, column: Column) -> Any:

@@ -12,6 +12,7 @@ import pytest
 
 import traceview
 from tests.build import Export
+from tests.places import REPOSITORY
 from traceview.cli import VERBS, run
 from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.recorders import Recording
@@ -45,6 +46,33 @@ def test_help_imports_no_verb_and_nothing_slow():
         " 'traceview.cli.report') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "sqlite_utils", "zstandard"}
+SLOW = {"traceview.trace.kineto.reader", "traceview.ptx.parser", "traceview.inspect"}
+
+
+@pytest.mark.parametrize(
+    ("options", "unused"),
+    [
+        ([], {"jinja2", "msgspec"}),
+        (["--json"], {"jinja2", "rich"}),
+        (["--html", "page.html"], {"msgspec"}),
+    ],
+    ids=["text", "JSON", "HTML"],
+)
+def test_a_report_imports_only_what_it_uses(options, unused, tmp_path):
+    """The trace has no code of kernels, and is none of torch.profiler."""
+    recording = REPOSITORY / "examples" / "training.sqlite.xz"
+    code = (
+        "import sys; from traceview.cli import run; "
+        f"assert run(['report', {str(recording)!r}, *{options!r}]) == 0; "
+        f"print([m for m in {sorted(UNUSED | SLOW | unused)!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 

@@ -15,7 +15,7 @@ from tests.install.environments import ran, tool
 from traceview.version import __version__
 
 pytestmark = pytest.mark.slow
-OPTIONAL = {"nvtx", "torch", "triton"}
+OPTIONAL = {"matplotlib", "nvtx", "pandas", "torch", "triton"}
 
 
 def test_pip_takes_the_wheel_of_this_machine(dist, wheel, python, tmp_path):

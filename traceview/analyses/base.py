@@ -96,7 +96,8 @@ class Result:
     def figure(self, table: str) -> Figure:
         """The chart of that table as a matplotlib figure, such as `figure("causes")`.
 
-        Raises InputError if no chart is declared for the table or it has nothing to draw.
+        Raises InputError if no chart is declared for the table or it has nothing to draw,
+        ToolNotFoundError without matplotlib.
         """
         return display.figure(self, table)
 

@@ -28,6 +28,7 @@ _OPTIONAL = {
     "triton": ("to inspect Triton kernels", "pip install 'traceview[ptx]'"),
     "nvtx": ("for NVTX ranges without a CUDA build of torch", "pip install 'nvtx<0.2.12'"),
 }
+_NOTEBOOK = {"matplotlib": "for Result.figure()", "pandas": "for Table.to_pandas()"}
 _TRIAL_S = 60.0
 
 
@@ -54,6 +55,7 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
         *_nsys(tools),
         *(_trial(min(working, key=lambda tool: tool.defect is not None)) if working else ()),
         *_packages(working),
+        *_notebook(),
         _zstd(),
     ]
 
@@ -142,6 +144,15 @@ def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
         )
         detail, _, fix = (problem or installed[name]).partition(": ")
         yield MachineCheck(name, "broken" if problem else "ok", detail, fix)
+
+
+def _notebook() -> Iterator[MachineCheck]:
+    for name, purpose in _NOTEBOOK.items():
+        if find_spec(name):
+            yield MachineCheck(name, "ok", version(name))
+        else:
+            remedy = "pip install 'traceview[notebook]'"
+            yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
 
 
 def _zstd() -> MachineCheck:

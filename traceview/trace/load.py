@@ -10,8 +10,7 @@ from pathlib import Path
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.trace.archives import ARCHIVES, ahead, damage, unpacked_pieces
-from traceview.trace.kineto import reader as kineto
-from traceview.trace.kineto.chunks import USE_TRACE
+from traceview.trace.kineto import USE_TRACE
 from traceview.trace.memory.requirement import check_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
@@ -62,6 +61,8 @@ def is_json(path: Path) -> bool:
 
 def load_torch(path: Path) -> Trace:
     """Read a trace of torch.profiler. Raises TraceFormatError."""
+    from traceview.trace.kineto import reader as kineto
+
     shown = str(path).encode("utf-8", "replace").decode()
     archive, size = _archive(path), path.stat().st_size
     try:

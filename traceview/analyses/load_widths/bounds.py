@@ -98,10 +98,12 @@ class WidthBound:
 @fact
 def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
     """The bound of each variant that ran, longest first. Raises MissingTableError without code."""
+    launched = [each for each in gathered_code(trace).launched if not _communicates(each)]
+    if not launched:
+        return ()
     # Modules that read code take long to import, and most traces have none.
     from traceview.inspect.launched_widths import MOST_DISASSEMBLED, running_widths
 
-    launched = [each for each in gathered_code(trace).launched if not _communicates(each)]
     few = min(_covering(launched), MOST_DISASSEMBLED)
     widths = running_widths([each.compiled for each in launched], few)
     pairs = list(zip(launched, widths, strict=True))

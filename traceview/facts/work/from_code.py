@@ -43,10 +43,8 @@ class ThreadWork:
     kind: str | None
 
 
-def from_code(trace: Trace) -> WorkEstimate | None:
-    """The work of each kernel by its code in the trace; None without code."""
-    if not len(trace.recorded("kernel_code")):
-        return None
+def from_code(trace: Trace) -> WorkEstimate:
+    """The work of each kernel by its code in the trace."""
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
     estimate = WorkEstimate.unknown(len(kernels))

@@ -67,7 +67,7 @@ def kernel_work(trace: Trace) -> KernelWork:
 
 
 def _from_code(trace: Trace) -> WorkEstimate | None:
-    if "kernel_code" not in trace.tables:
+    if "kernel_code" not in trace.tables or not len(trace.tables["kernel_code"]):
         return None
     # What reads code takes long to import, and most traces hold none.
     from traceview.facts.work.from_code import from_code

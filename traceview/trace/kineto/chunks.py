@@ -15,16 +15,13 @@ import msgspec
 
 from traceview.errors import TraceFormatError
 from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
+from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.events import KinetoEvent, decode_events
 from traceview.trace.kineto.repair import repaired
 
 Span = tuple[int, int]
 CHUNK_BYTES = 4 << 20
 MOST_HEADER_BYTES = 64 << 20
-USE_TRACE = (
-    "pass a trace of torch.profiler (prof.export_chrome_trace), or an nsys SQLite export, from "
-    "`traceview record` or `nsys export --type sqlite`"
-)
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 # After the last event: the next key of the trace, or its end.

@@ -13,8 +13,8 @@ from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import MOST_ROWS, Array, Table, Texts, rows_of, thrifty
-from traceview.trace.kineto import cpu_work, gpu_work, memory, python_stacks
-from traceview.trace.kineto.chunks import USE_TRACE, ChromeTrace
+from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory, python_stacks
+from traceview.trace.kineto.chunks import ChromeTrace
 from traceview.trace.kineto.collectives import Collectives, collective_tables
 from traceview.trace.kineto.events import Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
