@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from traceview.cli.verb import Verb
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
-    from traceview.recorders import Recording
+    from traceview.recorders import RankRecordings, Recording
     from traceview.recorders.options import Backend
 
 
@@ -31,6 +33,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     cls=Verb,
     context_settings={"allow_interspersed_args": False},
     sections={
+        "Program": ("--nproc", "-m"),
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
         "When to record": ("--steps", "--range"),
         "What to record": (
@@ -41,7 +44,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     },
     examples=(
         "traceview record train.py --epochs 1",
-        "traceview record -o run.sqlite --shapes torchrun --nproc-per-node 2 train.py",
+        "traceview record --nproc 2 -o run.sqlite train.py",
     ),
 )
 @click.argument("script")
@@ -61,6 +64,13 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     help="Output file. Default: <script>.sqlite in the current folder.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option(
+    "--nproc",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start SCRIPT as N ranks on this machine, as torchrun does; each writes its own file.",
+)
+@click.option("-m", "--module", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option(
     "--steps",
     callback=_steps,
@@ -164,6 +174,8 @@ def command(
     backend: Backend,
     output: Path | None,
     force: bool,
+    nproc: int | None,
+    module: bool,
     keep_env: bool,
     keep_rep: bool,
     **options: Any,
@@ -173,24 +185,25 @@ def command(
     SCRIPT is a .py file or any program. Options of traceview come before SCRIPT; everything after
     it is passed to the script. The exit status is the script's. Ctrl-C stops the script and keeps
     what was recorded so far.
+
+    Ranks that torchrun, mpirun or srun has started write a file each, such as run.rank3.sqlite.
     """
-    from traceview.recorders import RecordOptions, record
+    from traceview.recorders import RecordOptions, record, record_ranks
     from traceview.recorders.options import nsys_only
+    from traceview.recorders.program import module_command
 
     if options["steps"] and options["range_name"]:
         raise click.UsageError("--steps and --range exclude each other")
     chosen = RecordOptions(**options)
     _check_backend(backend, nsys_only(chosen, keep_rep=keep_rep))
-    recording = record(
-        (script, *arguments),
-        output,
-        backend=backend,
-        options=chosen,
-        force=force,
-        keep_env=keep_env,
-        keep_rep=keep_rep,
-        note=_note,
-    )
+    words = module_command(script, arguments) if module else (script, *arguments)
+    given: Any = {"backend": backend, "options": chosen, "force": force}
+    given |= {"keep_env": keep_env, "keep_rep": keep_rep}
+    if nproc:
+        ranks = record_ranks(words, nproc, output, **given, note=_note)
+        _report_ranks(ranks)
+        raise click.exceptions.Exit(ranks.exit_status)
+    recording = record(words, output, **given, note=_rank_note())
     _report(recording)
     raise click.exceptions.Exit(recording.exit_status)
 
@@ -204,19 +217,63 @@ def _note(line: str) -> None:
     click.echo(f"traceview: {line}", err=True)
 
 
+def _rank_note() -> Callable[[str], None]:
+    """How this process notes something: of several ranks, all but rank 0 only warn."""
+    from traceview.trace.rank_identity import launched_rank
+
+    place = launched_rank(os.environ)
+    if place is None or place.rank == 0:
+        return _note
+    return lambda line: (
+        _note(f"rank {place.rank}: {line}") if line.startswith("warning: ") else None
+    )
+
+
 def _report(recording: Recording) -> None:
+    from traceview.trace.rank_identity import launched_rank
+
+    place = launched_rank(os.environ)
+    who = f"rank {place.rank}: " if place else ""
     if recording.path is None:
-        _note("recording aborted; nothing was written")
+        _note(f"{who}recording aborted; nothing was written")
         return
     if recording.interrupted:
-        _note("interrupted; the trace ends there")
+        _note(f"{who}interrupted; the trace ends there")
     elif recording.exit_status:
-        _note(f"the script failed with exit status {recording.exit_status}; its trace is kept")
-    _print_summary(recording.path)
+        status = recording.exit_status
+        _note(f"{who}the script failed with exit status {status}; its trace is kept")
+    if not place or place.rank == 0:
+        _print_summary(recording.path)
+    _print_written(recording)
+    if recording.pattern and place and place.rank == 0:
+        _note(_all_ranks(recording.pattern))
+
+
+def _report_ranks(ranks: RankRecordings) -> None:
+    if not ranks.recordings:
+        _note("recording aborted; nothing was written")
+        return
+    if ranks.interrupted:
+        _note("interrupted; the traces end there")
+    first = ranks.recordings[0].path
+    if first:
+        _print_summary(first)
+    for recording in ranks.recordings:
+        _print_written(recording)
+    if ranks.pattern:
+        _note(_all_ranks(ranks.pattern))
+
+
+def _all_ranks(pattern: str) -> str:
+    return f"read all ranks with: traceview report {pattern}"
+
+
+def _print_written(recording: Recording) -> None:
     if recording.report:
         path = click.format_filename(recording.report)
         click.echo(f"Wrote {path} (contains the environment)", err=True)
-    click.echo(f"Wrote {click.format_filename(recording.path)}", err=True)
+    if recording.path:
+        click.echo(f"Wrote {click.format_filename(recording.path)}", err=True)
 
 
 def _print_summary(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import tempfile
@@ -27,9 +28,11 @@ from traceview.recorders.injected.traceview_injected.torch_profile.session impor
     TRACE,
     TorchSession,
 )
-from traceview.recorders.job import GATHERED, work_folder
+from traceview.recorders.job import GATHERED, rank_facts, work_folder
+from traceview.recorders.ranks.rank_output import rank_output
 from traceview.recorders.torch_recording import write_recording
 from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.rank_identity import RankIdentity
 from traceview.version import __version__
 
 
@@ -49,9 +52,13 @@ class BlockOptions:
 def record_block(out: Path, options: BlockOptions, *, force: bool = False) -> Iterator[Path]:
     """Record the block and write it to `out`, also if the block raises.
 
+    Where a launcher started several ranks, each writes a file of its own; the path is yielded.
+
     Raises InputError or OutputExistsError if `out` cannot be written, ToolNotFoundError without
     torch, and RecordingError if a profiler is running, or if it leaves no trace.
     """
+    output = rank_output((str(_script()),), out, os.environ)
+    out = output.path
     check_trace_output(out, force=force)
     torch = _torch()
     if getattr(torch.autograd.profiler, "_is_profiler_enabled", False):
@@ -59,7 +66,7 @@ def record_block(out: Path, options: BlockOptions, *, force: bool = False) -> It
             "a profiler is running in this process already", "record one block at a time"
         )
     with work_folder(out) as folder:
-        recorded = _Block(torch, folder / GATHERED, options)
+        recorded = _Block(torch, folder / GATHERED, options, output.rank)
         try:
             yield out
         except BaseException:
@@ -92,8 +99,11 @@ def _warned() -> Iterator[None]:
 class _Block:
     """A block that is being recorded."""
 
-    def __init__(self, torch: ModuleType, gathered: Path, options: BlockOptions) -> None:
+    def __init__(
+        self, torch: ModuleType, gathered: Path, options: BlockOptions, rank: RankIdentity | None
+    ) -> None:
         gathered.mkdir()
+        self._rank = rank
         self._gathered, self._options = gathered, options
         self._started = datetime.now(UTC)
         self._session = TorchSession(torch, str(gathered), shapes=options.shapes)
@@ -135,6 +145,7 @@ class _Block:
             "backend": "torch",
             "command_line": shlex.join(sys.orig_argv),
             "started_utc": self._started.isoformat(timespec="seconds"),
+            **rank_facts(self._rank, keep_host=self._options.keep_env),
             **marked,
         }
 

@@ -28,14 +28,17 @@ class StopSignals:
     """Received termination signals, in order of arrival."""
 
     signals: list[int] = field(default_factory=list)
-    running: subprocess.Popen[bytes] | None = None
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    patience_s: float | None = None
 
     def take(self, number: int, _: FrameType | None) -> None:
         self.signals.append(number)
         if len(self.signals) == 2:
             raise Aborted(number)
-        if self.running:
-            self.running.send_signal(signal.SIGINT)
+        for process in self.running:
+            process.send_signal(signal.SIGINT)
+            if self.patience_s and number == signal.SIGTERM:
+                _end_after(process, self.patience_s)
 
     @property
     def status(self) -> int | None:
@@ -44,9 +47,13 @@ class StopSignals:
 
 
 @contextmanager
-def handled() -> Iterator[StopSignals]:
-    """Handle termination signals in the block: the first stops the program, the second aborts."""
-    requests = StopSignals()
+def handled(patience_s: float | None = None) -> Iterator[StopSignals]:
+    """Handle termination signals in the block: the first stops the program, the second aborts.
+
+    A program that does not stop `patience_s` after SIGTERM, as where it waits for another rank, is
+    terminated.
+    """
+    requests = StopSignals(patience_s=patience_s)
     before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
     if signal.SIGINT not in before and threading.current_thread() is threading.main_thread():
         # `&` in a script makes the shell ignore it. The program, which inherits that, would then
@@ -80,15 +87,30 @@ def run(
     twice. Raises OSError if the command cannot start.
     """
     process = subprocess.Popen(command, process_group=0, env=environment)  # noqa: S603
-    requests.running = process
+    requests.running.append(process)
     try:
         status = process.wait()
     except Aborted:
         _stop(process)
         raise
     finally:
-        requests.running = None
+        requests.running.remove(process)
     return 128 - status if status < 0 else status
+
+
+def _end_after(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Terminate a process group after a while, unless its leader has ended."""
+    for number, delay_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, patience_s * 1.5)):
+        timer = threading.Timer(delay_s, _signal_group, (process, number))
+        timer.daemon = True
+        timer.start()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    # Not reaped yet, so its number is not another's.
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from traceview.errors import RecordingError
 from traceview.recorders import interrupts
+from traceview.trace.rank_identity import STARTED_BY_RECORD, RankIdentity, pseudonym
 from traceview.version import __version__
 
 Note = Callable[[str], None]
@@ -28,13 +30,16 @@ class Recording:
     """Result of a recording.
 
     `path` is None if the user aborted it. `exit_status` is the program's, or 128 + n if the user
-    stopped it with signal n. `report` is the .nsys-rep file, if kept.
+    stopped it with signal n. `report` is the .nsys-rep file, if kept. `rank` is that of the process
+    in a distributed run, `pattern` what a shell expands to the files of all its ranks.
     """
 
     path: Path | None
     exit_status: int
     interrupted: bool = False
     report: Path | None = None
+    rank: RankIdentity | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class RecordingJob:
     report: Path | None
     keep_env: bool
     note: Note
+    rank: RankIdentity | None = None
+    ended: Callable[[int], None] = lambda _: None
 
     def run(
         self,
@@ -58,7 +65,8 @@ class RecordingJob:
         """Run a command with variables added to the environment. Returns its exit status."""
         self.note(shlex.join(command))
         try:
-            return interrupts.run(command, requests, {**os.environ, **added})
+            kept = {name: v for name, v in os.environ.items() if name != STARTED_BY_RECORD}
+            return interrupts.run(command, requests, {**kept, **added})
         except OSError as error:
             reason = error.strerror or str(error)
             raise RecordingError(f"cannot start {command[0]}: {reason}", remedy) from error
@@ -70,7 +78,16 @@ class RecordingJob:
             "command_line": shlex.join(self.words),
             "exit_status": str(status),
             "started_utc": started.isoformat(timespec="seconds"),
+            **rank_facts(self.rank, keep_host=self.keep_env),
         }
+
+
+def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, str]:
+    """What TRACEVIEW_RUN says of a rank; its host by a pseudonym, unless `keep_host`."""
+    if rank is None:
+        return {}
+    host = platform.node()
+    return replace(rank, host=host if keep_host else pseudonym(host)).as_run()
 
 
 @contextmanager

@@ -48,11 +48,12 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
         # In the folder of the output: a rename is atomic only within one file system.
         with interrupts.handled() as requests, work_folder(job.out) as folder:
             report = folder / "recording.nsys-rep"
-            command = profile_command(nsys, able, options, report, job.command)
+            command = profile_command(nsys, able, options, report, job.command, job.rank)
             in_process = options.python_samples and not able.samples_python
             added = gathering.environment(options, folder / GATHERED, sample_python=in_process)
             added = {**added, "TMPDIR": str(folder)}
-            facts |= surroundings.gpu_state("before")
+            # Other ranks, which may be running, are no foreign processes.
+            facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
             status = job.run(command, requests, added)
             for _ in range(ATTEMPTS - 1):
@@ -60,6 +61,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
                     break
                 job.note("warning: nsys failed before the program started; retrying")
                 status = job.run(command, requests, added)
+            job.ended(status)
             facts |= surroundings.gpu_state("after")
             _check_report(report, options, status)
             for line in gathering.remarks(options, folder / GATHERED, job.command):

@@ -13,6 +13,7 @@ from traceview.errors import InputError, RecordingError
 from traceview.recorders.export import can_include_json
 from traceview.recorders.nsys import Nsys
 from traceview.toolchain.processes import run_process
+from traceview.trace.rank_identity import RankIdentity
 
 Backend = Literal["auto", "nsys", "torch"]
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
@@ -122,16 +123,21 @@ def abilities(nsys: Nsys) -> Abilities:
 
 
 def profile_command(
-    nsys: Nsys, able: Abilities, options: RecordOptions, report: Path, command: Sequence[str]
+    nsys: Nsys,
+    able: Abilities,
+    options: RecordOptions,
+    report: Path,
+    command: Sequence[str],
+    rank: RankIdentity | None = None,
 ) -> list[str]:
-    """The whole command line that records `command` into `report`."""
+    """The whole command line that records `command`, which may be a rank, into `report`."""
     wanted = [
         f"--trace={options.trace}{',osrt' if _adds_osrt(options) else ''}",
         "--cuda-memory-usage=true",
         f"--cuda-graph-trace={options.graph_trace}",
         *_call_chains(options, able),
         f"--cpuctxsw={'process-tree' if options.native_samples and able.can_sample else 'none'}",
-        *_metrics(options, able),
+        *_metrics(options, able, rank),
         *([_SHAPES] if options.shapes else []),
         *([f"{_PYTHON}=true"] if options.python_samples and able.samples_python else []),
         *_capture_range(options, able),
@@ -211,8 +217,10 @@ def _call_chains(options: RecordOptions, able: Abilities) -> list[str]:
     return [*chains, "--sample=process-tree", "--backtrace=none", *period]
 
 
-def _metrics(options: RecordOptions, able: Abilities) -> list[str]:
+def _metrics(options: RecordOptions, able: Abilities, rank: RankIdentity | None) -> list[str]:
     if not options.gpu_metrics:
         return []
     newer = "--gpu-metrics-devices"
-    return [f"{newer if newer in able.options else '--gpu-metrics-device'}=all"]
+    # Only one nsys at a time can sample a GPU: of several on a host, each samples its own.
+    gpus = "all" if rank is None or rank.local_rank is None else str(rank.local_rank)
+    return [f"{newer if newer in able.options else '--gpu-metrics-device'}={gpus}"]

@@ -12,6 +12,8 @@ from pathlib import Path
 from traceview.errors import InputError
 
 _SHEBANG_BYTES = 256
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun")
+_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands")
 
 
 def command_of(words: Sequence[str]) -> list[str]:
@@ -35,9 +37,26 @@ def command_of(words: Sequence[str]) -> list[str]:
     raise InputError(f"program {script} was not found", "check the name or pass its path")
 
 
+def module_command(module: str, arguments: Sequence[str]) -> list[str]:
+    """The command that runs a module, as `python -m` does."""
+    return [sys.executable, "-m", module, *arguments]
+
+
 def script_of(words: Sequence[str]) -> Path:
-    """The script in a command, else the program itself."""
-    return next((Path(w) for w in words if w.endswith(".py")), Path(words[0]))
+    """The script in a command, else the module that Python runs, else the program itself."""
+    script = next((Path(w) for w in words if w.endswith(".py")), None)
+    if script is None and _is_python(Path(words[0]).name) and "-m" in words[1:-1]:
+        return Path(words[words.index("-m") + 1].rpartition(".")[2])
+    return script or Path(words[0])
+
+
+def starts_ranks(words: Sequence[str]) -> bool:
+    """Whether a command is a launcher, which starts a process for each GPU."""
+    names = [Path(word).name for word in words[:2]]
+    if names[0] in _LAUNCHERS or (_is_python(names[0]) and names[-1] in _LAUNCHERS):
+        return True
+    module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
+    return _is_python(names[0]) and module.startswith(_LAUNCHER_MODULES)
 
 
 def python_of(command: Sequence[str]) -> Path | None:

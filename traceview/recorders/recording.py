@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from traceview.errors import InputError, ToolNotFoundError
@@ -13,6 +15,7 @@ from traceview.recorders.nsys import Nsys, find
 from traceview.recorders.nsys_recording import record_with_nsys
 from traceview.recorders.options import Backend, RecordOptions, nsys_only
 from traceview.recorders.program import command_of, python_of, script_of
+from traceview.recorders.ranks.rank_output import rank_output
 from traceview.recorders.torch_recording import record_with_torch
 
 
@@ -26,35 +29,41 @@ def record(
     keep_env: bool = False,
     keep_rep: bool = False,
     note: Note = lambda _: None,
+    ended: Callable[[int], None] = lambda _: None,
 ) -> Recording:
     """Run SCRIPT [ARGS...] under a profiler and write the recording as SQLite.
 
     `backend` auto is nsys where one works, else torch.profiler in the program. `out` defaults to
     `<script stem>.sqlite` in the current folder. Environment, host and user names and home paths
     are removed from it unless `keep_env`; `keep_rep` keeps nsys's own report next to it, which
-    contains them. `note` receives messages for the user, one line per call: the backend and why,
-    the exact command, and warnings. The program inherits environment, stdin and working folder.
+    contains them. Where a launcher has started several ranks, each writes a file of its own, such
+    as run.rank03.sqlite for run.sqlite. `note` receives messages for the user, one line per call:
+    the backend and why, the exact command, and warnings; `ended` the exit status of the program as
+    soon as it has ended. The program inherits environment, stdin and working folder.
 
     Raises InputError if there is no such program, `out` cannot be written or an option is not for
     this backend, OutputExistsError if it exists and not `force`, ToolNotFoundError if there is no
     profiler, RecordingError if it leaves no recording. Only the last can be raised after the
     program has run.
     """
-    target = out or Path(f"{script_of(words).stem}.sqlite")
+    output = rank_output(words, out or Path(f"{script_of(words).stem}.sqlite"), os.environ)
+    target = output.path
     report = target.with_suffix(".nsys-rep") if keep_rep else None
     for path in (target, report):
         if path:
             check_trace_output(path, force=force)
-    job = RecordingJob(words, command_of(words), target, report, keep_env, note)
+    job = RecordingJob(words, command_of(words), target, report, keep_env, note, output.rank, ended)
     chosen = options or RecordOptions()
     only_nsys = nsys_only(chosen, keep_rep=keep_rep)
     if backend == "torch" and only_nsys:
         raise InputError(f"{only_nsys[0]} needs nsys", "leave it out, or use --backend nsys")
     nsys = None if backend == "torch" else _nsys(job, required=backend == "nsys" or bool(only_nsys))
     if nsys is None:
-        return record_with_torch(job, chosen, _torch_version(job))
-    note(f"recording with nsys {nsys.version_text}")
-    return record_with_nsys(job, nsys, chosen)
+        recording = record_with_torch(job, chosen, _torch_version(job))
+    else:
+        note(f"recording with nsys {nsys.version_text}")
+        recording = record_with_nsys(job, nsys, chosen)
+    return replace(recording, rank=output.rank, pattern=output.pattern)
 
 
 def _nsys(job: RecordingJob, *, required: bool) -> Nsys | None:

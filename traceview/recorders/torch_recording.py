@@ -25,6 +25,9 @@ from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.stored.writer import write_trace
 
+# Launchers terminate the ranks where one has failed. The others may wait for it, outside of Python,
+# where they see no interrupt. nsys terminates its program by itself.
+_PATIENCE_S = 10.0
 # Kineto prints two lines without news whenever a profiler starts and stops; this is above them.
 _QUIET = {"KINETO_LOG_LEVEL": "6"}
 
@@ -38,13 +41,16 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
     if options.steps and options.annotate == "off":
         options = replace(options, annotate="auto")
     try:
-        with interrupts.handled() as requests, work_folder(job.out) as folder:
+        with interrupts.handled(_PATIENCE_S) as requests, work_folder(job.out) as folder:
             gathered = folder / GATHERED
             gathered.mkdir()
-            facts |= surroundings.gpu_state("before")
+            # Other ranks, which may be running, are no foreign processes.
+            facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
-            added = _environment(options, gathered, has_gpu="gpu" in facts)
+            has_gpu, is_rank = "gpu" in facts, job.rank is not None
+            added = _environment(options, gathered, has_gpu=has_gpu, is_rank=is_rank)
             status = job.run(job.command, requests, added)
+            job.ended(status)
             facts |= surroundings.gpu_state("after")
             notes = gathering.remarks(options, gathered, job.command)
             _check_trace(gathered, options, status, notes)
@@ -69,8 +75,11 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
         return Recording(None, aborted.status, interrupted=True)
 
 
-def _environment(options: RecordOptions, gathered: Path, *, has_gpu: bool) -> Mapping[str, str]:
+def _environment(
+    options: RecordOptions, gathered: Path, *, has_gpu: bool, is_rank: bool = False
+) -> Mapping[str, str]:
     settings = {"shapes": options.shapes, "steps": options.steps, "range": options.range_name}
+    settings |= {"is_rank": is_rank}
     added = gathering.environment(
         options, gathered, sample_python=options.python_samples, torch_settings=json.dumps(settings)
     )

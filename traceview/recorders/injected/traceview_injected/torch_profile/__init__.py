@@ -1,6 +1,7 @@
 """Record the program with torch.profiler, from its import of torch to its end.
 
-One process is recorded: the first that imports torch, or rank 0 where a launcher starts ranks.
+One process is recorded: the first that imports torch, or where the program starts ranks, the first
+of them on this host.
 """
 
 from __future__ import annotations
@@ -32,16 +33,18 @@ def install(folder: str) -> None:
 
 def _begin(torch: ModuleType, folder: str) -> None:
     with notes.noting_errors(folder, "torch.profiler could not be started"):
-        if _is_launcher() or not _is_first_rank() or not _claimed(folder):
-            return
-        ranks = os.environ.get("WORLD_SIZE", "1")
-        if ranks != "1":
-            notes.note(folder, f"rank 0 of {ranks} was recorded; --backend nsys records all")
         import json
 
+        settings = json.loads(os.environ.get(SETTINGS) or "{}")
+        is_rank = settings.get("is_rank")
+        if _is_launcher() or not (is_rank or _is_first_rank()) or not _claimed(folder):
+            return
+        rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        if ranks != "1" and not is_rank:
+            remedy = "to record all, run traceview record --nproc, or within each rank"
+            notes.note(folder, f"only rank {rank} of {ranks} was recorded; {remedy}")
         from . import whole_program
 
-        settings = json.loads(os.environ.get(SETTINGS) or "{}")
         whole_program.record(torch, folder, settings)
 
 
@@ -52,7 +55,7 @@ def _is_launcher() -> bool:
 
 
 def _is_first_rank() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0"
 
 
 def _claimed(folder: str) -> bool:

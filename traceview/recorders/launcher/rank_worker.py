@@ -1,0 +1,53 @@
+"""The process that records one rank for `record --nproc`, and reports to the one that started it.
+
+It writes one JSON object per line to a pipe: notes, the exit status of the program as soon as it
+has ended, and at last the recording or the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from traceview.errors import TraceviewError
+from traceview.recorders.options import RecordOptions
+from traceview.recorders.recording import record
+
+
+def main(request: str, pipe: str) -> None:
+    """Record the program that the file `request` describes; `pipe` is a file descriptor."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Before and after the recording, which handles them, there is nothing to save.
+        signal.signal(number, lambda number, _: os._exit(128 + number))
+    asked = json.loads(Path(request).read_text())
+    with os.fdopen(int(pipe), "w", encoding="utf-8") as reports:
+
+        def report(**message: Any) -> None:
+            print(json.dumps(message), file=reports, flush=True)
+
+        try:
+            recording = record(
+                asked["words"],
+                Path(asked["out"]),
+                backend=asked["backend"],
+                options=_options(asked["options"]),
+                **asked["flags"],
+                note=lambda line: report(note=line),
+                ended=lambda status: report(ended=status),
+            )
+        except TraceviewError as error:
+            report(error={"what": error.what, "remedy": error.remedy})
+            return
+        names = {name: getattr(recording, name) for name in ("path", "report")}
+        written = {name: path and str(path) for name, path in names.items()}
+        ending = {"exit_status": recording.exit_status, "interrupted": recording.interrupted}
+        report(recording={**written, **ending})
+
+
+def _options(given: dict[str, Any]) -> RecordOptions:
+    """The options back from JSON, which has no tuples."""
+    listed = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return RecordOptions(**{**given, **listed})

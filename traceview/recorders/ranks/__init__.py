@@ -1,0 +1,1 @@
+"""Ranks of a distributed run, as recordings: the files that they write."""

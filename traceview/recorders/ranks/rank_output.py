@@ -1,0 +1,73 @@
+"""Which rank this process records, and the file of its own that it writes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceview.errors import InputError
+from traceview.recorders.program import starts_ranks
+from traceview.trace.rank_identity import NUMBERING, RankIdentity, launched_rank
+
+_FIELD = "{rank}"
+_VARIABLE = re.compile(r"%q\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class RankOutput:
+    """The file that this process writes.
+
+    `rank` is None where there is one process, or where the program starts the ranks. `pattern` is
+    what a shell expands to the files of all processes, None if only one is written.
+    """
+
+    path: Path
+    rank: RankIdentity | None = None
+    pattern: str | None = None
+
+
+def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str]) -> RankOutput:
+    """The file of this process for the program `words`, where the user named it `out`.
+
+    Of several ranks each adds its number, run.rank03.sqlite, unless the name has {rank} or a
+    variable of the launcher in nsys's notation, %q{RANK}. A task that runs torchrun is no rank:
+    run.task0.sqlite. Raises InputError for a variable that is not set.
+    """
+    place = launched_rank(environment)
+    label = str(place.rank).zfill(len(str(place.world_size))) if place else "0"
+    path = Path(_expanded(str(out).replace(_FIELD, label), environment))
+    if place is None:
+        return RankOutput(path)
+    kind = "task" if starts_ranks(words) else "rank"
+    rank = place if kind == "rank" else None
+    if _FIELD in str(out) or not NUMBERING.isdisjoint(_VARIABLE.findall(str(out))):
+        return RankOutput(path, rank, _quoted(_starred(str(out), environment)))
+    if re.search(rf"rank[._-]?0*{place.rank}$", path.stem):
+        # Named by a shell script, in each rank.
+        return RankOutput(path, rank)
+    named = path.with_name(f"{path.stem}.{kind}{label}{path.suffix}")
+    return RankOutput(named, rank, _quoted(path.with_name(f"{path.stem}.{kind}*{path.suffix}")))
+
+
+def _expanded(name: str, environment: Mapping[str, str]) -> str:
+    missing = [variable for variable in _VARIABLE.findall(name) if variable not in environment]
+    if missing:
+        what = f"{name} names the variable {missing[0]}, which is not set"
+        raise InputError(what, "set it, or use {rank}")
+    return _VARIABLE.sub(lambda found: environment[found[1]], name)
+
+
+def _starred(name: str, environment: Mapping[str, str]) -> str:
+    """The name with a star for what differs between ranks."""
+    name = name.replace(_FIELD, "*")
+    return _VARIABLE.sub(
+        lambda found: "*" if found[1] in NUMBERING else environment[found[1]], name
+    )
+
+
+def _quoted(pattern: Path | str) -> str:
+    """A pattern for the command line: its stars stay outside of quotes."""
+    return "*".join(shlex.quote(part) if part else "" for part in str(pattern).split("*"))
