@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.build import Export
-from tests.ranks.simulated_figures import Recorded, recorded_operations
+from tests.ranks.simulated_figures import (
+    PARTS,
+    SAMPLE_NS,
+    Recorded,
+    recorded_operations,
+    whole_steps,
+)
 from tests.ranks.simulated_jobs import MS
 from tests.ranks.simulation import (
     COLLECTIVE,
@@ -30,6 +36,7 @@ KERNELS = {
     "all-reduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
     "all-gather": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096>)",
     "reduce-scatter": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
+    "all-to-all": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096>)",
     "send": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096>)",
     "receive": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096>)",
 }
@@ -37,10 +44,10 @@ FUNCTIONS = {
     "all-reduce": "ncclAllReduce",
     "all-gather": "ncclAllGather",
     "reduce-scatter": "ncclReduceScatter",
+    "all-to-all": "ncclAlltoAll",
     "send": "ncclSend",
     "receive": "ncclRecv",
 }
-SAMPLE_NS = MS // 2
 _LOADER = ("/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py", 701, "__next__")
 _MAIN = ("/job/train.py", 12, "<module>")
 
@@ -105,7 +112,7 @@ class _Writer:
             self.to.copy(call, work, source="pinned", stream=op.stream)
 
     def _nccl(self, op: Operation, call: tuple[int, int]) -> None:
-        parts = op.members if op.kind in ("all-gather", "reduce-scatter") else 1
+        parts = op.members if op.kind in PARTS else 1
         payload = {
             "NCCL communicator ID": op.communicator,
             "Message size [bytes]": op.bytes // parts,
@@ -127,13 +134,8 @@ class _Writer:
     def _steps(self) -> None:
         """Ranges step_0, step_1 … on the CPU, of the steps recorded from their begin."""
         ops = self.line.program.operations
-        places: dict[int, list[int]] = {}
-        for place, op in enumerate(ops):
-            places.setdefault(op.step, []).append(place)
-        for step, within in places.items():
-            if all(self.kept[place] for place in within if ops[place].does != COLLECTIVE):
-                first, last = within[0], within[-1]
-                begin = self.line.call_ns[first] - ops[first].pause_ns
-                self.to.range(
-                    f"step_{step}", self.at(begin), self.at(self.line.returned_ns[last]) + 500
-                )
+        for step in whole_steps(self.line, self.recorded):
+            within = [place for place, op in enumerate(ops) if op.step == step]
+            begin = self.line.call_ns[within[0]] - ops[within[0]].pause_ns
+            end = self.at(self.line.returned_ns[within[-1]]) + 500
+            self.to.range(f"step_{step}", self.at(begin), end)

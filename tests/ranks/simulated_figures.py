@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.ranks.simulated_jobs import MS, US
+from tests.ranks.simulated_jobs import BEGIN_NS, MS, US
 from tests.ranks.simulation import (
     COLLECTIVE,
     COMPUTE,
@@ -31,10 +31,15 @@ from traceview.ranks.figures import (
 )
 from traceview.tables import NULL, Array, Integers
 
+PARTS = ("all-gather", "reduce-scatter", "all-to-all")
+"""A call of these names the bytes of one rank."""
+SAMPLE_NS = MS // 2
+"""Between two samples of Python: the place of shorter idle times is unknown."""
+
 
 @dataclass(frozen=True)
 class Recorded:
-    """How one rank is recorded: its clock shows t + offset + drift × (t − 1 s).
+    """How one rank is recorded: its clock shows t + offset + drift × (t − 10 s).
 
     Only what begins after `begin_ns` and ends before `end_ns` of true time is in the recording;
     `lost` is the fraction of its collectives that are missing.
@@ -53,20 +58,28 @@ class Recorded:
         """True times on the clock of the rank."""
         true = np.asarray(times, np.int64)
         result: Integers = (
-            true + self.offset_ns + np.rint(self.drift * (true - 1_000 * MS)).astype(np.int64)
+            true + self.offset_ns + np.rint(self.drift * (true - BEGIN_NS)).astype(np.int64)
         )
         return result
 
 
 def recordings(seed: int, ranks: int, *, per_host: int = 8, clocks: bool = True) -> list[Recorded]:
-    """Hosts with clocks up to 3 s apart that drift by up to 50 ppm against the first."""
+    """Each rank in a file of its own, whose clock begins up to 3 s off those of the others.
+
+    Hosts drift by up to 50 ppm against each other. Without `clocks` all show true time.
+    """
     draw = np.random.default_rng((seed, 13))
     hosts = -(-ranks // per_host)
-    offsets = draw.integers(-3_000 * MS, 3_000 * MS, hosts) if clocks else np.zeros(hosts, int)
+    offsets = draw.integers(-3_000 * MS, 3_000 * MS, ranks) if clocks else np.zeros(ranks, int)
     drifts = draw.uniform(-50e-6, 50e-6, hosts) if clocks else np.zeros(hosts)
     return [
-        Recorded(int(offsets[host]), float(drifts[host]), f"node{host}", seed=seed)
-        for host in (rank // per_host for rank in range(ranks))
+        Recorded(
+            int(offsets[rank]),
+            float(drifts[rank // per_host]),
+            f"node{rank // per_host}",
+            seed=seed,
+        )
+        for rank in range(ranks)
     ]
 
 
@@ -134,7 +147,7 @@ class _Extraction:
             place = int(np.flatnonzero(starts == end)[0])
             cause, pause = self._cause(place, end - begin)
             causes.append(CAUSES.index(cause))
-            pauses.append(pause)
+            pauses.append(pause if end - begin > 2 * SAMPLE_NS else None)
         self.cause = np.array(causes, np.int64)
         known = list(dict.fromkeys(pause for pause in pauses if pause))
         self.pauses = known
@@ -167,7 +180,7 @@ class _Extraction:
                 self.rank % 8,
                 None,
                 self.recorded.host,
-                self.recorded.host,
+                f"rank{self.rank}.sqlite",
                 self.rank % 8,
                 "NVIDIA H200",
                 "recording",
@@ -178,7 +191,7 @@ class _Extraction:
             clock_offset_ns=None,
             collectives=self._collectives(steps),
             communicators={op.communicator: (op.members, op.own_rank) for op in ops}
-            if self.recorded.named_communicators
+            if self.sized
             else {},
             steps=steps,
             places=tuple(_place(pause) for pause in self.pauses),
@@ -197,9 +210,9 @@ class _Extraction:
         rows = np.flatnonzero(self.collective)
         rows = rows[np.argsort(self.start[rows], kind="stable")]
         start, end, ops = self.start[rows], self.end[rows], [self.ops[row] for row in rows]
-        reach = np.maximum.accumulate(end)
-        since = np.concatenate((self.start[:1], reach[:-1]))
-        since = np.minimum(since, start)
+        ends = np.sort(end)
+        ended = np.searchsorted(ends, start, side="right")
+        since = np.where(ended > 0, ends[ended - 1], start)
         idle = self._idle(since, start)
         place, place_ns = self._largest_place(since, start)
         named = self.recorded.named_communicators
@@ -210,12 +223,12 @@ class _Extraction:
             kind=np.array([KINDS.index(op.kind) for op in ops], np.int8),
             communicator=np.array([op.communicator if named else NULL for op in ops], np.int64),
             sequence=_sequence(ops, named=named),
-            bytes=np.array([op.bytes for op in ops], np.int64),
-            bus_bytes=np.array([_bus_bytes(op) for op in ops], np.int64),
-            members=np.array([op.members if named else 0 for op in ops], np.int32),
+            bytes=np.array([self._bytes(op) for op in ops], np.int64),
+            bus_bytes=np.array([self._bus_bytes(op) for op in ops], np.int64),
+            members=np.array([op.members if self.sized else 0 for op in ops], np.int32),
             peer=np.array([op.peer for op in ops], np.int32),
             stream=np.array([op.stream for op in ops], np.int32),
-            exposed_ns=end - start - self.working.within(start, end),
+            exposed_ns=end - start - self.computing.within(start, end),
             step=self._step_of([op.step for op in ops]),
             symmetric=np.zeros(len(rows), bool),
             work_ns=self.working.within(since, start),
@@ -223,6 +236,23 @@ class _Extraction:
             place=place,
             place_ns=place_ns,
         )
+
+    @property
+    def sized(self) -> bool:
+        """Whether the creation of the communicators is recorded, which tells their sizes."""
+        return self.recorded.named_communicators and not self.recorded.begin_ns
+
+    def _bytes(self, op: Operation) -> int:
+        known = self.recorded.named_communicators and (self.sized or op.kind not in PARTS)
+        return op.bytes if known else -1
+
+    def _bus_bytes(self, op: Operation) -> int:
+        message = KINDS.index(op.kind) in POINT_TO_POINT
+        if not self.sized:
+            return op.bytes if message and self.recorded.named_communicators else -1
+        others = (op.members - 1) / op.members
+        factor = 2 * others if op.kind == "all-reduce" else others
+        return op.bytes if message else round(op.bytes * factor)
 
     def _step_of(self, numbers: list[int]) -> Integers:
         return np.array([self.step_row.get(number, -1) for number in numbers], np.int64)
@@ -245,12 +275,12 @@ class _Extraction:
     def _steps(self) -> RankSteps:
         """Steps from the end of the GPU work of one to that of the next."""
         steps = np.array([op.step for op in self.ops])
-        numbers = sorted(set(steps.tolist()))
-        if self.recorded.begin_ns:
-            numbers = numbers[1:]
+        numbers = whole_steps(self.line, self.recorded)
         self.step_row = {number: row for row, number in enumerate(numbers)}
         ends = [int(self.end[(steps == number) & self.gpu].max()) for number in numbers]
-        first = int(self.call[steps == numbers[0]].min())
+        row = int(np.flatnonzero(steps == numbers[0])[0])
+        begun = self.line.call_ns[int(self.places_kept[row])] - self.ops[row].pause_ns
+        first = int(self.recorded.clock([begun])[0])
         begin, end = np.array([first, *ends[:-1]], np.int64), np.array(ends, np.int64)
         compute = self.computing.within(begin, end)
         both = self.communicating.within(begin, end)
@@ -293,6 +323,15 @@ def recorded_operations(line: RankTimeline, recorded: Recorded) -> Array:
     return kept
 
 
+def whole_steps(line: RankTimeline, recorded: Recorded) -> list[int]:
+    """The steps that are recorded from begin to end; collectives may be lost in them."""
+    ops, kept = line.program.operations, recorded_operations(line, recorded)
+    partial = {
+        op.step for op, there in zip(ops, kept, strict=True) if not there and op.does != COLLECTIVE
+    }
+    return sorted({op.step for op in ops} - partial)
+
+
 def _place(pause: Pause) -> Place:
     return Place(pause.file, pause.line, pause.function, "", pause.what)
 
@@ -301,16 +340,10 @@ def _sequence(ops: Sequence[Operation], *, named: bool) -> Integers:
     seen: Counter[tuple[int, int]] = Counter()
     result = []
     for op in ops:
-        key = (op.communicator if named else 0, op.stream)
+        key = (op.communicator, 0) if named else (0, op.stream)
         result.append(seen[key])
         seen[key] += 1
     return np.array(result, np.int32)
-
-
-def _bus_bytes(op: Operation) -> int:
-    others = (op.members - 1) / op.members
-    factor = 2 * others if op.kind == "all-reduce" else others
-    return op.bytes if KINDS.index(op.kind) in POINT_TO_POINT else round(op.bytes * factor)
 
 
 def lossy(recorded: Sequence[Recorded], seed: int, total_ns: int) -> list[Recorded]:
@@ -318,8 +351,8 @@ def lossy(recorded: Sequence[Recorded], seed: int, total_ns: int) -> list[Record
     draw = np.random.default_rng((seed, 19))
     result = list(recorded)
     late, early, lossy_one = (int(each) for each in draw.integers(0, len(result), 3))
-    length = total_ns - 1_000 * MS
-    begins = 1_000 * MS + round(0.25 * length * draw.random())
+    length = total_ns - BEGIN_NS
+    begins = BEGIN_NS + round(0.25 * length * draw.random())
     ends = total_ns - round(0.25 * length * draw.random())
     result[late] = replace(result[late], begin_ns=begins + 1 * US)
     result[early] = replace(result[early], end_ns=ends)

@@ -21,7 +21,9 @@ from tests.ranks.simulation import (
 )
 
 US, MS = 1_000, 1_000_000
-SHAPES = ("ddp", "fsdp", "tensor", "pipeline")
+BEGIN_NS = 10_000 * MS
+"""True time at which the jobs begin."""
+SHAPES = ("ddp", "fsdp", "tensor", "pipeline", "expert")
 CPU_FAULTS = ("sleep", "loading", "allocation", "collection", "logging", "slow-cpu")
 GPU_FAULTS = ("slow-class", "slow-gpu")
 FAULTS = (*CPU_FAULTS, *GPU_FAULTS)
@@ -134,6 +136,10 @@ class _Rank:
         self.host(0.5, where)
         return self.compute("elementwise", 0.2 * times)
 
+    def experts(self, times: float, after: tuple[int, ...]) -> int:
+        """Run the experts of this rank on the tokens that the router sent, which vary."""
+        return self.compute("gemm", times * self._draw.lognormal(0, 0.05), after)
+
     def collective(
         self,
         kind: str,
@@ -146,8 +152,8 @@ class _Rank:
         peer: int | None = None,
     ) -> int:
         """Issue a part of a collective of these ranks, or of a message to or from a `peer`."""
-        pair = None if peer is None else (min(self.rank, peer), max(self.rank, peer), stream % 2)
-        count = self._calls[number, pair, stream] = self._calls.get((number, pair, stream), -1) + 1
+        pair = None if peer is None else (min(self.rank, peer), max(self.rank, peer))
+        count = self._calls[number, pair] = self._calls.get((number, pair), -1) + 1
         transfer = 15 * US + size / self.job.bytes_per_s * 1e9 + self._draw.exponential(2 * US)
         return self.program.add(
             Operation(
@@ -157,7 +163,7 @@ class _Rank:
                 kind,
                 round(transfer),
                 after=after,
-                key=(number, pair, 0 if pair else stream, count),
+                key=(number, pair, count),
                 parts=2 if pair else len(ranks),
                 communicator=number,
                 members=len(ranks),
@@ -211,7 +217,7 @@ def _fsdp(rank: _Rank) -> None:
             if layer < job.layers - 1:
                 gathered = call("all-gather", stream=20)
             ready = rank.layer(2.0, BACKWARD, after=(now,))
-            scattered.append(call("reduce-scatter", stream=21, after=(ready,)))
+            scattered.append(call("reduce-scatter", stream=20, after=(ready,)))
         rank.end_step(tuple(scattered))
 
 
@@ -258,28 +264,52 @@ def _pipeline(rank: _Rank) -> None:
 
 
 def _stage(rank: _Rank, times: float, where: Pause, source: int | None, target: int | None) -> int:
-    """One microbatch through a stage: receive, compute, send; a stream for each neighbour."""
-    call = partial(
-        rank.collective,
-        number=1,
-        ranks=range(rank.job.ranks),
-        size=rank.job.layer_bytes // 2,
-    )
-    got: tuple[int, ...] = ()
-    if source is not None:
-        got = (call("receive", peer=source, stream=_stream(rank, source)),)
+    """One microbatch through a stage: receive, compute, send."""
+    got = () if source is None else (_message(rank, "receive", source),)
     for _ in range(max(rank.job.layers // 2, 1)):
         ready = rank.layer(times, where, after=got)
     if target is not None:
-        call("send", peer=target, stream=_stream(rank, target), after=(ready,))
+        _message(rank, "send", target, (ready,))
     return ready
 
 
-def _stream(rank: _Rank, peer: int) -> int:
-    return 30 + min(rank.rank, peer) % 2
+def _message(rank: _Rank, kind: str, peer: int, after: tuple[int, ...] = ()) -> int:
+    """Exchange with a neighbour: by a communicator of the two, or by that of all stages.
+
+    NCCL runs what one communicator does in order, whatever the streams.
+    """
+    job, first = rank.job, min(rank.rank, peer)
+    size = job.layer_bytes // 2
+    if job.split == 2:
+        pair = range(first, first + 2)
+        return rank.collective(
+            kind, 1000 + first, pair, size, stream=30 + first % 2, after=after, peer=peer
+        )
+    world = range(job.ranks)
+    return rank.collective(kind, 1, world, size, stream=30, after=after, peer=peer)
 
 
-_WRITERS = {"ddp": _ddp, "fsdp": _fsdp, "tensor": _tensor, "pipeline": _pipeline}
+def _expert(rank: _Rank) -> None:
+    """Experts on all ranks: tokens go to them and back in each layer, some more to one rank."""
+    job, world = rank.job, range(rank.job.ranks)
+    call = partial(rank.collective, "all-to-all", 1, world, job.layer_bytes // 2, stream=24)
+    for step in range(job.steps):
+        rank.begin_step(step)
+        after: tuple[int, ...] = ()
+        for layer in range(2 * job.layers):
+            forward = layer < job.layers
+            if layer == job.layers // 2:
+                rank.planted("sleep", "allocation", "collection")
+            where = FORWARD if forward else BACKWARD
+            ready = rank.layer(0.7 if forward else 1.4, where, after=after)
+            sent = call(after=(ready,))
+            ready = rank.experts(0.5 if forward else 1.0, (sent,))
+            after = (call(after=(ready,)),)
+        reduced = rank.collective("all-reduce", 2, world, job.layer_bytes, stream=20, after=after)
+        rank.end_step((reduced,))
+
+
+_WRITERS = {"expert": _expert, "ddp": _ddp, "fsdp": _fsdp, "tensor": _tensor, "pipeline": _pipeline}
 
 
 def run(job: Job) -> list[RankTimeline]:
@@ -287,7 +317,7 @@ def run(job: Job) -> list[RankTimeline]:
     ranks = [_Rank(job, number) for number in range(job.ranks)]
     for rank in ranks:
         _WRITERS[job.shape](rank)
-    return schedule([rank.program for rank in ranks], begin_ns=1_000 * MS)
+    return schedule([rank.program for rank in ranks], begin_ns=BEGIN_NS)
 
 
 def total_ns(lines: Sequence[RankTimeline]) -> int:
@@ -326,7 +356,7 @@ def with_straggler(seed: int, shape: str | None = None, name: str | None = None)
     draw = np.random.default_rng((seed, 11))
     for trial in range(100):
         job = balanced(1_000_000 + 100 * seed + trial, shape)
-        step_ns = (total_ns(run(job)) - 1_000 * MS) / job.steps
+        step_ns = (total_ns(run(job)) - BEGIN_NS) / job.steps
         fault = _drawn_fault(draw, job, step_ns, name)
         job = replace(job, fault=fault)
         if worth(job) >= (0.4 * step_ns if not fault.period else 0.04 * step_ns * job.steps):

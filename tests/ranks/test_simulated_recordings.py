@@ -1,0 +1,86 @@
+"""Figures extracted from recordings of simulated ranks, against those of the simulation itself.
+
+The two ways share nothing but the schedule: one goes through an nsys export, the reader and the
+facts, the other computes from the schedule.
+"""
+
+import numpy as np
+import pytest
+from traceview.ranks.extraction.rank_figures import figures_of_ranks
+
+from tests.ranks.simulated_export import write
+from tests.ranks.simulated_figures import figures, lossy, recordings
+from tests.ranks.simulated_jobs import FAULTS, SHAPES, US, run, total_ns, with_straggler
+from traceview.facts.idle.causes import CAUSES
+from traceview.ranks.figures import RankFigures
+from traceview.trace.load import load
+
+EQUAL = (
+    *("start_ns", "end_ns", "kind", "communicator", "sequence", "bytes", "bus_bytes", "members"),
+    *("exposed_ns", "step", "symmetric", "work_ns"),
+)
+STEPS = ("number", "begin_ns", "end_ns", "compute_ns", "exposed_ns", "hidden_ns", "copies_ns")
+CALL_NS = 500
+"""NCCL launches its kernel so much after its range begins."""
+
+
+Pairs = list[tuple[RankFigures, RankFigures]]
+
+
+@pytest.fixture(scope="module", params=range(8))
+def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    """Figures of some ranks of a job: of the simulation, and of its recording."""
+    seed = int(request.param)
+    job = with_straggler(seed, SHAPES[seed % len(SHAPES)], FAULTS[seed])
+    lines = run(job)
+    recorded = recordings(seed, job.ranks, per_host=2)
+    if seed % 2:
+        recorded = lossy(recorded, seed, total_ns(lines))
+    folder, both = tmp_path_factory.mktemp("ranks"), []
+    for line, each in list(zip(lines, recorded, strict=True))[:4]:
+        path = write(line, each, folder / f"{line.program.rank}.sqlite")
+        (extracted,) = figures_of_ranks(load(path))
+        both.append((figures(line, each), extracted))
+    return both
+
+
+def test_collectives_of_a_recording(pairs: Pairs):
+    for simulated, extracted in pairs:
+        for name in EQUAL:
+            np.testing.assert_array_equal(
+                getattr(extracted.collectives, name), getattr(simulated.collectives, name), name
+            )
+        launched = simulated.collectives.launched_ns + CALL_NS
+        assert np.abs(extracted.collectives.launched_ns - launched).max() <= 1
+        assert extracted.name.rank == simulated.name.rank
+        if extracted.communicators:
+            assert extracted.communicators == simulated.communicators
+
+
+def test_idle_time_of_a_recording(pairs: Pairs):
+    for simulated, extracted in pairs:
+        np.testing.assert_array_equal(
+            extracted.collectives.idle_ns.sum(axis=1), simulated.collectives.idle_ns.sum(axis=1)
+        )
+        of_cause = np.abs(extracted.collectives.idle_ns - simulated.collectives.idle_ns)
+        # A launch that waits some µs for the copy before it: the simulation has no such cause.
+        others = [each for each, cause in enumerate(CAUSES) if cause != "copy-wait"]
+        assert of_cause[:, others].max() <= 20 * US
+        long = simulated.collectives.place_ns > 1_500 * US
+        assert _places(extracted)[long].tolist() == _places(simulated)[long].tolist()
+
+
+def test_steps_of_a_recording(pairs: Pairs):
+    for simulated, extracted in pairs:
+        for name in STEPS:
+            np.testing.assert_array_equal(
+                getattr(extracted.steps, name), getattr(simulated.steps, name), name
+            )
+        work = {part.kind: part for part in extracted.work if part.kind != "communication"}
+        assert work == {part.kind: part for part in simulated.work}
+        assert extracted.step_median_ns == simulated.step_median_ns
+
+
+def _places(rank: RankFigures) -> np.ndarray:
+    texts = [*(place.text for place in rank.places), ""]
+    return np.array([texts[place] for place in rank.collectives.place.tolist()])
