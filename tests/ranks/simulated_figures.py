@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.ranks.simulated_jobs import BEGIN_NS, MS, US
+from tests.ranks.simulated_jobs import BEGIN_NS, MS, US, total_ns
 from tests.ranks.simulation import (
     COLLECTIVE,
     COMPUTE,
@@ -346,15 +346,15 @@ def _sequence(ops: Sequence[Operation], *, named: bool) -> Integers:
     return np.array(result, np.int32)
 
 
-def lossy(recorded: Sequence[Recorded], seed: int, total_ns: int) -> list[Recorded]:
+def lossy(recorded: Sequence[Recorded], lines: Sequence[RankTimeline], seed: int) -> list[Recorded]:
     """The same with a rank that starts late, one that ends early, and lost collectives."""
     draw = np.random.default_rng((seed, 19))
     result = list(recorded)
     late, early, lossy_one = (int(each) for each in draw.integers(0, len(result), 3))
-    length = total_ns - BEGIN_NS
-    begins = BEGIN_NS + round(0.25 * length * draw.random())
-    ends = total_ns - round(0.25 * length * draw.random())
-    result[late] = replace(result[late], begin_ns=begins + 1 * US)
-    result[early] = replace(result[early], end_ns=ends)
+    first = lines[late].call_ns[int(0.25 * draw.random() * len(lines[late].call_ns))]
+    length = total_ns(lines) - BEGIN_NS
+    last = total_ns(lines) - round(0.25 * length * draw.random())
+    result[late] = replace(result[late], begin_ns=first + 1 * US)
+    result[early] = replace(result[early], end_ns=last)
     result[lossy_one] = replace(result[lossy_one], lost=float(draw.uniform(0.0, 0.01)))
     return result

@@ -6,12 +6,12 @@ facts, the other computes from the schedule.
 
 import numpy as np
 import pytest
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
 
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
-from tests.ranks.simulated_jobs import FAULTS, SHAPES, US, run, total_ns, with_straggler
+from tests.ranks.simulated_jobs import FAULTS, SHAPES, US, run, with_straggler
 from traceview.facts.idle.causes import CAUSES
+from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.figures import RankFigures
 from traceview.trace.load import load
 
@@ -35,7 +35,7 @@ def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     lines = run(job)
     recorded = recordings(seed, job.ranks, per_host=2)
     if seed % 2:
-        recorded = lossy(recorded, seed, total_ns(lines))
+        recorded = lossy(recorded, lines, seed)
     folder, both = tmp_path_factory.mktemp("ranks"), []
     for line, each in list(zip(lines, recorded, strict=True))[:4]:
         path = write(line, each, folder / f"{line.program.rank}.sqlite")

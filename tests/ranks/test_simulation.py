@@ -13,7 +13,6 @@ from tests.ranks.simulated_jobs import (
     US,
     balanced,
     run,
-    total_ns,
     with_straggler,
     worth,
 )
@@ -100,7 +99,7 @@ def test_parts_of_a_step_add_up(seed: int):
     lines = run(job)
     for recorded in (
         recordings(seed, job.ranks, per_host=2),
-        lossy(recordings(seed, job.ranks), seed, total_ns(lines)),
+        lossy(recordings(seed, job.ranks), lines, seed),
     ):
         for line, each in zip(lines, recorded, strict=True):
             rank = figures(line, each)
