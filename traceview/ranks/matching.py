@@ -111,10 +111,19 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
         kind=np.where(np.isin(kind, POINT_TO_POINT), SEND_RECEIVE, kind),
         bytes=np.where(np.isin(kind, _SIZED), sizes, UNKNOWN),
         communicator=virtual,
+        step=np.concatenate([_step_numbers(each) for each in ranks]),
         clock=np.array([clocks[each.name.clock] for each in ranks], np.int64),
     )
     first = np.cumsum(counts) - counts
     return _Joined(times, first, number, np.isin(kind, (SEND, RECEIVE)))
+
+
+def _step_numbers(rank: RankFigures) -> Integers:
+    """The number of the step that each collective is in, −1 where there is none."""
+    row = rank.collectives.step
+    numbers = np.append(rank.steps.number, UNKNOWN)
+    result: Integers = numbers[np.where(row >= 0, row, -1)]
+    return result
 
 
 def _virtual_numbers(
@@ -137,11 +146,35 @@ def _virtual_numbers(
 def _own_ranks(ranks: Sequence[RankFigures], member: Integers, communicator: Integers) -> Integers:
     """The rank of each row's owner in its communicator, −1 where unknown."""
     result = np.full(len(member), UNKNOWN, np.int64)
-    for place, each in enumerate(ranks):
-        rows = np.flatnonzero(member == place) if each.communicators else ()
-        for number, (_, own) in each.communicators.items() if len(rows) else ():
-            result[rows[communicator[rows] == number]] = own
+    own_ranks = _known_own_ranks(ranks)
+    for place in range(len(ranks)):
+        rows = np.flatnonzero(member == place)
+        for number in groups.different(communicator[rows]).tolist() if len(rows) else ():
+            own = own_ranks.get((place, number), UNKNOWN)
+            if own >= 0:
+                result[rows[communicator[rows] == number]] = own
     return result
+
+
+def _known_own_ranks(ranks: Sequence[RankFigures]) -> dict[tuple[int, int], int]:
+    """The rank of each place in each communicator, also of one whose recording began later.
+
+    That is the one rank of the communicator that no other recording has.
+    """
+    known: dict[tuple[int, int], int] = {}
+    sizes: dict[int, int] = {}
+    users: dict[int, list[int]] = {}
+    for place, each in enumerate(ranks):
+        known |= {(place, number): own for number, (_, own) in each.communicators.items()}
+        sizes |= {number: size for number, (size, _) in each.communicators.items()}
+        for number in groups.different(each.collectives.communicator).tolist():
+            users.setdefault(number, []).append(place)
+    for number, size in sizes.items():
+        left = [p for p in users.get(number, ()) if known.get((p, number), UNKNOWN) < 0]
+        if len(left) == 1 and len(users[number]) == size:
+            taken = {known.get((place, number)) for place in users[number]}
+            known[left[0], number] = next(own for own in range(size) if own not in taken)
+    return known
 
 
 def _local(joined: _Joined, of: MatchedRows) -> MatchedRows:

@@ -68,6 +68,7 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[MatchedRows, ...]:
         kind=moved.kind[rows],
         bytes=np.full(len(rows), -1, np.int64),
         communicator=moved.communicator[rows],
+        step=np.full(len(rows), -1, np.int64),
         clock=device_hosts(trace),
     )
     found = matched_rows(times)

@@ -7,16 +7,21 @@ kernels of a collective, so that the order of one stream lags behind that of ano
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups
+from traceview.facts.collectives.alignment import ABSENT, CollectiveStream, places_in
 from traceview.intervals import Timed
 from traceview.tables import NULL, Array, Integers, Mask
 
 ENDS_TOGETHER_NS = 50_000
 """Kernels of one collective were measured to end within 5 µs of each other on one machine."""
+_IN_STEP_NS, _SURE_NS = 10_000, 3_000
+"""The median change of clocks between collectives of one group: more is none, less is sure."""
+_SEARCHED = 8
 _MOST_LAG = 64
 _MARGIN = 8
 _LEAST_PAIRED_FRACTION = 0.5
@@ -29,7 +34,8 @@ class CollectiveTimes(Timed):
 
     `member` numbers the GPU, `lane` a stream of it, `kind` is equal for equal kinds. `bytes` are
     those that all ranks of the collective must agree on, −1 where unknown, `communicator` is NULL
-    where unknown. `clock` is by member: times compare where it is equal.
+    where unknown, `step` the number of the step on all ranks, −1. `clock` is by member: times
+    compare where it is equal.
     """
 
     member: Array
@@ -39,6 +45,7 @@ class CollectiveTimes(Timed):
     kind: Array
     bytes: Integers
     communicator: Integers
+    step: Integers
     clock: Integers
 
 
@@ -58,19 +65,21 @@ class MatchedRows:
 
 @dataclass
 class _Growing:
-    """A stream, and those of other members that belong to it, with their lags behind it."""
+    """A stream, and those of other members that belong to it, by their places in it."""
 
     first: Integers
     number: int
     members: list[int]
     streams: list[Integers]
-    lags: list[int]
+    places: list[Integers]
     taken: set[int] = field(default_factory=set)
 
-    def add(self, member: int, rows: Integers, lag: int) -> None:
+    def add(self, member: int, rows: Integers, places: Integers) -> None:
+        """Add the stream of a member, with the places of its rows in the first stream."""
+        there = places != ABSENT
         self.members.append(member)
-        self.streams.append(rows)
-        self.lags.append(lag)
+        self.streams.append(rows[there])
+        self.places.append(places[there])
         self.taken.add(member)
 
 
@@ -88,7 +97,7 @@ def matched_rows(times: CollectiveTimes, *, by_name: bool = False) -> tuple[Matc
             candidates = [*candidates, *of_number.get(NULL, ())]
         if not _join(times, candidates, member, rows, by_name=by_name and number != NULL):
             one = _Growing(rows, number, [], [], [])
-            one.add(member, rows, 0)
+            one.add(member, rows, np.arange(len(rows)))
             growing.append(one)
             of_number.setdefault(number, []).append(one)
     return tuple(_matched(times, each) for each in growing if len(each.members) > 1)
@@ -112,18 +121,104 @@ def _join(
     *,
     by_name: bool,
 ) -> bool:
-    """Add a stream to the first of the candidates that it belongs to; False where there is none."""
-    for each in candidates:
-        if member in each.taken:
-            continue
-        lag = lag_between(times, each.first, rows)
-        named = by_name and each.number != NULL and len(rows) == len(each.first)
-        if lag is None and named and _alike(times, each.first, rows):
-            lag = 0
-        if lag is not None:
-            each.add(member, rows, lag)
-            return True
-    return False
+    """Add a stream to the one of the candidates that it fits best; False where it fits none."""
+    best: tuple[float, _Growing, Integers] | None = None
+    free = [each for each in candidates if member not in each.taken]
+    for tried, each in enumerate(free):
+        search = tried < _SEARCHED or by_name
+        found = _fit(times, each.first, rows, search=search)
+        found = found or _fit(_without_steps(times), each.first, rows, search=search)
+        named = by_name and each.number != NULL
+        if found is None and named and len(rows) == len(each.first):
+            found = _in_order(times, each.first, rows)
+        if found is not None and (named or found[0] <= _within_ns(times, each.first, rows)):
+            best = (found[0], each, found[1]) if best is None or found[0] < best[0] else best
+    if best is not None:
+        best[1].add(member, rows, best[2])
+    return best is not None
+
+
+def _without_steps(times: CollectiveTimes) -> CollectiveTimes:
+    """The same where recordings number their steps differently."""
+    return replace(times, step=np.full(len(times.step), -1))
+
+
+def _within_ns(times: CollectiveTimes, one: Integers, other: Integers) -> int:
+    """How far ends may be apart without a name: other groups work in step as well, but less so."""
+    return ENDS_TOGETHER_NS if _same_clock(times, one, other) else _IN_STEP_NS
+
+
+def _same_clock(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
+    return bool(times.clock[times.member[one[0]]] == times.clock[times.member[other[0]]])
+
+
+def _in_order(
+    times: CollectiveTimes, one: Integers, other: Integers
+) -> tuple[float, Integers] | None:
+    return (0.0, np.arange(len(other))) if _alike(times, one, other) else None
+
+
+def _fit(
+    times: CollectiveTimes, one: Integers, other: Integers, *, search: bool
+) -> tuple[float, Integers] | None:
+    """How far apart the ends of two streams are, and the places of the other in the one.
+
+    The order of the streams may differ by a constant lag. Where that leaves ends apart, and if
+    `search` is True, collectives are looked for that only one recording has.
+    """
+    found = lag_between(times, one, other)
+    by_lag = None if found is None else _quality(times, one, other, np.arange(len(other)) - found)
+    if by_lag is not None and (not search or _sure(by_lag, one, other)):
+        return by_lag.apart_ns, by_lag.places
+    places = None
+    if search and min(len(one), len(other)) >= _FEW:
+        places = places_in(
+            _stream(times, one),
+            _stream(times, other),
+            ENDS_TOGETHER_NS,
+            same_clock=_same_clock(times, one, other),
+        )
+    by_search = None if places is None else _quality(times, one, other, places)
+    least = _LEAST_PAIRED_FRACTION * min(len(one), len(other))
+    if by_search is None or by_search.together < max(least, _FEW - 1):
+        best = by_lag
+    else:
+        best = by_search if by_lag is None or by_search.better_than(by_lag) else by_lag
+    return None if best is None else (best.apart_ns, best.places)
+
+
+def _stream(times: CollectiveTimes, rows: Integers) -> CollectiveStream:
+    return CollectiveStream(
+        times.end_ns[rows], times.kind[rows], times.bytes[rows], times.step[rows]
+    )
+
+
+class _Quality(NamedTuple):
+    """Pairs of two streams: how far their ends are apart (median), how many are together."""
+
+    places: Integers
+    apart_ns: float
+    together: int
+
+    def better_than(self, other: _Quality) -> bool:
+        """More pairs together, or not many fewer and much closer."""
+        if self.together > other.together:
+            return self.apart_ns <= max(2 * other.apart_ns, _SURE_NS)
+        return self.together >= 0.5 * other.together and self.apart_ns < 0.5 * other.apart_ns
+
+
+def _quality(times: CollectiveTimes, one: Integers, other: Integers, places: Integers) -> _Quality:
+    rows = np.flatnonzero((places >= 0) & (places < len(one)))
+    apart = times.end_ns[one[places[rows]]] - times.end_ns[other[rows]]
+    change = np.abs(apart if _same_clock(times, one, other) else np.diff(apart))
+    together = int((change <= ENDS_TOGETHER_NS).sum())
+    return _Quality(places, float(np.median(change)) if len(change) else 0.0, together)
+
+
+def _sure(found: _Quality, one: Integers, other: Integers) -> bool:
+    """Whether a constant lag leaves next to nothing unexplained."""
+    most = min(len(one), len(other)) - 1
+    return found.apart_ns <= _SURE_NS and found.together >= most
 
 
 def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int | None:
@@ -132,8 +227,7 @@ def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int |
     On one clock those that belong together end together. Otherwise the time between the ends must
     hardly change from one collective to the next. Of several lags that with the least difference.
     """
-    members = times.member[one[0]], times.member[other[0]]
-    same_clock = bool(times.clock[members[0]] == times.clock[members[1]])
+    same_clock = _same_clock(times, one, other)
     most = min(_MOST_LAG, abs(len(one) - len(other)) + _MARGIN)
     least = max(_LEAST_PAIRED_FRACTION * min(len(one), len(other)), 1 if same_clock else _FEW)
     best: tuple[float, int] | None = None
@@ -145,18 +239,24 @@ def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int |
         if not _alike(times, a, b):
             continue
         apart = _apart_ns(times.end_ns[a] - times.end_ns[b], same_clock=same_clock)
-        if apart <= ENDS_TOGETHER_NS and (same_clock or (not lag and len(one) == len(other))):
+        if apart <= (ENDS_TOGETHER_NS if same_clock else _SURE_NS):
             return lag
         best = min(best or (apart, lag), (apart, lag), key=lambda each: each[0])
     return best[1] if best is not None and best[0] <= ENDS_TOGETHER_NS else None
 
 
 def _alike(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
-    """Whether two streams run the same kinds, of the same sizes where these are known."""
+    """Whether two streams run the same kinds, of the same sizes and in the same steps if known."""
     if (times.kind[one] != times.kind[other]).any():
         return False
-    sizes, others = times.bytes[one], times.bytes[other]
-    return not ((sizes != others) & (sizes >= 0) & (others >= 0)).any()
+    columns = (times.bytes, times.step)
+    return not any(_contradict(each[one], each[other]).any() for each in columns)
+
+
+def _contradict(one: Integers, other: Integers) -> Mask:
+    """Where two columns differ that are −1 where unknown."""
+    result: Mask = (one != other) & (one >= 0) & (other >= 0)
+    return result
 
 
 def _apart_ns(difference: Integers, *, same_clock: bool) -> float:
@@ -165,16 +265,16 @@ def _apart_ns(difference: Integers, *, same_clock: bool) -> float:
 
 
 def _matched(times: CollectiveTimes, of: _Growing) -> MatchedRows:
-    begin = max(of.lags)
-    places = [
-        np.arange(len(own)) - lag + begin for own, lag in zip(of.streams, of.lags, strict=True)
-    ]
-    rows = np.full((len(of.members), max(int(place[-1]) for place in places) + 1), -1, np.int64)
-    for member, (own, place) in enumerate(zip(of.streams, places, strict=True)):
-        rows[member, place] = own
-    numbers = groups.different(times.communicator[[own[0] for own in of.streams]])
-    clocks = groups.different(times.clock[of.members])
-    return MatchedRows(tuple(of.members), rows, len(clocks) == 1, int(numbers[-1]))
+    order = sorted(range(len(of.members)), key=lambda each: of.members[each])
+    low = min(int(each.min(initial=0)) for each in of.places)
+    high = max(int(each.max(initial=0)) for each in of.places)
+    rows = np.full((len(order), high - low + 1), -1, np.int64)
+    for member, each in enumerate(order):
+        rows[member, of.places[each] - low] = of.streams[each]
+    members = tuple(of.members[each] for each in order)
+    numbers = groups.different(times.communicator[[own[0] for own in of.streams if len(own)]])
+    clocks = groups.different(times.clock[list(members)])
+    return MatchedRows(members, rows, len(clocks) == 1, int(numbers[-1]))
 
 
 def ends_together(ends: Integers, there: Mask, within_ns: int = ENDS_TOGETHER_NS) -> Mask:

@@ -1,0 +1,192 @@
+"""Two streams of collectives aligned by their ends, where some are in one of the recordings only.
+
+The ends of one collective differ by microseconds on its ranks, so two streams are in step where
+the distances between their ends are equal. From such a place on the clocks are known, first near
+it and then farther away, and each collective belongs to the one that ends with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Array, Integers, Mask
+
+_WINDOW, _ANCHORS, _BEST = 16, 3, 3
+_MOST_APART = 4_096
+_THIRD = 3
+ABSENT = np.iinfo(np.int64).min
+"""The place of a collective that the other stream does not have."""
+
+
+@dataclass(frozen=True)
+class CollectiveStream:
+    """Collectives of a stream in order; `bytes` and `step` are −1 where unknown."""
+
+    end_ns: Integers
+    kind: Array
+    bytes: Integers
+    step: Integers
+
+    def __len__(self) -> int:
+        return len(self.end_ns)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What to add to the times of the one stream for those of the other: a line through `at`."""
+
+    offset_ns: float
+    slope: float
+    at: int
+
+    def on_other(self, time: Integers) -> Integers:
+        since = (time - self.at).astype(np.float64)
+        result: Integers = time + np.rint(self.offset_ns + self.slope * since).astype(np.int64)
+        return result
+
+
+def places_in(
+    one: CollectiveStream, other: CollectiveStream, within_ns: int, *, same_clock: bool
+) -> Integers | None:
+    """The place in `one` of each collective of `other`; ABSENT where it has none.
+
+    Places before the first and after the last of `one` go on counting. None where the streams are
+    nowhere in step.
+    """
+    best: tuple[float, Integers] | None = None
+    for line, first, last in _starts(one, other, within_ns, same_clock=same_clock):
+        found = _extended(one, other, line, first, last, within_ns)
+        if found is not None:
+            rest, pairs = _unrest(one, other, found)
+            candidate = (rest / max(pairs, 1) ** 2, found)
+            best = candidate if best is None or candidate[0] < best[0] else best
+    return None if best is None else _filled(one, other, best[1])
+
+
+def _unrest(one: CollectiveStream, other: CollectiveStream, places: Integers) -> tuple[float, int]:
+    """How much the difference of ends changes from one pair to the next, and the pairs."""
+    rows = np.flatnonzero(places != ABSENT)
+    change = np.abs(np.diff(one.end_ns[places[rows]] - other.end_ns[rows]))
+    return float(np.median(change)) + 1.0, len(rows)
+
+
+def _starts(
+    one: CollectiveStream, other: CollectiveStream, within_ns: int, *, same_clock: bool
+) -> Iterator[tuple[_Line, int, int]]:
+    """Lines to begin with, and the collectives of `other` that they are known for."""
+    size = min(_WINDOW, len(one), len(other))
+    if same_clock:
+        yield _Line(0.0, 0.0, int(other.end_ns[0])), 0, len(other)
+        return
+    ends, kinds = (
+        np.lib.stride_tricks.sliding_window_view(each, size) for each in (one.end_ns, one.kind)
+    )
+    anchors = np.linspace(0, len(other) - size, _ANCHORS).astype(np.int64)
+    for anchor in np.unique(anchors).tolist():
+        low = max(0, anchor - abs(len(one) - len(other)) - _MOST_APART)
+        high = anchor + abs(len(one) - len(other)) + _MOST_APART + 1
+        apart = ends[low:high] - other.end_ns[anchor : anchor + size]
+        spread = np.ptp(apart, axis=1)
+        same = (kinds[low:high] == other.kind[anchor : anchor + size]).all(axis=1)
+        first = np.arange(low, low + len(apart))
+        same &= alike(one, first, other, np.full(len(first), anchor))
+        spread = np.where(same, spread, np.iinfo(np.int64).max)
+        for place in np.argsort(spread, kind="stable")[:_BEST].tolist():
+            if spread[place] <= 2 * within_ns:
+                at = int(other.end_ns[anchor + size // 2])
+                yield _Line(float(np.median(apart[place])), 0.0, at), anchor, anchor + size
+
+
+def _extended(
+    one: CollectiveStream,
+    other: CollectiveStream,
+    line: _Line,
+    first: int,
+    last: int,
+    within_ns: int,
+) -> Integers | None:
+    """The pairs near a line, which is fitted anew each time that it reaches twice as far."""
+    while True:
+        rows = np.arange(first, last)
+        places = _nearest(one, other, rows, line, within_ns)
+        paired = places != ABSENT
+        if int(paired.sum()) < 2:
+            return None
+        line = _fitted(one, other, rows[paired], places[paired])
+        if last - first == len(other):
+            return _nearest(one, other, np.arange(len(other)), line, within_ns)
+        length = last - first
+        first, last = max(0, first - length), min(len(other), last + length)
+
+
+def _nearest(
+    one: CollectiveStream, other: CollectiveStream, rows: Integers, line: _Line, within_ns: int
+) -> Integers:
+    """The collective of `one` that ends with each of these rows, in ascending order."""
+    due = line.on_other(other.end_ns[rows])
+    after = np.clip(np.searchsorted(one.end_ns, due), 1, max(len(one) - 1, 1))
+    before = after - 1
+    after = np.minimum(after, len(one) - 1)
+    nearer = np.abs(one.end_ns[before] - due) <= np.abs(one.end_ns[after] - due)
+    place = np.where(nearer, before, after)
+    off = np.abs(one.end_ns[place] - due)
+    good = (off <= within_ns) & alike(one, place, other, rows)
+    order = np.lexsort((off, place))
+    first = np.ones(len(rows), bool)
+    chosen = order[good[order]]
+    first[chosen[1:][place[chosen[1:]] == place[chosen[:-1]]]] = False
+    good &= first
+    highest = np.maximum.accumulate(np.where(good, place, -1))
+    good[1:] &= place[1:] > highest[:-1]
+    return np.where(good, place, ABSENT)
+
+
+def alike(one: CollectiveStream, places: Integers, other: CollectiveStream, rows: Integers) -> Mask:
+    """Where the kinds are equal, and sizes and steps as far as they are known."""
+    equal: Mask = one.kind[places] == other.kind[rows]
+    for each, of_other in ((one.bytes, other.bytes), (one.step, other.step)):
+        known, told = each[places], of_other[rows]
+        equal &= (known == told) | (known < 0) | (told < 0)
+    return equal
+
+
+def _fitted(
+    one: CollectiveStream, other: CollectiveStream, rows: Integers, places: Integers
+) -> _Line:
+    """A line through the differences of the ends, by the medians of its first and last third."""
+    ends = other.end_ns[rows]
+    at = int(ends[len(ends) // 2])
+    apart = (one.end_ns[places] - ends).astype(np.int64)
+    middle = float(np.median(apart))
+    slope, third = 0.0, len(rows) // _THIRD
+    if third:
+        since: npt.NDArray[np.float64] = (ends - at).astype(np.float64)
+        run = float(np.median(since[-third:]) - np.median(since[:third]))
+        rise = float(np.median(apart[-third:] - middle) - np.median(apart[:third] - middle))
+        slope = rise / run if run > 0 else 0.0
+    rest = apart - middle - slope * (ends - at)
+    return _Line(middle + float(np.median(rest)), slope, at)
+
+
+def _filled(one: CollectiveStream, other: CollectiveStream, places: Integers) -> Integers:
+    """With those between and beside pairs that agree in number and kind, whatever their ends.
+
+    The sender of a message may leave before its receiver.
+    """
+    paired = np.flatnonzero(places != ABSENT)
+    rows = np.arange(len(other))
+    before = np.searchsorted(paired, rows, side="right") - 1
+    after = np.minimum(before + 1, len(paired) - 1)
+    low, high = paired[np.maximum(before, 0)], paired[after]
+    by_low = places[low] + rows - low
+    in_step = (
+        (places[high] - places[low] == high - low) | (before < 0) | (before == len(paired) - 1)
+    )
+    inside = (by_low >= 0) & (by_low < len(one))
+    fits = ~inside
+    fits[inside] = alike(one, by_low[inside], other, rows[inside])
+    return np.where(places != ABSENT, places, np.where(in_step & fits, by_low, ABSENT))
