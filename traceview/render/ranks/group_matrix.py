@@ -53,7 +53,8 @@ def _families(job: JobReport) -> list[list[tuple[int, ...]]]:
 def group_name(job: JobReport, sets: Sequence[tuple[int, ...]]) -> str:
     """The name that the table of groups has for one of these sets of places, else its size."""
     table = job.result.tables["groups"]
-    named = dict(zip(table.cells("ranks"), table.cells("group"), strict=True))
+    texts = (str(text).replace(" ", "") for text in table.cells("ranks"))
+    named = dict(zip(texts, table.cells("group"), strict=True))
     for members in sets:
         numbers = [job.ranks[place].name.rank for place in members]
         for text in _spellings(numbers):
@@ -63,13 +64,10 @@ def group_name(job: JobReport, sets: Sequence[tuple[int, ...]]) -> str:
 
 
 def _spellings(numbers: list[int]) -> tuple[str, str]:
-    return f"{numbers[0]}-{numbers[-1]}" if _consecutive(numbers) else "", ",".join(
-        map(str, numbers)
-    )
-
-
-def _consecutive(numbers: list[int]) -> bool:
-    return numbers == list(range(numbers[0], numbers[-1] + 1))
+    """`0-3` and `0,1,2,3`."""
+    consecutive = numbers == list(range(numbers[0], numbers[-1] + 1))
+    listed = ",".join(map(str, numbers))
+    return f"{numbers[0]}-{numbers[-1]}" if consecutive else listed, listed
 
 
 def _cells(sets: list[tuple[int, ...]], ranks: int) -> tuple[GroupCell, ...]:
