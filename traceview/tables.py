@@ -59,9 +59,9 @@ def row_numbers(rows: Array) -> RowNumbers:
     return rows.astype(np.int32, copy=False)
 
 
-def constant(value: int | float, count: int, dtype: npt.DTypeLike) -> Array:
-    """A read-only array of `count` equal values that stores the value once."""
-    return np.broadcast_to(np.array(value, dtype), count)
+def constant(value: int | float, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """A read-only array of that length or shape of equal values that stores the value once."""
+    return np.broadcast_to(np.array(value, dtype), shape)
 
 
 def thrifty(values: Array) -> Array:

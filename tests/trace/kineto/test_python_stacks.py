@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.trace.kineto.traces import Event, python, span, write
-from traceview.trace.kineto.python_stacks import LEAST_PERIOD_NS
+from traceview.trace.kineto.stacks.tables import LEAST_PERIOD_NS
 from traceview.trace.load import load
 
 PERIOD_US = LEAST_PERIOD_NS // 1000

@@ -20,7 +20,7 @@ from traceview.trace.kineto.events import KinetoEvent, decode_events
 from traceview.trace.kineto.repair import repaired
 
 Span = tuple[int, int]
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
 MOST_HEADER_BYTES = 64 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from traceview.tables import NULL, Integers, Texts
+from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import SettledOwners
-from traceview.trace.kineto.values import ABSENT, INT32, Codes, ColumnParts, integers
+from traceview.trace.kineto.values import ABSENT, INT32, Codes, integers
 
 _KINDS = (
     (re.compile(r"_?all_?reduce"), "all-reduce"),

@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Integers, RowNumbers, Texts, constant, object_array
+from traceview.tables import (
+    NULL,
+    Integers,
+    RowNumbers,
+    Texts,
+    constant,
+    joined,
+    object_array,
+    picked,
+)
+from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Arguments, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of, triples
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import KinetoOwners
-from traceview.trace.kineto.values import ABSENT, Codes, ColumnParts, amounts, integers, times
+from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times
 from traceview.trace.schema import OPERATORS
 
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|R\d{4})+$")
@@ -29,17 +39,28 @@ _LONGEST_DIMS = 400
 
 
 @dataclass
+class RangeParts:
+    """Ranges of one kind, gathered chunk by chunk."""
+
+    parts: ColumnParts = field(default_factory=ColumnParts)
+    names: Codes = field(default_factory=Codes)
+
+    def add(self, start: Integers, end: Integers, thread: RowNumbers, names: Sequence[Any]) -> None:
+        self.parts.add(start_ns=start, end_ns=end, thread=thread, name=self.names.of(names))
+
+
+@dataclass
 class CpuWork:
     """Events on the CPU, gathered chunk by chunk."""
 
     owners: KinetoOwners = field(default_factory=KinetoOwners)
     calls: ColumnParts = field(default_factory=ColumnParts)
     shapes: ColumnParts = field(default_factory=ColumnParts)
-    ranges: ColumnParts = field(default_factory=ColumnParts)
+    annotations: RangeParts = field(default_factory=RangeParts)
+    operators: RangeParts = field(default_factory=RangeParts)
     syncs: ColumnParts = field(default_factory=ColumnParts)
     overheads: ColumnParts = field(default_factory=ColumnParts)
     call_names: Codes = field(default_factory=Codes)
-    range_names: Codes = field(default_factory=Codes)
     sync_kinds: Codes = field(default_factory=Codes)
     overhead_names: Codes = field(default_factory=Codes)
     undated: int = 0
@@ -83,23 +104,14 @@ class CpuWork:
 
     def add_annotations(self, events: Events) -> None:
         """Ranges of the program: record_function, ProfilerStep and those of libraries."""
-        self._add_ranges(events, operators=False)
+        events, start, end = self.timed(events)
+        names = [event.name for event in events]
+        self.annotations.add(start, end, self.owners.of(events), names)
 
     def add_operators(self, events: Events) -> None:
-        self._add_ranges(events, operators=True)
-
-    def _add_ranges(self, events: Events, operators: bool) -> None:
         events, start, end = self.timed(events)
-        # In traces of 2021 the profiler's steps are listed among the operators.
-        steps = np.array([str(event.name).startswith("ProfilerStep#") for event in events], bool)
-        names = [_with_sizes(event) for event in events] if operators else [e.name for e in events]
-        self.ranges.add(
-            start_ns=start,
-            end_ns=end,
-            thread=self.owners.of(events),
-            name=self.range_names.of(names),
-            operator=operators & ~steps,
-        )
+        names = [_with_sizes(event) for event in events]
+        self.operators.add(start, end, self.owners.of(events), names)
 
     def add_syncs(self, events: Events) -> None:
         events, start, end = self.timed(events)
@@ -152,11 +164,11 @@ def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[S
     names = Texts(np.maximum(names.codes, 0), names.values)
     correlation = parts.take("correlation_id")
     graph = names.isin([str(name) for name in names.values if _GRAPH.match(str(name))])
-    of_process = process[provisional] if len(process) else provisional
+    of_process = _of_threads(process, provisional)
     staged: Staged = {
         "start_ns": parts.take("start_ns"),
         "end_ns": parts.take("end_ns"),
-        "thread": thread[provisional] if len(thread) else provisional,
+        "thread": _of_threads(thread, provisional),
         "process": of_process,
         "correlation_id": correlation,
         "name": names,
@@ -179,32 +191,39 @@ def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, Row
 
 
 def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
-    """The ranges table in file order; operators of the framework are in a domain of their own."""
-    parts = work.ranges
-    provisional = parts.take("thread", np.int32)
-    operator = parts.take("operator", bool)
-    names = work.range_names.texts(parts.take("name", np.int32))
-    names = names.map([str(name) or "(unnamed)" for name in work.range_names.index])
+    """The ranges of the program, then the operators of the framework, in a domain of their own."""
+    both = (work.annotations, work.operators)
+    first = work.annotations.parts.rows
+    provisional = joined([each.parts.take("thread", np.int32) for each in both])
     count = len(provisional)
+    names = [str(name) or "(unnamed)" for each in both for name in each.names.index]
+    of_annotations, of_operators = (each.parts.take("name", np.int32) for each in both)
+    later = np.int32(len(work.annotations.names.index))
+    codes = np.concatenate((of_annotations, of_operators + later))
+    # In traces of 2021 the profiler's steps are listed among the operators.
+    steps = np.array([name.startswith("ProfilerStep#") for name in names], bool)
+    operator = (np.arange(count) >= first) & ~steps[codes]
     return {
-        "start_ns": parts.take("start_ns"),
-        "end_ns": parts.take("end_ns"),
-        "thread": thread[provisional] if len(thread) else provisional,
-        "process": process[provisional] if len(process) else provisional,
+        "start_ns": joined([each.parts.take("start_ns") for each in both]),
+        "end_ns": joined([each.parts.take("end_ns") for each in both]),
+        "thread": _of_threads(thread, provisional),
+        "process": _of_threads(process, provisional),
         "end_thread": constant(ABSENT, count, np.int32),
-        "name": Texts(np.maximum(names.codes, 0), names.values),
+        "name": Texts(codes, object_array(names)).map(names),
         "domain": Texts(np.where(operator, 0, -1).astype(np.int32), object_array([OPERATORS])),
         "kind": Texts(constant(0, count, np.int32), object_array(["push-pop"])),
         "payload": constant(NULL, count, np.int64),
     }
 
 
+def _of_threads(final: RowNumbers, provisional: RowNumbers) -> RowNumbers:
+    return picked(final, provisional) if len(final) else provisional
+
+
 def synchronizations(work: CpuWork, launches: LaunchCalls, main: int) -> Staged:
     parts = work.syncs
     correlation = parts.take("correlation_id")
-    call = launches.of(correlation)
-    process = np.full(len(call), main, np.int32)
-    process[call >= 0] = launches.process[call[call >= 0]]
+    process = launches.process_of(launches.of(correlation), main)
     kinds = work.sync_kinds.texts(parts.take("kind", np.int32))
     return {
         "start_ns": parts.take("start_ns"),

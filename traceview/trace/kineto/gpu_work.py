@@ -12,13 +12,13 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import gpu_numbers
 from traceview.trace.kineto.values import (
     ABSENT,
     Codes,
-    ColumnParts,
     amounts,
     integers,
     times,
@@ -52,8 +52,8 @@ class GpuWork:
         self.kernels.add(
             **_on_stream(events, start, end),
             name=self.names.of([event.name for event in events]),
-            grid=triples([one.grid for one in args]),
-            block=triples([one.block for one in args]),
+            **_by_axis("grid", triples([one.grid for one in args])),
+            **_by_axis("block", triples([one.block for one in args])),
             registers=amounts([one.registers for one in args]),
             shared=amounts([one.shared_memory for one in args]),
             node=integers([one.graph_node for one in args]),
@@ -133,10 +133,7 @@ def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Stage
         launch = launches.of_work(correlation, start, device, track)
     else:
         launch = launches.of(correlation)
-    known = launch >= 0
-    process = np.full(len(launch), main, np.int32)
-    process[known] = launches.process[launch[known]]
-    staged["process"] = process
+    staged["process"] = launches.process_of(launch, main)
     return staged, launch
 
 
@@ -145,33 +142,44 @@ def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
     parts = work.kernels
     staged, launch = _placed(parts, launches, main)
     count = len(launch)
-    grid, block = (parts.take(name, np.int32).reshape(-1, 3) for name in ("grid", "block"))
-    shared = parts.take("shared", np.int32)
-    bare = (launch >= 0) & (grid[:, 0] == 0)
-    grid[bare], block[bare] = launches.grid[launch[bare]], launches.block[launch[bare]]
-    shared = np.where(bare, launches.shared[np.maximum(launch, 0)] if bare.any() else 0, shared)
     names = work.names.texts(parts.take("name", np.int32)).map(
         [str(name) or "(unnamed)" for name in work.names.index]
     )
     names = Texts(np.maximum(names.codes, 0), names.values) if len(names.values) else names
-    for axis, place in zip("xyz", range(3), strict=True):
-        staged[f"grid_{axis}"] = np.ascontiguousarray(grid[:, place])
-        staged[f"block_{axis}"] = np.ascontiguousarray(block[:, place])
     absent32 = constant(ABSENT, count, np.int32)
     return {
         **staged,
+        **_shapes(parts, launches, launch),
         "name": names,
         "short_name": names.map([short_name(str(name)) for name in names.values]),
         "mangled_name": Texts(constant(-1, count, np.int32), object_array([])),
         "registers_per_thread": parts.take("registers", np.int32),
         "static_shared_memory_bytes": constant(0, count, np.int32),
-        "dynamic_shared_memory_bytes": shared.astype(np.int32),
         "shared_memory_config_bytes": absent32,
         "cluster_blocks": absent32,
         "max_active_clusters": absent32,
         "sm_count": absent32,
         "graph_node_id": _nodes(parts, staged, launches, launch),
     }
+
+
+def _by_axis(name: str, extents: RowNumbers) -> dict[str, Array]:
+    return {f"{name}_{axis}": extents[:, place] for place, axis in enumerate("xyz")}
+
+
+def _shapes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> dict[str, Array]:
+    """Grid, block and dynamic shared memory; of kernels without them, those of their launch."""
+    names = [f"{name}_{axis}" for name in ("grid", "block") for axis in "xyz"]
+    found: dict[str, Array] = {name: parts.take(name, np.int32) for name in names}
+    found["dynamic_shared_memory_bytes"] = parts.take("shared", np.int32)
+    bare = np.flatnonzero((launch >= 0) & (found["grid_x"] == 0))
+    if len(bare):
+        found = {name: values.copy() for name, values in found.items()}
+        call = launch[bare]
+        given = np.column_stack((launches.grid[call], launches.block[call], launches.shared[call]))
+        for values, of_calls in zip(found.values(), given.T, strict=True):
+            values[bare] = of_calls
+    return found
 
 
 def short_name(name: str) -> str:
@@ -198,7 +206,8 @@ def _nodes(parts: ColumnParts, staged: Staged, launches: LaunchCalls, launch: In
     Graphs run their nodes in one order, so the place tells them apart like the id does.
     """
     node: Integers = parts.take("node")
-    node = np.where(node == 0, NULL, node)
+    if (node == 0).any():
+        node = np.where(node == 0, NULL, node)
     of_graph = (launch >= 0) & (node == NULL)
     of_graph[of_graph] = launches.graph[launch[of_graph]]
     rows = np.flatnonzero(of_graph)
@@ -207,6 +216,7 @@ def _nodes(parts: ColumnParts, staged: Staged, launches: LaunchCalls, launch: In
         rows = rows[np.lexsort((start[rows], launch[rows]))]
         opens = np.flatnonzero(np.append(True, launch[rows][1:] != launch[rows][:-1]))
         counts = np.diff(np.append(opens, len(rows)))
+        node = node.copy()
         node[rows] = np.arange(len(rows)) - np.repeat(opens, counts) + 1
     return node
 
@@ -243,7 +253,9 @@ def _sizes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> Integ
     """Bytes, else those that the call was given; −1 where neither says."""
     size: Integers = parts.take("bytes")
     bare = np.flatnonzero((size < 0) & (launch >= 0))
-    size[bare] = launches.bytes[launch[bare]]
+    if len(bare):
+        size = size.copy()
+        size[bare] = launches.bytes[launch[bare]]
     return size
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Integers, Mask, RowNumbers
+from traceview.tables import NULL, Integers, Mask, RowNumbers, constant
 
 _NEVER = np.iinfo(np.int64).max
 _AS_MANY = 0.98
@@ -35,6 +35,15 @@ class LaunchCalls:
     def of(self, correlation: Integers) -> Integers:
         """The row of the call of each number, −1 without one; any of several processes."""
         return _rows(self.correlation, self._keyed, correlation)
+
+    def process_of(self, rows: Integers, main: int) -> RowNumbers:
+        """The process of each call; `main`, which most calls are of, for −1."""
+        if not any(self.process.strides):
+            return constant(main, len(rows), np.int32)
+        process = np.full(len(rows), main, np.int32)
+        known = rows >= 0
+        process[known] = self.process[rows[known]]
+        return process
 
     def of_work(
         self, correlation: Integers, start_ns: Integers, device: Integers, track: Integers
@@ -94,9 +103,10 @@ def _rows(numbers: Integers, keyed: Integers, wanted: Integers) -> Integers:
     if not len(keyed):
         return np.full(len(wanted), -1, np.int64)
     keys = numbers[keyed]
-    order = np.argsort(keys, kind="stable")
-    place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    row = keyed[order[place]]
+    if not groups.in_order(keys):
+        order = np.argsort(keys, kind="stable")
+        keys, keyed = keys[order], keyed[order]
+    row = keyed[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)]
     return np.where((numbers[row] == wanted) & (wanted != NULL), row, -1)
 
 

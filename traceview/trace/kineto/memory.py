@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceview.tables import NULL, Texts, constant, object_array
+from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import KinetoOwners, SettledOwners, gpu_numbers
-from traceview.trace.kineto.values import ColumnParts, integers, times
+from traceview.trace.kineto.values import integers, times
 
 _CUDA_DEVICES = (1, 20)
 """c10::DeviceType of CUDA (which ROCm uses too) and of HIP."""

@@ -13,12 +13,14 @@ from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import MOST_ROWS, Array, Table, Texts, rows_of, thrifty
-from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory, python_stacks
+from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
 from traceview.trace.kineto.chunks import ChromeTrace
 from traceview.trace.kineto.collectives import Collectives, collective_tables
 from traceview.trace.kineto.events import Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
+from traceview.trace.kineto.stacks.calls import PythonCalls
+from traceview.trace.kineto.stacks.tables import python_tables
 from traceview.trace.kineto.values import integers
 from traceview.trace.model import Trace
 from traceview.trace.rank_identity import HOST
@@ -48,7 +50,7 @@ class Gathered:
     cpu: cpu_work.CpuWork = field(default_factory=cpu_work.CpuWork)
     collectives: Collectives = field(default_factory=Collectives)
     memory: memory.MemoryEvents = field(default_factory=memory.MemoryEvents)
-    python: python_stacks.PythonCalls = field(default_factory=python_stacks.PythonCalls)
+    python: PythonCalls = field(default_factory=PythonCalls)
     categories: set[str] = field(default_factory=set)
     events: int = 0
 
@@ -91,18 +93,23 @@ class Gathered:
 
 
 def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
-    """Events with a duration by category, metadata as M; flows and marks are left out."""
-    of_type: dict[type, list[KinetoEvent]] = defaultdict(list)
-    for event in events:
-        of_type[type(event)].append(event)
+    """Events with a duration by category, metadata as M; flows and marks are left out.
+
+    Those of a category stay in the order of the file, whatever their types.
+    """
     result: dict[str, list[KinetoEvent]] = defaultdict(list)
-    for kind, some in of_type.items():
-        if kind is not KinetoEvent and all(event.ph == "X" for event in some):
-            result[_CATEGORIES.get(some[0].cat, some[0].cat)] += some
-            continue
-        for event in some:
+    one_of = {type(event): event for event in events}
+    if KinetoEvent in one_of:
+        for event in events:
             if category := _category(event):
                 result[category].append(event)
+        return result
+    listed = {kind: result[_CATEGORIES.get(one.cat, one.cat)] for kind, one in one_of.items()}
+    for event in events:
+        listed[type(event)].append(event)
+    for category, some in result.items():
+        if not all(event.ph == "X" for event in some):
+            result[category] = [event for event in some if _category(event)]
     return result
 
 
@@ -216,13 +223,11 @@ def _staged(
 
 
 def _python(gathered: Gathered, settled: SettledOwners, calls: Staged) -> dict[str, Staged]:
-    stacks = python_stacks.stacks(gathered.python, settled)
-    samples, frames = python_stacks.python_tables(stacks)
-    sites = python_stacks.call_sites(stacks, calls)
+    staged = python_tables(gathered.python, settled.thread, calls)
     owner = settled.threads["process"]
-    for staged in (samples, sites):
-        staged["process"] = owner[numbers_of(staged, "thread")]
-    return {"python_samples": samples, "python_frames": frames, "call_sites": sites}
+    for name in ("python_samples", "call_sites"):
+        staged[name]["process"] = owner[numbers_of(staged[name], "thread")]
+    return staged
 
 
 def _none(dtype: str) -> Array | Texts:
@@ -256,7 +261,11 @@ def _shift(columns: Staged, origin: int) -> None:
     """Count times from the first event, in place."""
     for name in _TIMES:
         values = columns.get(name)
-        if values is not None and not isinstance(values, Texts) and len(values):
+        if values is None or isinstance(values, Texts):
+            continue
+        if values.flags.writeable:
+            values -= origin
+        else:
             columns[name] = values - origin
 
 
@@ -274,7 +283,8 @@ def _ordered(name: str, columns: Staged) -> Staged:
         start, end, thread = (
             numbers_of(columns, each) for each in ("start_ns", "end_ns", "thread")
         )
-        order = np.lexsort((-end, start, thread))
+        if not _in_range_order(thread, start, end):
+            order = np.lexsort((-end, start, thread))
     elif "start_ns" in columns:
         start = numbers_of(columns, "start_ns")
         if not groups.in_order(start):
@@ -285,6 +295,12 @@ def _ordered(name: str, columns: Staged) -> Staged:
         column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
         for column, values in columns.items()
     }
+
+
+def _in_range_order(thread: Array, start: Array, end: Array) -> bool:
+    """Whether rows are sorted by thread, then start, then the later end."""
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))
+    return bool(((thread[1:] > thread[:-1]) | ((thread[1:] == thread[:-1]) & later)).all())
 
 
 def _warnings(

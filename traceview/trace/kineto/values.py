@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, null_of, object_array
+from traceview.tables import NULL, Integers, RowNumbers, Texts, null_of, object_array
 from traceview.trace.kineto.digits import nanoseconds
 from traceview.trace.kineto.events import Events
 
@@ -70,69 +70,6 @@ class Codes:
 
     def texts(self, codes: RowNumbers) -> Texts:
         return Texts(codes, object_array(list(self.index)))
-
-
-@dataclass
-class ColumnParts:
-    """The columns of one table, gathered chunk by chunk, each in one array that grows.
-
-    Integers take as few bytes as the widest of them until a column is taken: most are ids, sizes
-    and codes far below the range of their column.
-    """
-
-    columns: dict[str, Array] = field(default_factory=dict)
-    rows: int = 0
-
-    def add(self, **columns: Array) -> None:
-        count = len(next(iter(columns.values())))
-        for name, wide in columns.items():
-            values = narrow(wide)
-            grown = _with_room(self.columns.get(name), self.rows, values)
-            grown[self.rows : self.rows + count] = values
-            self.columns[name] = grown
-        self.rows += count
-
-    def take(self, name: str, dtype: Any = np.int64) -> Any:
-        """A column, which is then forgotten."""
-        values = self.columns.pop(name, None)
-        return (
-            np.zeros(0, dtype) if values is None else values[: self.rows].astype(dtype, copy=False)
-        )
-
-    def narrowed(self, name: str) -> Any:
-        """A column, which is then forgotten, in the narrowest type that holds it."""
-        values = self.columns.pop(name, None)
-        return np.zeros(0, np.int32) if values is None else values[: self.rows]
-
-    def distinct(self, name: str) -> Array:
-        """The distinct values of a column of int32, sorted."""
-        return np.unique(self.columns.get(name, np.zeros(0, np.int32))[: self.rows])
-
-
-def narrow(values: Array) -> Array:
-    """Integers in the narrowest signed type that holds them all."""
-    if values.dtype.kind != "i" or not len(values):
-        return values
-    widest = int(max(values.max(), ~values.min()))
-    return values.astype(next(kind for kind in _NARROW if widest <= np.iinfo(kind).max))
-
-
-_NARROW = (np.int8, np.int16, np.int32, np.int64)
-
-
-def _with_room(values: Array | None, rows: int, more: Array) -> Array:
-    """The array, or a longer copy that takes `more` behind the rows.
-
-    Memory beyond the rows is not touched, and so takes none.
-    """
-    needed = rows + len(more)
-    dtype = more.dtype if values is None else np.promote_types(values.dtype, more.dtype)
-    if values is not None and len(values) >= needed and values.dtype == dtype:
-        return values
-    grown = np.empty((needed + needed // 2, *more.shape[1:]), dtype)
-    if values is not None:
-        grown[:rows] = values[:rows]
-    return grown
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""Python stacks of with_stack=True: of every moment, from the calls that the profiler traced.
+
+Each call of a Python or built-in function is an event with the id of its caller. The stack of a
+thread is read off at equal distances, which makes them samples like those of a sampling profiler,
+but for its error: nothing was interrupted. The line of a frame is the one where its function
+begins, as that is all that Kineto writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.trace.kineto.gpu_work import Staged, numbers_of
+from traceview.trace.kineto.stacks.calls import CallBlocks, PythonCalls
+from traceview.trace.kineto.stacks.contexts import ContextTree, contexts_at
+from traceview.trace.kineto.stacks.frames import Frames, frames_of
+from traceview.trace.kineto.values import ABSENT
+from traceview.trace.nsys.names import filled
+
+LEAST_PERIOD_NS = 10_000
+MOST_SAMPLES = 500_000
+_NO_ROWS = np.zeros(0, np.int64)
+_WAITS = re.compile(r"(cuda|cu|hip)\w*(Synchronize|Memcpy|Malloc|Free|HostAlloc|MemAlloc)")
+
+
+def python_tables(calls: PythonCalls, thread: RowNumbers, api_calls: Staged) -> dict[str, Staged]:
+    """The python_samples, python_frames and call_sites tables, without the process of each row.
+
+    `thread` is the final number of each provisional one. The calls are forgotten as they are read.
+    """
+    blocks, frames = CallBlocks(calls.parts, thread), frames_of(list(calls.names.index))
+    times, waits = _sample_times(blocks), _waiting(api_calls, sorted(blocks.spans))
+    start = numbers_of(api_calls, "start_ns")
+    wanted = {number: (times[number], start[rows]) for number, rows in waits.items()}
+    found, tree = contexts_at(blocks, wanted, len(calls.names.index))
+    sampled = {number: some for number, (some, _) in found.items()}
+    used, samples = _samples(times, sampled)
+    return {
+        "python_samples": samples,
+        "python_frames": _frame_table(frames, tree.levels(used)),
+        "call_sites": _call_sites(
+            api_calls,
+            np.concatenate([_NO_ROWS, *waits.values()]),
+            np.concatenate([_NO_ROWS, *(of_waits for _, of_waits in found.values())]),
+            tree,
+            frames,
+        ),
+    }
+
+
+def _sample_times(calls: CallBlocks) -> dict[int, Integers]:
+    """Times at equal distances, on each thread from its first call to the end of its last."""
+    spans = sorted(calls.spans.items())
+    total = sum(span.end_ns - span.first_ns for _, span in spans)
+    period = max(LEAST_PERIOD_NS, total // MOST_SAMPLES)
+    return {number: np.arange(span.first_ns, span.end_ns, period) for number, span in spans}
+
+
+def _samples(
+    times: Mapping[int, Integers], contexts: Mapping[int, RowNumbers]
+) -> tuple[Integers, Staged]:
+    """The contexts that occur, and the python_samples table, whose stacks are numbered alike."""
+    inside = {number: np.flatnonzero(some >= 0) for number, some in contexts.items()}
+    time = np.concatenate([_NO_ROWS, *(times[number][rows] for number, rows in inside.items())])
+    context = np.concatenate([_NO_ROWS, *(contexts[each][rows] for each, rows in inside.items())])
+    counts = [len(rows) for rows in inside.values()]
+    thread = np.repeat(np.array([*inside], np.int32), counts)
+    used, stack = np.unique(context, return_inverse=True)
+    stack = stack.reshape(-1).astype(np.int32)
+    if len(inside) > 1:
+        order = np.argsort(time, kind="stable")
+        time, thread, stack = time[order], thread[order], stack[order]
+    return used, {
+        "time_ns": time,
+        "thread": thread,
+        "stack": stack,
+        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
+    }
+
+
+def _frame_table(frames: Frames, levels: list[Array]) -> Staged:
+    names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int32)
+    stack, depth = np.nonzero(names >= 0)
+    name = names[stack, depth]
+    file, function = Texts.of(frames.file), Texts.of(frames.function)
+    return {
+        "stack": stack.astype(np.int32),
+        "depth": depth.astype(np.int32),
+        "file": file.take(name),
+        "line": frames.line[name],
+        "function": function.take(name),
+        "source": Texts(constant(-1, len(name), np.int32), object_array([])),
+    }
+
+
+def _waiting(calls: Staged, threads: Sequence[int]) -> dict[int, Integers]:
+    """The rows of each thread's calls that can wait for the GPU, in order of their start."""
+    names = calls["name"]
+    assert isinstance(names, Texts)
+    start, thread = (numbers_of(calls, name) for name in ("start_ns", "thread"))
+    rows = np.flatnonzero(
+        names.isin([str(name) for name in names.values if _WAITS.match(str(name))])
+    )
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    return {number: rows[thread[rows] == number] for number in threads}
+
+
+def _call_sites(
+    calls: Staged, rows: Integers, contexts: RowNumbers, tree: ContextTree, frames: Frames
+) -> Staged:
+    """The function of the program behind each call that can wait for the GPU.
+
+    Built-in functions are events too, so the call of the program is known: `Tensor.item`.
+    """
+    user, builtin = _of_program(tree.levels(contexts), len(contexts), frames)
+    kept = user >= 0
+    rows, user, builtin = rows[kept], user[kept], builtin[kept]
+    line = frames.line[user].astype(np.int64)
+    hint = Texts.of(frames.function).take(np.maximum(builtin, 0))
+    hint = Texts(np.where(builtin >= 0, hint.codes, -1).astype(np.int32), hint.values)
+    return {
+        **{name: numbers_of(calls, name)[rows] for name in ("start_ns", "end_ns", "thread")},
+        "file": Texts.of(frames.file).take(user),
+        "line": np.where(line == ABSENT, NULL, line),
+        "function": Texts.of(frames.function).take(user),
+        "source": filled(hint, ""),
+        "hint": hint,
+    }
+
+
+def _of_program(levels: list[Array], count: int, frames: Frames) -> tuple[Integers, Integers]:
+    """The innermost function of the program on each stack, and the built-in it called; −1 if none.
+
+    `levels` go from the innermost function out.
+    """
+    user, builtin = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    for name in levels:
+        above = (name >= 0) & (user < 0)
+        builtin = np.where(above & frames.builtin[name], name, builtin)
+        user = np.where(above & frames.user[name], name, user)
+    return user, builtin
