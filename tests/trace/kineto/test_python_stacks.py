@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.trace.kineto.traces import Event, python, span, write
+from tests.trace.kineto.traces import Event, call, python, span, text, write
+from traceview.trace.kineto import chunks, columns
+from traceview.trace.kineto.reader import read
+from traceview.trace.kineto.stacks import calls as stacks_calls
 from traceview.trace.kineto.stacks.tables import LEAST_PERIOD_NS
 from traceview.trace.load import load
+from traceview.trace.model import Trace
 
 PERIOD_US = LEAST_PERIOD_NS // 1000
 CALLS = st.lists(
@@ -37,6 +42,35 @@ def test_the_innermost_call_is_the_last_that_started(tmp_path: Path, calls):
         for row in samples.rows()
     }
     assert found == expected(calls)
+
+
+@given(CALLS, st.booleans(), st.sampled_from([1, 2, 5]))
+@settings(deadline=None)
+def test_blocks_and_pieces_of_any_length_give_the_same_tables(calls, in_order, rows):
+    listed = sorted(calls) if in_order else calls
+    waits = [call("cudaStreamSynchronize", PERIOD_US * at + 1, 2, at) for at in range(0, 320, 7)]
+    content = text([*events(listed), *waits]).encode()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(columns, "BLOCK_ROWS", rows)
+        patched.setattr(stacks_calls, "BLOCK_ROWS", rows)
+        patched.setattr(chunks, "CHUNK_BYTES", 400)
+        patched.setattr(chunks, "BLOCK_BYTES", 200)
+        pieces = (content[at : at + 200] for at in range(0, len(content), 200))
+        split = read(pieces, "split.json")
+    whole = read(iter([content]), "whole.json")
+    for name in ("python_samples", "call_sites", "api_calls"):
+        assert rows_with_stacks(split, name) == rows_with_stacks(whole, name)
+
+
+def rows_with_stacks(trace: Trace, name: str) -> list[object]:
+    """The rows of a table, with the functions of a stack in place of its number."""
+    stacks: dict[object, list[object]] = {}
+    for frame in trace.table("python_frames").rows():
+        stacks.setdefault(frame["stack"], []).append((frame["depth"], frame["function"]))
+    return [
+        {**row, "stack": stacks[row["stack"]]} if "stack" in row else row
+        for row in trace.table(name).rows()
+    ]
 
 
 def expected(calls: list[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
