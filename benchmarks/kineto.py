@@ -2,11 +2,12 @@
 
     python benchmarks/kineto.py [--gigabytes 1] [--trace FILE.json[.gz]] [--parsers]
     python benchmarks/kineto.py --others PYTHON    # PYTHON has HolisticTraceAnalysis from PyPI
+    python benchmarks/kineto.py --like FILE.json.gz --gigabytes 0.25 0.5 1 2
 
 Without --trace a trace is made in libkineto's layout: two thirds Python calls, operators, launches
-and kernels. Each reader runs in a process of its own, which tells its peak memory; --others adds
-json.load and the parser of HTA, on the same file. CPU seconds are printed beside the wall clock, as
-the machine may be shared.
+and kernels; with --like, of that trace's events again and again. Each reader runs in a process of
+its own, which tells its peak memory; --others adds json.load and the parser of HTA, on the same
+file. CPU seconds are printed beside the wall clock, as the machine may be shared.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,10 @@ STEP_EVENTS = 12
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the made trace")
+    parser.add_argument(
+        "--gigabytes", type=float, nargs="+", default=[1.0], help="sizes of the made trace"
+    )
+    parser.add_argument("--like", type=Path, help="a trace to repeat up to these sizes")
     parser.add_argument("--trace", type=Path, help="a trace to read instead")
     parser.add_argument("--events", type=int, help="events of the made trace, in place of a size")
     parser.add_argument(
@@ -41,17 +47,23 @@ def main() -> None:
         print(json.dumps(read(options.read)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = options.trace or made(Path(folder), options.gigabytes, options.events)
-        report(path)
+        for gigabytes in options.gigabytes:
+            path = Path(folder, "made.json.gz")
+            if options.like:
+                repeat(options.like, path, gigabytes)
+            elif not options.trace:
+                make(path, gigabytes, options.events)
+            report(options.trace or path)
+        path = options.trace or path
         if options.others:
             beside(path, options.others)
         if options.parsers:
             compare(path)
 
 
-def made(folder: Path, gigabytes: float, events: int | None) -> Path:
-    """A gzipped trace of about that size."""
-    path, size, step = folder / "made.json.gz", 0, 0
+def make(path: Path, gigabytes: float, events: int | None) -> None:
+    """Write a gzipped trace of about that size."""
+    size, step = 0, 0
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(HEADER.encode())
         while (step * STEP_EVENTS < events) if events else (size < gigabytes * 1e9):
@@ -60,7 +72,59 @@ def made(folder: Path, gigabytes: float, events: int | None) -> Path:
             size += len(block)
             step += 1000
         file.write(FOOTER.encode())
-    return path
+
+
+def repeat(like: Path, path: Path, gigabytes: float) -> None:
+    """Write a gzipped trace of about that size, with the events of another again and again.
+
+    Each time they are as much later as that trace is long, and have ids of their own.
+    """
+    opened = gzip.open if like.suffix == ".gz" else open
+    with opened(like, "rb") as file:
+        whole = json.load(file, parse_float=Decimal)
+    events = whole.pop("traceEvents")
+    starts = [Decimal(each["ts"]) for each in events if each.get("ph") == "X"]
+    length = int(max(starts) - min(starts)) + 1
+    args = [each.get("args", {}) for each in events]
+    ids = 1 + max(int(each.get(key) or 0) for each in args for key in IDS)
+    pieces = [SHIFTED.split(as_libkineto(each)) for each in events]
+    head = json.dumps(whole, default=str).removesuffix("}")
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(f'{head}, "traceEvents": [\n'.encode())
+        size, number = 0, 0
+        while size < gigabytes * 1e9:
+            more = (shifted(each, number * length, number * ids) for each in pieces)
+            text = ",\n" * bool(number) + ",\n".join(more)
+            file.write(text.encode())
+            size, number = size + len(text), number + 1
+        file.write(b"\n]}")
+
+
+IDS = ("External id", "correlation", "Python id", "Python parent id")
+SHIFTED = re.compile(rf'("ts": |"(?:{"|".join(IDS)})": )(\d+)')
+
+
+def as_libkineto(event: dict[str, Any]) -> str:
+    """An event in the lines of libkineto, its times as they were written."""
+    args = event.pop("args", None)
+    keys = [
+        f'"{key}": {value if type(value) is Decimal else json.dumps(value)}'
+        for key, value in event.items()
+    ]
+    lines = [", ".join(line) for line in (keys[:5], keys[5:]) if line]
+    if args is not None:
+        inner = json.dumps(args, default=float)[1:-1]
+        lines.append(f'"args": {{\n      {inner}\n    }}')
+    return "  {\n    " + ",\n    ".join(lines) + "\n  }"
+
+
+def shifted(pieces: list[str], later_us: int, later_ids: int) -> str:
+    """The event of a text, its key and its number in turn, that much later and further."""
+    result = list(pieces)
+    for place in range(1, len(result), 3):
+        more = later_us if result[place] == '"ts": ' else later_ids
+        result[place + 1] = str(int(result[place + 1]) + more)
+    return "".join(result)
 
 
 HEADER = (
@@ -124,16 +188,24 @@ def report(path: Path) -> None:
         )
 
 
+def peak_mb() -> float:
+    """The most memory that this process held; getrusage would count that of its parent, too."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
+
 MEASURED = """
 import json, resource, sys, time
+sys.path.insert(0, {folder!r})
+from kineto import peak_mb
 {imports}
-before = resource.getrusage(resource.RUSAGE_SELF)
+before, peak = resource.getrusage(resource.RUSAGE_SELF), peak_mb()
 start = time.perf_counter()
 {work}
 wall = time.perf_counter() - start
 after = resource.getrusage(resource.RUSAGE_SELF)
 cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-print(json.dumps([wall, cpu, (after.ru_maxrss - before.ru_maxrss) / 1e3]))
+print(json.dumps([wall, cpu, peak_mb() - peak]))
 """
 OTHERS = {
     "json.load": ("import gzip", "json.load(gzip.open(sys.argv[1]))"),
@@ -148,7 +220,7 @@ OTHERS = {
 def beside(path: Path, python: str) -> None:
     """Other readers of the whole file, each in a process of its own."""
     for name, (imports, work) in OTHERS.items():
-        program = MEASURED.format(imports=imports, work=work)
+        program = MEASURED.format(folder=str(Path(__file__).parent), imports=imports, work=work)
         command = [sys.executable if name == "json.load" else python, "-c", program, str(path)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -165,7 +237,7 @@ def read(path: Path) -> dict[str, Any]:
     from traceview.tables import Texts
     from traceview.trace.load import load
 
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    before, peak = resource.getrusage(resource.RUSAGE_SELF), peak_mb()
     start = time.perf_counter()
     trace = load(path)
     wall = time.perf_counter() - start
@@ -183,7 +255,8 @@ def read(path: Path) -> dict[str, Any]:
         "wall_s": wall,
         "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         "tables_mb": held / 1e6,
-        "peak_mb_beyond_start": (after.ru_maxrss - before.ru_maxrss) / 1e3,
+        "peak_mb_beyond_start": peak_mb() - peak,
+        "peak_by_tables": (peak_mb() - peak) / (held / 1e6),
     }
 
 

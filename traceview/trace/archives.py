@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 BLOCK_BYTES = 1 << 20
-_PACKED_BYTES = 1 << 14
+_PACKED_BYTES = 1 << 15
 """Traces are packed to a tenth or less: a piece of the content is about as long as a block."""
 ARCHIVES = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of each kind of archive that is read."""

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from traceview.tables import NULL
 from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts, PackedColumn
 
 EDGES = [0, 127, 128, -128, -129, 2**15 - 1, 2**15, -(2**15), 2**31 - 1, 2**31, -(2**63), 2**63 - 1]
@@ -10,13 +13,37 @@ EDGES = [0, 127, 128, -128, -129, 2**15 - 1, 2**15, -(2**15), 2**31 - 1, 2**31, 
 
 @pytest.mark.parametrize("least", EDGES)
 @pytest.mark.parametrize("span", [0, 1, 255, 256, 2**16, 2**32 - 1, 2**32, 2**64 - 1])
-def test_packing_keeps_every_value_in_the_fewest_bytes(least, span):
-    values = np.array([least, min(least + span, 2**63 - 1), least], np.int64)
+def test_packing_keeps_every_value_in_few_bytes(least, span):
+    most = min(least + span, 2**63 - 1)
+    values = np.array([least, most, least, least, most, most] * 100, np.int64)
     packed = PackedColumn.of(values)
     assert packed.values().tolist() == values.tolist()
-    spanned = int(values[1]) - least
-    assert packed.above.itemsize == next(n for n in (1, 2, 4, 8) if spanned < 256**n)
-    assert packed.is_constant == (not spanned)
+    if least != NULL:
+        widest = next(n for n in (1, 2, 4, 8) if most - least < 256**n)
+        assert packed.nbytes <= widest * len(values)
+    assert packed.is_constant == (most == least)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200), min_size=1))
+def test_packing_keeps_any_values(values):
+    assert PackedColumn.of(np.array(values, np.int64)).values().tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("values", "nbytes"),
+    [
+        ([7] * 1000, 0),
+        (range(10**15, 10**15 + 1000), 0),
+        ([*range(999), 10**15], 1000 + 12),
+        ([NULL, *[7, 8] * 500], 1001 + 12),
+        (np.cumsum([*[70_000] * 500, *[70_001] * 500]), 1000),
+    ],
+    ids=["equal", "ids", "one far away", "one absent", "times"],
+)
+def test_what_is_alike_takes_few_bytes(values, nbytes):
+    packed = PackedColumn.of(np.array(values, np.int64))
+    assert packed.nbytes == nbytes
+    assert packed.values().tolist() == list(values)
 
 
 def test_columns_come_back_as_they_were_added():

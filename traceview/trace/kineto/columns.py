@@ -4,55 +4,88 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from traceview.tables import Array, Integers, constant
+from traceview.tables import NULL, Array, Integers, RowNumbers, constant
 
-BLOCK_ROWS = 1 << 14
-_UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
+BLOCK_ROWS = 1 << 13
+_UNSIGNED: tuple[type[np.unsignedinteger[Any]], ...] = (np.uint8, np.uint16, np.uint32, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """Some rows of a column: the least value, and how far above it each row is.
+    """Some rows of a column of integers, in few bytes.
 
-    Neighboring rows are alike: times are close, ids follow each other, sizes repeat. So the
-    differences take few bytes, and none where all are 0, which `constant` stores once.
+    Neighboring rows are alike: times are close, ids follow each other, sizes repeat. So what is
+    stored of each row is how far it is `above` the least one, and the few rows that need more bytes
+    than others are beside them in `far`. Where `first` is set, the rows are the steps from row to
+    row, and it is the value of the first. Equal rows are stored once, by `constant`.
     """
 
     least: int
     above: Array
+    far_rows: RowNumbers
+    far: Array
+    first: int | None
 
     @classmethod
     def of(cls, values: Array) -> PackedColumn:
-        """The rows of an array of integers or booleans."""
-        least, span = int(values.min()), int(values.max()) - int(values.min())
-        if not span:
-            return cls(least, constant(0, values.shape, np.uint8))
-        kind = next(kind for kind in _UNSIGNED if span <= np.iinfo(kind).max)
-        return cls(least, (values.astype(np.uint64) - _modulo(least)).astype(kind))
+        """The rows of an array of integers or booleans, as they are or as steps."""
+        wide = values.astype(np.int64)
+        plain = cls._of(wide, None)
+        if plain.is_constant or wide.ndim > 1:
+            return plain
+        # The first row is `first`, so its step may be any.
+        steps = np.diff(wide, prepend=2 * wide[:1] - wide[1:2])
+        by_steps = cls._of(steps, int(wide[0]))
+        return by_steps if by_steps.nbytes < plain.nbytes else plain
+
+    @classmethod
+    def _of(cls, values: Integers, first: int | None) -> PackedColumn:
+        flat = values.reshape(-1)
+        # Values below the least, as absent ones are, count as far above it.
+        there = flat[flat != NULL] if flat[0] == NULL or flat.min() == NULL else flat
+        least = int(there.min()) if len(there) else NULL
+        above = flat.view(np.uint64) - _modulo(least)
+        if not above.any():
+            return cls(least, constant(0, values.shape, np.uint8), *_NONE_FAR, first)
+        kind = min(_UNSIGNED, key=lambda kind: _bytes_as(above, kind))
+        rows = np.flatnonzero(above > np.iinfo(kind).max).astype(np.int32)
+        return cls(least, above.astype(kind).reshape(values.shape), rows, above[rows], first)
 
     def __len__(self) -> int:
         return len(self.above)
 
     @property
     def is_constant(self) -> bool:
-        return not any(self.above.strides)
+        return self.first is None and not any(self.above.strides)
 
-    def fill(self, out: Array) -> None:
-        """Write the rows into an array of their number and of a type that holds them."""
-        out[...] = np.add(self.above, _modulo(self.least), dtype=np.uint64).view(np.int64)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, without what numpy itself takes."""
+        return sum(map(_stored, (self.above, self.far_rows, self.far)))
 
     def values(self) -> Integers:
-        result = np.empty(self.above.shape, np.int64)
-        self.fill(result)
-        return result
+        wide = self.above.reshape(-1).astype(np.uint64)
+        wide[self.far_rows] = self.far
+        wide += _modulo(self.least)
+        if self.first is not None:
+            wide[0] = _modulo(self.first)
+            np.cumsum(wide, out=wide)
+        return wide.view(np.int64).reshape(self.above.shape)
 
 
-_NO_ROWS = PackedColumn(0, np.zeros(0, np.uint8))
+_NONE_FAR = (np.zeros(0, np.int32), np.zeros(0, np.uint64))
+_NO_ROWS = PackedColumn(0, np.zeros(0, np.uint8), *_NONE_FAR, None)
+
+
+def _bytes_as(above: Array, kind: type[np.unsignedinteger[Any]]) -> int:
+    """Bytes of rows of that type, with a row number and 8 bytes for each that is far."""
+    far = int(np.count_nonzero(above > np.iinfo(kind).max))
+    return np.dtype(kind).itemsize * len(above) + (4 + 8) * far
 
 
 def _modulo(value: int) -> np.uint64:
@@ -60,25 +93,49 @@ def _modulo(value: int) -> np.uint64:
     return np.uint64(value % (1 << 64))
 
 
+def _stored(values: Array) -> int:
+    return values.nbytes if any(values.strides) else 0
+
+
 def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
     """The same columns in pages of their own, which are free again once all are forgotten.
 
     In the memory that Python allocates from, what is freed between what is kept stays taken.
     """
-    size = sum(_aligned(each.above.nbytes) for each in columns.values() if not each.is_constant)
-    pages, first, moved = mmap.mmap(-1, max(size, 1)), 0, {}
-    for name, each in columns.items():
-        above = each.above
-        if not each.is_constant:
-            there = np.frombuffer(pages, above.dtype, above.size, first).reshape(above.shape)
-            there[...] = above
-            first, above = first + _aligned(above.nbytes), there
-        moved[name] = PackedColumn(each.least, above)
-    return moved
+    size = sum(_aligned(each.nbytes) + 3 * _ALIGNMENT for each in columns.values())
+    pages = _Pages(mmap.mmap(-1, size))
+    return {
+        name: replace(
+            column,
+            above=pages.copy(column.above),
+            far_rows=pages.copy(column.far_rows),
+            far=pages.copy(column.far),
+        )
+        for name, column in columns.items()
+    }
+
+
+@dataclass
+class _Pages:
+    """Memory that arrays are copied into, one after the other."""
+
+    pages: mmap.mmap
+    used: int = 0
+
+    def copy(self, values: Array) -> Array:
+        if not _stored(values):
+            return values
+        there = np.frombuffer(self.pages, values.dtype, values.size, self.used)
+        there[...] = values.reshape(-1)
+        self.used += _aligned(values.nbytes)
+        return there.reshape(values.shape)
+
+
+_ALIGNMENT = 8
 
 
 def _aligned(size: int) -> int:
-    return -(-size // 8) * 8
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 @dataclass
@@ -120,7 +177,7 @@ class ColumnParts:
             return constant(blocks[0].least, shape, dtype)
         result, first = np.empty(shape, dtype), 0
         for place, block in enumerate(blocks):
-            block.fill(result[first : first + len(block)])
+            result[first : first + len(block)] = block.values()
             first += len(block)
             blocks[place] = _NO_ROWS
         return result

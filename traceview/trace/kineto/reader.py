@@ -98,17 +98,18 @@ def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
     Those of a category stay in the order of the file, whatever their types.
     """
     result: dict[str, list[KinetoEvent]] = defaultdict(list)
-    one_of = {type(event): event for event in events}
-    if KinetoEvent in one_of:
+    kinds: set[Any] = set(map(type, events))
+    if KinetoEvent in kinds:
         for event in events:
             if category := _category(event):
                 result[category].append(event)
         return result
-    listed = {kind: result[_CATEGORIES.get(one.cat, one.cat)] for kind, one in one_of.items()}
+    tags = {kind: str(kind.__struct_config__.tag) for kind in kinds}
+    add_to = {kind: result[_CATEGORIES.get(tag, tag)].append for kind, tag in tags.items()}
     for event in events:
-        listed[type(event)].append(event)
+        add_to[type(event)](event)
     for category, some in result.items():
-        if not all(event.ph == "X" for event in some):
+        if [event.ph for event in some].count("X") < len(some):
             result[category] = [event for event in some if _category(event)]
     return result
 

@@ -13,7 +13,7 @@ from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.values import Codes, integers
 
-_COLUMNS = ("start_ns", "end_ns", "name", "id", "thread")
+_COLUMNS = ("start_ns", "length_ns", "name", "id", "thread")
 
 
 @dataclass
@@ -28,7 +28,7 @@ class PythonCalls:
         args = [event.args or NO_ARGUMENTS for event in events]
         self.parts.add(
             start_ns=start,
-            end_ns=end,
+            length_ns=end - start,
             thread=work.owners.of(events),
             name=self.names.of([event.name for event in events]),
             # Absent ids and such that are none count as −1.
@@ -114,9 +114,10 @@ class CallBlocks:
         return self._each(forget=True)
 
     def _each(self, *, forget: bool) -> Iterator[tuple[int, CallRows]]:
-        for *columns, provisional in self.parts.blocks(*_COLUMNS, forget=forget):
-            thread, rows = self.thread[provisional], CallRows(*columns)
-            lasting = rows.end > rows.start
+        blocks = self.parts.blocks(*_COLUMNS, forget=forget)
+        for start, length, name, ids, provisional in blocks:
+            thread, rows = self.thread[provisional], CallRows(start, start + length, name, ids)
+            lasting = length > 0
             for number in np.unique(thread[lasting]).tolist():
                 yield number, rows.take(np.flatnonzero(lasting & (thread == number)))
 

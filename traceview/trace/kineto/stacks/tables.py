@@ -64,17 +64,19 @@ def _samples(
     times: Mapping[int, Integers], contexts: Mapping[int, RowNumbers]
 ) -> tuple[Integers, Staged]:
     """The contexts that occur, and the python_samples table, whose stacks are numbered alike."""
-    inside = {number: np.flatnonzero(some >= 0) for number, some in contexts.items()}
+    inside = {number: some >= 0 for number, some in contexts.items()}
     time = np.concatenate([_NO_ROWS, *(times[number][rows] for number, rows in inside.items())])
-    context = np.concatenate([_NO_ROWS, *(contexts[each][rows] for each, rows in inside.items())])
-    counts = [len(rows) for rows in inside.values()]
+    no_codes = np.zeros(0, np.int32)
+    stack = np.concatenate([no_codes, *(contexts[each][rows] for each, rows in inside.items())])
+    counts = [int(np.count_nonzero(rows)) for rows in inside.values()]
     thread = np.repeat(np.array([*inside], np.int32), counts)
-    used, stack = np.unique(context, return_inverse=True)
-    stack = stack.reshape(-1).astype(np.int32)
+    occurs = np.zeros(int(stack.max(initial=-1)) + 1, bool)
+    occurs[stack] = True
+    stack = (np.cumsum(occurs, dtype=np.int32) - np.int32(1))[stack]
     if len(inside) > 1:
         order = np.argsort(time, kind="stable")
         time, thread, stack = time[order], thread[order], stack[order]
-    return used, {
+    return np.flatnonzero(occurs), {
         "time_ns": time,
         "thread": thread,
         "stack": stack,
