@@ -1,0 +1,131 @@
+"""The answer for a job, from the figures of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceview.analyses.base import Result
+from traceview.ranks.clocks import align_clocks
+from traceview.ranks.critical_path import critical_path
+from traceview.ranks.figures import RankFigures
+from traceview.ranks.job import FailedRank, JobReport
+from traceview.ranks.lateness import lateness
+from traceview.ranks.matching import match_ranks
+from traceview.ranks.process_groups import process_groups
+from traceview.ranks.result.facts import JobFacts, waits_by_row
+from traceview.ranks.result.findings import findings_of
+from traceview.ranks.result.group_rows import collectives_table, group_calls, groups_table
+from traceview.ranks.result.heat import heat_map
+from traceview.ranks.result.rank_rows import (
+    path_table,
+    ranks_table,
+    steps_table,
+    stragglers_table,
+)
+from traceview.ranks.result.verdict import verdict_of
+from traceview.ranks.step_alignment import common_steps
+from traceview.ranks.stragglers import stragglers
+from traceview.ranks.waits import matched_communicators
+from traceview.tables import NULL, Cell
+
+
+def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) -> JobReport:
+    """The ranks of a job side by side: who waits for whom, why, and what that costs.
+
+    `ranks` have different numbers; `failed` are the recordings that gave no figures.
+    """
+    job = job_facts(ranks)
+    heat, calls = heat_map(job), [group_calls(job, each) for each in job.groups]
+    tables = {
+        "ranks": ranks_table(job),
+        "stragglers": stragglers_table(job),
+        "critical_path": path_table(job),
+        "groups": groups_table(job, calls),
+        "collectives": collectives_table(job, calls),
+        "rank_steps": steps_table(job, heat),
+    }
+    found = findings_of(job, tables, calls)
+    return JobReport(
+        ranks=job.ranks,
+        failed=tuple(failed),
+        result=Result(tables, found, _summary(job), tuple(_notes(job))),
+        verdict=verdict_of(job, heat),
+        clocks=job.clocks,
+        heat=heat,
+        matched=job.matched,
+    )
+
+
+def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
+    """What the collectives of the ranks tell of the job."""
+    ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
+    matching = match_ranks(ordered)
+    clocks = align_clocks(ordered, matching.matched)
+    matched = matched_communicators(ordered, matching.matched, clocks)
+    steps = common_steps(ordered, matched)
+    late = lateness(ordered, matched, steps)
+    span_ns = int(np.median([each.span_ns for each in ordered])) if ordered else 0
+    facts = JobFacts(
+        ranks=ordered,
+        matched=matched,
+        inconsistencies=matching.inconsistencies,
+        clocks=clocks,
+        steps=steps,
+        late=late,
+        stragglers=(),
+        groups=process_groups(ordered, matched),
+        path=critical_path(ordered, matched, steps),
+        span_ns=span_ns,
+        wait_ns=waits_by_row(ordered, matched),
+    )
+    return replace(facts, stragglers=stragglers(ordered, matched, late, span_ns))
+
+
+def _summary(job: JobFacts) -> dict[str, Cell]:
+    errors = job.clocks.error_ns[job.clocks.error_ns != NULL]
+    return {
+        "ranks": len(job.ranks),
+        "steady_steps": int(job.steps.steady.sum()),
+        "collectives": sum(each.rows.shape[1] for each in job.matched),
+        "stragglers": len(job.stragglers),
+        "clock_error_ns": int(errors.max()) if len(errors) else None,
+    }
+
+
+def _notes(job: JobFacts) -> Iterator[str]:
+    """What could not be known, and how to record it."""
+    count = sum(len(each.collectives) for each in job.ranks)
+    if not count:
+        yield "No rank exchanges data with others on its GPU, so nothing tells who waits for whom."
+        return
+    if not job.has_waits:
+        yield (
+            "Which rank waits for which is unknown, because no collective has a counterpart on "
+            "another rank. Record all ranks at the same time and pass all their recordings."
+        )
+    unmatched = sum(int((wait < 0).sum()) for wait in job.wait_ns)
+    if job.has_waits and 2 * unmatched > count:
+        yield f"The waits of {unmatched:,} of {count:,} collectives are unknown."
+    unnamed = sum(int((each.collectives.communicator == NULL).sum()) for each in job.ranks)
+    if unnamed == count:
+        yield (
+            "The communicators of collectives are not in the recordings, so they are matched by "
+            f"their order. {_record(job)}"
+        )
+    sizes = sum(int((each.collectives.bytes < 0).sum()) for each in job.ranks)
+    if sizes == count and unnamed < count:
+        yield f"The sizes of collectives are not in the recordings. {_record(job)}"
+    if not len(job.steps.names):
+        yield "No steps were found, so figures are of whole recordings: mark steps by ranges."
+
+
+def _record(job: JobFacts) -> str:
+    if job.ranks[0].recorder == "nsys":
+        return (
+            "NCCL writes them into its NVTX ranges: record with --trace=cuda,nvtx and export with "
+            "--include-blobs=true, or use traceview record."
+        )
+    return "torch 2.3 and newer write them for collectives of torch.distributed."

@@ -1,0 +1,228 @@
+"""The critical path of a step across ranks: what the job waits for, from one step to the next.
+
+It is walked backwards from the last rank to arrive at the first collective of the next step. Within
+a rank it goes through work and idle time to the collective before; there it goes on at the rank
+that arrived last. Each rank's own clock suffices for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.ranks.figures import KINDS, UNKNOWN, RankFigures
+from traceview.ranks.job import MatchedCommunicator
+from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
+from traceview.ranks.step_alignment import CommonSteps
+from traceview.ranks.waits import column_of
+from traceview.tables import Integers
+
+MOST_SEGMENTS = 20_000
+_HIDDEN_FRACTION = 0.1
+"""A collective with less than this part of its time exposed keeps no kernel waiting."""
+
+
+@dataclass(frozen=True)
+class PathSegment:
+    """A part of the path on a rank (by place): `what` is one of LATE_CAUSES or of KINDS.
+
+    `place` is a row of the rank's places, −1 where unknown. `avoidable_ns` is how much shorter the
+    step would be at most without it.
+    """
+
+    rank: int
+    what: str
+    duration_ns: int
+    avoidable_ns: int = 0
+    place: int = UNKNOWN
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The path of a step (its number in the job), in order of time."""
+
+    step: int
+    segments: tuple[PathSegment, ...]
+
+    @property
+    def duration_ns(self) -> int:
+        return sum(each.duration_ns for each in self.segments)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """For each rank and row of RankCollectives the communicator and column it was matched to."""
+
+    ranks: Sequence[RankFigures]
+    matched: Sequence[MatchedCommunicator]
+    communicator: tuple[Integers, ...]
+    column: tuple[Integers, ...]
+    before: tuple[Integers, ...]
+    """The row of the collective whose end begins the time before each one, −1 for none."""
+
+
+def critical_path(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
+) -> CriticalPath | None:
+    """The path of the steady step of median duration; None without two steps that share one."""
+    anchors = _anchors(ranks, matched, steps)
+    if anchors is None:
+        return None
+    job = _indexed(ranks, matched)
+    of, columns = anchors
+    usable = [
+        step
+        for step in np.flatnonzero(steps.steady).tolist()
+        if step in columns and step + 1 in columns
+    ]
+    if not usable:
+        return None
+    lasted = {step: _between(job, of, columns[step], columns[step + 1]) for step in usable}
+    middle = sorted(usable, key=lambda step: (lasted[step], step))[(len(usable) - 1) // 2]
+    segments = _walk(job, of, columns[middle], columns[middle + 1])
+    return CriticalPath(middle, tuple(_merged(segments))) if segments else None
+
+
+def _anchors(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
+) -> tuple[MatchedCommunicator, dict[int, int]] | None:
+    """The communicator of most ranks, and the column of its first collective in each step."""
+    for of in matched:
+        known = np.flatnonzero(of.last >= 0)
+        step = column_of(ranks, of.ranks, of.rows[:, known], "step")
+        common = np.where(step >= 0, step + steps.shift[list(of.ranks)][:, None], -1).max(axis=0)
+        found: dict[int, int] = {}
+        for column, number in zip(known.tolist(), common.tolist(), strict=True):
+            if number >= 0:
+                found.setdefault(number, column)
+        if any(number + 1 in found for number in found):
+            return of, found
+    return None
+
+
+def _indexed(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> _Job:
+    communicator = tuple(np.full(len(each.collectives), -1, np.int64) for each in ranks)
+    column = tuple(each.copy() for each in communicator)
+    for number, of in enumerate(matched):
+        for place, rank in enumerate(of.ranks):
+            there = np.flatnonzero(of.rows[place] >= 0)
+            communicator[rank][of.rows[place, there]] = number
+            column[rank][of.rows[place, there]] = there
+    return _Job(ranks, matched, communicator, column, tuple(map(_rows_before, ranks)))
+
+
+def _rows_before(rank: RankFigures) -> Integers:
+    """The row with the last end that is not after each start, −1 for none."""
+    ends = rank.collectives.end_ns
+    order = np.argsort(ends, kind="stable")
+    number = np.searchsorted(ends[order], rank.collectives.start_ns, side="right") - 1
+    return np.where(number >= 0, order[np.maximum(number, 0)], -1) if len(ends) else ends
+
+
+def _between(job: _Job, of: MatchedCommunicator, first: int, last: int) -> int:
+    """The time between two collectives on the first rank that has both."""
+    both = (of.rows[:, first] >= 0) & (of.rows[:, last] >= 0)
+    if not both.any():
+        return 0
+    place = int(np.argmax(both))
+    ends = job.ranks[of.ranks[place]].collectives.end_ns
+    return int(ends[of.rows[place, last]] - ends[of.rows[place, first]])
+
+
+def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[PathSegment]:
+    """Segments from the last arrival at one collective back to that at an earlier one."""
+    place = int(of.last[last])
+    rank, row = of.ranks[place], int(of.rows[place, last])
+    goal = {(of.ranks[p], int(of.rows[p, first])) for p in range(len(of.ranks))}
+    earliest = {of.ranks[p]: int(of.rows[p, first]) for p in range(len(of.ranks))}
+    segments: list[PathSegment] = []
+    while len(segments) < MOST_SEGMENTS:
+        segments.extend(_own_time(job, rank, row))
+        before = int(job.before[rank][row])
+        if before < 0 or before < earliest.get(rank, -1):
+            break
+        rank, row, segment = _through(job, rank, before)
+        segments.append(segment)
+        if (rank, row) in goal:
+            break
+    return segments[::-1]
+
+
+def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
+    """Work and idle time before a collective, in no known order; latest first."""
+    found = job.ranks[rank].collectives
+    spent = [int(found.work_ns[row]), *map(int, found.idle_ns[row])]
+    avoidable = _avoidable(job, rank, row)
+    parts = [(cause, ns) for cause, ns in zip(LATE_CAUSES, spent, strict=True) if ns]
+    return [
+        PathSegment(
+            rank,
+            cause,
+            ns,
+            min(avoidable.get(cause, 0), ns),
+            UNKNOWN if cause == GPU_WORK else int(found.place[row]),
+        )
+        for cause, ns in parts
+    ]
+
+
+def _avoidable(job: _Job, rank: int, row: int) -> dict[str, int]:
+    """By cause, what the step would be shorter without: until the second rank arrives, at most.
+
+    Of work only what exceeds that of the median rank counts.
+    """
+    number, column = int(job.communicator[rank][row]), int(job.column[rank][row])
+    if number < 0:
+        return {}
+    of = job.matched[number]
+    wait, rows = of.wait_ns[:, column], of.rows[:, column]
+    place = of.ranks.index(rank)
+    if int(of.last[column]) != place:
+        return {}
+    others = [p for p in range(len(of.ranks)) if p != place and wait[p] >= 0]
+    until = min((int(wait[p]) for p in others), default=0)
+    works = [int(job.ranks[of.ranks[p]].collectives.work_ns[rows[p]]) for p in others]
+    own = job.ranks[rank].collectives
+    longer = int(own.work_ns[row]) - int(np.median(works)) if works else 0
+    left, result = until, {}
+    idle = {LATE_CAUSES[c + 1]: int(ns) for c, ns in enumerate(own.idle_ns[row]) if ns}
+    for cause, ns in sorted({**idle, GPU_WORK: max(longer, 0)}.items(), key=lambda p: -p[1]):
+        result[cause] = min(ns, left)
+        left -= result[cause]
+    return result
+
+
+def _through(job: _Job, rank: int, row: int) -> tuple[int, int, PathSegment]:
+    """The collective that a rank left: on at the rank that arrived last, with its transfer."""
+    number, column = int(job.communicator[rank][row]), int(job.column[rank][row])
+    found = job.ranks[rank].collectives
+    duration = int(found.end_ns[row] - found.start_ns[row])
+    if found.exposed_ns[row] < _HIDDEN_FRACTION * duration:
+        return rank, row, PathSegment(rank, GPU_WORK, duration)
+    if number >= 0 and job.matched[number].last[column] >= 0:
+        of = job.matched[number]
+        place = int(of.last[column])
+        rank, row = of.ranks[place], int(of.rows[place, column])
+        found = job.ranks[rank].collectives
+    kind = KINDS[int(found.kind[row])]
+    return rank, row, PathSegment(rank, kind, int(found.end_ns[row] - found.start_ns[row]))
+
+
+def _merged(segments: Sequence[PathSegment]) -> list[PathSegment]:
+    """Neighbours of the same rank and kind as one."""
+    result: list[PathSegment] = []
+    for each in segments:
+        last = result[-1] if result else None
+        if last and (last.rank, last.what, last.place) == (each.rank, each.what, each.place):
+            result[-1] = PathSegment(
+                each.rank,
+                each.what,
+                last.duration_ns + each.duration_ns,
+                last.avoidable_ns + each.avoidable_ns,
+                each.place,
+            )
+        else:
+            result.append(each)
+    return result

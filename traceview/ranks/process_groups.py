@@ -1,0 +1,201 @@
+"""The process groups of a job: communicators of the same shape, and what they are for.
+
+Rules, where the recording does not name the group (torch's description wins):
+
+- All ranks of the job: `world`.
+- Only messages between pairs: `pipeline`.
+- Mostly all-to-all: `expert parallel`.
+- Neighbours (stride 1) beside groups whose ranks are as far apart as these have members:
+  `tensor parallel`, the others `data parallel`. Megatron and torch's DeviceMesh order ranks so that
+  tensor parallelism is innermost, within a machine.
+- Ranks apart (stride above 1) that reduce or gather: `data parallel`.
+
+Anything else stays without a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceview.ranks.figures import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    KINDS,
+    POINT_TO_POINT,
+    REDUCE_SCATTER,
+    RankFigures,
+)
+from traceview.ranks.job import MatchedCommunicator
+from traceview.ranks.waits import column_of
+from traceview.tables import NULL
+
+WORLD, DATA, TENSOR = "world", "data parallel", "tensor parallel"
+PIPELINE, EXPERT = "pipeline", "expert parallel"
+_DESCRIPTIONS = {
+    "default_pg": WORLD, "dp": DATA, "tp": TENSOR, "pp": PIPELINE, "ep": EXPERT,
+    "mesh_dp": DATA, "mesh_tp": TENSOR, "mesh_pp": PIPELINE, "mesh_ep": EXPERT,
+    "data_parallel_group": DATA, "tensor_model_parallel_group": TENSOR,
+    "pipeline_model_parallel_group": PIPELINE, "expert_model_parallel_group": EXPERT,
+}  # fmt: skip
+_REDUCING = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+
+
+@dataclass(frozen=True)
+class ProcessGroups:
+    """Groups of the same shape, such as the four pairs of tensor parallelism among eight ranks.
+
+    `label` is unique, `name` what it is for, None where unsure. `ranks` are the numbers of the
+    ranks of one of them, as far as known, `size` how many it has. `members` has the places in
+    JobReport.matched that are of these groups, `communicators` counts them.
+    """
+
+    label: str
+    name: str | None
+    ranks: tuple[int, ...]
+    size: int
+    communicators: int
+    members: tuple[int, ...]
+    kinds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _One:
+    """A single group: its ranks by number, and the matched communicators that are of it."""
+
+    ranks: tuple[int, ...]
+    size: int
+    description: str
+    members: tuple[int, ...]
+    time_ns: Mapping[int, int]
+
+
+def process_groups(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
+) -> tuple[ProcessGroups, ...]:
+    """The groups of a job, those of most ranks first."""
+    by_key: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for place, each in enumerate(matched):
+        # Streams matched by order alone are of one group where their ranks are the same.
+        key = (each.number, () if each.number != NULL else tuple(sorted(each.ranks)))
+        by_key.setdefault(key, []).append(place)
+    single = [_single(ranks, matched, places) for places in by_key.values()]
+    shapes: dict[tuple[object, ...], list[_One]] = {}
+    for one in single:
+        only_messages = set(one.time_ns) <= set(POINT_TO_POINT)
+        shape = (_shape(one), one.description, only_messages)
+        shapes.setdefault(shape, []).append(one)
+    found = [_of_shape(each) for each in shapes.values()]
+    total = max((each.name.world_size or 0 for each in ranks), default=0) or len(ranks)
+    named = _named(found, total)
+    ordered = sorted(named, key=lambda each: (-each.size, each.ranks))
+    return tuple(_labelled(ordered))
+
+
+def _single(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], places: list[int]
+) -> _One:
+    number = matched[places[0]].number
+    present = {rank for place in places for rank in matched[place].ranks}
+    known = [ranks[rank].group_ranks.get(number, ()) for rank in present]
+    names = [ranks[rank].group_names.get(number, "") for rank in sorted(present)]
+    own = tuple(sorted(ranks[rank].name.rank for rank in present))
+    return _One(
+        ranks=next((each for each in known if each), own),
+        size=max([len(own), *(matched[place].size for place in places)]),
+        description=next((name for name in names if name), ""),
+        members=tuple(places),
+        time_ns=_time_by_kind(ranks, [matched[place] for place in places]),
+    )
+
+
+def _time_by_kind(
+    ranks: Sequence[RankFigures], matched: Iterable[MatchedCommunicator]
+) -> dict[int, int]:
+    time: dict[int, int] = {}
+    for each in matched:
+        lasted = column_of(ranks, each.ranks, each.rows, "end_ns")
+        lasted -= column_of(ranks, each.ranks, each.rows, "start_ns")
+        sums = np.bincount(each.kind, lasted.sum(axis=0), minlength=len(KINDS))
+        for kind in np.flatnonzero(sums).tolist():
+            time[kind] = time.get(kind, 0) + int(sums[kind])
+    return time
+
+
+def _shape(one: _One) -> tuple[int, ...]:
+    """The distances of its ranks from the first, or just its size where some are unknown."""
+    if len(one.ranks) != one.size:
+        return (one.size,)
+    return tuple(rank - one.ranks[0] for rank in one.ranks)
+
+
+def _of_shape(alike: Sequence[_One]) -> ProcessGroups:
+    time: dict[int, int] = {}
+    for one in alike:
+        for kind, each in one.time_ns.items():
+            time[kind] = time.get(kind, 0) + each
+    first = min(alike, key=lambda one: one.ranks)
+    return ProcessGroups(
+        label="",
+        name=_described(first.description),
+        ranks=first.ranks,
+        size=first.size,
+        communicators=len(alike),
+        members=tuple(place for one in alike for place in one.members),
+        kinds=tuple(sorted(time, key=lambda kind: (-time[kind], kind))),
+    )
+
+
+def _described(description: str) -> str | None:
+    return _DESCRIPTIONS.get(description.lower(), description or None)
+
+
+def _named(found: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
+    strides = {(stride_of(each.ranks), each.size) for each in found}
+    return [replace(each, name=each.name or _name(each, total, strides)) for each in found]
+
+
+def _name(of: ProcessGroups, total: int, strides: set[tuple[int | None, int]]) -> str | None:
+    if of.kinds and set(of.kinds) <= set(POINT_TO_POINT):
+        return PIPELINE
+    if of.size >= total:
+        return WORLD
+    if of.kinds[:1] == (ALL_TO_ALL,):
+        return EXPERT
+    stride, reduces = stride_of(of.ranks), of.kinds[:1] and of.kinds[0] in _REDUCING
+    if not reduces or stride is None or len(of.ranks) != of.size:
+        return None
+    if stride > 1:
+        return DATA
+    across = any(apart == of.size for apart, _ in strides)
+    return TENSOR if stride == 1 and across else None
+
+
+def stride_of(ranks: Sequence[int]) -> int | None:
+    """The distance between neighbouring ranks; None where it varies, or of a single rank."""
+    apart = set(np.diff(ranks).tolist())
+    return apart.pop() if len(apart) == 1 else None
+
+
+def _labelled(found: Sequence[ProcessGroups]) -> Iterable[ProcessGroups]:
+    """Each with a unique label: its name, or its size, and a number where that repeats."""
+    seen: dict[str, int] = {}
+    for each in found:
+        label = each.name or f"group of {each.size}"
+        seen[label] = seen.get(label, 0) + 1
+        yield replace(each, label=label if seen[label] == 1 else f"{label} {seen[label]}")
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """`0-7`, `0,4,8,12`, or `0-3,6`."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    parts = [str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" for a, b in runs]
+    return ",".join(parts)

@@ -1,0 +1,1 @@
+"""Tables, findings and verdict of a job, from its matched collectives."""

@@ -1,0 +1,59 @@
+"""What is known of a job before it is put into tables and sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.ranks.critical_path import CriticalPath
+from traceview.ranks.figures import RankFigures
+from traceview.ranks.job import Clocks, MatchedCommunicator
+from traceview.ranks.lateness import Lateness
+from traceview.ranks.matching import Inconsistency
+from traceview.ranks.process_groups import ProcessGroups
+from traceview.ranks.step_alignment import CommonSteps
+from traceview.ranks.stragglers import Straggler
+from traceview.tables import Integers
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The ranks, by number, and what their collectives tell. `span_ns` is the median steady time.
+
+    `wait_ns` has one array per rank, a row per collective of it: how long it waited there, −1 where
+    that is unknown.
+    """
+
+    ranks: tuple[RankFigures, ...]
+    matched: tuple[MatchedCommunicator, ...]
+    inconsistencies: tuple[Inconsistency, ...]
+    clocks: Clocks
+    steps: CommonSteps
+    late: Lateness
+    stragglers: tuple[Straggler, ...]
+    groups: tuple[ProcessGroups, ...]
+    path: CriticalPath | None
+    span_ns: int
+    wait_ns: tuple[Integers, ...]
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether any wait is known."""
+        return any((each.last >= 0).any() for each in self.matched)
+
+    def steady_count(self, rank: int) -> int:
+        """Steady steps of a rank, at least 1: times are divided by it."""
+        return max(int((~self.ranks[rank].steps.warm_up).sum()), 1)
+
+
+def waits_by_row(
+    ranks: tuple[RankFigures, ...], matched: tuple[MatchedCommunicator, ...]
+) -> tuple[Integers, ...]:
+    """The wait of each collective of each rank, −1 where it is unknown."""
+    waits = tuple(np.full(len(each.collectives), -1, np.int64) for each in ranks)
+    for of in matched:
+        for place, rank in enumerate(of.ranks):
+            there = of.rows[place] >= 0
+            waits[rank][of.rows[place, there]] = of.wait_ns[place, there]
+    return waits

@@ -1,0 +1,275 @@
+"""The findings of a job: few, on what all ranks lose together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from traceview.findings import SEVERITIES, Evidence, Finding, Subject, severity_of, share_pct
+from traceview.ranks.figures import KINDS, POINT_TO_POINT
+from traceview.ranks.lateness import GPU_WORK
+from traceview.ranks.matching import Inconsistency
+from traceview.ranks.process_groups import ranks_text
+from traceview.ranks.result.facts import JobFacts
+from traceview.ranks.result.group_rows import GroupCalls
+from traceview.ranks.result.rank_rows import place_of, straggler_row
+from traceview.ranks.result.slower_kernels import LongerClass, longer_class
+from traceview.ranks.result.wording import doing, remedy
+from traceview.ranks.stragglers import Straggler
+from traceview.tables import Table
+from traceview.units import Value
+
+SMALL_BYTES, MANY_PER_STEP = 1 << 20, 50
+"""At 1 MiB two H200 reached a quarter of the bandwidth of 256 MiB (tests/data/collectives)."""
+_SMALL_SHARE, _PATH_SHARE, _EXPOSED_SHARE = 0.05, 0.05, 0.10
+_CPU_CAUSES = (
+    "launch-late",
+    "sync-drain",
+    "copy-wait",
+    "allocation",
+    "compilation",
+    "graph-launch",
+)
+
+
+def findings_of(
+    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
+) -> tuple[Finding, ...]:
+    """The findings, the worst first."""
+    found = [
+        *(_inconsistent(job, each) for each in job.inconsistencies),
+        *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
+        *_on_the_path(job),
+        *_small_messages(job, tables, calls),
+        *_exposed(job, tables),
+    ]
+    return tuple(
+        sorted(found, key=lambda each: (SEVERITIES.index(each.severity), -each.time_at_stake_ns))
+    )
+
+
+def _numbers(job: JobFacts, places: Sequence[int]) -> str:
+    return ranks_text([job.ranks[place].name.rank for place in places])
+
+
+def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
+    values: dict[str, Value] = {
+        "ranks": _numbers(job, each.ranks),
+        "kind": KINDS[each.kind],
+        "other_ranks": _numbers(job, each.others),
+        "other_kind": KINDS[each.other_kind],
+        "number": each.at + 1,
+    }
+    one, other = "{kind}", "{other_kind}"
+    if each.bytes >= 0 and each.other_bytes >= 0:
+        values |= {"bytes": each.bytes, "other_bytes": each.other_bytes}
+        one, other = "{kind} of {bytes}", "{other_kind} of {other_bytes}"
+    several, others = len(each.ranks) > 1, len(each.others) > 1
+    template = (
+        f"{'Ranks' if several else 'Rank'} {{ranks}} call{'' if several else 's'} {one} as number "
+        f"{{number}} of a communicator, {'ranks' if others else 'rank'} {{other_ranks}} "
+        f"call{'' if others else 's'} {other}."
+    )
+    return Finding(
+        "high",
+        template,
+        "Make all ranks of a process group call the same collectives in the same order and size.",
+        subject=Subject("rank", f"rank {_numbers(job, each.others[:1])}"),
+        evidence=Evidence(values),
+        cause="inconsistent-collectives",
+    )
+
+
+def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
+    severity = severity_of(each.saved_ns, job.span_ns)
+    if severity is None:
+        return None
+    place, row, longer = place_of(job, each), straggler_row(job, each), longer_class(job, each)
+    others = len(job.ranks) - 1
+    late_steps = max(int(each.late.sum()), 1)
+    own = job.ranks[each.rank]
+    values: dict[str, Value] = {
+        "rank": own.name.rank,
+        "late_median_ns": row["late_median_ns"],
+        "others": others,
+        "wait_ns": each.others_wait_ns // (others * late_steps),
+        "kind": KINDS[each.kind],
+        "path": own.path,
+    }
+    if row["steps"] is not None:
+        values["steps"] = row["steps"]
+    if place is not None and place.text:
+        values["place"] = place.text
+    why = doing(each.cause, place)
+    if each.cause == GPU_WORK:
+        why, more = _why(longer)
+        values |= more
+    when = "" if row["steps"] is None else " in {steps}"
+    whom = (
+        "The other {others:rank} wait {wait_ns} each"
+        if others > 1
+        else "The other rank waits {wait_ns}"
+    )
+    return Finding(
+        severity,
+        f"Rank {{rank}} is late by {{late_median_ns}}{when}: {why}. {whom} in {{kind}}.",
+        remedy(each.cause, place),
+        each.saved_ns,
+        Subject(
+            "rank",
+            f"rank {own.name.rank}",
+            (place.file or None) if place else None,
+            (place.line or None) if place else None,
+        ),
+        Evidence(values, "stragglers", {"rank": own.name.rank}),
+        share_pct(each.saved_ns, job.span_ns),
+        cause=each.cause,
+    )
+
+
+def _why(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
+    """Why a rank works longer, and the figures of that."""
+    if longer is None:
+        return "its GPU works longer between collectives", {}
+    values: dict[str, Value] = {"work_factor": longer.factor}
+    if longer.all_slower:
+        return "all its kernels take {work_factor} as long as on the others", values
+    values |= {"kernel_class": longer.kind, "more_ns": longer.more_ns}
+    return "its {kernel_class} kernels take {more_ns} more per step", values
+
+
+def _on_the_path(job: JobFacts) -> Iterator[Finding]:
+    """What holds up a pipeline: the longest time on a CPU, where that is in every step."""
+    path = job.path
+    if path is None or job.stragglers or not _has_messages(job):
+        return
+    held = [each for each in path.segments if each.what in _CPU_CAUSES]
+    if not held:
+        return
+    each = max(held, key=lambda segment: segment.avoidable_ns)
+    own = job.ranks[each.rank]
+    steps = job.steady_count(each.rank)
+    usual_ns = own.idle_ns.get(each.what, 0) // steps
+    if each.avoidable_ns < _PATH_SHARE * path.duration_ns or 2 * usual_ns < each.avoidable_ns:
+        return
+    place = own.places[each.place] if each.place >= 0 else None
+    count = max(int(job.steps.steady.sum()), 1)
+    at_stake = min(each.avoidable_ns, usual_ns) * count
+    severity = severity_of(at_stake, job.span_ns)
+    if severity is None:
+        return
+    values: dict[str, Value] = {
+        "rank": own.name.rank,
+        "avoidable_ns": each.avoidable_ns,
+        "step_ns": path.duration_ns,
+        "path": own.path,
+    }
+    if place is not None and place.text:
+        values["place"] = place.text
+    yield Finding(
+        severity,
+        "Rank {rank} holds up the pipeline for {avoidable_ns} of a step of {step_ns}: "
+        f"{doing(each.what, place)}.",
+        remedy(each.what, place),
+        at_stake,
+        Subject("rank", f"rank {own.name.rank}"),
+        Evidence(values, "critical_path", {"rank": own.name.rank, "what": each.what}),
+        share_pct(at_stake, job.span_ns),
+        cause=each.what,
+    )
+
+
+def _has_messages(job: JobFacts) -> bool:
+    return any(np.isin(each.kind, POINT_TO_POINT).any() for each in job.matched)
+
+
+def _small_messages(
+    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
+) -> Iterator[Finding]:
+    """Many small collectives per step: the one kind and size that takes most exposed time."""
+    steps = max(int(job.steps.steady.sum()), 1)
+    found = []
+    for row in tables["collectives"].rows():
+        size, per_step = row["bytes"], row["calls_per_step"]
+        if size is None or per_step is None or row["transfer_ns"] is None:
+            continue
+        if int(size) > SMALL_BYTES or float(per_step) < MANY_PER_STEP:
+            continue
+        of = next(place for place, each in enumerate(job.groups) if each.label == row["group"])
+        own = (calls[of].bytes == size) & (calls[of].kind == KINDS.index(str(row["kind"])))
+        ranks = max(len(set(calls[of].rank[own].tolist())), 1)
+        exposed = np.minimum(
+            calls[of].exposed_ns, calls[of].duration_ns - np.maximum(calls[of].wait_ns, 0)
+        )
+        found.append((int(exposed[own].sum()) // ranks, row))
+    if not found:
+        return
+    exposed_ns, row = max(found, key=lambda each: each[0])
+    exposed_ns = min(exposed_ns, job.span_ns)
+    severity = severity_of(exposed_ns, job.span_ns)
+    if severity is None or exposed_ns < _SMALL_SHARE * job.span_ns:
+        return
+    values: dict[str, Value] = {
+        "calls": round(float(row["calls_per_step"] or 0)),
+        "kind": row["kind"],
+        "group": row["group"],
+        "bytes": row["bytes"],
+        "exposed_ns": exposed_ns // steps,
+        "bus_bytes_per_s": row["bus_bytes_per_s"],
+    }
+    template = (
+        "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without computing"
+    )
+    template += ", at {bus_bytes_per_s}." if row["bus_bytes_per_s"] else "."
+    yield Finding(
+        severity,
+        template,
+        "Exchange more per call: bucket_cap_mb of DistributedDataParallel, larger units of FSDP, "
+        "or one call for several tensors.",
+        exposed_ns,
+        Subject("collective", str(row["kind"])),
+        Evidence(
+            values,
+            "collectives",
+            {"group": row["group"], "kind": row["kind"], "bytes": row["bytes"]},
+        ),
+        share_pct(exposed_ns, job.span_ns),
+        cause="small-messages",
+    )
+
+
+def _exposed(job: JobFacts, tables: dict[str, Table]) -> Iterator[Finding]:
+    """Communication that compute does not hide, without waits, on the median rank."""
+    rows = list(tables["ranks"].rows())
+    known = [row for row in rows if row["wait_ns"] is not None]
+    if not known or not len(tables["collectives"]):
+        return
+    order = sorted(known, key=lambda row: int(row["exposed_ns"] or 0) - int(row["wait_ns"] or 0))
+    row = order[(len(order) - 1) // 2]
+    place = next(p for p, each in enumerate(job.ranks) if each.name.rank == row["rank"])
+    transfer_ns = max(int(row["exposed_ns"] or 0) - int(row["wait_ns"] or 0), 0)
+    whole = job.ranks[place].span_ns // job.steady_count(place)
+    severity = severity_of(transfer_ns * job.steady_count(place), job.ranks[place].span_ns)
+    if severity is None or transfer_ns < _EXPOSED_SHARE * whole:
+        return
+    yield Finding(
+        severity,
+        "Rank {rank} exchanges data for {transfer_ns} of {step_ns} without computing and without "
+        "waiting for others."
+        if not len(job.steps.names)
+        else "Rank {rank}, as half of all ranks or more, exchanges data for {transfer_ns} per step "
+        "of {step_ns} without computing.",
+        "Overlap it with compute: start each collective as soon as its data is ready, on a stream "
+        "of its own. Or exchange fewer bytes.",
+        transfer_ns * job.steady_count(place),
+        Subject("rank", f"rank {row['rank']}"),
+        Evidence(
+            {"rank": row["rank"], "transfer_ns": transfer_ns, "step_ns": whole},
+            "ranks",
+            {"rank": row["rank"]},
+        ),
+        share_pct(transfer_ns, whole),
+        cause="exposed-communication",
+        general=True,
+    )

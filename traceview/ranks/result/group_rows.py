@@ -1,0 +1,182 @@
+"""The tables with a row per process group, and per kind and size of its collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import groups
+from traceview.ranks.figures import KINDS, UNKNOWN
+from traceview.ranks.process_groups import ProcessGroups, ranks_text
+from traceview.ranks.result.facts import JobFacts
+from traceview.ranks.tables import COLLECTIVES, GROUPS
+from traceview.ranks.waits import column_of
+from traceview.tables import Cell, Integers, Table
+
+NVLINK, PCIE, NETWORK = "NVLink", "PCIe", "network"
+
+
+@dataclass(frozen=True)
+class GroupCalls:
+    """The collectives of one shape of group on all ranks, one row per collective and rank.
+
+    `call` numbers the collectives; `first` is True for one row of each. `skew_ns` is the wait of
+    the first rank to arrive, −1 where waits are unknown, as is `wait_ns`.
+    """
+
+    call: Integers
+    rank: Integers
+    kind: Integers
+    bytes: Integers
+    bus_bytes: Integers
+    duration_ns: Integers
+    exposed_ns: Integers
+    wait_ns: Integers
+    skew_ns: Integers
+    step: Integers
+
+
+def group_calls(job: JobFacts, of: ProcessGroups) -> GroupCalls:
+    """The collectives of a shape of group."""
+    parts = [_calls(job, place) for place in of.members]
+    number = np.cumsum([0, *(len(set(part["call"].tolist())) for part in parts)])
+    for part, first in zip(parts, number.tolist(), strict=False):
+        part["call"] = np.unique(part["call"], return_inverse=True)[1].astype(np.int64) + first
+    names = parts[0]
+    return GroupCalls(**{name: np.concatenate([part[name] for part in parts]) for name in names})
+
+
+def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
+    of = job.matched[place]
+    there = of.rows >= 0
+    member, column = np.nonzero(there)
+    found = {
+        name: column_of(job.ranks, of.ranks, of.rows, name)[member, column]
+        for name in ("bytes", "bus_bytes", "start_ns", "end_ns", "exposed_ns", "step")
+    }
+    rank = np.array(of.ranks, np.int64)[member]
+    shift = job.steps.shift[rank]
+    return {
+        "call": column.astype(np.int64),
+        "rank": rank,
+        "kind": of.kind[column].astype(np.int64),
+        "bytes": of.bytes[column],
+        "bus_bytes": found["bus_bytes"],
+        "duration_ns": found["end_ns"] - found["start_ns"],
+        "exposed_ns": found["exposed_ns"],
+        "wait_ns": of.wait_ns[member, column],
+        "skew_ns": np.where(of.last >= 0, of.late_ns, UNKNOWN)[column],
+        "step": np.where(found["step"] >= 0, found["step"] + shift, -1),
+    }
+
+
+def groups_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
+    rows = [_group_row(job, *each) for each in zip(job.groups, calls, strict=True)]
+    return Table.from_rows(GROUPS.columns, rows)
+
+
+def _group_row(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> dict[str, Cell]:
+    link, peak = link_of(job, of)
+    rate = _rate(calls.bus_bytes, calls.duration_ns, calls.wait_ns)
+    _, first = np.unique(calls.call, return_index=True)
+    known = calls.wait_ns >= 0
+    sizes = calls.bytes[first]
+    return {
+        "group": of.label,
+        "name": of.name,
+        "ranks": ranks_text(of.ranks),
+        "members": of.size,
+        "communicators": of.communicators,
+        "kinds": ", ".join(KINDS[kind] for kind in of.kinds),
+        "calls": len(first),
+        "bytes": int(sizes.sum()) if (sizes >= 0).all() else None,
+        "total_ns": int(calls.duration_ns.sum()),
+        "exposed_ns": int(calls.exposed_ns.sum()),
+        "wait_ns": int(calls.wait_ns[known].sum()) if known.any() else None,
+        "bus_bytes_per_s": rate,
+        "link": link,
+        "link_pct": 100.0 * rate / peak if rate and peak else None,
+    }
+
+
+def _rate(bus: Integers, duration: Integers, wait: Integers) -> int | None:
+    """Bus bytes per second without waits; None where sizes or waits are unknown."""
+    chosen = (bus > 0) & (wait >= 0)
+    time = int((duration - wait)[chosen].sum())
+    if not time or (bus < 0).any():
+        return None
+    return round(int(bus[chosen].sum()) / time * 1e9)
+
+
+def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
+    """The link between the ranks of a group, and its peak rate one way; None where unknown.
+
+    Within a machine that is NVLink where the product has it, else PCIe. Rates of networks are not
+    in recordings.
+    """
+    ranks = sorted({rank for place in of.members for rank in job.matched[place].ranks})
+    machine = _machines(job)
+    machines = [{machine[rank] for rank in job.matched[place].ranks} for place in of.members]
+    if any("" in each for each in machines):
+        return None, None
+    if any(len(each) > 1 for each in machines):
+        return NETWORK, None
+    nvlink = {job.ranks[rank].link_bytes_per_s for rank in ranks}
+    pcie = {job.ranks[rank].host_bytes_per_s for rank in ranks}
+    if None not in nvlink:
+        return NVLINK, min(rate for rate in nvlink if rate is not None)
+    return (
+        (PCIE, min(rate for rate in pcie if rate is not None)) if None not in pcie else (None, None)
+    )
+
+
+def _machines(job: JobFacts) -> list[str]:
+    """What tells the machine of each rank from others; empty where unknown. One clock is of one."""
+    names = [each.name for each in job.ranks]
+    alone = len({name.clock for name in names}) == 1
+    return [name.host or (name.clock if alone else "") for name in names]
+
+
+def collectives_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
+    rows = [row for each in zip(job.groups, calls, strict=True) for row in _sizes(job, *each)]
+    rows.sort(key=lambda row: -int(row["wait_ns"] or 0))
+    return Table.from_rows(COLLECTIVES.columns, rows)
+
+
+def _sizes(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> Iterator[dict[str, Cell]]:
+    by = groups.group(calls.kind, calls.bytes)
+    _, peak = link_of(job, of)
+    order = groups.order_of(by.ids)
+    for own in np.split(order, np.flatnonzero(np.diff(by.ids[order])) + 1):
+        wait, known = calls.wait_ns[own], calls.wait_ns[own] >= 0
+        last = own[known & (wait == 0)]
+        _, first = np.unique(calls.call[own], return_index=True)
+        skew = calls.skew_ns[own[first]]
+        rate = _rate(calls.bus_bytes[own], calls.duration_ns[own], wait)
+        size = int(calls.bytes[own[0]])
+        yield {
+            "group": of.label,
+            "kind": KINDS[int(calls.kind[own[0]])],
+            "bytes": size if size >= 0 else None,
+            "calls": len(first),
+            "calls_per_step": _per_step(job, calls, own),
+            "total_ns": int(calls.duration_ns[own].sum()),
+            "median_ns": int(np.median(calls.duration_ns[own])),
+            "transfer_ns": int(np.median(calls.duration_ns[last])) if len(last) else None,
+            "wait_ns": int(wait[known].sum()) if known.any() else None,
+            "skew_median_ns": int(np.median(skew[skew >= 0])) if (skew >= 0).any() else None,
+            "bus_bytes_per_s": rate,
+            "link_pct": 100.0 * rate / peak if rate and peak else None,
+        }
+
+
+def _per_step(job: JobFacts, calls: GroupCalls, own: Integers) -> float | None:
+    """Calls of a rank in a steady step; None without steps."""
+    steady = np.flatnonzero(job.steps.steady)
+    if not len(steady):
+        return None
+    inside = own[np.isin(calls.step[own], steady)]
+    ranks = len(np.unique(calls.rank[own]))
+    return len(inside) / (len(steady) * ranks)

@@ -1,0 +1,39 @@
+"""The steps of all ranks by what took their time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.ranks.job import PARTS, HeatMap
+from traceview.ranks.result.facts import JobFacts
+from traceview.tables import NULL, Integers
+
+
+def heat_map(job: JobFacts) -> HeatMap:
+    """The heat map of a job; without columns where it has no steps."""
+    row = job.steps.row
+    count, total = row.shape
+    parts = np.zeros((count, total, len(PARTS)), np.int64)
+    duration, warm = np.full((count, total), NULL), np.zeros((count, total), bool)
+    for rank, figures in enumerate(job.ranks):
+        there = np.flatnonzero(row[rank] >= 0)
+        own, steps = row[rank, there], figures.steps
+        duration[rank, there], warm[rank, there] = steps.duration_ns[own], steps.warm_up[own]
+        wait = np.minimum(waits_in_steps(job, rank)[own], steps.exposed_ns[own])
+        parts[rank, there, 0] = steps.compute_ns[own]
+        parts[rank, there, 1] = steps.exposed_ns[own] - wait
+        parts[rank, there, 2] = wait
+        parts[rank, there, 3] = steps.copies_ns[own]
+        parts[rank, there, 4:] = steps.idle_ns[own]
+    late = np.zeros((count, total), np.int64)
+    late[:, job.late.steps] = job.late.late_ns[:, : len(job.late.steps)]
+    return HeatMap(job.steps.names, duration, warm, parts, late)
+
+
+def waits_in_steps(job: JobFacts, rank: int) -> Integers:
+    """How long a rank waited in each of its steps without computing meanwhile."""
+    found = job.ranks[rank].collectives
+    wait = np.minimum(np.maximum(job.wait_ns[rank], 0), found.exposed_ns)
+    inside = found.step >= 0
+    total = np.bincount(found.step[inside], wait[inside], minlength=len(job.ranks[rank].steps))
+    return total.astype(np.int64)

@@ -1,0 +1,94 @@
+"""The verdict on a job in one line: ranks, steps, GPU busy, who is late, what limits it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import units
+from traceview.ranks.job import HeatMap, JobVerdict
+from traceview.ranks.result.facts import JobFacts
+from traceview.ranks.result.rank_rows import straggler_row
+from traceview.tables import NULL
+
+STRAGGLER, COMMUNICATION = "straggler", "communication"
+_LIMIT_SHARE, _COMMUNICATION_SHARE, _WORTH_SAYING = 0.05, 0.30, 0.01
+_MOST_NAMED = 2
+
+
+def verdict_of(job: JobFacts, heat: HeatMap) -> JobVerdict:
+    """The verdict on a job."""
+    steady = np.flatnonzero(job.steps.steady & (heat.duration_ns != NULL).all(axis=0))
+    longest = heat.duration_ns[:, steady].max(axis=0) if len(steady) else steady
+    median = int(np.median(longest)) if len(steady) else None
+    span = sum(each.span_ns for each in job.ranks)
+    busy = sum(each.busy_pct * each.span_ns for each in job.ranks) / span if span else None
+    waiting = _waiting_share(job) if job.has_waits else None
+    exposed = sum(each.exposed_ns for each in job.ranks) / span if span else 0.0
+    saved = max((each.saved_ns for each in job.stragglers), default=0)
+    phrases = [*_phrases(job, len(steady), median, busy, waiting)]
+    return JobVerdict(
+        text=" · ".join(phrases),
+        limit=_limit(job, saved, exposed),
+        ranks=len(job.ranks),
+        steps=len(steady),
+        step_median_ns=median,
+        gpu_busy_pct=busy,
+        figures={
+            "waiting_pct": None if waiting is None else 100.0 * waiting,
+            "exposed_pct": 100.0 * exposed,
+            "stragglers": len(job.stragglers),
+            "saved_ns": saved,
+        },
+    )
+
+
+def _waiting_share(job: JobFacts) -> float:
+    """The share of steady time that ranks wait in collectives without computing."""
+    waited = 0
+    for rank, each in enumerate(job.ranks):
+        found, warm = each.collectives, each.steps.warm_up
+        wait = np.minimum(np.maximum(job.wait_ns[rank], 0), found.exposed_ns)
+        if len(warm):
+            wait = wait[(found.step >= 0) & ~warm[found.step]]
+        waited += int(wait.sum())
+    span = sum(each.span_ns for each in job.ranks)
+    return min(waited / span, 1.0) if span else 0.0
+
+
+def _limit(job: JobFacts, saved_ns: int, exposed: float) -> str:
+    if job.span_ns and saved_ns >= _LIMIT_SHARE * job.span_ns:
+        return STRAGGLER
+    if exposed >= _COMMUNICATION_SHARE:
+        return COMMUNICATION
+    known = Counter(each.limit for each in job.ranks if each.limit != "unknown")
+    return known.most_common(1)[0][0] if known else "unknown"
+
+
+def _phrases(
+    job: JobFacts, steps: int, median: int | None, busy: float | None, waiting: float | None
+) -> Iterator[str]:
+    yield units.counted(len(job.ranks), "rank")
+    if median is not None:
+        yield f"{units.counted(steps, 'steady step')} of {units.duration(median)}"
+    else:
+        yield f"No common steps in {units.duration(job.span_ns)}"
+    if busy is not None:
+        yield f"GPU busy {units.percent(busy)}"
+    if waiting is not None and waiting >= _WORTH_SAYING:
+        yield f"{units.percent(100.0 * waiting)} of the time waiting for later ranks"
+    yield from _late(job)
+
+
+def _late(job: JobFacts) -> Iterator[str]:
+    for each in job.stragglers[:_MOST_NAMED]:
+        row = straggler_row(job, each)
+        when = f" in {row['steps']}" if row["steps"] else ""
+        yield f"rank {row['rank']} late by {units.duration(row['late_median_ns'])}{when}"  # type: ignore[arg-type]
+    rest = len(job.stragglers) - _MOST_NAMED
+    if rest > 0:
+        yield f"{units.counted(rest, 'more rank')} late"
+    if not job.stragglers and job.has_waits:
+        yield "no rank stands out as late"

@@ -1,0 +1,52 @@
+"""What a late rank does, in words, and what to do about it."""
+
+from __future__ import annotations
+
+from traceview.ranks.figures import Place
+from traceview.ranks.lateness import GPU_WORK
+
+_DOES = {
+    "sleep": "sleeps",
+    "data-wait": "waits for the data loader",
+    "data-loading": "loads data",
+    "lock": "waits for a lock",
+    "process": "waits for another process",
+    "file": "reads or writes files",
+    "import": "imports modules",
+    "compilation": "compiles code",
+}
+_REASONS = {
+    "sync-drain": "its GPU runs dry after a synchronization",
+    "dependency": "its GPU waits for work on other streams",
+    "copy-wait": "its GPU waits for copies",
+    "graph-launch": "it launches a CUDA graph",
+    "jit-compile": "the driver compiles its kernels",
+    "module-load": "it loads kernels",
+    "allocation": "its CPU allocates memory",
+    "profiler": "the profiler holds it up",
+    "compilation": "it compiles code",
+    "lost-work": "work of its GPU is missing in the recording",
+    "unknown": "its GPU is idle",
+}
+
+
+def doing(cause: str, place: Place | None) -> str:
+    """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
+    where = " in {place}" if place is not None and place.text else ""
+    if cause == "launch-late":
+        verb = _DOES.get(place.what if place else "", "works" if where else "")
+        return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
+    return f"{_REASONS.get(cause, 'its GPU is idle')}{where}"
+
+
+def remedy(cause: str, place: Place | None) -> str:
+    """What to do about a late rank, an imperative with the fields of its finding."""
+    if cause == GPU_WORK:
+        return (
+            "Give rank {rank} as much work per step as the others, or check the clock of its GPU."
+        )
+    if place is not None and place.text:
+        return (
+            "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."
+        )
+    return "Read the report of rank {rank}: traceview report {path}"

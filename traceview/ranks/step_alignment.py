@@ -1,0 +1,109 @@
+"""The steps of the ranks, as one common sequence: those that hold the same collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.ranks.figures import RankFigures
+from traceview.ranks.job import MatchedCommunicator
+from traceview.ranks.waits import column_of
+from traceview.tables import Integers, Mask
+
+
+@dataclass(frozen=True)
+class CommonSteps:
+    """The steps of all ranks by number in the job.
+
+    `row` is the row in RankSteps of each rank, −1 where it has no such step; shape (ranks, steps).
+    `steady` is True for the steps that are warm-up on no rank. `shift` is by how much the number of
+    a step in the job exceeds its row in RankSteps.
+    """
+
+    names: tuple[str, ...]
+    row: Integers
+    steady: Mask
+    shift: Integers
+
+    def of_rows(self, rank: int, step: Integers) -> Integers:
+        """The number in the job of rows in RankSteps of a rank, −1 for −1."""
+        return np.where(step >= 0, step + self.shift[rank], -1)
+
+
+def common_steps(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
+) -> CommonSteps:
+    """The steps that the ranks share: by their collectives, else by their numbers."""
+    counts = np.array([len(each.steps) for each in ranks], np.int64)
+    if not counts.any():
+        none = np.zeros((len(ranks), 0), np.int64)
+        return CommonSteps((), none, np.zeros(0, bool), np.zeros(len(ranks), np.int64))
+    shift = _shifts(ranks, matched, counts)
+    shift -= shift[counts > 0].min()
+    total = int((counts + shift)[counts > 0].max())
+    number = np.arange(total)
+    row = number[None, :] - shift[:, None]
+    row = np.where((row >= 0) & (row < counts[:, None]), row, -1)
+    return CommonSteps(_names(ranks, row), row, _steady(ranks, row), shift)
+
+
+def _shifts(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], counts: Integers
+) -> Integers:
+    """The number in the job of the first step of each rank, relative to the first rank's."""
+    reference = int(np.argmax(counts > 0))
+    shift = np.array([_by_number(ranks[reference], each) for each in ranks], np.int64)
+    known = {reference}
+    waiting = list(matched)
+    while waiting:
+        ready = [each for each in waiting if known & set(each.ranks)]
+        if not ready:
+            break
+        for each in ready:
+            waiting.remove(each)
+            leader = next(rank for rank in each.ranks if rank in known)
+            for rank, apart in _apart(ranks, each, leader):
+                if rank not in known:
+                    shift[rank] = shift[leader] + apart
+                    known.add(rank)
+    return shift
+
+
+def _by_number(reference: RankFigures, other: RankFigures) -> int:
+    """By the numbers of the first steps."""
+    if not len(other.steps):
+        return 0
+    return int(other.steps.number[0] - reference.steps.number[0])
+
+
+def _apart(
+    ranks: Sequence[RankFigures], each: MatchedCommunicator, leader: int
+) -> list[tuple[int, int]]:
+    """For each rank of a communicator the usual difference of the steps of its collectives."""
+    step = column_of(ranks, each.ranks, each.rows, "step")
+    own = step[each.ranks.index(leader)]
+    found = []
+    for place, rank in enumerate(each.ranks):
+        both = (own >= 0) & (step[place] >= 0)
+        if both.any():
+            values, times = np.unique(own[both] - step[place][both], return_counts=True)
+            found.append((rank, int(values[np.argmax(times)])))
+    return found
+
+
+def _names(ranks: Sequence[RankFigures], row: Integers) -> tuple[str, ...]:
+    first = (row >= 0).argmax(axis=0)
+    return tuple(
+        ranks[rank].steps.names[int(row[rank, number])]
+        for number, rank in enumerate(first.tolist())
+    )
+
+
+def _steady(ranks: Sequence[RankFigures], row: Integers) -> Mask:
+    warm = np.zeros(row.shape[1], bool)
+    for place, each in enumerate(ranks):
+        there = row[place] >= 0
+        warm[there] |= each.steps.warm_up[row[place, there]]
+    return ~warm
