@@ -1,17 +1,19 @@
 """Write a large nsys export that looks like a training run: deterministic, for benchmarks.
 
-    python benchmarks/make_trace.py OUT.sqlite --kernels 1000000 [--dense]
+    python benchmarks/make_trace.py OUT.sqlite --kernels 1000000 [--shape NAME]
 
 Every process trains on its own GPU with the same correlation ids. A step is a forward and a
 backward pass of layers; a layer runs four operations, each in its own range, like torch's
-autograd ranges. 1 M kernels make about 3.6 M rows and 200 MB. A dense trace is one of a program
-that marks everything: inside the range of each launch are ten more nested ranges and a mark.
+autograd ranges. 1 M kernels make about 3.6 M rows and 200 MB. The shapes are those of
+benchmarks/trace_shapes.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +21,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+# Run as a program and imported by tests; its neighbours are found either way.
+sys.path.append(str(Path(__file__).parent))
+
+from trace_shapes import SHAPES, Shape
+
 Array = npt.NDArray[np.int64]
 HOST = 1 << 48
 FIRST_PID = 4242
 OPERATIONS_PER_LAYER, LAYERS_PER_PASS, PASSES = 4, 12, ("forward", "backward")
 KERNELS_PER_STEP = OPERATIONS_PER_LAYER * LAYERS_PER_PASS * len(PASSES)
-DENSE = 10
-PUSH_POP, MARK = 59, 34
+PUSH_POP, MARK, DOMAIN_CREATE = 59, 34, 75
 LAUNCH_PERIOD_NS, LAUNCH_NS, GAP_NS, WARM_UP_NS = 6_000, 3_500, 1_500, 2_000_000_000
 BATCH = 100_000
 KERNEL_NAMES = 120
@@ -34,10 +40,13 @@ CALLS = (
     "cudaStreamIsCapturing_v10000",
     "cudaMemcpyAsync_v3020",
     "cudaStreamSynchronize_v3020",
+    "cudaGraphLaunch_v10000",
 )
-LAUNCH, CAPTURING, COPY, SYNC = range(len(CALLS))
+LAUNCH, CAPTURING, COPY, SYNC, GRAPH_LAUNCH = range(len(CALLS))
 OPERATIONS = ("aten::linear", "aten::gelu", "aten::layer_norm", "aten::add", "aten::mul")
 FIRST_CALL_ID, FIRST_KERNEL_ID, FIRST_SHORT_ID, THREAD_NAME_ID = 10, 100, 1_000, 5
+FIRST_FRAME_ID, FRAMES = 2_000, 16
+SAMPLER, SAMPLER_DOMAIN = "Python Periodic Sampling", 1
 
 ON_STREAM = (
     "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,"
@@ -87,12 +96,14 @@ SCHEMA = {
 
 @dataclass(frozen=True)
 class Run:
-    """One process: when its launch calls and kernels ran."""
+    """One process: when its launch calls and kernels ran, and which call launched each kernel."""
 
+    shape: Shape
     pid: int
     gpu: int
     call_start: Array
     call_end: Array
+    launch: Array
     kernel_start: Array
     kernel_end: Array
     stream: Array
@@ -112,40 +123,44 @@ class Run:
         return self.call_start[first] - margin, self.call_end[last] + margin
 
 
-def make_trace(
-    path: Path, kernels: int, processes: int, streams: int, seed: int, *, dense: bool = False
-) -> int:
+def make_trace(path: Path, kernels: int, shape: Shape, seed: int = 0) -> int:
     """Write the export and return its number of rows. Raises FileExistsError."""
     with path.open("xb"):
         pass
     rng = np.random.default_rng(seed)
-    share = [kernels // processes + (p < kernels % processes) for p in range(processes)]
-    runs = [_run(rng, place, count, streams) for place, count in enumerate(share)]
+    each, more = divmod(kernels, shape.processes)
+    runs = [_run(rng, shape, place, each + (place < more)) for place in range(shape.processes)]
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         for table, columns in SCHEMA.items():
             connection.execute(f"CREATE TABLE {table} ({columns})")
         rows = _small_tables(connection, runs)
-        for write in (_kernels, _api_calls, _dense_ranges if dense else _ranges, _copies, _syncs):
+        for write in (_kernels, _api_calls, _ranges, _samples, _copies, _syncs):
             rows += write(connection, rng, runs)
     connection.close()
     return rows
 
 
-def _run(rng: np.random.Generator, place: int, count: int, streams: int) -> Run:
+def _run(rng: np.random.Generator, shape: Shape, place: int, count: int) -> Run:
+    kernels_per_launch = max(shape.graph_nodes, 1)
+    calls = -(-count // kernels_per_launch)
     # Calls of one thread do not overlap: jitter and longest call stay within the period.
-    jitter = rng.integers(0, LAUNCH_PERIOD_NS // 4, count)
-    call_start = WARM_UP_NS + place * 777 + np.arange(count) * LAUNCH_PERIOD_NS + jitter
-    call_end = call_start + LAUNCH_NS // 2 + rng.integers(0, LAUNCH_NS // 2, count)
-    duration = rng.integers(2_000, 2_000 + 7_000 * streams, count)
-    stream = 7 + np.arange(count) // LAYERS_PER_PASS % streams
+    jitter = rng.integers(0, LAUNCH_PERIOD_NS // 4, calls)
+    period = LAUNCH_PERIOD_NS * kernels_per_launch
+    call_start = WARM_UP_NS + place * 777 + np.arange(calls) * period + jitter
+    call_end = call_start + LAUNCH_NS // 2 + rng.integers(0, LAUNCH_NS // 2, calls)
+    duration = rng.integers(2_000, 2_000 + 7_000 * shape.streams, count)
+    stream = 7 + np.arange(count) // LAYERS_PER_PASS % shape.streams
+    launch = np.arange(count) // kernels_per_launch
     kernel_start = np.zeros(count, np.int64)
-    for number in range(7, 7 + streams):
-        mine = stream == number
-        kernel_start[mine] = _queued(call_end[mine] + GAP_NS, duration[mine] + GAP_NS)
+    for number in range(7, 7 + shape.streams):
+        own = stream == number
+        ready = call_end[launch[own]] + GAP_NS
+        kernel_start[own] = _queued(ready, duration[own] + GAP_NS)
     ends = kernel_start + duration
-    return Run(FIRST_PID + place, place, call_start, call_end, kernel_start, ends, stream)
+    pid = FIRST_PID + place
+    return Run(shape, pid, place, call_start, call_end, launch, kernel_start, ends, stream)
 
 
 def _queued(ready: Array, occupied: Array) -> Array:
@@ -173,24 +188,33 @@ def _cells(column: object, rows: Array) -> Sequence[object]:
     return [column] * len(rows)
 
 
-def _joined(runs: Sequence[Run], part: Callable[[Run], Array | int]) -> Array:
+def _per_call(runs: Sequence[Run], part: Callable[[Run], Array | int]) -> Array:
     pieces = [np.broadcast_to(part(run), run.call_start.shape) for run in runs]
     return np.concatenate(pieces).astype(np.int64)
 
 
+def _per_kernel(runs: Sequence[Run], part: Callable[[Run], Array | int]) -> Array:
+    pieces = [np.broadcast_to(part(run), run.kernel_start.shape) for run in runs]
+    return np.concatenate(pieces).astype(np.int64)
+
+
 def _kernels(connection: sqlite3.Connection, rng: np.random.Generator, runs: Sequence[Run]) -> int:
-    start = _joined(runs, lambda run: run.kernel_start)
-    number = _joined(runs, lambda run: np.arange(len(run.call_start)))
+    shape = runs[0].shape
+    start = _per_kernel(runs, lambda run: run.kernel_start)
+    number = _per_kernel(runs, lambda run: np.arange(len(run.kernel_start)))
+    launch = _per_kernel(runs, lambda run: run.launch)
     # Names by position in the step, so that every step launches the same kernels.
     name = number % KERNELS_PER_STEP * 7 % KERNEL_NAMES
-    shape = [1 + name * 37 % 2000, 1 + name % 3, 1, 32 << name % 5, 1, 1]
+    grid = [1 + name * 37 % 2000 + number * 7_919 % shape.grids, 1 + name % 3, 1]
+    block = [32 << name % 5, 1, 1]
+    node = 1 + number % shape.graph_nodes if shape.graph_nodes else None
     columns = [
-        *(start, _joined(runs, lambda run: run.kernel_end), 0, 1, None),
-        *(_joined(runs, lambda run: run.stream), number + 1),
-        *(_joined(runs, lambda run: run.global_pid), FIRST_KERNEL_ID + name),
-        *(FIRST_SHORT_ID + name, FIRST_KERNEL_ID + name, 1, 0, 16 + name % 12 * 16, *shape),
-        *(name % 4 * 1024, name % 7 * 8192, 0, rng.integers(0, 1 << 28, len(start))),
-        *(number + 1, 102_400, None, 0),
+        *(start, _per_kernel(runs, lambda run: run.kernel_end), 0, 1, None),
+        *(_per_kernel(runs, lambda run: run.stream), launch + 1),
+        *(_per_kernel(runs, lambda run: run.global_pid), FIRST_KERNEL_ID + name),
+        *(FIRST_SHORT_ID + name, FIRST_KERNEL_ID + name, 1, 0, 16 + name % 12 * 16, *grid),
+        *(*block, name % 4 * 1024, name % 7 * 8192, 0, rng.integers(0, 1 << 28, len(start))),
+        *(number + 1, 102_400, node, 0),
     ]
     return _insert(connection, "CUPTI_ACTIVITY_KIND_KERNEL", columns, np.argsort(start))
 
@@ -198,22 +222,23 @@ def _kernels(connection: sqlite3.Connection, rng: np.random.Generator, runs: Seq
 def _api_calls(
     connection: sqlite3.Connection, rng: np.random.Generator, runs: Sequence[Run]
 ) -> int:
-    launches = _joined(runs, lambda run: run.call_start)
-    ends = _joined(runs, lambda run: run.call_end)
-    number = _joined(runs, lambda run: np.arange(len(run.call_start)))
-    tid = _joined(runs, lambda run: run.global_tid)
+    launches = _per_call(runs, lambda run: run.call_start)
+    ends = _per_call(runs, lambda run: run.call_end)
+    number = _per_call(runs, lambda run: np.arange(len(run.call_start)))
+    tid = _per_call(runs, lambda run: run.global_tid)
     extra = np.flatnonzero(number % 10 < 3)
     kind = np.select(
         [number[extra] % 100 == 0, number[extra] % 200 == 1], [COPY, SYNC], default=CAPTURING
     )
     before = launches[extra]
+    launch = GRAPH_LAUNCH if runs[0].shape.graph_nodes else LAUNCH
     columns = [
         np.concatenate([launches, before - 1_500]),
         np.concatenate([ends, before - 500 + rng.integers(0, 300, len(extra))]),
         0,
         np.concatenate([tid, tid[extra]]),
         np.concatenate([number + 1, 1 + len(number) + number[extra]]),
-        FIRST_CALL_ID + np.concatenate([np.full(len(number), LAUNCH), kind]),
+        FIRST_CALL_ID + np.concatenate([np.full(len(number), launch), kind]),
         0,
         None,
     ]
@@ -227,12 +252,6 @@ Ranges = tuple[Array, Array, Array, npt.NDArray[np.object_]]
 
 
 def _ranges(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
-    return _write_ranges(connection, [part for run in runs for part in _ranges_of(run)])
-
-
-def _dense_ranges(
-    connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]
-) -> int:
     return _write_ranges(
         connection, [part for run in runs for part in (*_ranges_of(run), *_inside_launches(run))]
     )
@@ -251,13 +270,15 @@ def _write_ranges(connection: sqlite3.Connection, parts: Sequence[Ranges]) -> in
 
 
 def _inside_launches(run: Run) -> Iterator[Ranges]:
-    """Ten nested ranges around each launch call, and a mark in the innermost."""
+    """Nested ranges around each launch call, and a mark in the innermost."""
+    shape = run.shape
     tid = np.full(len(run.call_start), run.global_tid)
-    for level in range(DENSE):
+    for level in range(shape.ranges_per_launch):
         margin = 30 - 2 * level
         text = np.full(len(tid), f"detail_{level}", object)
         yield run.call_start - margin, run.call_end + margin, tid, text
-    yield run.call_start - 5, run.call_start - 5, tid, np.full(len(tid), "mark", object)
+    if shape.marks:
+        yield run.call_start - 5, run.call_start - 5, tid, np.full(len(tid), "mark", object)
 
 
 def _ranges_of(run: Run) -> list[Ranges]:
@@ -268,12 +289,44 @@ def _ranges_of(run: Run) -> list[Ranges]:
         (OPERATIONS_PER_LAYER, lambda at: f"layer_{at % LAYERS_PER_PASS}"),
         (1, lambda at: OPERATIONS[at % len(OPERATIONS)]),
     ]
+    if run.shape.graph_nodes:
+        names = [(1, lambda at: f"step_{at}")]
     for level, (group, name) in enumerate(names):
         # Ranges of one thread nest: the margin of a level is wider than that of those inside.
         start, end = run.ends_of(group, margin=40 * (len(names) - level))
-        text = np.array([*map(name, range(len(start))), None], object)[:-1]
+        texts = map(name, range(len(start)))
+        if run.shape.id_in_range_names and level:
+            texts = (f"{text}, id = {run.pid}{at:07d}" for at, text in enumerate(texts))
+        text = np.array([*texts, None], object)[:-1]
         found.append((start, end, np.full(len(start), run.global_tid), text))
     return found
+
+
+def _samples(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
+    """Stacks as nsys samples them: marks of a domain of their own, as JSON, innermost first."""
+    every = runs[0].shape.sample_every_ns
+    if not every:
+        return 0
+    rows: list[tuple[object, ...]] = []
+    for run in runs:
+        head = (0, None, DOMAIN_CREATE, *(None,) * 3, SAMPLER, run.global_tid, *(None,) * 2)
+        rows.append((*head, SAMPLER_DOMAIN, *(None,) * 9))
+        for time in range(WARM_UP_NS, int(run.call_end[-1]), every):
+            head = (time, None, MARK, *(None,) * 3, None, run.global_tid, *(None,) * 2)
+            stack = _stack(time // every % KERNELS_PER_STEP)
+            rows.append((*head, SAMPLER_DOMAIN, *(None,) * 7, stack, None))
+    marks = ", ".join("?" * len(rows[0]))
+    connection.executemany(f"INSERT INTO NVTX_EVENTS VALUES ({marks})", rows)
+    return len(rows)
+
+
+def _stack(line: int) -> str:
+    frames = [
+        {"Function": FIRST_FRAME_ID + 2 * depth, "File": FIRST_FRAME_ID + 2 * depth + 1, "Line": at}
+        for depth, at in enumerate([10 + line, *range(20, 19 + FRAMES)])
+    ]
+    head = {"Thread state ID": 1, "Thread state": "Running", "Frames count": FRAMES}
+    return json.dumps({SAMPLER: {**head, "Frames": frames}}, separators=(",", ":"))
 
 
 def _copies(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
@@ -287,10 +340,10 @@ def _syncs(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequenc
 def _beside_calls(
     connection: sqlite3.Connection, runs: Sequence[Run], table: str, every: int, rest: int
 ) -> int:
-    number = _joined(runs, lambda run: np.arange(len(run.call_start)))
+    number = _per_call(runs, lambda run: np.arange(len(run.call_start)))
     picked = np.flatnonzero(number % every == rest)
-    before = _joined(runs, lambda run: run.call_start)[picked]
-    pid = _joined(runs, lambda run: run.global_pid)[picked]
+    before = _per_call(runs, lambda run: run.call_start)[picked]
+    pid = _per_call(runs, lambda run: run.global_pid)[picked]
     common = [before - 1_400, before - 600, 0, 1, None, 7, 1 + len(number) + number[picked], pid]
     copied = [4 << 20, 1, None, 0, 2, *(None,) * 6, None, 1]
     waited = [None, 2, 4_294_967_295, 4_294_967_295]
@@ -334,6 +387,9 @@ def _strings() -> list[tuple[int, str]]:
         arguments = f"<float, (int){at}, at::native::functor_{at}<float>>(int, T2, T3)"
         names.append((FIRST_KERNEL_ID + at, f"void at::native::kernel_{at}{arguments}"))
         names.append((FIRST_SHORT_ID + at, f"kernel_{at}"))
+    for depth in range(FRAMES):
+        names.append((FIRST_FRAME_ID + 2 * depth, f"function_{depth}"))
+        names.append((FIRST_FRAME_ID + 2 * depth + 1, f"/model/file_{depth % 5}.py"))
     return names
 
 
@@ -341,15 +397,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kernels", type=int, default=1_000_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--streams", type=int, default=4)
+    parser.add_argument("--shape", choices=SHAPES, default="plain")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--dense", action="store_true", help="ten more ranges and a mark per kernel"
-    )
     given = parser.parse_args()
-    shape = (given.kernels, given.processes, given.streams, given.seed)
-    rows = make_trace(given.out, *shape, dense=given.dense)
+    rows = make_trace(given.out, given.kernels, SHAPES[given.shape], given.seed)
     print(f"Wrote {given.out}: {rows} rows, {given.out.stat().st_size} bytes")
 
 

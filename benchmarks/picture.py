@@ -31,7 +31,7 @@ def draw(found: Mapping[str, Any]) -> str:
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
         axes = figure.add_subplot()
-        _lines(axes, [trace for trace in found["traces"] if not trace["dense"]])
+        _lines(axes, [trace for trace in found["traces"] if trace["shape"] == "plain"])
         _dress(axes)
         figure.supxlabel(_wrapped(sentence(found["machine"])), fontsize=6.5, color=QUIET)
         written = io.StringIO()

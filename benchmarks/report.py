@@ -1,8 +1,9 @@
 """Time the whole report and other tools on traces of several lengths, after checking all results.
 
-    python benchmarks/report.py [--kernels 1000 100000 1000000 10000000] [--dense 100000]
-        [--runs 5] [--nsys PATH] [--nsys-ai PATH] [--folder .cache/benchmark]
-        [--json RESULTS.json] [--picture docs/performance.svg]
+    python benchmarks/report.py [--kernels 1000 100000 1000000 10000000]
+        [--shapes dense dynamic …] [--shape-kernels 1000000] [--runs 5]
+        [--nsys PATH] [--nsys-ai PATH] [--folder .cache/benchmark]
+        [--json RESULTS.json [--resume]] [--picture docs/performance.svg]
 
 Prints Markdown. Every run is a process of its own, from start to exit, with the file in the page
 cache. The tools take turns, so that other load on the machine affects all of them. CPU is user and
@@ -12,7 +13,8 @@ benchmark.
 
 nsys stats runs the reports that answer the same questions, nsys-ai its cache and then its skills. A
 tool that is not installed is skipped, as is one that would take more than --patience seconds by its
-time on a shorter trace. --dense adds traces of a program that marks everything.
+time on a shorter trace. --shapes are those of trace_shapes.py; all but the plain one by default.
+--resume keeps the traces that an interrupted run has already written to --json.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from typing import Any
 from results import markdown, rows_of
 from surroundings import machine
 from tools import OURS, Way, WrongError, prepare, true_sums, ways
+from trace_shapes import SHAPES
 
 HERE = Path(__file__).parent
 START_UP_KERNELS = 100_000
@@ -97,12 +100,12 @@ def checked(trace: Path, way: Way) -> str:
     return check(trace, way, true_sums(trace) if way.sums else {})
 
 
-def made(folder: Path, kernels: int, dense: bool) -> Path:
+def made(folder: Path, kernels: int, shape: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{kernels}{'-dense' * dense}.sqlite"
+    path = folder / f"{kernels}-{shape}.sqlite"
     if not path.exists():
         command = [sys.executable, HERE / "make_trace.py", path, "--kernels", str(kernels)]
-        subprocess.run([*command, *["--dense"] * dense], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, "--shape", shape], check=True, stdout=subprocess.DEVNULL)
     return path
 
 
@@ -129,17 +132,28 @@ def benchmark(given: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": machine(given.nsys, given.nsys_ai), "runs": given.runs}
     helped = (sys.executable, "-m", "traceview", "--help")
     found["help_s"] = [run(helped)[0].wall_s for _ in range(given.runs)]
-    shapes = [(k, False) for k in given.kernels] + [(k, True) for k in given.dense]
-    found["traces"] = []
-    for kernels, dense in shapes:
-        trace = made(given.folder, kernels, dense)
+    wanted = [(kernels, "plain") for kernels in given.kernels]
+    wanted += [(given.shape_kernels, shape) for shape in given.shapes]
+    found["traces"] = _measured_before(given)
+    there = {(trace["kernels"], trace["shape"]) for trace in found["traces"]}
+    for kernels, shape in [each for each in wanted if each not in there]:
+        trace = made(given.folder, kernels, shape)
         every = ways(trace, given.nsys, given.nsys_ai)
         chosen = [way for way in every if _bearable(found["traces"], way, kernels, given.patience)]
         tools = list(compared(trace, chosen, given.runs))
-        facts = {"kernels": kernels, "dense": dense, **bytes_alone(trace, given.runs)}
+        facts = {"kernels": kernels, "shape": shape, **bytes_alone(trace, given.runs)}
         found["traces"].append({**facts, "tools": tools})
         print(*rows_of(found["traces"][-1]), sep="\n", file=sys.stderr, flush=True)
+        if given.json:
+            given.json.write_text(json.dumps(found, indent=1) + "\n")
     return found
+
+
+def _measured_before(given: argparse.Namespace) -> list[dict[str, Any]]:
+    if not (given.resume and given.json and given.json.exists()):
+        return []
+    traces: list[dict[str, Any]] = json.loads(given.json.read_text())["traces"]
+    return traces
 
 
 def _bearable(before: Sequence[dict[str, Any]], way: Way, kernels: int, patience: float) -> bool:
@@ -160,13 +174,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The whole report beside other tools.")
     lengths = [1_000, 100_000, 1_000_000, 10_000_000]
     parser.add_argument("--kernels", type=int, nargs="*", default=lengths)
-    parser.add_argument("--dense", type=int, nargs="*", default=[100_000])
+    others = [shape for shape in SHAPES if shape != "plain"]
+    parser.add_argument("--shapes", nargs="*", choices=SHAPES, default=others, metavar="SHAPE")
+    parser.add_argument("--shape-kernels", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--nsys", default=shutil.which("nsys"))
     parser.add_argument("--nsys-ai", default=shutil.which("nsys-ai"))
     parser.add_argument("--patience", type=float, default=120.0, metavar="SECONDS")
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
     parser.add_argument("--json", type=Path, metavar="RESULTS.json")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--picture", type=Path, metavar="OUT.svg")
     given = parser.parse_args()
     try:
@@ -174,8 +191,6 @@ def main() -> None:
     except WrongError as error:
         raise SystemExit(str(error)) from error
     print(markdown(found))
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
     if given.picture:
         from picture import draw
 

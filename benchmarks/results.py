@@ -15,7 +15,7 @@ _HEAD = ("trace", "tool", "wall s", "least", "CPU s", "peak MiB", "sums of kerne
 
 def markdown(found: Mapping[str, Any]) -> str:
     traces = found["traces"]
-    plain = [trace for trace in traces if not trace["dense"]]
+    plain = [trace for trace in traces if trace["shape"] == "plain"]
     parts = [
         f"{sentence(found['machine'])}. Medians of {found['runs']}.",
         f"`traceview --help` takes {_median(found['help_s']):.2f} s.",
@@ -50,7 +50,7 @@ def _cells(trace: Trace) -> Iterator[tuple[str, ...]]:
 
 
 def _named(trace: Trace) -> str:
-    return f"{trace['kernels']:,}{' dense' if trace['dense'] else ''}"
+    return f"{trace['kernels']:,}{'' if trace['shape'] == 'plain' else ' ' + trace['shape']}"
 
 
 def _ratios(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:

@@ -70,11 +70,10 @@ def measure(path: str) -> dict[str, Any]:
     clock = Clock()
     with clock.stage("start-up: imports"):
         _time_facts(clock)
-        from traceview.cli.allocator import keep_freed_memory
-
         import traceview
         from traceview import report
         from traceview.analyses import ALL
+        from traceview.cli.process.allocator import keep_freed_memory
         from traceview.render.report.text import render_text
 
         keep_freed_memory()

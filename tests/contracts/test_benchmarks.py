@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.make_trace import DENSE, make_trace
+from benchmarks.make_trace import make_trace
+from benchmarks.trace_shapes import SHAPES
 from tests.places import REPOSITORY
 from traceview.trace.load import load
 
@@ -25,22 +26,22 @@ KERNELS = 500
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    def trace(dense):
+    def trace(shape):
         path = tmp_path_factory.mktemp("made") / "run.sqlite"
-        make_trace(path, KERNELS, processes=2, streams=2, seed=3, dense=dense)
+        make_trace(path, KERNELS, SHAPES[shape], seed=3)
         return path
 
-    return {dense: trace(dense) for dense in (False, True)}
+    return {shape: trace(shape) for shape in ("plain", "dense")}
 
 
 def test_a_dense_trace_has_ten_more_ranges_and_a_mark_a_kernel(made):
-    plain, dense = (load(made[kind]).ranges for kind in (False, True))
-    assert len(dense) - len(plain) == (DENSE + 1) * KERNELS
+    plain, dense = (load(made[kind]).ranges for kind in ("plain", "dense"))
+    assert len(dense) - len(plain) == (SHAPES["dense"].ranges_per_launch + 1) * KERNELS
     assert Counter(dense.texts("kind").decode())["mark"] == KERNELS
 
 
 def test_all_ranges_of_a_dense_trace_nest(made):
-    with sqlite3.connect(made[True]) as connection:
+    with sqlite3.connect(made["dense"]) as connection:
         query = (
             "SELECT globalTid, start, end FROM NVTX_EVENTS WHERE end NOT NULL ORDER BY 1, 2, -end"
         )
@@ -53,22 +54,22 @@ def test_all_ranges_of_a_dense_trace_nest(made):
         assert not opened or end <= opened[-1][1]
         opened.append((tid, end))
         deepest = max(deepest, len(opened))
-    assert deepest == DENSE + 4
+    assert deepest == SHAPES["dense"].ranges_per_launch + 4
 
 
 def test_traceview_and_pandas_agree_with_sqlite(made):
     pytest.importorskip("pandas")
-    expected = tools.true_sums(made[False])
+    expected = tools.true_sums(made["plain"])
     assert sum(calls for calls, _ in expected.values()) == KERNELS
-    for way in tools.ways(made[False], None, None):
+    for way in tools.ways(made["plain"], None, None):
         if way.sums:
-            assert report.check(made[False], way, expected) == f"{len(expected)} equal"
+            assert report.check(made["plain"], way, expected) == f"{len(expected)} equal"
 
 
 def test_a_tool_that_is_wrong_ends_the_benchmark(made):
-    way = next(way for way in tools.ways(made[False], None, None) if way.name == tools.JSON)
+    way = next(way for way in tools.ways(made["plain"], None, None) if way.name == tools.JSON)
     with pytest.raises(tools.WrongError, match="is wrong about 1 kernels, such as ghost"):
-        report.check(made[False], way, {**tools.true_sums(made[False]), "ghost": (1, 1)})
+        report.check(made["plain"], way, {**tools.true_sums(made["plain"]), "ghost": (1, 1)})
 
 
 def nsys_output(*blocks: str) -> str:
@@ -93,10 +94,10 @@ def found():
         figures = {"wall_s": list(seconds), "cpu_s": [1.0], "peak_mib": [10.0, 20.0]}
         return {"tool": name, **figures, "sums": "96 equal"}
 
-    def trace(kernels, seconds, *tools_, dense=False):
+    def trace(kernels, seconds, *tools_, shape="plain"):
         ours = tool(tools.OURS, seconds, seconds + 9, seconds - 0.01)
         beside = {"file_bytes": kernels * 200, "cat_s": [0.1], "numpy_s": [0.2]}
-        return {"kernels": kernels, "dense": dense, **beside, "tools": [ours, *tools_]}
+        return {"kernels": kernels, "shape": shape, **beside, "tools": [ours, *tools_]}
 
     machine = {"cpu": "a CPU", "cores": 2, "memory_gb": 24, "system": "Linux", "load_at_start": 0.0}
     versions = dict.fromkeys(("traceview", "python", "numpy", "pandas", "sqlite", "nsys"), "1.0")
@@ -108,7 +109,7 @@ def found():
             trace(1_000, 0.5, tool(tools.NSYS, 1.0)),
             trace(100_000, 0.7, tool(tools.NSYS, 1.4)),
             trace(1_000_000, 2.9),
-            trace(5_000, 0.6, dense=True),
+            trace(5_000, 0.6, shape="dense"),
         ],
     }
 

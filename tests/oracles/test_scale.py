@@ -33,6 +33,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.make_trace import make_trace
+from benchmarks.trace_shapes import Shape
 from tests.oracles import brute_force_scale
 from tests.oracles.test_brute_force import (
     Both,
@@ -54,8 +55,12 @@ from traceview.analyses.wave_quantization import analysis as wave_quantization
 
 KERNELS = int(os.environ.get("TRACEVIEW_TEST_KERNELS", "20000"))
 GIVEN = os.environ.get("TRACEVIEW_TEST_TRACE")
-# Processes, streams of each, and whether ranges are dense: one stream never runs kernels at once.
-SHAPES = {"one-stream": (1, 1, False), "two-processes": (2, 4, False), "dense": (1, 4, True)}
+# One stream never runs kernels at once.
+SHAPES = {
+    "one-stream": Shape("one stream", processes=1, streams=1),
+    "two-processes": Shape("two processes"),
+    "dense": Shape("dense ranges", processes=1, ranges_per_launch=10, marks=True),
+}
 
 
 @dataclass
@@ -69,8 +74,8 @@ def long(request, tmp_path_factory):
         path = Path(GIVEN)
     else:
         path = tmp_path_factory.mktemp("long") / "long.sqlite"
-        processes, streams, dense = SHAPES[request.param]
-        make_trace(path, KERNELS // (1 + 3 * dense), processes, streams, seed=7, dense=dense)
+        shape = SHAPES[request.param]
+        make_trace(path, KERNELS // (4 if shape.marks else 1), shape, seed=7)
     both = Both.of(path)
     return Long(both.trace, both.recording, path)
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from benchmarks.make_trace import make_trace
+from benchmarks.trace_shapes import Shape
 from tests.build import Export
 from traceview.errors import TooLargeError
 from traceview.trace.load import load
@@ -21,7 +22,7 @@ KERNELS = 300
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("fits") / "run.sqlite"
-    make_trace(path, KERNELS, processes=1, streams=1, seed=1)
+    make_trace(path, KERNELS, Shape("one stream", processes=1, streams=1), seed=1)
     return path
 
 
@@ -172,7 +173,7 @@ def test_nothing_is_refused_where_nothing_is_told(made, scarce, monkeypatch):
 def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
     """Under `ulimit -v`: 40,000 kernels as if of ten millions, then for what they are."""
     path = tmp_path / "long.sqlite"
-    make_trace(path, 40_000, processes=1, streams=1, seed=1)
+    make_trace(path, 40_000, Shape("one stream", processes=1, streams=1), seed=1)
     code = (
         "import sys; from traceview.trace.memory import requirement; "
         "requirement.BYTES_PER_ROW = int(sys.argv[1]); "
