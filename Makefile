@@ -10,7 +10,7 @@
 # make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
 # make dist     build and check the source distribution and the wheels of all platforms, in dist/
 # make test-install   install these in fresh environments, and run what was installed
-# make script   bundle the script of the report page; needs npm
+# make script   bundle the scripts of the pages; needs npm
 # make lint, make types, make format, make clean
 
 PYTHON ?= python3
@@ -79,7 +79,8 @@ types: .venv/dev page-tools
 		else echo "make: without npm the script of the page is not type-checked"; fi
 
 script: page-tools
-	@scripts/bundle.sh traceview/render/templates/report.js
+	@scripts/bundle.sh main.js traceview/render/templates/report.js
+	@scripts/bundle.sh ranks.js traceview/render/templates/ranks.js
 
 # esbuild, tsc and axe, in the versions of package.json. Only changing or testing the page's script
 # needs them: without npm its tests skip.

@@ -12,6 +12,7 @@ import pytest
 from tests.build import Export
 from traceview.trace.load import load
 from traceview.trace.rank_identity import RankIdentity, launched_rank, pseudonym
+from traceview.trace.scrub.scrubber import scrub
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OF_TORCHRUN = RankIdentity(3, 16, 1, 2, launcher="torchrun")
@@ -96,6 +97,15 @@ def test_a_recording_of_nsys_has_the_rank_of_its_environment(tmp_path: Path) -> 
     trace = _with_environment(**TORCHRUN, TORCHELASTIC_RUN_ID="none", TOKEN="x").load(tmp_path)
     assert trace.rank == OF_TORCHRUN
     assert "x" not in trace.run.values()
+
+
+def test_scrubbing_keeps_the_rank_but_no_other_variable(tmp_path: Path) -> None:
+    export = _with_environment(**TORCHRUN, TOKEN="hunter2-secret", WORLD_SIZE_FILE="/x/16")
+    scrub(export.write(tmp_path / "built.sqlite"), tmp_path / "clean.sqlite")
+    assert load(tmp_path / "clean.sqlite").rank == RankIdentity(3, 16, 1, 2)
+    content = (tmp_path / "clean.sqlite").read_bytes()
+    assert b"hunter2" not in content
+    assert b"WORLD_SIZE_FILE" not in content
 
 
 def test_a_recording_of_several_ranks_has_none(tmp_path: Path) -> None:

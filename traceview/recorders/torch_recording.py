@@ -27,7 +27,7 @@ from traceview.trace.stored.writer import write_trace
 
 # Launchers terminate the ranks where one has failed. The others may wait for it, outside of Python,
 # where they see no interrupt. nsys terminates its program by itself.
-_PATIENCE_S = 10.0
+_PATIENCE_S = 15.0
 # Kineto prints two lines without news whenever a profiler starts and stops; this is above them.
 _QUIET = {"KINETO_LOG_LEVEL": "6"}
 

@@ -34,6 +34,8 @@ _VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 _ALLOCATION, _ELASTIC = "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"
 _OF_A_STEP = {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}
+RANKS = frozenset(name for ranks, *_ in _VARIABLES.values() for name in ranks)
+"""Variables of launchers that hold the rank."""
 NUMBERING = frozenset(name for roles in _VARIABLES.values() for names in roles for name in names)
 """Variables of launchers that number a process; their values are no secrets."""
 VARIABLES = NUMBERING | _OF_A_STEP | {_ALLOCATION, _ELASTIC, STARTED_BY_RECORD}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from traceview.errors import InputError
 from traceview.recorders.program import starts_ranks
-from traceview.trace.rank_identity import NUMBERING, RankIdentity, launched_rank
+from traceview.trace.rank_identity import RANKS, RankIdentity, launched_rank
 
 _FIELD = "{rank}"
 _VARIABLE = re.compile(r"%q\{(\w+)\}")
@@ -43,7 +43,7 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
         return RankOutput(path)
     kind = "task" if starts_ranks(words) else "rank"
     rank = place if kind == "rank" else None
-    if _FIELD in str(out) or not NUMBERING.isdisjoint(_VARIABLE.findall(str(out))):
+    if _FIELD in str(out) or not RANKS.isdisjoint(_VARIABLE.findall(str(out))):
         return RankOutput(path, rank, _quoted(_starred(str(out), environment)))
     if re.search(rf"rank[._-]?0*{place.rank}$", path.stem):
         # Named by a shell script, in each rank.
@@ -63,9 +63,7 @@ def _expanded(name: str, environment: Mapping[str, str]) -> str:
 def _starred(name: str, environment: Mapping[str, str]) -> str:
     """The name with a star for what differs between ranks."""
     name = name.replace(_FIELD, "*")
-    return _VARIABLE.sub(
-        lambda found: "*" if found[1] in NUMBERING else environment[found[1]], name
-    )
+    return _VARIABLE.sub(lambda found: "*" if found[1] in RANKS else environment[found[1]], name)
 
 
 def _quoted(pattern: Path | str) -> str:

@@ -101,7 +101,21 @@ PARTS: Mapping[str, _Shades] = {
 }
 """Parts of a step, sides of a pair, verdicts on load widths."""
 
-MEANINGS: Mapping[str, _Shades] = {**PARTS, **TIMELINE, **PHASES, **CAUSES, **OPERATIONS, **CLASSES}
+RANKS: Mapping[str, _Shades] = {
+    "rank-late": ("#c0392f", "#f4776c"),
+    "rank-wait": ("#6a57b8", "#a795f0"),
+}
+"""Between ranks: the time that others wait for one, and the time that one waits for others."""
+
+MEANINGS: Mapping[str, _Shades] = {
+    **RANKS,
+    **PARTS,
+    **TIMELINE,
+    **PHASES,
+    **CAUSES,
+    **OPERATIONS,
+    **CLASSES,
+}
 _IDLE = "idle: "
 
 

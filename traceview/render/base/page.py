@@ -26,7 +26,7 @@ _TEMPLATES = Path(__file__).parent.parent / "templates"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
 # A line ends with the dot between two parts, and no number stands apart from its unit.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
-_SCRIPT = "report.js"
+SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 
 
@@ -47,10 +47,10 @@ class Style:
         return _nested(rules, self.within) if self.within else rules
 
 
-def rendered(template: str, style: Style, **content: object) -> str:
-    """The page that a template makes of its content."""
+def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: object) -> str:
+    """The page that a template makes of its content, with the script of that bundle."""
     rules = Markup(style.text())  # noqa: S704 - our own files
-    script = Markup((_TEMPLATES / _SCRIPT).read_text("utf-8"))  # noqa: S704 - our own file
+    script = Markup((_TEMPLATES / bundle).read_text("utf-8"))  # noqa: S704 - our own file
     return (
         _environment()
         .get_template(template)

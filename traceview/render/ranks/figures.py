@@ -11,7 +11,7 @@ from traceview.findings import LoopTime, forecast
 from traceview.intervals import Intervals
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
-from traceview.render.ranks.header import job_size
+from traceview.ranks.membership import world_size
 from traceview.render.report.scoreboard import ScoreTile
 from traceview.tables import NULL, Table
 
@@ -45,7 +45,7 @@ def job_tiles(job: JobReport) -> tuple[ScoreTile, ...]:
 def _tiles(job: JobReport) -> Iterator[ScoreTile]:
     verdict, table = job.verdict, job.result.tables["ranks"]
     hosts = len({rank.name.host for rank in job.ranks})
-    size = job_size(job)
+    size = world_size(job.ranks)
     of = f"of {units.count(size)} " if size > len(job.ranks) else ""
     on = f"{of}on {units.counted(hosts, 'host')}"
     yield ScoreTile("ranks", "Ranks", units.count(len(job.ranks)), on)

@@ -48,14 +48,9 @@ def single_values(job: JobReport) -> frozenset[str]:
 
 def ranks_text(job: JobReport) -> str:
     """Such as `8`, or `7 of 8`."""
-    size = job_size(job)
+    size = world_size(job.ranks)
     some = units.count(len(job.ranks))
     return some if len(job.ranks) == size else f"{some} of {units.count(size)}"
-
-
-def job_size(job: JobReport) -> int:
-    """The ranks that the job has, as far as its recordings tell."""
-    return world_size(job.ranks)
 
 
 def clocks_text(job: JobReport) -> str:
@@ -82,12 +77,13 @@ def remedies(job: JobReport) -> list[tuple[str, str, str]]:
 
 
 def _absent(job: JobReport) -> list[str]:
-    """Names the ranks that have no recording, where all others say their number."""
+    """Names the ranks that have no recording, where all others tell their number."""
     absent = missing_ranks(job.ranks)
     if not absent:
         return []
     noun = "rank" if len(absent) == 1 else "ranks"
-    return [f"no recording of {noun} {ranges_text(absent)}, of {units.count(job_size(job))}"]
+    size = units.count(world_size(job.ranks))
+    return [f"no recording of {noun} {ranges_text(absent)}, of {size}"]
 
 
 def ranges_text(numbers: Sequence[int]) -> str:

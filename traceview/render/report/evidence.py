@@ -10,7 +10,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.facts.steps.warm_up import kernels_in_warm_up
-from traceview.findings import Finding
+from traceview.findings import Evidence, Finding
 from traceview.ranking import RankedFinding
 from traceview.render.base.code_block import CodeBlock
 from traceview.render.base.page import key
@@ -73,7 +73,7 @@ def evidence_view(
         head = (view, id_, f"{analysis.title}: {units.stem(spec.name)}")
     return EvidenceView(
         *head,
-        values=_figures(evidence.values),
+        values=evidence_figures(evidence),
         window=window,
         window_text=_window_text(window),
         basis=evidence.basis,
@@ -82,11 +82,11 @@ def evidence_view(
     )
 
 
-def _figures(values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
+def evidence_figures(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """The numbers among the values, each with its name; texts stand in the message."""
     return tuple(
         (units.stem(name), units.quantity(name, value))
-        for name, value in values.items()
+        for name, value in evidence.values.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     )
 
@@ -135,11 +135,16 @@ def _table_of(report: Report, analysis: str, name: str) -> tuple[Analysis, Table
 
 
 def _row_of(report: Report, ranked: RankedFinding) -> int | None:
-    """The first row of the evidence's table whose cells are those of the evidence."""
     evidence = ranked.finding.evidence
-    if evidence.table is None or not evidence.row:
+    if evidence.table is None:
         return None
-    _, _, table = _table_of(report, ranked.analysis, evidence.table)
+    return shown_row(_table_of(report, ranked.analysis, evidence.table)[2], evidence)
+
+
+def shown_row(table: Table, evidence: Evidence) -> int | None:
+    """The first row of the evidence's table whose cells are those of the evidence."""
+    if not evidence.row:
+        return None
     matches = np.ones(len(table), bool)
     for name, value in evidence.row.items():
         matches &= _equal(table, name, value)

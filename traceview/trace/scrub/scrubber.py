@@ -21,12 +21,13 @@ from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.trace import load
 from traceview.trace.nsys import export_info, kernel_code, source_excerpts
+from traceview.trace.rank_identity import HOST, NUMBERING, pseudonym
 from traceview.trace.scrub.code_secrets import CLEAN
 from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
 from traceview.trace.stored import reader as stored
-from traceview.trace.stored.layout import TEXTS
+from traceview.trace.stored.layout import RUN, TEXTS
 from traceview.trace.stored.writer import write_trace
 
 # Tables of name and value, with the names whose values are removed.
@@ -49,6 +50,8 @@ _UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_
 _PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
 # Kernel names and hashes stay; code is scrubbed by code_secrets.
 _OF_CODE = {"name", "hash", "arch", *kernel_code.BLOBS}
+# Else nothing tells which rank of a run a recording is.
+_NUMBERS_A_RANK = re.compile(rf"(?:{'|'.join(sorted(NUMBERING))})=\"?\d+\"?".encode()).fullmatch
 _TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
 
 
@@ -170,6 +173,7 @@ class _Scrubber:
         for table, names in _NAMED_VALUES.items():
             if {"name", "value"} <= set(self._columns(table)):
                 self._remove_named_values(table, names)
+        self._rename_hosts()
         self._remove_other_processes()
         kept, printed = self._ids(self._name_columns()), self._ids(self._output_columns())
         self._remove_strings(kept, printed)
@@ -234,11 +238,23 @@ class _Scrubber:
         }
         for row, value, kind in self._values(table, "value"):
             label = labels.get(row, "")
-            if not names.search(label) or value in (b"", REMOVED):
+            if not names.search(label) or value in (b"", REMOVED) or _NUMBERS_A_RANK(value):
                 continue
             self._remember(label, value)
             self._put(table, "value", row, REMOVED, kind)
             self._counts["environment" if _ENVIRONMENT.search(label) else "host, user, path"] += 1
+
+    def _rename_hosts(self) -> None:
+        """Give the host of a rank a pseudonym, which still tells hosts apart."""
+        if not {"name", "value"} <= set(self._columns(RUN)):
+            return
+        labels = {row: name for row, name, _ in self._values(RUN, "name")}
+        for row, value, kind in self._values(RUN, "value"):
+            renamed = pseudonym(value.decode(errors="replace")).encode()
+            if labels.get(row) == HOST.encode() and value != renamed:
+                self._hosts_and_users.add(value)
+                self._put(RUN, "value", row, renamed, kind)
+                self._counts["host, user, path"] += 1
 
     def _remember(self, label: str, value: bytes) -> None:
         if _ENVIRONMENT.search(label):

@@ -1,0 +1,138 @@
+"""The page of a job: what it has without scripts, its size, and that no name in it is markup."""
+
+import json
+import re
+import zlib
+from base64 import b64decode
+
+import numpy as np
+import pytest
+
+from tests.render.example_report import CONTROLS, HOSTILE
+from tests.render.ranks.jobs import Shape, a_job
+from traceview import units
+from traceview.ranks.job import FailedRank
+from traceview.render.ranks.aligned import aligned_document
+from traceview.render.ranks.chosen import shown_ranks, shown_windows
+from traceview.render.ranks.heat_map import MOST_STEPS, heat_document, three_digits
+from traceview.render.ranks.html import render_html
+
+MOST_BYTES = 1_600_000
+"""Of the page of 1,024 ranks and 200 steps."""
+
+
+def unpacked(packed):
+    """Numbers as render/timeline/packing.py packs them."""
+    planes = np.frombuffer(zlib.decompress(b64decode(packed["data"])), np.uint8)
+    weights = 256 ** np.arange(packed["planes"])
+    return (planes.reshape(packed["planes"], -1).T * weights).sum(axis=1)
+
+
+def times(codes):
+    return (codes % 1_000) * 10 ** (codes // 1_000)
+
+
+def test_failed_recordings_stand_above_the_verdict():
+    failed = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")
+    page = render_html(a_job(Shape(failed=(failed,))), "0")
+    warning, verdict = page.index("is not a database"), page.index('class="verdict"')
+    assert warning < verdict
+    assert "Record rank 9 again." in page
+
+
+def test_a_finding_leads_to_its_row():
+    page = render_html(a_job(), "0")
+    assert '<a class="to-row" href="#stragglers-row-0">' in page
+    assert '<tr id="stragglers-row-0" class="evident">' in page
+
+
+def test_the_page_of_a_large_job_stays_small():
+    page = render_html(a_job(Shape(1_024, 200)), "0")
+    assert len(page.encode()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
+def test_hostile_names_are_text(name):
+    page = render_html(a_job(Shape(name=name, failed=(FailedRank(name, name, name),))), "0")
+    assert "<img src=x" not in page
+    assert len(re.findall("<script", page)) == 3
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", page)
+
+
+def test_times_of_the_map_have_the_digits_that_are_shown():
+    random = np.random.default_rng(3)
+    exact = np.concatenate([[0, 7, 999, 1_000, 999_600], random.integers(1, 10**11, 2_000)])
+    shown = times(three_digits(exact))
+    assert [units.duration(int(t)) for t in shown] == [units.duration(int(t)) for t in exact]
+
+
+def test_the_map_has_every_part_that_is_a_two_hundredth_of_a_step():
+    job = a_job(Shape(4, steps=9, late=1))
+    document = heat_document(job)
+    shape = job.heat.duration_ns.shape
+    duration = times(unpacked(document["duration"])).reshape(shape)
+    np.testing.assert_allclose(duration, job.heat.duration_ns, rtol=0.005)
+    named = zip(document["parts"], document["times"], strict=True)
+    parts = {name: times(unpacked(each)).reshape(shape) for name, each in named}
+    assert list(parts) == ["compute", "communication", "wait", "launch-late"]
+    np.testing.assert_allclose(sum(parts.values()), duration, rtol=0.02)
+
+
+def test_a_rank_without_a_step_has_an_empty_cell():
+    job = a_job(Shape(4, steps=9, late=1))
+    job.heat.duration_ns[2, 5] = np.iinfo(np.int64).min
+    job.heat.parts_ns[2, 5] = 0
+    duration = unpacked(heat_document(job)["duration"]).reshape(4, 9)
+    assert np.argwhere(duration == 0).tolist() == [[2, 5]]
+
+
+def test_columns_of_a_long_job_are_means_of_steps():
+    job = a_job(Shape(2, steps=2 * MOST_STEPS + 1, calls=1, late=1))
+    document = heat_document(job)
+    assert document["mean_of"] == 3
+    assert document["steps"][:2] == ["0 to 2", "3 to 5"]
+    first = times(unpacked(document["duration"]))[0]
+    assert first == pytest.approx(job.heat.duration_ns[0, :3].mean(), rel=0.005)
+
+
+def test_all_of_few_ranks_and_some_of_many_are_aligned():
+    few, many = a_job(Shape(8)), a_job(Shape(64, steps=6, late=40))
+    assert [each.place for each in shown_ranks(few)] == list(range(8))
+    chosen = {each.place: each.why for each in shown_ranks(many)}
+    assert len(chosen) == 8
+    assert chosen[40] == "late"
+    assert "waits most" in chosen.values()
+
+
+def test_ranks_whose_clocks_nothing_connects_are_left_out():
+    job = a_job(Shape(8))
+    job.clocks.component[6:] = 1
+    assert [each.place for each in shown_ranks(job)] == list(range(6))
+    assert "2 ranks could not be aligned with them." in aligned_document(job)["clocks"]
+
+
+def test_the_window_is_the_step_in_which_ranks_wait_longest():
+    job = a_job(Shape(8))
+    longest, median = shown_windows(job, shown_ranks(job))
+    worst = int(job.heat.late_ns[:, 1:].max(axis=0).argmax()) + 1
+    assert longest.title == f"Step with the longest wait: {worst}"
+    assert longest.to_ns - longest.from_ns == job.heat.duration_ns[0, worst]
+    assert median.title.startswith("Median step: ")
+
+
+def test_a_collective_ends_at_one_time_on_all_aligned_ranks():
+    window = aligned_document(a_job(Shape(8)))["windows"][0]
+    ranks = json.loads(zlib.decompress(b64decode(window["ranks"])))
+    ends = [{call[6]: call[0] + call[1] for call in rank["calls"]} for rank in ranks]
+    assert all(each == ends[0] for each in ends)
+    assert len(ends[0]) >= 4
+
+
+def test_a_job_without_steps_shows_the_longest_wait():
+    job = a_job(Shape(4, steps=3, late=1))
+    job.heat.duration_ns[:] = np.iinfo(np.int64).min
+    window = aligned_document(job)["windows"][0]
+    assert window["title"] == "Longest wait"
+    ranks = json.loads(zlib.decompress(b64decode(window["ranks"])))
+    waits = [call[5] for rank in ranks for call in rank["calls"]]
+    assert max(waits) == max(int(each.wait_ns.max()) for each in job.matched)
