@@ -2,13 +2,15 @@
 
 A rank that arrives after the median rank is late. It is to blame only as far as it worked or idled
 longer than the median rank since its own last collective: one that a collective of another group
-kept waiting arrives late and is not at fault.
+kept waiting arrives late and is not at fault. Nor is one to blame for more than it worked and idled
+longer than the median rank in the whole step, which also says why: between two collectives a rank
+whose CPU was late has run more kernels as well, those that the others ran meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +63,9 @@ def lateness(
 ) -> Lateness:
     """The late arrivals of all ranks in steady steps."""
     numbers = np.flatnonzero(steps.steady)
-    rows = tuple(_late_rows(ranks, each, steps) for each in matched)
+    rows = _of_steps(
+        tuple(_late_rows(ranks, each, steps) for each in matched), step_excess(ranks, steps)
+    )
     late = np.zeros((len(ranks), max(len(numbers), 1)), np.int64)
     place = np.full(len(steps.steady) + 1, -1 if len(numbers) else 0, np.int64)
     place[numbers] = np.arange(len(numbers))
@@ -74,13 +78,15 @@ def lateness(
 def _late_rows(
     ranks: Sequence[RankFigures], of: MatchedCommunicator, steps: CommonSteps
 ) -> LateRows:
-    columns = np.flatnonzero((of.last >= 0) & ~np.isin(of.kind, POINT_TO_POINT))
+    columns = np.flatnonzero(of.last >= 0)
     rows, wait = of.rows[:, columns], of.wait_ns[:, columns]
     there = (rows >= 0) & (wait >= 0)
     own = own_time(ranks, of.ranks, rows)
     # What came before the first collective of a recording is not in it.
     late = excess(wait.max(axis=0) - wait, there)
     extra = excess(own.sum(axis=2), there)
+    # What a stage does before a message is not what its neighbour does: its step tells.
+    extra = np.where(np.isin(of.kind[columns], POINT_TO_POINT), late, extra)
     blame = np.where(there & (rows > 0), np.clip(np.minimum(late, extra), 0, None), 0)
     rank, column = np.nonzero(blame > 0)
     return LateRows(
@@ -91,6 +97,47 @@ def _late_rows(
         blame_ns=blame[rank, column].astype(np.int64),
         parts_ns=_parts(own, there, blame, rank, column),
     )
+
+
+def step_excess(ranks: Sequence[RankFigures], steps: CommonSteps) -> Reals:
+    """How much longer each rank worked and idled in a step than the median rank, by LATE_CAUSES.
+
+    Shape (ranks, steps, LATE_CAUSES); 0 where it did not.
+    """
+    shape = (*steps.row.shape, len(LATE_CAUSES))
+    own, there = np.zeros(shape), steps.row >= 0
+    for place, rank in enumerate(ranks):
+        row = steps.row[place, there[place]]
+        own[place, there[place], 0] = rank.steps.compute_ns[row] + rank.steps.copies_ns[row]
+        own[place, there[place], 1:] = rank.steps.idle_ns[row]
+    result = np.zeros(shape)
+    for cause in range(len(LATE_CAUSES)):
+        if own[:, :, cause].any():
+            result[:, :, cause] = excess(own[:, :, cause], there)
+    return np.clip(result, 0, None)
+
+
+def _of_steps(rows: tuple[LateRows, ...], more: Reals) -> tuple[LateRows, ...]:
+    """The same with blame no larger in a step than what the rank did more in it, and why."""
+    if not more.shape[1]:
+        return rows
+    total = np.zeros(more.shape[:2])
+    for each in rows:
+        known = each.step >= 0
+        np.add.at(total, (each.rank[known], each.step[known]), each.blame_ns[known])
+    most = more.sum(axis=2)
+    fraction = np.minimum(most / np.maximum(total, 1), 1.0)
+    share = more / np.maximum(most, 1)[:, :, None]
+    return tuple(_scaled(each, fraction, share) for each in rows)
+
+
+def _scaled(rows: LateRows, fraction: Reals, share: Reals) -> LateRows:
+    known = rows.step >= 0
+    at = rows.rank[known], rows.step[known]
+    blame, parts = rows.blame_ns.copy(), rows.parts_ns.copy()
+    blame[known] = (blame[known] * fraction[at]).astype(np.int64)
+    parts[known] = share[at] * blame[known][:, None]
+    return replace(rows, blame_ns=blame, parts_ns=parts)
 
 
 def own_time(ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers) -> Integers:
