@@ -17,13 +17,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.ranks.judgement import Judged, clock_errors, judge
-from tests.ranks.simulated_jobs import balanced, with_straggler
+from tests.ranks.simulated_jobs import balanced, with_straggler, worth_of_steady_steps
 
 
 def planted(jobs: int) -> None:
     counted: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     errors: list[tuple[int, int]] = []
+    savings: list[tuple[int, int]] = []
     for seed in range(jobs):
         judged = judge(with_straggler(seed), per_host=(8, 2)[seed % 2], losses=seed % 4 == 3)
         fault = judged.job.fault
@@ -34,11 +35,15 @@ def planted(jobs: int) -> None:
             missed[f"{judged.job.shape} {fault.name} period {fault.period}"] += 1
             print(f"  missed: seed {seed}, {_what(judged)}")
         errors += clock_errors(judged)
+        forecast = judged.forecast_ns
+        if forecast is not None and len(fault.ranks) == 1:
+            savings.append((forecast, worth_of_steady_steps(judged.job)))
     print(f"{jobs} jobs with a late rank: named first", _percent(counted["rank"], jobs))
     print("  with its cause", _percent(counted["cause"], jobs))
     print("  with its place or class", _percent(counted["place"], jobs))
     print("  missed:", dict(missed))
     _clocks(errors)
+    _savings(savings)
 
 
 def _what(judged: Judged) -> str:
@@ -56,6 +61,16 @@ def alarms(jobs: int) -> None:
             print(f"  alarm: seed {seed}, {_what(judged)}")
     print(f"{jobs} balanced jobs: a late rank named", _percent(sum(named.values()), jobs))
     print("  by shape:", dict(named))
+
+
+def _savings(savings: Sequence[tuple[int, int]]) -> None:
+    """Forecasts against what the job wins without its fault: bounds kept within 5 %."""
+    forecast, true = np.array(savings, float).T
+    ratio = forecast / np.maximum(true, 1)
+    kept = _percent(int((ratio >= 0.95).sum()), len(ratio))
+    quarter, middle, most = np.percentile(ratio, [25, 50, 75])
+    print(f"{len(ratio)} forecasts: at least what is won {kept}")
+    print(f"  forecast over won: {middle:.2f} (median), {quarter:.2f} to {most:.2f} (half of them)")
 
 
 def _clocks(errors: Sequence[tuple[int, int]]) -> None:

@@ -59,6 +59,16 @@ class Judged:
         text = f"{pause.file.rpartition('/')[2]}:{pause.line}"
         return self.late_rank_named and self.stragglers[0]["place"] == text
 
+    @property
+    def forecast_ns(self) -> int | None:
+        """What the finding on the late rank says that the whole job can win."""
+        fault = self.job.fault
+        for each in self.report.result.findings:
+            about = each.subject.name if each.subject else ""
+            if fault and about in [f"rank {rank}" for rank in fault.ranks]:
+                return each.time_at_stake_ns
+        return None
+
 
 def judge(job: Job, *, per_host: int = 8, clocks: bool = True, losses: bool = False) -> Judged:
     """Run a job, record its ranks and ask who is late."""
