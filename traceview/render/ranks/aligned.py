@@ -20,12 +20,13 @@ from traceview.render.base.safe_text import visible
 from traceview.render.ranks.chosen import (
     ShownRank,
     ShownWindow,
+    last_places,
     shown_ranks,
     shown_windows,
     step_bounds,
     with_margin,
 )
-from traceview.render.ranks.group_matrix import group_name
+from traceview.render.ranks.group_matrix import group_names
 from traceview.render.timeline.packing import packed_json
 from traceview.tables import NULL, Array, Integers
 
@@ -44,7 +45,7 @@ def aligned_document(job: JobReport) -> dict[str, object] | None:
     return {
         "kinds": KINDS,
         "causes": CAUSES,
-        "groups": [visible(name, 120) for name in events.groups],
+        "groups": events.groups,
         "clocks": _clocks(job, ranks),
         "windows": [
             {
@@ -88,9 +89,9 @@ class _Events:
         groups: dict[str, int] = {}
         numbers = np.array([rank.name.rank for rank in job.ranks], np.int64)
         first = 0
-        for each in job.matched:
-            group = groups.setdefault(group_name(job, [tuple(sorted(each.ranks))]), len(groups))
-            last = np.where(each.last >= 0, numbers[each.last], -1)
+        for each, name in zip(job.matched, group_names(job), strict=True):
+            group = groups.setdefault(name, len(groups))
+            last = np.where(each.last >= 0, numbers[last_places(each)], -1)
             for at, place in enumerate(each.ranks):
                 if place in shown:
                     there = each.rows[at] >= 0

@@ -127,21 +127,28 @@ def _pair(one: int, other: int) -> Integers:
 
 def _around_longest_wait(job: JobReport, places: Integers) -> Iterator[ShownWindow]:
     """A window around the collective for which ranks waited longest."""
-    known = [each for each in job.matched if each.late_ns.size and np.isin(each.last, places).any()]
-    if not known:
+    waits = [_counted(each, places) for each in job.matched]
+    longest = [int(each.max(initial=-1)) for each in waits]
+    if max(longest, default=-1) < 0:
         return
-    worst = max(known, key=lambda each: int(_counted(each, places).max()))
-    event = int(_counted(worst, places).argmax())
-    span = max(int(worst.late_ns[event]), 1)
-    row = worst.rows[worst.ranks.index(int(worst.last[event])), event]
-    place = int(worst.last[event])
+    at = int(np.argmax(longest))
+    event, span = int(waits[at].argmax()), max(longest[at], 1)
+    place = int(last_places(job.matched[at])[event])
+    row = job.matched[at].rows[job.matched[at].last[event], event]
     own = job.ranks[place].collectives
     start, end = job.clocks.aligned_ns(place, _pair(own.start_ns[row], own.end_ns[row]))
     yield ShownWindow("Longest wait", int(start) - 2 * span, int(end) + span, -1)
 
 
+def last_places(each: MatchedCommunicator) -> Integers:
+    """The place in JobReport.ranks of the rank that arrived last; any rank where unknown."""
+    return np.array(each.ranks, np.int64)[each.last]
+
+
 def _counted(each: MatchedCommunicator, places: Integers) -> Array:
-    return np.where(np.isin(each.last, places), each.late_ns, -1)
+    """How long others waited for a rank that is shown, −1 else."""
+    known = (each.last >= 0) & np.isin(last_places(each), places)
+    return np.where(known, each.late_ns, -1)
 
 
 def with_margin(window: ShownWindow) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import units
-from traceview.findings import LoopTime, forecast
+from traceview.findings import Finding, LoopTime, forecast
 from traceview.intervals import Intervals
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
@@ -25,16 +25,23 @@ def whole_of(job: JobReport) -> str:
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
     """The findings, worst first, each with the table that shows it and what acting on it wins."""
-    verdict = job.verdict
-    loops: tuple[LoopTime, ...] = ()
-    if verdict.step_median_ns and verdict.steps:
-        none = np.zeros(0, np.int64)
-        total = verdict.steps * verdict.step_median_ns
-        loops = (LoopTime(Intervals(none, none), total, verdict.step_median_ns),)
     return tuple(
-        RankedFinding(finding.evidence.table or "ranks", finding, forecast(finding, loops))
-        for finding in job.result.findings
+        RankedFinding(each.evidence.table or "ranks", each, forecast(each, _loop(job, each)))
+        for each in job.result.findings
     )
+
+
+def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:
+    """The steps that the share of a finding is of, as one loop; none without steps or a share.
+
+    They last as long as their mean, as a rank that is late in some steps is not in the median one.
+    """
+    share, steps = finding.share_of_step_pct, job.verdict.steps
+    if not share or not steps or not job.verdict.step_median_ns:
+        return ()
+    total = round(100.0 * finding.time_at_stake_ns / share)
+    none = np.zeros(0, np.int64)
+    return (LoopTime(Intervals(none, none), total, round(total / steps)),)
 
 
 def job_tiles(job: JobReport) -> tuple[ScoreTile, ...]:

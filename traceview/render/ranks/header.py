@@ -11,9 +11,10 @@ import numpy as np
 from traceview import units
 from traceview.ranks.job import JobReport
 from traceview.ranks.membership import missing_ranks, world_size
+from traceview.ranks.process_groups import ranks_text
 from traceview.tables import NULL
 
-NOTHING_FOUND = "No rank waits long for another, and nothing else was found that would save time."
+NOTHING_FOUND = "Nothing was found that would save time."
 _MOST_NAMED = 4
 
 
@@ -31,7 +32,7 @@ def job_facts(job: JobReport) -> list[tuple[str, str]]:
     hosts = {rank.name.host for rank in job.ranks if rank.name.host}
     gpus = Counter(rank.name.gpu for rank in job.ranks if rank.name.gpu)
     facts = [
-        ("ranks", ranks_text(job)),
+        ("ranks", counted_ranks(job)),
         ("hosts", ", ".join(sorted(hosts)) if len(hosts) <= _MOST_NAMED else str(len(hosts))),
         ("GPUs", ", ".join(f"{count} × {name}" for name, count in gpus.most_common(_MOST_NAMED))),
         ("steps", units.count(job.verdict.steps) if job.verdict.steps else ""),
@@ -46,7 +47,7 @@ def single_values(job: JobReport) -> frozenset[str]:
     return frozenset({"host"} if len({rank.name.host for rank in job.ranks}) < 2 else ())
 
 
-def ranks_text(job: JobReport) -> str:
+def counted_ranks(job: JobReport) -> str:
     """Such as `8`, or `7 of 8`."""
     size = world_size(job.ranks)
     some = units.count(len(job.ranks))
@@ -83,15 +84,7 @@ def _absent(job: JobReport) -> list[str]:
         return []
     noun = "rank" if len(absent) == 1 else "ranks"
     size = units.count(world_size(job.ranks))
-    return [f"no recording of {noun} {ranges_text(absent)}, of {size}"]
-
-
-def ranges_text(numbers: Sequence[int]) -> str:
-    """Numbers in ascending order, such as `0-3, 7`."""
-    ends = np.array(numbers)
-    breaks = np.flatnonzero(np.diff(ends) != 1)
-    first, last = ends[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True))
+    return [f"no recording of {noun} {ranks_text(absent)}, of {size}"]
 
 
 def _listed(lead: str, texts: Sequence[str]) -> str:

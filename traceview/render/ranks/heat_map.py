@@ -6,6 +6,7 @@ third of the exact nanoseconds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,7 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
         "hosts": hosts,
         "host": [place[visible(rank.name.host, 120)] for rank in job.ranks],
         "steps": [visible(name, 60) for name in binned.steps],
+        "loop": visible(_loop_name(heat.steps), 60),
         "mean_of": binned.width,
         "warm_up": binned.warm_up.tolist(),
         "parts": [PARTS[part] for part in parts],
@@ -80,8 +82,16 @@ def _binned(heat: HeatMap) -> _Binned:
     shown = [np.where(times >= _LEAST_SHARE * duration, times, 0) for times in parts]
     last = np.minimum(first + width, steps) - 1
     warm_up = np.maximum.reduceat(heat.warm_up.any(axis=0), first)
-    names = [_name(heat.steps[a], heat.steps[b]) for a, b in zip(first, last, strict=True)]
+    short = [name.removeprefix(_loop_name(heat.steps)).lstrip("_# ") for name in heat.steps]
+    names = [_name(short[a], short[b]) for a, b in zip(first, last, strict=True)]
     return _Binned(names, width, warm_up, duration, mean(heat.late_ns), shown)
+
+
+def _loop_name(steps: Sequence[str]) -> str:
+    """What the names of steps that are numbered begin with: `step` of `step_10`."""
+    names = {name.rstrip("0123456789") for name in steps}
+    numbered = all(name[-1:].isdecimal() for name in steps)
+    return names.pop().rstrip("_# ") if len(names) == 1 and numbered else ""
 
 
 def _name(first: str, last: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -94,8 +94,8 @@ def _groups(job: JobReport, width: int) -> Iterator[Text]:
         return
     yield Text("")
     yield Text("Groups", "bold underline")
-    head = table.take(np.arange(min(len(table), MOST_GROUPS)))
-    yield from table_lines(GROUPS, head, width, frozenset(), TextOptions(rows=MOST_GROUPS))
+    spec = replace(GROUPS, columns=tuple(c for c in GROUPS.columns if c.name in GROUPS.brief))
+    yield from table_lines(spec, table, width, frozenset(), TextOptions(rows=MOST_GROUPS))
     if len(table) > MOST_GROUPS:
         yield Text(f"… and {units.count(len(table) - MOST_GROUPS)} more", "dim")
 

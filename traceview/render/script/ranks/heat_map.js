@@ -248,7 +248,7 @@ class HeatMap {
 
   /** @param {Place} place */
   titleOf(place) {
-    const { ranks, hosts, host, steps } = this.heat.data;
+    const { ranks, hosts, host, steps, loop } = this.heat.data;
     const cell = this.cellAt(place);
     const at = Math.floor(cell / this.heat.columns);
     const { first, end } = this.lines[place.row];
@@ -256,7 +256,7 @@ class HeatMap {
     const most = end - first > 1 ? `, the most of ranks ${ranks[first]} to ${ranks[end - 1]}` : "";
     const time = this.heat.duration[cell] ? duration(this.heat.duration[cell]) : "not recorded";
     const warm = this.heat.data.warm_up[place.column] ? " (warm-up)" : "";
-    return `Rank ${ranks[at]}${on}, step ${steps[place.column]}${warm}: ${time}${most}`;
+    return `Rank ${ranks[at]}${on}, ${loop || "step"} ${steps[place.column]}${warm}: ${time}${most}`;
   }
 
   /** The parts of a cell, and how long others waited for it. @param {number} cell */

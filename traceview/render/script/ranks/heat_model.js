@@ -10,6 +10,7 @@ import { variable, words } from "./surface.js";
  * @property {string[]} hosts
  * @property {number[]} host
  * @property {string[]} steps
+ * @property {string} loop what the steps are called, empty for steps
  * @property {number} mean_of
  * @property {boolean[]} warm_up
  * @property {string[]} parts
