@@ -1,16 +1,19 @@
-"""Whose fault a late arrival is: the rank's own work and idle time since the collective before.
+"""Whose fault a late arrival is: the rank's own work and idle time.
 
 A rank that arrives after the median rank is late. It is to blame only as far as it worked or idled
 longer than the median rank since its own last collective: one that a collective of another group
-kept waiting arrives late and is not at fault. Nor is one to blame for more than it worked and idled
-longer than the median rank in the whole step, which also says why: between two collectives a rank
-whose CPU was late has run more kernels as well, those that the others ran meanwhile.
+kept waiting arrives late and is not at fault. Nor is it by more than the work and idle time of its
+whole step exceed those of the median rank: where collectives overlap compute, one delay shows in
+several of them, and those that queue behind a late one begin at once.
+
+A message delays only who receives it. Its sender, another stage of a pipeline, is to blame by the
+whole step alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +52,13 @@ class Lateness:
     """Lateness by rank and step of the job.
 
     `late_ns` is the time by which each rank is late through its own fault, shape (ranks, steps);
-    the steps are the steady ones, or a single one for all collectives without steps. `rows` are the
-    late arrivals by communicator, in the order of `matched`.
+    the steps are the steady ones, or a single one for all collectives without steps. `parts_ns`
+    splits it by LATE_CAUSES. `rows` are the late arrivals by communicator, in the order of
+    `matched`.
     """
 
     late_ns: Integers
+    parts_ns: Reals
     steps: Integers
     rows: tuple[LateRows, ...]
 
@@ -63,31 +68,62 @@ def lateness(
 ) -> Lateness:
     """The late arrivals of all ranks in steady steps."""
     numbers = np.flatnonzero(steps.steady)
-    rows = _of_steps(
-        tuple(_late_rows(ranks, each, steps) for each in matched), step_excess(ranks, steps)
-    )
-    late = np.zeros((len(ranks), max(len(numbers), 1)), np.int64)
+    rows = tuple(_late_rows(ranks, each, steps, messages=len(numbers) > 0) for each in matched)
+    shape = (len(ranks), max(len(numbers), 1))
+    late, parts = np.zeros(shape, np.int64), np.zeros((*shape, len(LATE_CAUSES)))
     place = np.full(len(steps.steady) + 1, -1 if len(numbers) else 0, np.int64)
     place[numbers] = np.arange(len(numbers))
     for each in rows:
         at = place[each.step]
-        np.add.at(late, (each.rank[at >= 0], at[at >= 0]), each.blame_ns[at >= 0])
-    return Lateness(late, numbers, rows)
+        inside = at >= 0
+        np.add.at(late, (each.rank[inside], at[inside]), each.blame_ns[inside])
+        np.add.at(parts, (each.rank[inside], at[inside]), each.parts_ns[inside])
+    if len(numbers):
+        longer = _longer_steps(ranks, steps, numbers)
+        late, parts = _at_most(late, *longer)
+    return Lateness(late, parts, numbers, rows)
+
+
+def _longer_steps(
+    ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers
+) -> tuple[Reals, Reals]:
+    """How much longer than the median rank each one works and idles in steps, and by cause."""
+    row = steps.row[:, numbers]
+    own = np.zeros((*row.shape, len(LATE_CAUSES)))
+    for place, each in enumerate(ranks):
+        there = row[place] >= 0
+        work = each.steps.compute_ns + each.steps.copies_ns
+        own[place, there, 0] = work[row[place, there]]
+        own[place, there, 1:] = each.steps.idle_ns[row[place, there]]
+    total = excess(own.sum(axis=2), row >= 0)
+    parts = [
+        excess(own[:, :, cause], row >= 0) if own[:, :, cause].any() else np.zeros(row.shape)
+        for cause in range(len(LATE_CAUSES))
+    ]
+    return np.clip(total, 0, None), np.clip(np.stack(parts, axis=2), 0, None)
+
+
+def _at_most(late: Integers, total: Reals, parts: Reals) -> tuple[Integers, Reals]:
+    """Lateness limited by what is longer in the step, and divided among that."""
+    limited = np.minimum(late, total)
+    whole = parts.sum(axis=2)
+    share = limited / np.where(whole > 0, whole, 1.0)
+    return limited.astype(np.int64), parts * share[:, :, None]
 
 
 def _late_rows(
-    ranks: Sequence[RankFigures], of: MatchedCommunicator, steps: CommonSteps
+    ranks: Sequence[RankFigures], of: MatchedCommunicator, steps: CommonSteps, *, messages: bool
 ) -> LateRows:
-    columns = np.flatnonzero(of.last >= 0)
-    rows, wait = of.rows[:, columns], of.wait_ns[:, columns]
+    columns = np.flatnonzero((of.last >= 0) & (messages | ~np.isin(of.kind, POINT_TO_POINT)))
+    rows = of.rows[:, columns]
+    wait = exposed_waits(ranks, of)[:, columns]
     there = (rows >= 0) & (wait >= 0)
     own = own_time(ranks, of.ranks, rows)
-    # What came before the first collective of a recording is not in it.
     late = excess(wait.max(axis=0) - wait, there)
-    extra = excess(own.sum(axis=2), there)
-    # What a stage does before a message is not what its neighbour does: its step tells.
-    extra = np.where(np.isin(of.kind[columns], POINT_TO_POINT), late, extra)
-    blame = np.where(there & (rows > 0), np.clip(np.minimum(late, extra), 0, None), 0)
+    # What came before the first collective of a recording is not in it.
+    extra = np.where(rows > 0, excess(own.sum(axis=2), there), 0.0)
+    message = np.isin(of.kind[columns], POINT_TO_POINT)
+    blame = np.where(there, np.clip(np.where(message, late, np.minimum(late, extra)), 0, None), 0)
     rank, column = np.nonzero(blame > 0)
     return LateRows(
         rank=np.array(of.ranks, np.int64)[rank],
@@ -99,45 +135,11 @@ def _late_rows(
     )
 
 
-def step_excess(ranks: Sequence[RankFigures], steps: CommonSteps) -> Reals:
-    """How much longer each rank worked and idled in a step than the median rank, by LATE_CAUSES.
-
-    Shape (ranks, steps, LATE_CAUSES); 0 where it did not.
-    """
-    shape = (*steps.row.shape, len(LATE_CAUSES))
-    own, there = np.zeros(shape), steps.row >= 0
-    for place, rank in enumerate(ranks):
-        row = steps.row[place, there[place]]
-        own[place, there[place], 0] = rank.steps.compute_ns[row] + rank.steps.copies_ns[row]
-        own[place, there[place], 1:] = rank.steps.idle_ns[row]
-    result = np.zeros(shape)
-    for cause in range(len(LATE_CAUSES)):
-        if own[:, :, cause].any():
-            result[:, :, cause] = excess(own[:, :, cause], there)
-    return np.clip(result, 0, None)
-
-
-def _of_steps(rows: tuple[LateRows, ...], more: Reals) -> tuple[LateRows, ...]:
-    """The same with blame no larger in a step than what the rank did more in it, and why."""
-    if not more.shape[1]:
-        return rows
-    total = np.zeros(more.shape[:2])
-    for each in rows:
-        known = each.step >= 0
-        np.add.at(total, (each.rank[known], each.step[known]), each.blame_ns[known])
-    most = more.sum(axis=2)
-    fraction = np.minimum(most / np.maximum(total, 1), 1.0)
-    share = more / np.maximum(most, 1)[:, :, None]
-    return tuple(_scaled(each, fraction, share) for each in rows)
-
-
-def _scaled(rows: LateRows, fraction: Reals, share: Reals) -> LateRows:
-    known = rows.step >= 0
-    at = rows.rank[known], rows.step[known]
-    blame, parts = rows.blame_ns.copy(), rows.parts_ns.copy()
-    blame[known] = (blame[known] * fraction[at]).astype(np.int64)
-    parts[known] = share[at] * blame[known][:, None]
-    return replace(rows, blame_ns=blame, parts_ns=parts)
+def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Integers:
+    """The waits of a communicator as far as the rank does not compute meanwhile, −1 if unknown."""
+    exposed = column_of(ranks, of.ranks, of.rows, "exposed_ns")
+    waits: Integers = np.where(of.wait_ns > 0, np.minimum(of.wait_ns, exposed), of.wait_ns)
+    return waits
 
 
 def own_time(ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers) -> Integers:

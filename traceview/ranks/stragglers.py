@@ -11,14 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.findings import LOW
 from traceview.ranks.figures import UNKNOWN, RankFigures
 from traceview.ranks.job import MatchedCommunicator
-from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES, Lateness, LateRows
+from traceview.ranks.lateness import (
+    GPU_WORK,
+    LATE_CAUSES,
+    Lateness,
+    LateRows,
+    exposed_waits,
+)
 from traceview.tables import Integers, Mask
 
 MOST = 32
 """Of more ranks than this those with most lateness are looked at."""
+LEAST_SHARE = 0.02
+"""Of the steady time: a rank that costs less is none to look for."""
 ABOVE_NOISE, LEAST_NS = 3.0, 50_000
 """A step is late where the lateness exceeds three times what the others have in 19 of 20 steps."""
 _NOISE_QUANTILE = 0.95
@@ -59,7 +66,7 @@ def stragglers(
     span_ns: int,
 ) -> tuple[Straggler, ...]:
     """The stragglers of a job whose steady time is `span_ns`, the worst first."""
-    least_ns = LOW * span_ns
+    least_ns = LEAST_SHARE * span_ns
     total = late.late_ns.sum(axis=1)
     candidates = [int(r) for r in np.argsort(-total)[:MOST] if total[r] >= max(least_ns, LEAST_NS)]
     marked = {rank: _late_steps(late.late_ns, rank, span_ns) for rank in candidates}
@@ -81,9 +88,9 @@ def _late_steps(late_ns: Integers, rank: int, span_ns: int) -> Mask:
     if not len(others):
         return np.zeros(len(own), bool)
     noise = np.sort(np.quantile(others, _NOISE_QUANTILE, axis=1))[(len(others) - 1) // 2]
-    least = max(LEAST_NS, LOW / 2 * span_ns / len(own))
+    least = max(LEAST_NS, LEAST_SHARE / 2 * span_ns / len(own))
     marked: Mask = own > ABOVE_NOISE * noise + least
-    if own[marked].sum() < LOW * span_ns and _is_late_on_average(own, others):
+    if own[marked].sum() < LEAST_SHARE * span_ns and _is_late_on_average(own, others):
         return np.ones(len(own), bool)
     return marked
 
@@ -107,12 +114,12 @@ def _straggler(
     chosen: Sequence[int],
 ) -> Straggler:
     own = [_rows_in(each, rank, late.steps, marked) for each in late.rows]
-    parts = np.sum(
-        [rows.parts_ns[at].sum(axis=0) for rows, at in zip(late.rows, own, strict=True)], axis=0
-    )
+    parts = late.parts_ns[rank, marked].sum(axis=0)
     cause = LATE_CAUSES[int(np.argmax(parts))]
+    late_ns = late.late_ns[rank, marked]
+    whole_ns = int(late_ns.sum())
     waited = [
-        _waited(of, rank, rows, at, chosen)
+        _waited(ranks, of, rank, rows, at, chosen)
         for of, rows, at in zip(matched, late.rows, own, strict=True)
     ]
     by_kind = np.bincount(
@@ -124,12 +131,12 @@ def _straggler(
     return Straggler(
         rank=rank,
         late=marked,
-        late_ns=late.late_ns[rank, marked],
+        late_ns=late_ns,
         calls=sum(map(len, own)),
         cause=cause,
         place=UNKNOWN if cause == GPU_WORK else _place(ranks[rank], late.rows, own),
-        others_wait_ns=sum(wait for wait, _ in waited),
-        saved_ns=sum(saved for _, saved in waited),
+        others_wait_ns=min(sum(wait for wait, _ in waited), (len(ranks) - 1) * whole_ns),
+        saved_ns=min(sum(saved for _, saved in waited), whole_ns),
         kind=int(np.argmax(by_kind)),
     )
 
@@ -143,7 +150,12 @@ def _rows_in(rows: LateRows, rank: int, steps: Integers, marked: Mask) -> Intege
 
 
 def _waited(
-    of: MatchedCommunicator, rank: int, rows: LateRows, at: Integers, chosen: Sequence[int]
+    ranks: Sequence[RankFigures],
+    of: MatchedCommunicator,
+    rank: int,
+    rows: LateRows,
+    at: Integers,
+    chosen: Sequence[int],
 ) -> tuple[int, int]:
     """What the others waited for a rank, and what is saved until the next rank arrives.
 
@@ -152,7 +164,7 @@ def _waited(
     if not len(at):
         return 0, 0
     column, blame = rows.column[at], rows.blame_ns[at]
-    wait = of.wait_ns[:, column]
+    wait = exposed_waits(ranks, of)[:, column]
     own = wait[of.ranks.index(rank)]
     behind = np.where(wait >= 0, np.clip(wait - own, 0, blame), 0)
     free = np.array([each not in chosen for each in of.ranks], bool)[:, None] & (wait >= 0)

@@ -33,7 +33,7 @@ _REASONS = {
 def doing(cause: str, place: Place | None) -> str:
     """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
     where = " in {place}" if place is not None and place.text else ""
-    if cause == "launch-late":
+    if cause == "launch-late" or (cause == "sync-drain" and where):
         verb = _DOES.get(place.what if place else "", "works" if where else "")
         return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
     return f"{_REASONS.get(cause, 'its GPU is idle')}{where}"
