@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,11 +26,16 @@ class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
 
 @dataclass
 class StopSignals:
-    """Received termination signals, in order of arrival."""
+    """Received termination signals, in order of arrival.
 
+    With `patience_s`, a program that does not end so long after SIGTERM is killed. `marker` is a
+    text that the environment of the program, and of nothing else, contains.
+    """
+
+    patience_s: float | None = None
+    marker: str | None = None
     signals: list[int] = field(default_factory=list)
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    patience_s: float | None = None
 
     def take(self, number: int, _: FrameType | None) -> None:
         self.signals.append(number)
@@ -37,8 +43,17 @@ class StopSignals:
             raise Aborted(number)
         for process in self.running:
             process.send_signal(signal.SIGINT)
-            if self.patience_s and number == signal.SIGTERM:
-                _end_after(process, self.patience_s)
+        if self.patience_s and number == signal.SIGTERM:
+            for sent, factor in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.5)):
+                timer = threading.Timer(self.patience_s * factor, self.send, (sent,))
+                timer.daemon = True
+                timer.start()
+
+    def send(self, number: int) -> None:
+        """Send a signal to the processes of the program, but not to the nsys that records it."""
+        for process_id in _marked(self.marker) if self.marker and self.running else ():
+            with suppress(OSError):
+                os.kill(process_id, number)
 
     @property
     def status(self) -> int | None:
@@ -48,12 +63,8 @@ class StopSignals:
 
 @contextmanager
 def handled(patience_s: float | None = None) -> Iterator[StopSignals]:
-    """Handle termination signals in the block: the first stops the program, the second aborts.
-
-    A program that does not stop `patience_s` after SIGTERM, as where it waits for another rank, is
-    terminated.
-    """
-    requests = StopSignals(patience_s=patience_s)
+    """Handle termination signals in the block: the first stops the program, the second aborts."""
+    requests = StopSignals(patience_s)
     before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
     if signal.SIGINT not in before and threading.current_thread() is threading.main_thread():
         # `&` in a script makes the shell ignore it. The program, which inherits that, would then
@@ -91,6 +102,8 @@ def run(
     try:
         status = process.wait()
     except Aborted:
+        # nsys starts the program in a process group of its own.
+        requests.send(signal.SIGKILL)
         _stop(process)
         raise
     finally:
@@ -98,19 +111,12 @@ def run(
     return 128 - status if status < 0 else status
 
 
-def _end_after(process: subprocess.Popen[bytes], patience_s: float) -> None:
-    """Terminate a process group after a while, unless its leader has ended."""
-    for number, delay_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, patience_s * 1.5)):
-        timer = threading.Timer(delay_s, _signal_group, (process, number))
-        timer.daemon = True
-        timer.start()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    # Not reaped yet, so its number is not another's.
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+def _marked(marker: str) -> Iterator[int]:
+    """Ids of the processes whose environment contains a text; none without /proc."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if os.fsencode(marker) in path.read_bytes():
+                yield int(path.parent.name)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

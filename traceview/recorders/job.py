@@ -22,6 +22,13 @@ from traceview.version import __version__
 Note = Callable[[str], None]
 GATHERED = "gathered"
 """Name of the folder, within the work folder, for what the hooks in the program write."""
+MARKER = "TRACEVIEW_RECORDED_BY"
+"""Variable of the recorded program and its children: the name of the work folder."""
+PATIENCE_S = 10.0
+"""Seconds for a rank that is told to terminate, as launchers do where another rank has failed.
+
+It may wait for that rank outside of Python, where it sees no interrupt, and keeps nsys waiting.
+"""
 _REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
 
 
@@ -83,11 +90,22 @@ class RecordingJob:
 
 
 def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, str]:
-    """What TRACEVIEW_RUN says of a rank; its host by a pseudonym, unless `keep_host`."""
+    """What TRACEVIEW_RUN says of a rank; its host by a pseudonym, unless `keep_host`.
+
+    Hosts that are named alike have different pseudonyms, and containers of one host the same.
+    """
     if rank is None:
         return {}
     host = platform.node()
-    return replace(rank, host=host if keep_host else pseudonym(host)).as_run()
+    return replace(rank, host=host if keep_host else pseudonym(_boot_id() or host)).as_run()
+
+
+def _boot_id() -> str | None:
+    """The number that Linux gives to the host when it starts."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -13,7 +13,14 @@ from traceview.errors import RecordingError
 from traceview.recorders import environment as surroundings
 from traceview.recorders import gathering, interrupts
 from traceview.recorders.export import export
-from traceview.recorders.job import GATHERED, Recording, RecordingJob, work_folder
+from traceview.recorders.job import (
+    GATHERED,
+    MARKER,
+    PATIENCE_S,
+    Recording,
+    RecordingJob,
+    work_folder,
+)
 from traceview.recorders.nsys import ATTEMPTS, Nsys
 from traceview.recorders.nvtx_compatibility import incompatibility
 from traceview.recorders.options import (
@@ -46,7 +53,9 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             job.note(f"warning: {line}")
     try:
         # In the folder of the output: a rename is atomic only within one file system.
-        with interrupts.handled() as requests, work_folder(job.out) as folder:
+        patience_s = PATIENCE_S if job.rank else None
+        with interrupts.handled(patience_s) as requests, work_folder(job.out) as folder:
+            requests.marker = f"{MARKER}={folder.name}"
             report = folder / "recording.nsys-rep"
             command = profile_command(nsys, able, options, report, job.command, job.rank)
             in_process = options.python_samples and not able.samples_python

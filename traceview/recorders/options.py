@@ -11,6 +11,7 @@ from typing import Literal
 
 from traceview.errors import InputError, RecordingError
 from traceview.recorders.export import can_include_json
+from traceview.recorders.job import MARKER
 from traceview.recorders.nsys import Nsys
 from traceview.toolchain.processes import run_process
 from traceview.trace.rank_identity import RankIdentity
@@ -149,6 +150,8 @@ def profile_command(
     # is removed afterwards. The program still sees the TMPDIR of its caller.
     if "--env-var" in able.options - replaced:
         variables = [f"TMPDIR={os.environ.get('TMPDIR', '/tmp')}"]  # noqa: S108
+        # Variables of nsys itself do not tell it from the program.
+        variables.append(f"{MARKER}={report.parent.name}")
         if options.range_name:
             # Else nsys sees only ranges whose names were registered; torch registers none.
             variables.append("NSYS_NVTX_PROFILER_REGISTER_ONLY=0")

@@ -14,7 +14,14 @@ from traceview.recorders import environment as surroundings
 from traceview.recorders import gathering, interrupts
 from traceview.recorders.injected.traceview_injected.torch_profile import CLAIMED
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
-from traceview.recorders.job import GATHERED, Recording, RecordingJob, work_folder
+from traceview.recorders.job import (
+    GATHERED,
+    MARKER,
+    PATIENCE_S,
+    Recording,
+    RecordingJob,
+    work_folder,
+)
 from traceview.recorders.options import RecordOptions, bounds
 from traceview.recorders.program import python_of, script_of
 from traceview.recorders.tables.kernel_table import write_kernels
@@ -25,9 +32,6 @@ from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.stored.writer import write_trace
 
-# Launchers terminate the ranks where one has failed. The others may wait for it, outside of Python,
-# where they see no interrupt. nsys terminates its program by itself.
-_PATIENCE_S = 15.0
 # Kineto prints two lines without news whenever a profiler starts and stops; this is above them.
 _QUIET = {"KINETO_LOG_LEVEL": "6"}
 
@@ -41,7 +45,9 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
     if options.steps and options.annotate == "off":
         options = replace(options, annotate="auto")
     try:
-        with interrupts.handled(_PATIENCE_S) as requests, work_folder(job.out) as folder:
+        patience_s = PATIENCE_S if job.rank else None
+        with interrupts.handled(patience_s) as requests, work_folder(job.out) as folder:
+            requests.marker = f"{MARKER}={folder.name}"
             gathered = folder / GATHERED
             gathered.mkdir()
             # Other ranks, which may be running, are no foreign processes.
@@ -49,7 +55,7 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             started = datetime.now(UTC)
             has_gpu, is_rank = "gpu" in facts, job.rank is not None
             added = _environment(options, gathered, has_gpu=has_gpu, is_rank=is_rank)
-            status = job.run(job.command, requests, added)
+            status = job.run(job.command, requests, {**added, MARKER: folder.name})
             job.ended(status)
             facts |= surroundings.gpu_state("after")
             notes = gathering.remarks(options, gathered, job.command)

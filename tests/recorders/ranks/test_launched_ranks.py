@@ -11,7 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -21,10 +22,14 @@ from tests.recorders.fake_nsys import leftovers
 from traceview import load, scrub
 from traceview.trace.rank_identity import RankIdentity, pseudonym
 
-# Runs what follows the output option.
+# Runs what follows the output option, with the variables for the program.
 PROFILE = """shift
-    while [ "${1#--output=}" = "$1" ]; do shift; done; shift
+    while [ "${1#--output=}" = "$1" ]; do
+        case "$1" in --env-var=*) export "$(echo "${1#--env-var=}" | sed s/.*,//)" ;; esac; shift
+    done; shift
     touch "$out"; exec "$@" """
+# Waits for the program, which no signal reaches.
+DEAF = PROFILE.replace('exec "$@"', """trap '' INT; setsid "$@"; exit $?""")
 SAYS = """
 import json, os, pathlib, sys
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -49,6 +54,7 @@ INTERRUPTIBLE = (
     "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runpy.run_module('traceview', run_name='__main__', alter_sys=True)"
 )
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LAUNCHERS = {
     "torchrun": {
         "TORCHELASTIC_RUN_ID": "none",
@@ -79,6 +85,8 @@ def environment(tmp_path):
     small = Export().launch((0, 1), (2, 3)).write(tmp_path / "small.db")
     folder = tmp_path / "nsys"
     nsys = fake_nsys.nsys(folder / "nsys", profile=PROFILE, export=f'cp "{small}" "$out"')
+    options = folder / "options.txt"
+    options.write_text(f"{options.read_text()}\t--env-var=\n\n\t   Text.\n\n")
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
     return {**plain, "TRACEVIEW_NSYS": str(nsys)}
 
@@ -106,7 +114,7 @@ def test_a_rank_records_itself(launcher, environment, tmp_path):
     assert traces(tmp_path) == ["run.rank03.sqlite"]
     place = load(tmp_path / "run.rank03.sqlite").rank
     sizes = (1, 2) if launcher != "srun" else (1, None)
-    assert place == RankIdentity(3, 16, *sizes, pseudonym(os.uname().nodename), launcher)
+    assert place == RankIdentity(3, 16, *sizes, pseudonym(BOOT_ID.read_text().strip()), launcher)
     again = traceview("-o", "run.sqlite", "train.py", folder=tmp_path, environment=environment)
     assert again.returncode == 1
     assert "run.rank03.sqlite exists already" in again.stderr
@@ -184,17 +192,51 @@ def test_a_rank_that_fails_stops_the_others(environment, tmp_path):
     assert not leftovers(tmp_path)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_path):
-    (tmp_path / "train.py").write_text(SLEEPS)
+def _started(environment, folder):
+    """`record --nproc 2 train.py`, once both ranks run."""
     command = [sys.executable, "-c", INTERRUPTIBLE, "record", "--nproc", "2", "train.py"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob("running*"))) < 2 and time.monotonic() < deadline:
+    while len(list(folder.glob("running*"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
+    return process
+
+
+@pytest.mark.parametrize("how", ["a rank fails", "aborted"])
+def test_a_program_that_nsys_cannot_stop_is_killed(how, environment, tmp_path, request):
+    """Such as one that waits for another rank inside of NCCL."""
+    nsys = Path(environment["TRACEVIEW_NSYS"])
+    nsys.write_text(nsys.read_text().replace(PROFILE.strip(), DEAF.strip()))
+    program = FAILS if how == "a rank fails" else SLEEPS
+    ignores = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    (tmp_path / "train.py").write_text(f"{ignores}\n{program}")
+    process = _started(environment, tmp_path)
+    if how == "aborted":
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (5 if how == "a rank fails" else 130), said
+    assert not leftovers(tmp_path)
+    assert not _still_running(tmp_path)
+
+
+def _still_running(folder):
+    """The processes that work in a folder."""
+    running = []
+    for place in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            running += [place.parent.name] if place.readlink() == folder else []
+    return running
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_path):
+    (tmp_path / "train.py").write_text(SLEEPS)
+    process = _started(environment, tmp_path)
     for _ in range(times):
         process.send_signal(signal.SIGINT)
         time.sleep(0.02)

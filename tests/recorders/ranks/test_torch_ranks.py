@@ -1,0 +1,73 @@
+"""Real ranks that train together over gloo, each recorded by torch.profiler into its own file."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.recorders.ranks.test_launched_ranks import LAUNCHERS
+from tests.recorders.test_torch_recording import without_nsys
+from traceview import load
+
+pytest.importorskip("torch.distributed.run", reason="torch is not installed")
+pytestmark = pytest.mark.slow
+
+TOGETHER = """
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(4, 8) * dist.get_rank()).square().mean().backward()
+    optimizer.step()
+total = torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(total)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()}", flush=True)
+dist.destroy_process_group()
+"""
+RECORD = ("record", "--backend", "torch", "-o", "run.sqlite")
+PYTHON = (sys.executable, "-m")
+TORCHRUN = (*PYTHON, "torch.distributed.run", "--nproc-per-node", "2")
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ((*PYTHON, "traceview", *RECORD, "--nproc", "2", "train.py"), "nproc"),
+        ((*TORCHRUN, "--no-python", *PYTHON, "traceview", *RECORD, "train.py"), "torchrun"),
+        ((*TORCHRUN, "-m", "traceview", *RECORD, "train.py"), "torchrun"),
+    ],
+)
+def test_ranks_that_work_together_are_recorded_each(command, launcher, tmp_path):
+    (tmp_path / "train.py").write_text(TOGETHER)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=without_nsys(), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert f"rank {rank} of 2: 3\n" in done.stdout
+        trace = load(tmp_path / f"run.rank{rank}.sqlite")
+        assert (trace.rank.rank, trace.rank.world_size) == (rank, 2)
+        assert (trace.rank.local_world_size, trace.rank.launcher) == (2, launcher)
+        names = {str(name) for name in trace.ranges.texts("name").values}
+        assert "DistributedDataParallel.forward" in names
+    assert "traceview: read all ranks with: traceview report run.rank*.sqlite\n" in done.stderr
+    assert "was recorded" not in done.stderr
+    assert not list(tmp_path.glob(".traceview-*"))
+
+
+def test_a_block_of_a_rank_is_written_to_a_file_of_its_own(tmp_path):
+    program = """
+import torch, traceview
+with traceview.recording("block.sqlite") as path:
+    torch.ones(3) + 1
+print(path)
+"""
+    environment = {**without_nsys(), **LAUNCHERS["torchrun"]}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "block.rank03.sqlite\n", done.stderr
+    assert load(tmp_path / "block.rank03.sqlite").rank.rank == 3
