@@ -1,0 +1,115 @@
+"""The workflows for GitHub: each refers only to what is there, and every command can be run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.places import REPOSITORY
+from traceview.cli import VERBS
+
+yaml = pytest.importorskip("yaml")
+
+WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
+# Commands of the shell, and tools that GitHub's machines have.
+KNOWN = {"cd", "do", "done", "echo", "for", "gh", "git", "grep", "python", "python3"}
+NEEDED = {"jobs", "name", "permissions"}
+EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
+
+
+def workflow(path: Path) -> dict:
+    return yaml.safe_load(path.read_text())
+
+
+def jobs() -> list:
+    return [
+        pytest.param(path, name, job, id=f"{path.stem}-{name}")
+        for path in WORKFLOWS
+        for name, job in workflow(path)["jobs"].items()
+    ]
+
+
+def commands(job: dict) -> list[list[str]]:
+    """The words of each command, without loops, subshells and what is behind a pipe."""
+    runs = [step["run"] for step in job["steps"] if "run" in step]
+    parts = [part for run in runs for part in re.split(r"\n|;|&&|\|", run) if part.strip()]
+    return [shlex.split(part.strip(" ()").removeprefix("do ")) for part in parts]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_only_read_unless_a_job_says_more(path):
+    content = workflow(path)
+    assert set(content) >= NEEDED
+    assert content["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.parametrize(("path", "name", "job"), jobs())
+def test_a_job_refers_to_what_is_there(path, name, job):
+    others = workflow(path)["jobs"]
+    needs = job.get("needs", [])
+    assert set([needs] if isinstance(needs, str) else needs) <= set(others) - {name}
+    matrix = job.get("strategy", {}).get("matrix", {})
+    for inside in EXPRESSION.findall(yaml.safe_dump(job)):
+        room, _, key = inside.partition(".")
+        assert room in {"github", "matrix"}
+        assert room != "matrix" or key in matrix
+    for step in job["steps"]:
+        assert ("uses" in step) != ("run" in step)
+        assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@(v\d+|release/v1)", step["uses"])
+
+
+@pytest.mark.parametrize(("path", "name", "job"), jobs())
+def test_each_step_is_valid_shell(path, name, job):
+    for step in job["steps"]:
+        script = step.get("run", "")
+        done = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        # An expression in a script would be pasted into it, whatever it holds.
+        assert "${{" not in script
+
+
+@pytest.mark.parametrize(("path", "name", "job"), jobs())
+def test_each_command_exists(path, name, job):
+    for program, *words in commands(job):
+        if program == "make":
+            makefile = (REPOSITORY / "Makefile").read_text()
+            assert re.search(rf"^{words[0]}:", makefile, re.MULTILINE)
+        elif program == "traceview":
+            assert words[0] in VERBS
+        elif program.startswith((".ci/", "$RUNNER_TEMP/")):
+            assert program.startswith("$") or (REPOSITORY / program).exists()
+        else:
+            assert program in KNOWN, program
+        assert not missing_files(program, words)
+
+
+def missing_files(program: str, words: list[str]) -> list[str]:
+    """Paths of the repository among the words of a command that are not there."""
+    if program == "git":
+        return []
+    paths = [word for word in words if re.match(r"(examples|scripts|tests)/", word)]
+    return [path for path in paths if not (REPOSITORY / path).exists()]
+
+
+def test_the_settings_of_the_gate_are_there():
+    settings = workflow(REPOSITORY / ".github/workflows/gate.yml")["env"]
+    assert set(settings) == {"TRACEVIEW", "PROGRAM", "RULES"}
+    assert all((REPOSITORY / value).exists() for value in settings.values())
+
+
+def test_the_page_on_the_gate_shows_the_workflow():
+    page = (REPOSITORY / "docs" / "gate.md").read_text()
+    shown = page.partition("```yaml\n")[2].partition("```")[0]
+    assert shown == (REPOSITORY / ".github" / "workflows" / "gate.yml").read_text()
+
+
+def test_the_oldest_python_is_tested():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    tested = workflow(REPOSITORY / ".github/workflows/test.yml")["jobs"]["reader"]
+    assert oldest in tested["strategy"]["matrix"]["python"]
