@@ -57,7 +57,9 @@ def test_the_source_distribution_tests_itself(sdist, create: Create, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.glob("traceview-*")
-    environment = create(Path(sys.executable), source, "pytest", "hypothesis", "jsonschema")
+    environment = create(
+        Path(sys.executable), f"{source}[notebook]", "pytest", "hypothesis", "jsonschema"
+    )
     parts = ["test_tables.py", "trace/sqlite", "cli/test_main.py", "docs/test_pages.py"]
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not facts and not demo"]
     command = [environment.python, "-m", "pytest", *options, *(f"tests/{part}" for part in parts)]
