@@ -1,5 +1,7 @@
 """Communication: exposed time against plain loops, collectives paired over GPUs, who is late."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -216,3 +218,33 @@ def test_exposed_time_against_counting_every_nanosecond(tmp_path, seed):
             assert numbers == [total[device], under, len(busy[device]) - under]
     exposed = {device: len(busy[device] - hidden[device]) for device in busy}
     assert dict(rows(result, "ranks", "device_id", "exposed_ns")) == exposed
+
+
+@pytest.mark.parametrize("name", ["run.rank0.sqlite", "run.sqlite"])
+def test_a_rank_without_the_others_most_likely_waits(tmp_path, name):
+    """Five all-reduces of one size take 1, 5, 5, 5 and 5 ms: 16 of 21 ms beyond the fastest."""
+    export = Export()
+    for number, length in enumerate((1, 5, 5, 5, 5)):
+        start = number * 10 * MS
+        export.kernel_without_launch((start, start + length * MS), name=ALL_REDUCE)
+        export.kernel_without_launch((start + 6 * MS, start + 10 * MS), name="gelu")
+
+    trace = replace(export.load(tmp_path), path=str(tmp_path / name))
+    [finding] = ANALYSIS.run(trace).findings
+
+    assert finding.message == (
+        "GPU 0 communicates for 21.0 ms without computing, most of it in all-reduce "
+        "(21.0 ms in 5 calls). 16.0 ms of it is more than the fastest calls of the same size "
+        "take: most likely waiting for ranks that this recording does not hold."
+    )
+    assert ("traceview report run.rank*.sqlite" in finding.action) == ("rank0" in name)
+    assert "traceview report" in finding.action
+
+
+def test_equal_collectives_of_one_rank_do_not_wait(tmp_path):
+    export = Export()
+    for number in range(5):
+        start = number * 10 * MS
+        export.kernel_without_launch((start, start + 5 * MS), name=ALL_REDUCE)
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+    assert "waiting" not in finding.message

@@ -267,6 +267,19 @@ def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
     assert finding.action.startswith("Take this CPU work out of the loop")
 
 
+def test_the_cpu_time_of_a_library_is_not_the_programs(tmp_path):
+    export = Export().launch((0, 2), (10, 100))
+    for step in range(2):
+        now = 1_000_000 * step
+        export.range("ncclAllReduce", now + 100, now + 600_000)
+        export.launch((now + 700_000, now + 700_100), (now + 700_200, now + 1_000_100))
+
+    (finding,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.endswith(" of that was CPU code of a library in ncclAllReduce.")
+    assert finding.action.startswith("Launch less often")
+
+
 def test_warm_up_does_not_make_short_gaps_long_work(tmp_path):
     """500 ms of the first step's Python, and 20 µs in each of the later ones."""
     export, now = Export().launch((0, 2), (10, 100)), 100

@@ -7,6 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.analyses.communication.absent_ranks import (
+    BeyondFastest,
+    beyond_fastest,
+    how_to_read_all,
+)
 from traceview.analyses.communication.pairing import Waiting
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.collectives.transfers import Transfers
@@ -58,9 +63,19 @@ def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Ite
     )
     template += ", most of it in {kind} ({kind_exposed_ns} in {calls:call})."
     remedy = _OVERLAP
-    sent = _message(moved, waits, rows, str(values["kind"]))
+    absent = beyond_fastest(moved, waits, rows)
+    sent = _message(moved, waits, absent, rows, str(values["kind"]))
     late = _late_gpu(trace, moved, waits, rows, exposed_ns)
-    if sent is not None and (late is None or int(late["wait_ns"] or 0) < _MOSTLY * exposed_ns):
+    # What the fastest calls take may be hidden or exposed: the rest of the exposed time waits.
+    beyond_ns = exposed_ns - (int(moved.duration_ns[rows].sum()) - absent.total_ns)
+    if late is None and beyond_ns >= _MOSTLY * exposed_ns:
+        values["beyond_fastest_ns"] = beyond_ns
+        template += (
+            " {beyond_fastest_ns} of it is more than the fastest calls of the same size take: "
+            "most likely waiting for ranks that this recording does not hold."
+        )
+        remedy = how_to_read_all(trace)
+    elif sent is not None and (late is None or int(late["wait_ns"] or 0) < _MOSTLY * exposed_ns):
         values |= sent
         template += " Each moves {message_bytes} (median), at {bus_bytes_per_s}."
         if int(sent["message_bytes"] or 0) < _SMALL_BYTES:
@@ -123,11 +138,16 @@ def _values(
 
 
 def _message(
-    moved: Transfers, waits: Waiting, rows: Integers, kind: str
+    moved: Transfers, waits: Waiting, absent: BeyondFastest, rows: Integers, kind: str
 ) -> dict[str, Value] | None:
-    """Median size of the transfers of a kind, and their bus bandwidth; None where unknown."""
+    """Median size of the transfers of a kind, and their bus bandwidth; None where unknown.
+
+    Time that they waited, or took beyond the fastest equal ones, is left out of the bandwidth.
+    """
+    waited = np.maximum(waits.wait_ns, 0)
+    waited[absent.rows] = absent.beyond_ns
     rows = rows[moved.kind[rows] == moved.kinds.index(kind)]
-    time_ns = int((moved.duration_ns[rows] - np.maximum(waits.wait_ns[rows], 0)).sum())
+    time_ns = int((moved.duration_ns[rows] - waited[rows]).sum())
     if (moved.bus_bytes[rows] < 0).any() or time_ns <= 0:
         return None
     return {

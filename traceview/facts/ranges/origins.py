@@ -91,6 +91,11 @@ def _is_foreign(name: str) -> bool:
     return bool(_LIBRARY_NAME.match(name) or _OPERATOR_NAME.match(name) or _ARGUMENTS.search(name))
 
 
+def is_library_name(name: str) -> bool:
+    """Whether a range of this name was opened by a library such as NCCL or cuBLAS."""
+    return bool(_LIBRARY_NAME.match(name))
+
+
 def source_of(domain: str | None, name: str) -> StepsSource:
     """Where steps come from that are ranges of this domain and name."""
     if domain == INFERRED_DOMAIN:

@@ -32,6 +32,7 @@ from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.ranges.origins import is_library_name
 from traceview.facts.ranges.ranges import range_tree
 from traceview.findings import Severity
 from traceview.tables import Cell, Mask
@@ -74,19 +75,21 @@ def add_function(wording: Wording, line: LineSite) -> None:
 
 def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
     """What the CPU did during most of the launch-late time, and in which range."""
+    pattern = range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
+    in_library = pattern is not None and is_library_name(pattern.rpartition("/")[2])
+    own_code = "Python code" if site.python else "CPU code outside CUDA"
     doing = {
-        OUTSIDE_CUDA: "Python code" if site.python else "CPU code outside CUDA",
+        OUTSIDE_CUDA: "CPU code of a library" if in_library else own_code,
         QUEUE_FULL: "spent at a full launch queue",
         OFF_CPU: "spent off the CPU (waiting or preempted)",
     }.get(site.activity, "spent in {cpu_call}")
     if site.activity >= 0:
         names = trace.recorded("api_calls").texts("name").values
         wording.values["cpu_call"] = str(names[site.activity])
-    pattern = range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
     where = inside(trace, pattern, "range_pattern")
     values: dict[str, Cell] = {"cpu_ns": site.steady_ns, "range_pattern": pattern}
     wording.add(f" {{cpu_ns}} of that was {doing}{where}.", **values)
-    if site.other_work:
+    if site.other_work and not in_library:
         wording.remedy = take_out(trace)
 
 
