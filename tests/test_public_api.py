@@ -22,6 +22,7 @@ from traceview.tables import Column, Table
 
 TYPES = (
     "Finding",
+    "JobReport",
     "Operation",
     "Report",
     "Result",

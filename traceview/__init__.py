@@ -5,6 +5,7 @@ imported from here, too:
 
     Trace       a recording in memory: typed tables, nothing computed
     Report      the outcome of every analysis of a trace, and all findings, worst first
+    JobReport   the answer for a job of many ranks: each rank, who waits for whom, and why
     Result      the answer of one analysis: tables, findings, summary figures, charts
     Skipped     why an analysis could not answer, and how to record what it needs
     RunComparison  what changed between two sides of recordings
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from traceview.headless.signatures.notation import Value
     from traceview.inspect.compare.comparison import Diff
     from traceview.inspect.target_report import PtxReport
+    from traceview.ranks.job import JobReport
     from traceview.recorders import Recording
     from traceview.recorders.options import Backend
     from traceview.report import Report
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Finding",
+    "JobReport",
     "Operation",
     "Report",
     "Result",
@@ -63,6 +66,7 @@ __all__ = [
     "TraceviewError",
     "__version__",
     "analyze",
+    "analyze_ranks",
     "baseline",
     "benchmark",
     "compare",
@@ -79,6 +83,7 @@ __all__ = [
 ]
 _TYPES = {
     "Finding": "traceview.findings",
+    "JobReport": "traceview.ranks.job",
     "Operation": "traceview.bench.operation",
     "Report": "traceview.report",
     "Result": "traceview.analyses.base",
@@ -403,6 +408,31 @@ def analyze(
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)
     return report.analyze(trace, only)
+
+
+def analyze_ranks(
+    recordings: str | Path | Sequence[str | Path],
+    *,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> JobReport:
+    """Analyze the ranks of one job side by side: who waits for whom, and why.
+
+    `recordings` are files as `load` takes them, folders and globs: one file per rank, or one with
+    several processes. Each is read in a process of its own, `jobs` at a time, by default as many as
+    there are cores, and as fit into memory. `dask` has the workers of a Dask cluster read them
+    where they see these paths: the address of its scheduler, the path of its scheduler file, or
+    "local" or "local:N" for a cluster of this machine, in a script that guards its main program
+    (`if __name__ == "__main__"`).
+
+    What cannot be read is in `failed` of the report, and the other ranks answer. Raises InputError
+    if there are no recordings, two are of one rank, or they are of different jobs or profilers;
+    TraceviewError if none can be read; ToolNotFoundError for `dask` without the package.
+    """
+    from traceview.ranks.execution.reading import read_job
+
+    given = [recordings] if isinstance(recordings, (str, Path)) else recordings
+    return read_job([str(each) for each in given], jobs, dask)
 
 
 def inspect_ptx(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from traceview.analyses.base import Result
     from traceview.comparison.comparison import RunComparison
+    from traceview.ranks.job import JobReport
     from traceview.render.interactive.text import Displayable
     from traceview.report import Report
 
@@ -91,6 +92,36 @@ def comparison_markdown(comparison: RunComparison) -> str:
     from traceview.render.comparison.markdown import render_markdown
 
     return render_markdown(comparison)
+
+
+def job_text(job: JobReport) -> str:
+    """One screen of a job of many ranks."""
+    from traceview.render.ranks.text import render_job
+
+    return render_job(job)
+
+
+def job_page(job: JobReport, all_rows: bool) -> str:
+    """A job of many ranks as an HTML page."""
+    from traceview.render.base.table_view import MOST_ROWS
+    from traceview.render.ranks.html import render_html
+
+    return render_html(job, __version__, None if all_rows else MOST_ROWS)
+
+
+def job_document(job: JobReport, all_rows: bool) -> str:
+    """A job of many ranks as a JSON document."""
+    from traceview.render.base.row_limit import MOST_ROWS
+    from traceview.render.ranks.json import render_json
+
+    return render_json(job, __version__, None if all_rows else MOST_ROWS)
+
+
+def job_markdown(job: JobReport) -> str:
+    """A job of many ranks as Markdown."""
+    from traceview.render.ranks.markdown import render_markdown
+
+    return render_markdown(job)
 
 
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,7 +129,7 @@ class Report:
 
     def findings_table(self) -> Table:
         """All findings, one row per finding, worst first; `.to_pandas()` makes a frame of it."""
-        return Table.from_rows(FINDING_COLUMNS, map(_finding_row, self.findings))
+        return findings_table(self.findings)
 
     @overload
     def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
@@ -209,6 +209,11 @@ def selected(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysi
         if name not in names:
             raise InputError(f"no analysis is named {name!r}", suggestion(name, names))
     return tuple(a for a in analyses if not only or a.name in only)
+
+
+def findings_table(findings: Iterable[RankedFinding]) -> Table:
+    """One row per finding."""
+    return Table.from_rows(FINDING_COLUMNS, map(_finding_row, findings))
 
 
 def _finding_row(ranked: RankedFinding) -> dict[str, int | float | str | None]:

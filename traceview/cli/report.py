@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+import traceview
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import values
 from traceview.cli.options.completions import complete_analyses, complete_ranges
@@ -27,12 +29,16 @@ from traceview.cli.output import (
     print_text,
     progress,
 )
+from traceview.cli.ranks.outputs import put_job
+from traceview.cli.ranks.request import RanksRequest, check_tables
 from traceview.cli.verb import Verb
 from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
+    from traceview.ranks.job import JobReport
     from traceview.report import Report
+    from traceview.trace import Trace
 
 _DEFAULT_PATH = ""
 
@@ -40,9 +46,12 @@ _DEFAULT_PATH = ""
 def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """The names in options that may each hold several, separated by commas."""
     from traceview.analyses import ALL
+    from traceview.ranks.tables import TABLES
 
     names = tuple(name for value in given for name in value.split(",") if name)
-    return tuple(_known(name, [each.name for each in ALL]) for name in names)
+    tables = {spec.name for spec in TABLES}
+    analyses = [each.name for each in ALL]
+    return tuple(name if name in tables else _known(name, analyses) for name in names)
 
 
 def _topic(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
@@ -71,15 +80,17 @@ def _known(name: str, names: Sequence[str]) -> str:
             "--all-rows",
             "--force",
         ),
+        "Several ranks": ("--rank", "--ranks", "--jobs", "--dask"),
         "Selection": ("--range", "--exclude-range", "--strict"),
         "Additional input": ("--peak", "--ncu", "--cubin"),
     },
     examples=(
         "traceview report train.sqlite --html",
         "traceview report train.sqlite --only gpu-idle,steps --range 'epoch_1/*'",
+        "traceview report ranks/ --html",
     ),
 )
-@click.argument("trace", required=False, type=click.Path(path_type=Path))
+@click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path(path_type=Path))
 @click.option(
     "--html",
     is_flag=False,
@@ -104,7 +115,8 @@ def _known(name: str, names: Sequence[str]) -> str:
     metavar="NAME[,NAME]",
     callback=_names,
     shell_complete=complete_analyses,
-    help="Run only these analyses, such as gpu-idle, and print their tables (repeatable).",
+    help="Run only these analyses, such as gpu-idle, and print their tables; of several ranks, "
+    "print only these tables, such as stragglers (repeatable).",
 )
 @click.option(
     "--explain",
@@ -116,6 +128,26 @@ def _known(name: str, names: Sequence[str]) -> str:
 @click.option("--full-names", is_flag=True, help="Print the whole names of kernels in tables.")
 @click.option("--no-pager", is_flag=True, help="Print --all and --only without a pager.")
 @color_option
+@click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Report on this rank of the job alone, as on one recording.",
+)
+@click.option("--ranks", is_flag=True, help="Compare the processes and GPUs of one recording.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read so many recordings at a time, each in a process. Default: one per core, fewer where "
+    "memory is short.",
+)
+@click.option(
+    "--dask",
+    metavar="SCHEDULER",
+    help="Read the recordings on the workers of a Dask cluster, which see them under the same "
+    "paths: address or file of its scheduler, or local[:N] for N workers on this machine.",
+)
 @click.option(
     "--range",
     "ranges",
@@ -173,7 +205,7 @@ def _known(name: str, names: Sequence[str]) -> str:
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 def command(
-    trace: Path | None,
+    traces: tuple[Path, ...],
     html: str | None,
     output: Path | None,
     opens: bool,
@@ -185,6 +217,10 @@ def command(
     explain: str | None,
     full_names: bool,
     no_pager: bool,
+    rank: int | None,
+    ranks: bool,
+    jobs: int | None,
+    dask: str | None,
     ranges: tuple[str, ...],
     exclude_ranges: tuple[str, ...],
     strict: bool,
@@ -198,21 +234,57 @@ def command(
 
     TRACE is an nsys SQLite export or a .nsys-rep, which nsys exports first; either may be
     compressed (.gz, .xz, .zst). Prints one screen: the verdict, a scoreboard and what to do first.
+
+    Several recordings, a folder or a glob of them are the ranks of one job: the report compares
+    them and shows who waits for whom, and why.
     """
     shown = ScreenOptions(shows_all or bool(only), full_names, pager=not no_pager)
     if explain is not None:
         _explain(explain, shown)
         return
-    if trace is None:
+    if not traces:
         raise click.UsageError(_no_trace(html, json_, markdown), click.get_current_context())
     if opens and html is None and not (output and output.suffix.startswith(".htm")):
         html = _DEFAULT_PATH
-    outputs = ReportOutputs.of(_stem(trace), output, html, json_, markdown, csv, all_rows)
-    outputs.check(trace, force=force)
-    report = _analyzed(trace, only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
-    put_report(report, outputs, shown)
+    request = RanksRequest(traces, ranks, rank, jobs, dask)
+    trace = request.recording()
+    stem = _stem(trace) if trace else request.stem
+    outputs = ReportOutputs.of(stem, output, html, json_, markdown, csv, all_rows)
+    for source in (trace,) if trace else traces:
+        outputs.check(source, force=force)
+    options = (only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
+    if trace:
+        request.check_one()
+        _check_analyses(only)
+        put_report(_analyzed(partial(traceview.load, trace), *options), outputs, shown)
+    elif rank is not None:
+        _check_analyses(only)
+        put_report(_analyzed(request.load_rank, *options), outputs, shown)
+    else:
+        request.check_job(dict(zip(_OF_ONE_RANK, (*options[1:], full_names), strict=True)))
+        check_tables(only, outputs)
+        put_job(_compared(request), outputs, shown, only)
     if opens and outputs.html:
         open_in_browser(outputs.html)
+
+
+_OF_ONE_RANK = (
+    *("--range", "--exclude-range", "--strict", "--peak", "--ncu", "--cubin"),
+    "--full-names",
+)
+"""Options that only the report of one recording has."""
+
+
+def _check_analyses(only: Sequence[str]) -> None:
+    from traceview.analyses import ALL
+
+    for name in only:
+        _known(name, [each.name for each in ALL])
+
+
+def _compared(request: RanksRequest) -> JobReport:
+    with progress("Reading the ranks"):
+        return traceview.analyze_ranks(request.patterns, jobs=request.jobs, dask=request.dask)
 
 
 def _explain(name: str, shown: ScreenOptions) -> None:
@@ -228,7 +300,7 @@ def _explain(name: str, shown: ScreenOptions) -> None:
 
 def print_summary(path: Path) -> None:
     """Print the screen of a trace. Raises TraceviewError if it cannot be read."""
-    print_report(_analyzed(path), ScreenOptions())
+    print_report(_analyzed(partial(traceview.load, path)), ScreenOptions())
 
 
 def _no_trace(html: str | None, json_: str | None, markdown: str | None) -> str:
@@ -246,7 +318,7 @@ def _stem(trace: Path) -> str:
 
 
 def _analyzed(
-    path: Path,
+    load: Callable[[], Trace],
     only: tuple[str, ...] = (),
     ranges: tuple[str, ...] = (),
     exclude_ranges: tuple[str, ...] = (),
@@ -255,12 +327,11 @@ def _analyzed(
     ncu: Path | None = None,
     cubins: tuple[Path, ...] = (),
 ) -> Report:
-    import traceview
     from traceview.trace.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     with progress("Reading the trace") as next_step:
-        trace = traceview.load(path)
+        trace = load()
         next_step("Analyzing")
         return traceview.analyze(
             trace,

@@ -11,7 +11,7 @@ from pathlib import PurePath
 import numpy as np
 
 from traceview.errors import InputError
-from traceview.ranks.figures import RankFigures
+from traceview.ranks.figures import RankFigures, RankName
 from traceview.tables import NULL
 
 _NUMBERS = re.compile(r"(\d+)")
@@ -91,18 +91,32 @@ def _check_sizes(ranks: Sequence[RankFigures]) -> None:
 
 
 def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list[RankFigures]:
-    """With numbers by order where one does not tell its own, or names give one number twice."""
-    counts = Counter(rank.name.rank for rank in ranks)
-    guessed = [rank for rank in ranks if rank.name.numbered in ("order", "file name")]
-    unsure = any(rank.name.numbered == "order" or counts[rank.name.rank] > 1 for rank in guessed)
-    if not unsure or len({rank.path for rank in ranks}) == 1:
+    numbers = numbers_by_order([(rank.path, rank.name) for rank in ranks])
+    if numbers is None:
         return [*ranks]
-    ordered = sorted(ranks, key=lambda rank: (by_number(rank.path), rank.name.rank))
     note("Not all recordings say which rank they are of: they are numbered by their paths.")
     return [
         replace(rank, name=replace(rank.name, rank=number, numbered="order"))
-        for number, rank in enumerate(ordered)
+        for number, rank in zip(numbers, ranks, strict=True)
     ]
+
+
+def numbers_by_order(ranks: Sequence[tuple[str, RankName]]) -> list[int] | None:
+    """The number of each rank by the order of their paths; None where their own numbers count.
+
+    These do not where one has none, or where names of files give one number twice.
+    """
+    counts = Counter(name.rank for _, name in ranks)
+    unsure = any(
+        name.numbered == "order" or (name.numbered == "file name" and counts[name.rank] > 1)
+        for _, name in ranks
+    )
+    if not unsure or len({path for path, _ in ranks}) == 1:
+        return None
+    keys = [(by_number(path), name.rank) for path, name in ranks]
+    places = sorted(range(len(keys)), key=keys.__getitem__)
+    numbers: list[int] = np.argsort(places).tolist()
+    return numbers
 
 
 def by_number(path: str) -> list[tuple[int, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceview.analyses.base import TableSpec
 from traceview.tables import Column
 
@@ -193,3 +195,8 @@ RANK_STEPS = TableSpec(
     rare=True,
 )
 TABLES = (RANKS, STRAGGLERS, CRITICAL_PATH, GROUPS, COLLECTIVES, RANK_STEPS)
+
+
+def chosen(names: Sequence[str]) -> tuple[TableSpec, ...]:
+    """The named tables in their order; all of them if none is named."""
+    return tuple(spec for spec in TABLES if not names or spec.name in names)

@@ -32,7 +32,7 @@ def complete_analyses(
 def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
     """Names of the ranges in TRACE, with * for numbers; none if that cannot be read."""
     # While the option's value is missing, click leaves the whole line unparsed.
-    words = [ctx.params.get("trace"), *ctx.args]
+    words = [*(ctx.params.get("traces") or ()), *ctx.args]
     trace = next((Path(word) for word in words if word and Path(word).is_file()), None)
     names = _range_names(trace) if trace else []
     return [CompletionItem(name) for name in names if name.startswith(typed)][:_MOST]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,7 +117,9 @@ def put_report(report: Report, outputs: ReportOutputs, shown: ScreenOptions) -> 
     if outputs.markdown or outputs.stdout == "markdown":
         put_json(_markdown(report), outputs.markdown)
     if outputs.csv:
-        _put_tables(report, outputs.csv)
+        from traceview.render.report.csv_tables import csv_tables
+
+        put_tables(csv_tables(report), outputs.csv)
 
 
 def print_report(report: Report, shown: ScreenOptions) -> None:
@@ -144,16 +146,15 @@ def print_report(report: Report, shown: ScreenOptions) -> None:
     )
 
 
-def _put_tables(report: Report, folder: Path) -> None:
-    from traceview.render.report.csv_tables import csv_tables
-
+def put_tables(files: Iterable[tuple[str, Iterable[str]]], folder: Path) -> None:
+    """Write tables, each a file name and its text in pieces, into a folder."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceviewError(f"cannot create {folder}: {reason}", "choose another") from error
     tables = 0
-    for name, pieces in csv_tables(report):
+    for name, pieces in files:
         write_file(folder / name, pieces, quiet=True)
         tables += 1
     click.echo(f"Wrote {click.format_filename(folder)} ({tables} tables)", err=True)

@@ -5,14 +5,14 @@ Absent values are null. Long tables are cut as those of a report are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import Clocks, JobReport
 from traceview.ranks.membership import missing_ranks, world_size
-from traceview.ranks.tables import TABLES
+from traceview.ranks.tables import chosen
 from traceview.render.base.json_text import SCHEMA_VERSION, pieces
 from traceview.render.base.row_limit import MOST_ROWS
 from traceview.render.ranks.figures import ranked_findings
@@ -25,12 +25,17 @@ def render_json(job: JobReport, version: str, most_rows: int | None = MOST_ROWS)
     return "".join(json_pieces(job, version, most_rows))
 
 
-def json_pieces(job: JobReport, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
-    """The same text in pieces."""
+def json_pieces(
+    job: JobReport,
+    version: str,
+    most_rows: int | None = MOST_ROWS,
+    only: Sequence[str] = (),
+) -> Iterator[str]:
+    """The same text in pieces, of the tables `only` those named, if any are."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
-        "job": _job(job, most_rows),
+        "job": _job(job, most_rows, only),
         "ranks": [_rank(rank) for rank in job.ranks],
         "failed": [vars(failed) for failed in job.failed],
     }
@@ -38,13 +43,13 @@ def json_pieces(job: JobReport, version: str, most_rows: int | None = MOST_ROWS)
     yield "\n"
 
 
-def _job(job: JobReport, most: int | None) -> dict[str, Any]:
+def _job(job: JobReport, most: int | None, only: Sequence[str]) -> dict[str, Any]:
     return {
         "world_size": world_size(job.ranks),
         "missing_ranks": list(missing_ranks(job.ranks)),
         "verdict": {**vars(job.verdict), "figures": dict(job.verdict.figures)},
         "findings": [finding_document(finding) for finding in ranked_findings(job)],
-        **tables_document(TABLES, job.result, most),
+        **tables_document(chosen(only), job.result, most),
         "summary": dict(job.result.summary),
         "notes": list(job.result.notes),
         "clocks": _clocks(job.clocks, job.ranks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.ranks.job import JobReport
-from traceview.ranks.tables import GROUPS, TABLES
+from traceview.ranks.tables import GROUPS, chosen
 from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn, noted
@@ -38,11 +38,17 @@ _ALL = TextOptions(rows=20)
 
 
 def render_job(
-    job: JobReport, *, width: int = 80, color: bool = False, all_tables: bool = False
+    job: JobReport,
+    *,
+    width: int = 80,
+    color: bool = False,
+    all_tables: bool = False,
+    only: Sequence[str] = (),
 ) -> str:
     """The job in at most MOST_LINES lines of at most `width` cells; styled if `color`.
 
-    With `all_tables`, every table follows below, and the lines are not limited.
+    With `all_tables`, every table follows below, or `only` those named, and the lines are not
+    limited.
     """
     width = max(width, _NARROWEST)
     above = [*_opening(job, width), Text("")]
@@ -52,7 +58,7 @@ def render_job(
     findings = finding_lines(ranked_findings(job), whole_of(job), width, max(left, _LEAST_FINDINGS))
     lines = [*above, *(findings or wrapped_lines(NOTHING_FOUND, width)), Text(""), *tables[:-1]]
     return drawn(
-        [Text("\n").join([*lines, *below]), *_tables(job, width, all_tables)], width, color
+        [Text("\n").join([*lines, *below]), *_tables(job, width, all_tables, only)], width, color
     )
 
 
@@ -106,11 +112,13 @@ def _closing(job: JobReport, width: int) -> Iterator[Text]:
     yield Text(joined_within(_MORE, " · ", width), "dim")
 
 
-def _tables(job: JobReport, width: int, every: bool) -> Iterator[RenderableType]:
-    if not every:
+def _tables(
+    job: JobReport, width: int, shows: bool, only: Sequence[str]
+) -> Iterator[RenderableType]:
+    if not shows:
         return
     single = single_values(job)
-    for spec, table in job.result.shown(TABLES):
+    for spec, table in job.result.shown(chosen(only)):
         yield table_block(spec, table, width, single, _ALL)
     for note in job.result.notes:
         yield noted("Note: ", note, "dim")

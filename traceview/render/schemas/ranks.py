@@ -36,7 +36,11 @@ def _job() -> Schema:
         missing_ranks=many(WHOLE),
         verdict=fields_of(JobVerdict),
         findings=many(finding(analysis=TEXT, forecast=FORECAST)),
-        tables=record(**{spec.name: many(row(spec.columns)) for spec in TABLES}),
+        # All of them, unless --only names some.
+        tables=record(
+            [spec.name for spec in TABLES],
+            **{spec.name: many(row(spec.columns)) for spec in TABLES},
+        ),
         left_out=mapping(left_out),
         summary=mapping(SCALAR),
         notes=many(TEXT),

@@ -21,15 +21,17 @@ from traceview.trace.sqlite.file import opened
 _SQLITE, _JSON, _REPORT = 2.5, 0.6, 12.0
 _UNPACKED = {".xz": 10.0, ".gz": 6.0, ".zst": 6.0}
 _UNPACKED_JSON = 15.0
+_HEADER_BYTES = 100
 
 
 def estimated_bytes(path: Path) -> int:
     """Peak memory of a process that reports on this file; that of an empty one if unreadable."""
     suffix = Path(unpacked_name(path)).suffix
     try:
-        if suffix == ".sqlite" and path.suffix not in ARCHIVE_SUFFIXES:
+        size = path.stat().st_size
+        if suffix == ".sqlite" and path.suffix not in ARCHIVE_SUFFIXES and size > _HEADER_BYTES:
             return _of_tables(path)
-        return PROGRAM_BYTES + round(path.stat().st_size * _per_byte(path, suffix))
+        return PROGRAM_BYTES + round(size * _per_byte(path, suffix))
     except (OSError, TraceFormatError, sqlite3.Error):
         # Reading it says what is wrong.
         return PROGRAM_BYTES

@@ -1,0 +1,105 @@
+"""Whether a report is of one recording, of one rank of a job, or of all its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceview.cli.options.report_outputs import ReportOutputs
+from traceview.errors import suggestion
+from traceview.outputs import unpacked_name
+
+if TYPE_CHECKING:
+    from traceview.trace import Trace
+
+
+@dataclass(frozen=True)
+class RanksRequest:
+    """The recordings on the command line, and the options that are about ranks."""
+
+    paths: tuple[Path, ...]
+    ranks: bool = False
+    rank: int | None = None
+    jobs: int | None = None
+    dask: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        if self.rank is None:
+            return
+        for option, given in (
+            ("--ranks", self.ranks),
+            ("--jobs", self.jobs),
+            ("--dask", self.dask),
+        ):
+            if given:
+                raise _misuse(f"{option} is about all ranks, and --rank about one of them.")
+
+    def recording(self) -> Path | None:
+        """The only recording if the report is of one; None if it is of a job."""
+        if self.rank is not None or self.ranks or self.dask or len(self.paths) > 1:
+            return None
+        if not (self.paths[0].is_dir() or _is_glob(self.paths[0])):
+            return self.paths[0]
+        from traceview.ranks.execution.inputs import rank_files
+
+        files = rank_files([str(self.paths[0])])
+        return Path(files[0].path) if len(files) == 1 else None
+
+    @property
+    def patterns(self) -> list[str]:
+        return [str(path) for path in self.paths]
+
+    @property
+    def stem(self) -> str:
+        """The name of outputs: that of the folder or file."""
+        first = self.paths[0]
+        if len(self.paths) > 1 or _is_glob(first):
+            first = first.parent
+        name = first.resolve().name if first.is_dir() else Path(unpacked_name(first)).stem
+        if self.rank is not None:
+            return f"{name}-rank-{self.rank}"
+        return f"{name or 'job'}{'-ranks' if self.ranks and not first.is_dir() else ''}"
+
+    def load_rank(self) -> Trace:
+        """The trace of the one rank that is asked for."""
+        from traceview import load
+        from traceview.ranks.execution.one_rank import trace_of_rank
+
+        return trace_of_rank(self.patterns, self.rank or 0, load)
+
+    def check_one(self) -> None:
+        """Raise UsageError for options that only a job has."""
+        for option, given in (("--jobs", self.jobs), ("--ranks", self.ranks)):
+            if given:
+                raise _misuse(f"{option} is about several ranks, and this is one recording.")
+
+    def check_job(self, of_one_rank: Mapping[str, object]) -> None:
+        """Raise UsageError if an option is given that only the report of one rank has."""
+        for option, given in of_one_rank.items():
+            if given:
+                raise _misuse(f"{option} is of the report of one rank: add --rank N.")
+
+
+def _is_glob(path: Path) -> bool:
+    return any(sign in str(path) for sign in "*?[") and not path.exists()
+
+
+def _misuse(text: str) -> click.UsageError:
+    return click.UsageError(text, click.get_current_context())
+
+
+def check_tables(names: Sequence[str], outputs: ReportOutputs) -> None:
+    """Raise UsageError for a name in --only that no table of a job has, or outputs without it."""
+    from traceview.ranks.tables import TABLES
+
+    known = [spec.name for spec in TABLES]
+    for name in names:
+        if name not in known:
+            raise _misuse(f"no table of several ranks is named {name!r}; {suggestion(name, known)}")
+    if names and (outputs.html or outputs.markdown or outputs.stdout == "markdown"):
+        raise _misuse("--only selects tables to print, and those of --json and --csv.")

@@ -1,0 +1,69 @@
+"""One rank of a job, as a trace for its ordinary report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from traceview.errors import InputError, TraceviewError
+from traceview.ranks.execution.inputs import RankFile, rank_files
+from traceview.ranks.extraction.owners import rank_names, rank_owners
+from traceview.ranks.extraction.rank_trace import rank_traces
+from traceview.ranks.figures import RankName
+from traceview.ranks.membership import numbers_by_order
+from traceview.stages import in_stage
+from traceview.trace import Trace
+
+_NUMBER = re.compile(r"\d+")
+_MOST_NAMED = 16
+
+
+def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Trace]) -> Trace:
+    """The trace of that rank among the recordings of a job.
+
+    Files with the number in their names are read first. Raises InputError if no recording is of
+    that rank, and what `load` raises if none can be read.
+    """
+    files = rank_files(patterns)
+    for file in _named(files, rank):
+        trace = _readable(file, load)
+        names = rank_names(trace, rank_owners(trace)) if trace else []
+        for place, name in enumerate(names):
+            if trace and name.rank == rank and name.numbered in ("recording", "communicator"):
+                return rank_traces(trace)[place]
+    return _by_reading_all(files, rank, load)
+
+
+def _named(files: Sequence[RankFile], rank: int) -> list[RankFile]:
+    names = [(file, Path(file.path).name) for file in files]
+    return [file for file, name in names if rank in map(int, _NUMBER.findall(name))]
+
+
+def _readable(file: RankFile, load: Callable[[Path], Trace]) -> Trace | None:
+    try:
+        return load(Path(file.path))
+    except TraceviewError:
+        return None
+
+
+def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path], Trace]) -> Trace:
+    """Of ranks that do not tell their number, all must be known."""
+    ranks = [each for file in in_stage("Finding the rank", files) for each in _ranks(file, load)]
+    if not ranks:
+        load(Path(files[0].path))
+        raise InputError(f"{files[0].path} has no GPU work", "pass the recordings of a job")
+    numbers = numbers_by_order([(file.path, name) for file, _, name in ranks])
+    numbers = numbers or [name.rank for _, _, name in ranks]
+    if rank not in numbers:
+        some = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
+        more = ", …" if len(numbers) > _MOST_NAMED else ""
+        raise InputError(f"no recording is of rank {rank}", f"there are ranks {some}{more}")
+    file, place, _ = ranks[numbers.index(rank)]
+    return rank_traces(load(Path(file.path)))[place]
+
+
+def _ranks(file: RankFile, load: Callable[[Path], Trace]) -> list[tuple[RankFile, int, RankName]]:
+    trace = _readable(file, load)
+    names = rank_names(trace, rank_owners(trace)) if trace else []
+    return [(file, place, name) for place, name in enumerate(names)]

@@ -1,0 +1,100 @@
+"""The answer for a job from the paths of its recordings: each read in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from traceview import units
+from traceview.errors import InputError, TraceviewError
+from traceview.ranks.answer import job_report
+from traceview.ranks.execution.capacity import most_jobs
+from traceview.ranks.execution.cluster import connected, is_local
+from traceview.ranks.execution.inputs import RankFile, rank_files
+from traceview.ranks.execution.outcome import TaskFailure
+from traceview.ranks.execution.processes import ProcessPool
+from traceview.ranks.execution.task import figures_of_file
+from traceview.ranks.figures import RankFigures
+from traceview.ranks.job import FailedRank, JobReport
+from traceview.ranks.membership import check_recorders, members
+from traceview.stages import stage
+
+_Outcome = tuple[RankFigures, ...] | TaskFailure
+
+
+@dataclass
+class JobReading:
+    """What is known of a job while its recordings are read."""
+
+    files: Sequence[RankFile] = ()
+    ranks: list[RankFigures] = field(default_factory=list)
+    failed: list[FailedRank] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def take(self, file: RankFile, outcome: _Outcome) -> None:
+        """Add what a recording gave. Raises InputError once profilers are mixed."""
+        if isinstance(outcome, TaskFailure):
+            # The report names the file itself.
+            reason = outcome.what.removeprefix(f"cannot read {file.path}: ")
+            self.failed.append(FailedRank(file.path, reason, outcome.remedy))
+            return
+        self.ranks.extend(outcome)
+        check_recorders([self.ranks[0], *outcome])
+
+    def answer(self) -> JobReport:
+        """The job. Raises TraceviewError if no recording gave figures, InputError if they are not
+        of one job."""
+        if not self.ranks:
+            first = self.failed[0]
+            several = f"none of {units.count(len(self.files))} recordings could be read; "
+            what = f"{first.path}: {first.reason}"
+            raise TraceviewError(what if len(self.files) == 1 else several + what, first.remedy)
+        stage("Comparing ranks")
+        told = members(self.ranks, self.notes.append)
+        failed = sorted(self.failed, key=lambda each: each.path)
+        job = job_report(told, tuple(failed))
+        return replace(job, result=replace(job.result, notes=(*job.result.notes, *self.notes)))
+
+
+def read_job(
+    patterns: Sequence[str], jobs: int | None = None, dask: str | None = None
+) -> JobReport:
+    """The answer for the job of these files, folders and globs.
+
+    `jobs` recordings are read at a time, by default as many as there are cores and as memory
+    allows. `dask` is a scheduler, whose workers read them: see cluster.connected. A file that
+    cannot be read is among the failed. Raises InputError if there are no recordings, if they are
+    not of one job, or for a bad number; TraceviewError if none can be read.
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"{jobs} processes cannot read anything", "pass --jobs 1 or more")
+    reading = JobReading()
+    with closing(_outcomes(patterns, jobs, dask, reading)) as outcomes:
+        for done, (place, outcome) in enumerate(outcomes, 1):
+            reading.take(reading.files[place], outcome)
+            _tell(done, len(reading.files))
+    return reading.answer()
+
+
+def _outcomes(
+    patterns: Sequence[str], jobs: int | None, dask: str | None, reading: JobReading
+) -> Generator[tuple[int, _Outcome]]:
+    """What became of each of `reading.files`, by its place."""
+    note = reading.notes.append
+    if dask is None or is_local(dask):
+        reading.files = rank_files(patterns)
+        jobs = jobs or most_jobs([Path(file.path) for file in reading.files])
+    if dask is None:
+        _tell(0, len(reading.files))
+        yield from ProcessPool(jobs or 1, note).outcomes(figures_of_file, reading.files)
+        return
+    with connected(dask, jobs or 1, note) as cluster:
+        reading.files = cluster.files(patterns)
+        _tell(0, len(reading.files))
+        yield from cluster.outcomes(figures_of_file, reading.files)
+
+
+def _tell(done: int, whole: int) -> None:
+    stage(f"Reading ranks {units.count(done)} of {units.count(whole)}")
