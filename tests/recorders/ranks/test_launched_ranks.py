@@ -251,6 +251,22 @@ def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_
     assert not leftovers(tmp_path)
 
 
+def test_a_rank_that_cannot_be_recorded_stops_no_other(environment, tmp_path):
+    """Its export fails; the other's program runs to its end."""
+    nsys = Path(environment["TRACEVIEW_NSYS"])
+    export = """[ "$RANK" = 1 ] || cp """
+    nsys.write_text(nsys.read_text().replace("cp ", export, 1))
+    (tmp_path / "train.py").write_text(
+        "import os, time\ntime.sleep(4 * (os.environ['RANK'] == '0'))"
+    )
+    done = traceview("--nproc", "2", "train.py", folder=tmp_path, environment=environment)
+    assert done.returncode == 1
+    assert traces(tmp_path) == ["train.rank0.sqlite"]
+    assert run_of(tmp_path / "train.rank0.sqlite")["exit_status"] == "0"
+    assert "traceview: rank 1 was not recorded: nsys 2025.3.1.0 cannot export" in done.stderr
+    assert not leftovers(tmp_path)
+
+
 def test_nproc_within_a_launcher_is_refused(environment, tmp_path):
     (tmp_path / "train.py").write_text(SAYS)
     environment |= LAUNCHERS["srun"]

@@ -26,7 +26,10 @@ from traceview.recorders.program import command_of, script_of
 from traceview.recorders.ranks.rank_output import RankOutput, rank_output
 from traceview.trace.rank_identity import STARTED_BY_RECORD, launched_rank
 
+# Before and after the recording, which handles signals, there is nothing to save.
 _START = (
+    "import os, signal; "
+    "[signal.signal(each, lambda number, _: os._exit(128 + number)) for each in (2, 15)]; "
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from traceview.recorders.launcher.rank_worker import main; main(*sys.argv[2:])"
 )
@@ -141,7 +144,10 @@ class _Run:
         with ExitStack() as open_pipes:
             try:
                 for rank, environment in enumerate(self._environments):
+                    before = len(requests.signals)
                     self._start(rank, environment, open_pipes)
+                    if len(requests.signals) > before:
+                        self._processes[-1].send_signal(signal.SIGINT)
                     requests.running.append(self._processes[-1])
                 running = set(range(len(self._processes)))
                 while running:
@@ -216,7 +222,7 @@ class _Run:
         if rank not in self._recordings and rank not in self._errors:
             self._errors[rank] = (f"its recorder ended with status {status}", "record it again")
         if rank in self._errors:
-            self._ended[rank] = self._ended.get(rank) or 1
+            self._ended.setdefault(rank, 1)
 
     def _stop_others(self, rank: int) -> None:
         if not self._ended.get(rank):
@@ -246,10 +252,12 @@ class _Run:
             for rank in sorted(self._recordings)
             if self._recordings[rank].path
         )
-        if self._errors and not kept:
+        if self._errors and not kept and not stopped:
             rank, (what, remedy) = min(self._errors.items())
             raise RecordingError(f"no rank was recorded: rank {rank}: {what}", remedy)
-        for rank, (what, remedy) in sorted(self._errors.items()):
+        for rank, (what, remedy) in sorted(self._errors.items()) if kept else ():
             self._note(f"rank {rank} was not recorded: {what}; {remedy}")
-        status = stopped or (0 if self._failed is None else self._ended[self._failed])
-        return RankRecordings(kept, status, stopped is not None, self._outputs[0].pattern)
+        status = int(bool(self._errors)) if self._failed is None else self._ended[self._failed]
+        return RankRecordings(
+            kept, stopped or status, stopped is not None, self._outputs[0].pattern
+        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,6 @@ from traceview.recorders.recording import record
 
 def main(request: str, pipe: str) -> None:
     """Record the program that the file `request` describes; `pipe` is a file descriptor."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Before and after the recording, which handles them, there is nothing to save.
-        signal.signal(number, lambda number, _: os._exit(128 + number))
     asked = json.loads(Path(request).read_text())
     with os.fdopen(int(pipe), "w", encoding="utf-8") as reports:
 
