@@ -108,7 +108,7 @@ def _groups(job: JobReport, width: int) -> Iterator[Text]:
 
 def _closing(job: JobReport, width: int) -> Iterator[Text]:
     for note in job.result.notes[:_MOST_NOTES]:
-        yield Text(cut(visible(f"Note: {note}", SENTENCE), width), "dim")
+        yield from wrapped_lines(f"Note: {note}", width, 2, "dim")
     yield Text(joined_within(_MORE, " · ", width), "dim")
 
 
