@@ -68,7 +68,7 @@ def test_rows_of_several_ranks_open(browser, tmp_path):
         assert details.inner_text().startswith("Rank 100 on node12, step 0")
         canvas.press("ArrowDown")
         assert "the most of ranks 0 to 2" in details.inner_text()
-        details.locator("button").click()
+        details.get_by_role("button", name="Show these 3 ranks").click()
         canvas.press("ArrowDown")
         assert details.inner_text().startswith("Rank 0 on node0, step 0")
         canvas.press("Escape")
@@ -101,14 +101,22 @@ def test_a_collective_says_who_arrived_last(shown):
     assert "It arrived last." in details.inner_text()
 
 
-def test_zooming_changes_the_picture_and_whole_restores_it(shown):
+def test_zooming_changes_the_picture_and_the_choice_restores_it(shown):
     canvas = shown.page.locator(LANES)
     drawn = "canvas => canvas.toDataURL()"
     first = canvas.evaluate(drawn)
-    canvas.press("+")
-    assert canvas.evaluate(drawn) != first
     canvas.press("0")
+    assert canvas.evaluate(drawn) != first
+    shown.page.locator("#aligned-ranks select").dispatch_event("change")
     assert canvas.evaluate(drawn) == first
+
+
+def test_a_cell_leads_to_its_step_in_the_timeline(shown):
+    lanes = shown.page.locator(LANES)
+    first = lanes.evaluate("canvas => canvas.toDataURL()")
+    shown.page.locator(MAP).press("ArrowDown")
+    shown.page.get_by_role("button", name="Show the step in the timeline").click()
+    assert lanes.evaluate("canvas => canvas.toDataURL()") != first
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -24,15 +24,17 @@ from traceview.render.ranks.chosen import (
     shown_ranks,
     shown_windows,
     step_bounds,
-    with_margin,
+    step_times,
 )
 from traceview.render.ranks.group_matrix import group_names
 from traceview.render.timeline.packing import packed_json
-from traceview.tables import NULL, Array, Integers
+from traceview.tables import NULL, Array, Integers, Mask
 
-MOST_BLOCKS = 12_000
-"""Collectives of all ranks in a window; of one with more, its end is shown."""
+MOST_BLOCKS = 6_000
+"""Collectives of all ranks that are shown: all of them where there are no more, else those of the
+windows, and of a window with more its end."""
 Block = list[int]
+_Span = tuple[int, int]
 
 
 def aligned_document(job: JobReport) -> dict[str, object] | None:
@@ -41,20 +43,46 @@ def aligned_document(job: JobReport) -> dict[str, object] | None:
     windows = shown_windows(job, ranks) if ranks else []
     if not windows:
         return None
-    events = _Events.of(job, ranks)
+    events, origin = _Events.of(job, ranks), windows[0].from_ns
+    spans = _spans(job, ranks, windows)
+    bounds = step_bounds(job, ranks)
     return {
         "kinds": KINDS,
         "causes": CAUSES,
         "groups": events.groups,
         "clocks": _clocks(job, ranks),
-        "windows": [
-            {
-                "title": visible(window.title, 120),
-                "span": window.to_ns - window.from_ns,
-                "ranks": packed_json([*_rows(job, ranks, window, events)]),
-            }
-            for window in windows
+        "windows": [_window(each, spans, origin) for each in windows],
+        "steps": [
+            [column, begin - origin, end - origin]
+            for column, (begin, end) in sorted(bounds.items())
+            if any(first <= begin and end <= last for first, last in spans)
         ],
+        "ranks": packed_json([*_rows(job, ranks, spans, origin, events)]),
+    }
+
+
+def _spans(job: JobReport, ranks: list[ShownRank], windows: list[ShownWindow]) -> list[_Span]:
+    """The times that are shown: the whole job, or those of the windows."""
+    if sum(len(job.ranks[rank.place].collectives) for rank in ranks) > MOST_BLOCKS:
+        return [window.around for window in windows]
+    times = [(window.from_ns, window.to_ns) for window in windows]
+    times += step_bounds(job, ranks).values()
+    for rank in ranks:
+        _, start, end = _times(job, rank.place)
+        times += [(int(start.min()), int(end.max()))] if len(start) else []
+    return [(min(begin for begin, _ in times), max(end for _, end in times))]
+
+
+def _window(window: ShownWindow, spans: list[_Span], origin: int) -> dict[str, object]:
+    """A window, and how far one can move from it."""
+    inside = (span for span in spans if span[0] <= window.from_ns and window.to_ns <= span[1])
+    first, last = next(inside, window.around)
+    return {
+        "title": visible(window.title, 120),
+        "from": window.from_ns - origin,
+        "to": window.to_ns - origin,
+        "first": first - origin,
+        "last": last - origin,
     }
 
 
@@ -108,22 +136,40 @@ class _Events:
 
 
 def _rows(
-    job: JobReport, ranks: list[ShownRank], window: ShownWindow, events: _Events
+    job: JobReport, ranks: list[ShownRank], spans: list[_Span], origin: int, events: _Events
 ) -> Iterator[dict[str, object]]:
-    """Each rank: its collectives, what it did between them, and its steps, from the window on."""
+    """Each rank: its collectives, what it did between them, and the bounds of its steps."""
     most = MOST_BLOCKS // len(ranks)
     for shown in ranks:
-        rank = job.ranks[shown.place]
-        bounds = step_bounds(job, shown.place, window.step) if window.step >= 0 else None
+        rank, steps = job.ranks[shown.place], step_times(job, shown.place)
+        known = _in_spans(steps.begin_ns, steps.end_ns, spans)
+        ticks = np.concatenate([steps.begin_ns[known], steps.end_ns[known]]) - origin
+        calls, between = _blocks(job, shown.place, spans, most)
         yield {
             "rank": rank.name.rank,
             "why": shown.why,
             "host": visible(rank.name.host, 120),
-            "step": [time - window.from_ns for time in bounds] if bounds else [],
-            "calls": _calls(job, shown.place, window, events.columns[shown.place], most),
-            "between": list(_between(job, shown.place, window, most)),
+            "steps": np.unique(ticks).tolist(),
+            "calls": _calls(job, shown.place, calls, origin, events.columns[shown.place]),
+            "between": list(_between(job, shown.place, between, origin)),
             "places": [_place(rank, at) for at in range(len(rank.places))],
         }
+
+
+def _in_spans(start: Integers, end: Integers, spans: list[_Span]) -> Mask:
+    """Whether some of the time from start to end is shown."""
+    shown = np.zeros(len(start), bool)
+    for first, last in spans:
+        shown |= (end > first) & (start < last)
+    return shown
+
+
+def _blocks(job: JobReport, place: int, spans: list[_Span], most: int) -> tuple[Integers, Integers]:
+    """Rows of collectives that are shown, and of those before which something is shown."""
+    before, start, end = _times(job, place)
+    calls = np.flatnonzero(_in_spans(start, end, spans))[-most:]
+    between = np.flatnonzero((start > before) & _in_spans(before, start, spans))[-most:]
+    return calls, between
 
 
 def _times(job: JobReport, place: int) -> tuple[Integers, Integers, Integers]:
@@ -135,16 +181,12 @@ def _times(job: JobReport, place: int) -> tuple[Integers, Integers, Integers]:
     return before, start, end
 
 
-def _calls(
-    job: JobReport, place: int, window: ShownWindow, known: Integers, most: int
-) -> list[Block]:
+def _calls(job: JobReport, place: int, rows: Integers, origin: int, known: Integers) -> list[Block]:
     """Start, duration, hidden time, kind, bytes, wait, event, group and last rank of each."""
     own, (_, start, end) = job.ranks[place].collectives, _times(job, place)
-    first, last = with_margin(window)
-    rows = np.flatnonzero((end > first) & (start < last))[-most:]
     duration = (end - start)[rows]
     columns = (
-        (start - window.from_ns)[rows],
+        start[rows] - origin,
         duration,
         np.maximum(duration - own.exposed_ns[rows], 0),
         own.kind[rows],
@@ -155,23 +197,15 @@ def _calls(
     return blocks
 
 
-def _between(job: JobReport, place: int, window: ShownWindow, most: int) -> Iterator[Block]:
+def _between(job: JobReport, place: int, rows: Integers, origin: int) -> Iterator[Block]:
     """Start, duration, work, place, and cause and time of each idle time, before a collective."""
     own, (before, start, _) = job.ranks[place].collectives, _times(job, place)
-    first, last = with_margin(window)
-    rows = np.flatnonzero((start > np.maximum(before, first)) & (before < last))[-most:]
     for row in rows.tolist():
         idle: Array = own.idle_ns[row]
         causes = [int(n) for at in np.flatnonzero(idle) for n in (at, idle[at])]
         began = int(before[row])
-        where = int(own.place[row])
-        yield [
-            began - window.from_ns,
-            int(start[row]) - began,
-            int(own.work_ns[row]),
-            where,
-            *causes,
-        ]
+        times = [began - origin, int(start[row]) - began, int(own.work_ns[row])]
+        yield [*times, int(own.place[row]), *causes]
 
 
 def _place(rank: RankFigures, at: int) -> str:

@@ -27,12 +27,26 @@ class ShownRank:
 
 @dataclass(frozen=True)
 class ShownWindow:
-    """A window on the common clock: a step of the heat map (its column), or −1."""
+    """A window on the common clock."""
 
     title: str
     from_ns: int
     to_ns: int
-    step: int
+
+    @property
+    def around(self) -> tuple[int, int]:
+        """The window and a little on either side of it."""
+        margin = round(_MARGIN * (self.to_ns - self.from_ns))
+        return self.from_ns - margin, self.to_ns + margin
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Steps of one rank: the column of each in the heat map, begin and end on the common clock."""
+
+    column: Integers
+    begin_ns: Integers
+    end_ns: Integers
 
 
 def shown_ranks(job: JobReport) -> list[ShownRank]:
@@ -43,9 +57,8 @@ def shown_ranks(job: JobReport) -> list[ShownRank]:
     late = _late(job)
     comparable = np.flatnonzero(job.clocks.component == _component(job, late))
     why = dict.fromkeys((place for place in late if place in comparable), "late")
-    waits = _most_waiting(job, comparable)
-    if waits is not None:
-        why.setdefault(waits, "waits most")
+    for place, word in _by_waiting(job, comparable):
+        why.setdefault(place, word)
     if len(comparable) <= MOST_ALL:
         return [ShownRank(int(place), why.get(int(place), "")) for place in comparable]
     shown = list(why)[:MOST_CHOSEN]
@@ -68,61 +81,68 @@ def _component(job: JobReport, late: list[int]) -> int:
     return int(component[late[0]] if late else np.bincount(component).argmax())
 
 
-def _most_waiting(job: JobReport, places: Integers) -> int | None:
+def _by_waiting(job: JobReport, places: Integers) -> Iterator[tuple[int, str]]:
+    """The rank that waits most and, of more than two, the one in the middle."""
     table = job.result.tables["ranks"]
     wait = np.where(table.is_null("wait_ns"), 0, table["wait_ns"])[places]
-    return int(places[wait.argmax()]) if len(wait) and wait.max() > 0 else None
+    if len(wait) and wait.max() > 0:
+        order = places[np.argsort(wait, kind="stable")]
+        yield int(order[-1]), "waits most"
+        if len(order) > 2:
+            yield int(order[len(order) // 2]), "median"
+
+
+def step_times(job: JobReport, place: int) -> StepTimes:
+    """The steps of a rank that the heat map has, matched by name, else by number."""
+    steps, columns = job.ranks[place].steps, {name: at for at, name in enumerate(job.heat.steps)}
+    numbered = zip(steps.names, steps.number.tolist(), strict=True)
+    column = [columns.get(name, columns.get(str(number), -1)) for name, number in numbered]
+    found = np.array(column, np.int64)
+    rows = np.flatnonzero(found >= 0)
+    begin, end = (
+        job.clocks.aligned_ns(place, times[rows]) for times in (steps.begin_ns, steps.end_ns)
+    )
+    return StepTimes(found[rows], begin, end)
 
 
 def shown_windows(job: JobReport, ranks: list[ShownRank]) -> list[ShownWindow]:
     """The step in which ranks wait longest and the median step; else around the longest wait."""
     places = np.array([rank.place for rank in ranks], np.int64)
-    steps = list(_steps(job, places))
+    bounds = step_bounds(job, ranks)
+    steps = [
+        ShownWindow(f"{title}: {job.heat.steps[column]}", *bounds[column])
+        for column, title in _telling_steps(job, places).items()
+        if column in bounds
+    ]
     return steps or list(_around_longest_wait(job, places))
 
 
-def _steps(job: JobReport, places: Integers) -> Iterator[ShownWindow]:
+def step_bounds(job: JobReport, ranks: list[ShownRank]) -> dict[int, tuple[int, int]]:
+    """From the first begin to the last end of each step of the heat map on any of these ranks."""
+    bounds: dict[int, tuple[int, int]] = {}
+    for rank in ranks:
+        times = step_times(job, rank.place)
+        each = (times.column.tolist(), times.begin_ns.tolist(), times.end_ns.tolist())
+        for column, begin, end in zip(*each, strict=True):
+            first, last = bounds.get(column, (begin, end))
+            bounds[column] = min(first, begin), max(last, end)
+    return bounds
+
+
+def _telling_steps(job: JobReport, places: Integers) -> dict[int, str]:
+    """Columns of the heat map, and what is special of them."""
     heat = job.heat
     duration = np.where(heat.duration_ns == NULL, 0, heat.duration_ns)[places]
-    if not duration.size:
-        return
+    if not (duration > 0).any():
+        return {}
     shared = (duration > 0).all(axis=0) & ~heat.warm_up.any(axis=0)
     columns = np.flatnonzero(shared if shared.any() else (duration > 0).any(axis=0))
-    if not len(columns):
-        return
     longest = duration.max(axis=0)[columns]
     late = heat.late_ns[places].max(axis=0)[columns]
     worst = int(columns[(late if late.max() > 0 else longest).argmax()])
     median = int(columns[np.argsort(longest, kind="stable")[len(columns) // 2]])
-    named = {worst: "Step with the longest wait" if late.max() > 0 else "Longest step"}
-    named.setdefault(median, "Median step")
-    for column, title in named.items():
-        window = _of_step(job, places, column)
-        if window:
-            yield ShownWindow(f"{title}: {heat.steps[column]}", *window, column)
-
-
-def _of_step(job: JobReport, places: Integers, column: int) -> tuple[int, int] | None:
-    bounds = [step_bounds(job, int(place), column) for place in places]
-    known = [each for each in bounds if each]
-    if not known:
-        return None
-    return min(begin for begin, _ in known), max(end for _, end in known)
-
-
-def step_bounds(job: JobReport, place: int, column: int) -> tuple[int, int] | None:
-    """Begin and end of a step of the heat map on the common clock; None where it is absent."""
-    steps, name = job.ranks[place].steps, job.heat.steps[column]
-    row = {str(number): row for row, number in enumerate(steps.number.tolist())}.get(name)
-    row = next((at for at, own in enumerate(steps.names) if own == name), row)
-    if row is None:
-        return None
-    begin, end = job.clocks.aligned_ns(place, _pair(steps.begin_ns[row], steps.end_ns[row]))
-    return int(begin), int(end)
-
-
-def _pair(one: int, other: int) -> Integers:
-    return np.array([one, other], np.int64)
+    title = "Step with the longest wait" if late.max() > 0 else "Longest step"
+    return {worst: title} | ({median: "Median step"} if median != worst else {})
 
 
 def _around_longest_wait(job: JobReport, places: Integers) -> Iterator[ShownWindow]:
@@ -136,8 +156,9 @@ def _around_longest_wait(job: JobReport, places: Integers) -> Iterator[ShownWind
     place = int(last_places(job.matched[at])[event])
     row = job.matched[at].rows[job.matched[at].last[event], event]
     own = job.ranks[place].collectives
-    start, end = job.clocks.aligned_ns(place, _pair(own.start_ns[row], own.end_ns[row]))
-    yield ShownWindow("Longest wait", int(start) - 2 * span, int(end) + span, -1)
+    times = np.array([own.start_ns[row], own.end_ns[row]], np.int64)
+    start, end = job.clocks.aligned_ns(place, times).tolist()
+    yield ShownWindow("Longest wait", start - 2 * span, end + span)
 
 
 def last_places(each: MatchedCommunicator) -> Integers:
@@ -149,9 +170,3 @@ def _counted(each: MatchedCommunicator, places: Integers) -> Array:
     """How long others waited for a rank that is shown, −1 else."""
     known = (each.last >= 0) & np.isin(last_places(each), places)
     return np.where(known, each.late_ns, -1)
-
-
-def with_margin(window: ShownWindow) -> tuple[int, int]:
-    """The window and a little on either side of it."""
-    margin = round(_MARGIN * (window.to_ns - window.from_ns))
-    return window.from_ns - margin, window.to_ns + margin

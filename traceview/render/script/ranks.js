@@ -12,15 +12,17 @@ mountClipboard(document);
 mountFindings(document, tables, null);
 
 /**
+ * @template Mounted
  * @param {string} name of the place and of its data
  * @param {string} place
- * @param {(within: HTMLElement, data: any) => void} mount
+ * @param {(within: HTMLElement, data: any) => Promise<Mounted>} mount
+ * @returns {Promise<Mounted | null>} null on a page without it
  */
-function mounted(name, place, mount) {
+async function mounted(name, place, mount) {
   const within = document.getElementById(`${name}-${place}`);
   const data = document.getElementById(`${name}-data`);
-  if (within && data) mount(within, JSON.parse(data.textContent ?? ""));
+  return within && data ? mount(within, JSON.parse(data.textContent ?? "")) : null;
 }
 
-mounted("heat", "map", mountHeatMap);
-mounted("aligned", "ranks", mountAligned);
+const timeline = mounted("aligned", "ranks", mountAligned);
+mounted("heat", "map", async (within, data) => mountHeatMap(within, data, await timeline));

@@ -17,30 +17,33 @@ const MARGIN = 0.04;
 const LABEL = "Timeline of the ranks on one clock. Arrow keys select collectives, plus and minus zoom, 0 shows all.";
 const READING = "Above, what each GPU did; below, its collectives. Between two collectives the bars show how much was compute and how much was idle, not when.";
 
-/** @param {HTMLElement} within @param {any} data */
+/**
+ * @typedef {object} Window a time to begin with, and how far one can move from it
+ * @property {string} title
+ * @property {number} from
+ * @property {number} to
+ * @property {number} first
+ * @property {number} last
+ */
+
+/** @param {HTMLElement} within @param {any} data @returns {Promise<Aligned>} */
 export async function mountAligned(within, data) {
-  const windows = await Promise.all(
-    data.windows.map(async (/** @type {any} */ each) => ({
-      title: each.title,
-      span: each.span,
-      ranks: ranksOf(JSON.parse(await text(each.ranks))),
-    })),
-  );
-  new Aligned(within, data, windows).open(0);
+  const aligned = new Aligned(within, data, ranksOf(JSON.parse(await text(data.ranks))));
+  aligned.open(data.windows[0]);
   within.classList.add("ready");
+  return aligned;
 }
 
-class Aligned {
+export class Aligned {
   /**
    * @param {HTMLElement} within
-   * @param {{kinds: string[], causes: string[], groups: string[], clocks: string}} data
-   * @param {{title: string, span: number, ranks: Rank[]}[]} windows
+   * @param {{kinds: string[], causes: string[], groups: string[], clocks: string, windows: Window[], steps: number[][]}} data
+   * @param {Rank[]} ranks
    */
-  constructor(within, data, windows) {
+  constructor(within, data, ranks) {
     this.within = within;
     this.data = data;
-    this.windows = windows;
-    this.window = windows[0];
+    this.ranks = ranks;
     this.view = new View(1);
     /** @type {Chosen | null} */
     this.selected = null;
@@ -55,26 +58,26 @@ class Aligned {
   }
 
   arrange() {
-    for (const { title } of this.windows) this.choice.append(element("option", {}, title));
+    for (const { title } of this.data.windows) this.choice.append(element("option", {}, title));
     const tools = element(
       "div",
       { class: "rk-tools" },
       this.choice,
       named(button("\u2212", () => this.zoom(1.6)), "Zoom out"),
       named(button("+", () => this.zoom(1 / 1.6)), "Zoom in"),
-      button("Whole", () => this.whole()),
+      button("All that is here", () => this.whole()),
     );
     const note = element("p", { class: "note" }, `${this.data.clocks} ${READING}`);
     this.within.replaceChildren(tools, element("div", {}, this.canvas), this.legend, this.details, note, this.tip);
   }
 
   listen() {
-    this.choice.addEventListener("change", () => this.open(this.choice.selectedIndex));
+    this.choice.addEventListener("change", () => this.open(this.data.windows[this.choice.selectedIndex]));
     listen(this.canvas, {
       point: (x, y) => this.point(x, y),
       leave: () => (this.tip.hidden = true),
-      click: (x, y) => this.select(blockAt(this.window.ranks, rowAt(y, this.narrow), this.view.time(x))),
-      enter: (x, y) => this.enter(blockAt(this.window.ranks, rowAt(y, this.narrow), this.view.time(x))),
+      click: (x, y) => this.select(blockAt(this.ranks, rowAt(y, this.narrow), this.view.time(x))),
+      enter: (x, y) => this.enter(blockAt(this.ranks, rowAt(y, this.narrow), this.view.time(x))),
       pan: (pixels) => this.moved(() => this.view.pan(pixels * this.view.nsPerPixel)),
       zoom: (factor, x) => this.zoom(factor, this.view.time(x)),
       range: () => {},
@@ -84,14 +87,23 @@ class Aligned {
     });
   }
 
-  /** @param {number} at place of the window */
-  open(at) {
-    this.window = this.windows[at];
-    this.selected = null;
-    this.view.end = this.window.span;
-    this.view.first = -MARGIN * this.window.span;
-    this.view.last = (1 + MARGIN) * this.window.span;
-    this.whole();
+  /** @param {Window} window */
+  open({ from, to, first, last }) {
+    [this.view.end, this.view.first, this.view.last] = [last - first, first, last];
+    const margin = MARGIN * (to - from);
+    this.moved(() => this.view.show(from - margin, to + margin));
+  }
+
+  /** How to show a step of the heat map, by its column; null where it is not here. @param {number} column */
+  wayTo(column) {
+    const step = this.data.steps.find(([of]) => of === column);
+    if (!step) return null;
+    const [, from, to] = step;
+    const around = this.data.windows.find(({ first, last }) => first <= from && to <= last);
+    return () => {
+      this.open({ first: from, last: to, ...around, title: "", from, to });
+      document.getElementById("aligned")?.scrollIntoView({ block: "start" });
+    };
   }
 
   /** @param {() => void} move */
@@ -114,7 +126,7 @@ class Aligned {
   }
 
   draw() {
-    const { ranks } = this.window;
+    const { ranks } = this;
     const { pen, width } = sized(this.canvas, rowsHeight(ranks.length, this.narrow));
     const color = colorsOf(this.within);
     this.view.left = this.narrow ? 0 : titlesWidth(pen, ranks);
@@ -125,7 +137,7 @@ class Aligned {
 
   /** @param {(name: string) => string} color */
   drawLegend(color) {
-    const causes = new Set(this.window.ranks.flatMap(({ between }) => between.flatMap(({ idle }) => idle.map(([cause]) => cause))));
+    const causes = new Set(this.ranks.flatMap(({ between }) => between.flatMap(({ idle }) => idle.map(([cause]) => cause))));
     const parts = ["compute", "communication", "wait", ...[...causes].sort((a, b) => a - b).map((cause) => this.data.causes[cause])];
     const named = { communication: "collective", wait: "of it waiting for others" };
     const entries = parts.map((part) =>
@@ -136,7 +148,7 @@ class Aligned {
 
   /** @param {number} x @param {number} y */
   point(x, y) {
-    const chosen = x < this.view.left ? null : blockAt(this.window.ranks, rowAt(y, this.narrow), this.view.time(x));
+    const chosen = x < this.view.left ? null : blockAt(this.ranks, rowAt(y, this.narrow), this.view.time(x));
     if (!chosen) {
       this.tip.hidden = true;
       return;
@@ -148,7 +160,7 @@ class Aligned {
 
   /** @param {Chosen} chosen */
   titleOf({ rank, call, between }) {
-    const of = this.window.ranks[rank].rank;
+    const of = this.ranks[rank].rank;
     if (!call) return `Rank ${of}: ${duration(between?.duration ?? 0)} between two collectives`;
     const group = this.data.groups[call.group];
     const bytes = call.bytes >= 0 ? ` of ${size(call.bytes)}` : "";
@@ -168,7 +180,7 @@ class Aligned {
 
   /** @param {Chosen} chosen */
   more({ rank, call, between }) {
-    const shown = this.window.ranks[rank];
+    const shown = this.ranks[rank];
     if (call) {
       if (call.wait < 0) return ["How long it waited is not known."];
       return call.last === shown.rank ? ["It arrived last."] : call.last >= 0 ? [`Rank ${call.last} arrived last.`] : [];
@@ -192,7 +204,7 @@ class Aligned {
 
   /** Whether the key means something here. @param {string} key */
   key(key) {
-    const { ranks } = this.window;
+    const { ranks } = this;
     if (key === "+" || key === "=") this.zoom(1 / 1.6);
     else if (key === "-") this.zoom(1.6);
     else if (key === "0") this.whole();

@@ -83,7 +83,7 @@ function drawRank(pen, scene, at) {
     bar(call.start + waited, call.start + call.duration, top + ABOVE, BELOW, moves);
   }
   pen.fillStyle = color("ink");
-  for (const time of rank.step) pen.fillRect(Math.round(view.x(time)), top - 3, 1, ABOVE + BELOW + 6);
+  for (const time of rank.steps) pen.fillRect(Math.round(view.x(time)), top - 3, 1, ABOVE + BELOW + 6);
 }
 
 /** The selected block, and the same collective on the other ranks. @param {CanvasRenderingContext2D} pen @param {Scene} scene */

@@ -29,7 +29,7 @@
  * @property {number} rank
  * @property {string} why it is shown
  * @property {string} host
- * @property {number[]} step begin and end; empty where it is absent
+ * @property {number[]} steps when its steps begin or end
  * @property {Call[]} calls
  * @property {Between[]} between
  * @property {string[]} places

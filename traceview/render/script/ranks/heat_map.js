@@ -20,16 +20,25 @@ const [PINNED_HEIGHT, AFTER_PINNED] = [16, 6];
  * @typedef {{first: number, end: number, y: number, height: number}} Line
  */
 
-/** @param {HTMLElement} within @param {any} data */
-export async function mountHeatMap(within, data) {
-  new HeatMap(within, await heatOf(data)).draw();
+/**
+ * @param {HTMLElement} within
+ * @param {any} data
+ * @param {import("./aligned.js").Aligned | null} timeline
+ */
+export async function mountHeatMap(within, data, timeline) {
+  new HeatMap(within, await heatOf(data), timeline).draw();
   within.classList.add("ready");
 }
 
 class HeatMap {
-  /** @param {HTMLElement} within @param {import("./heat_model.js").Heat} heat */
-  constructor(within, heat) {
+  /**
+   * @param {HTMLElement} within
+   * @param {import("./heat_model.js").Heat} heat
+   * @param {import("./aligned.js").Aligned | null} timeline
+   */
+  constructor(within, heat, timeline) {
     this.heat = heat;
+    this.timeline = timeline;
     this.within = within;
     this.colorings = colorings(heat);
     this.coloring = this.colorings[0];
@@ -274,6 +283,8 @@ class HeatMap {
     if (!place) return;
     showDetails(this.details, this.titleOf(place), this.timesOf(this.cellAt(place)));
     const { first, end } = this.lines[place.row];
+    const way = this.heat.data.mean_of === 1 && this.timeline?.wayTo(place.column);
+    if (way) this.details.append(button("Show the step in the timeline", way));
     if (end - first > 1) this.details.append(button(`Show these ${end - first} ranks`, () => this.open(place)));
   }
 
