@@ -1,15 +1,25 @@
 """Sweeps, losses and occupancy of grids, from configurations alone."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
-from traceview.analyses.wave_quantization.configurations import Configuration
+from traceview.analyses.wave_quantization.configurations import Configuration, Configurations
 from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, UnknownLimits
-from traceview.analyses.wave_quantization.grid_waves import CONFIGURED, LaunchedGrid, occupancy_of
-from traceview.analyses.wave_quantization.losses import ranked_losses
-from traceview.analyses.wave_quantization.sweeps import step_verdict, sweeps_of
+from traceview.analyses.wave_quantization.grid_waves import (
+    CONFIGURED,
+    NO_STEP,
+    VERDICTS,
+    LaunchedGrids,
+    Neighbours,
+    grid_columns,
+    occupancy_of,
+)
+from traceview.analyses.wave_quantization.losses import capped
+from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
 from traceview.hardware import limits_of
+from traceview.tables import Texts
 
 H200 = GpuLimits(132, limits_of("9.0"))
 # One block per SM, since its registers fill it: 132 at once.
@@ -23,9 +33,9 @@ ALONE = Configuration(
     registers=64,
     static_bytes=0,
     dynamic_bytes=0,
-    shared_config_bytes=None,
-    clusters_at_once=None,
-    green_sms=None,
+    shared_config_bytes=0,
+    clusters_at_once=0,
+    green_sms=0,
     barriers=0,
     calls=1,
     total_ns=1000,
@@ -36,10 +46,31 @@ ALONE = Configuration(
 )
 
 
-def launched(blocks: int, took: int) -> LaunchedGrid:
-    times = {"total_ns": took, "median_ns": took, "steady_ns": took}
-    configuration = replace(ALONE, grid=(blocks, 1, 1), **times)
-    return LaunchedGrid(configuration, occupancy_of(configuration, H200), 10, False)
+def launched(*grids: tuple[int, int]) -> LaunchedGrids:
+    """Grids of so many blocks that took so long, as columns."""
+    every = [
+        replace(ALONE, grid=(blocks, 1, 1), total_ns=took, median_ns=took, steady_ns=took)
+        for blocks, took in grids
+    ]
+    numbers = {
+        each.name: np.array([getattr(of, each.name) for of in every])
+        for each in fields(Configuration)
+        if not each.name.endswith(("name", "label"))
+    }
+    places = np.arange(len(every))
+    name = Texts.of(["k"] * len(every))
+    configurations = Configurations(
+        row=places, of_kernel=places, name=name, short_name=name, label=name, **numbers
+    )
+    columns = grid_columns(configurations, [H200])
+    count = len(every)
+    return LaunchedGrids(
+        *(getattr(columns, each.name) for each in fields(columns)),
+        shortest_ns=np.full(count, 10),
+        persistent_gemm=np.zeros(count, bool),
+        verdict=np.zeros(count, np.int8),
+        measured=Neighbours.unknown(count),
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,14 +102,16 @@ def test_no_occupancy_without_limits_or_threads():
 
 
 def test_a_sweep_is_one_kernel_by_its_number_of_blocks():
-    grids = [launched(133, 2010), launched(131, 1000), launched(264, 2000)]
+    grids = launched((133, 2010), (131, 1000), (264, 2000))
 
-    [sweep] = sweeps_of(grids)
+    sweeps = sweeps_of(grids, grids.persistent_gemm)
 
-    assert [each.configuration.blocks for each in sweep.grids] == [131, 133, 264]
-    assert [step.verdict for step in sweep.steps] == ["step", "level"]
-    assert (sweep.verdict, sweep.at_once, sweep.wave_ns) == ("step", 132, 1000)
-    assert not list(sweeps_of([replace(each, persistent_gemm=True) for each in grids]))
+    assert len(sweeps) == 1
+    assert grids.blocks[sweeps.rows].tolist() == [131, 133, 264]
+    assert [MEASURED[code] for code in sweeps.verdict] == [None, "step", "level"]
+    assert [VERDICTS[code] for code in sweeps.overall] == ["step"]
+    assert (sweeps.at_once.tolist(), sweeps.wave_ns.tolist()) == ([132], [1000])
+    assert not len(sweeps_of(grids, ~grids.persistent_gemm))
 
 
 @pytest.mark.parametrize(
@@ -94,30 +127,39 @@ def test_a_sweep_is_one_kernel_by_its_number_of_blocks():
     ],
 )
 def test_a_step_or_a_steady_rise(predicted, steady, measured, verdict):
-    assert step_verdict(predicted, steady, measured) == verdict
+    [code] = step_verdicts(*(np.array([each]) for each in (predicted, steady, measured)))
+
+    assert MEASURED[code] == verdict
 
 
 def test_a_grid_loses_its_unused_slots_or_its_idle_sms():
-    tail, small = launched(133, 1000), launched(33, 1010)
+    grids = launched((133, 1000), (33, 1010))
 
-    assert tail.lost_ns == round(1000 * 131 / 264)
-    assert small.lost_ns == round(1000 * 99 / 132)
-    assert replace(tail, verdict="no step").lost_ns is None
+    assert grids.lost_ns.tolist() == [round(1000 * 131 / 264), round(1000 * 99 / 132)]
+    assert replace(grids, verdict=np.full(2, NO_STEP, np.int8)).lost_ns.tolist() == [-1, -1]
+
+
+def test_neighbours_that_do_equal_work_measure_what_a_grid_loses():
+    grids = launched((133, 2010), (132, 1000), (131, 1000))
+
+    sweeps = sweeps_of(grids, grids.persistent_gemm)
+    shown = sweeps.neighbours_of(grids, np.zeros(3, np.int64))
+
+    assert shown.known.tolist() == [True, True, True]
+    # At the time per block of full grids: 2010 − 133 × 1000 ÷ 132, which is more than by 131.
+    assert shown.lost_ns.tolist()[0] == round(2010 - 133 * 1000 / 131)
+    assert (shown.blocks.tolist()[0], shown.factor.tolist()[0]) == (132, 2.01)
 
 
 def test_a_grid_that_took_no_whole_microsecond_compares_with_none():
-    [sweep] = sweeps_of([launched(133, 1000), launched(134, 1000)])
+    grids = launched((133, 1000), (134, 1000), (131, 0))
 
-    assert sweep.neighbours_of(launched(131, 0)) is None
+    sweeps = sweeps_of(grids, grids.persistent_gemm)
+
+    assert not sweeps.neighbours_of(grids, np.zeros(3, np.int64)).known[2]
 
 
-def test_losses_of_a_kernel_are_added_up_to_the_busy_time_of_its_gpu():
-    lost = [(0, "a", 30, "a1"), (0, "b", 50, "b1"), (0, "a", 40, "a2"), (1, "a", 5, "a3")]
+def test_the_loss_of_a_kernel_is_at_most_the_busy_time_of_its_gpu():
+    busy_ns = np.array([60, 20])
 
-    losses = ranked_losses(lost, {0: 60, 1: 60})
-
-    assert [(each.lost_ns, each.parts) for each in losses] == [
-        (60, ("a2", "a1")),
-        (50, ("b1",)),
-        (5, ("a3",)),
-    ]
+    assert capped(np.array([70, 50, 5]), np.array([0, 0, 1]), busy_ns).tolist() == [60, 50, 5]

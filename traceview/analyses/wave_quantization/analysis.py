@@ -18,32 +18,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from traceview import units
+import numpy as np
+
+from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.recorder_wording import by_recorder, on_amd
 from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.analyses.wave_quantization import gemm_table
-from traceview.analyses.wave_quantization.findings import (
-    FEW_BLOCKS_PER_SM,
-    costliest,
-    grid_keys,
-)
+from traceview.analyses.wave_quantization.findings import costliest
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
 from traceview.analyses.wave_quantization.gpu_limits import UnknownLimits, gpu_limits
-from traceview.analyses.wave_quantization.grid_waves import (
-    CONFIGURED,
-    GridOccupancy,
-    LaunchedGrid,
+from traceview.analyses.wave_quantization.grid_texts import GridTexts
+from traceview.analyses.wave_quantization.grid_waves import CONFIGURED, LaunchedGrids
+from traceview.analyses.wave_quantization.launched_grids import (
+    every_sweep,
+    launched_grids,
+    selected_sweeps,
 )
-from traceview.analyses.wave_quantization.launched_grids import launched_grids, sweeps
 from traceview.analyses.wave_quantization.losses import grid_losses, tile_losses
-from traceview.analyses.wave_quantization.sweeps import GridSweep
+from traceview.analyses.wave_quantization.sweeps import MEASURED, GridSweeps
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.hosts import HOST, gpu_cells
+from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.from_ranges import shaped_gemms
-from traceview.tables import Cell, Column, Table
+from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
 
@@ -134,7 +133,7 @@ _MUCH = 0.05
 
 def compute(trace: Trace) -> Result | Skipped:
     grids, limits = launched_grids(trace), gpu_limits(trace)
-    devices = sorted({each.configuration.device for each in grids})
+    devices = groups.different(grids.configurations.device).tolist()
     unknown = [each for device in devices if isinstance(each := limits[device], UnknownLimits)]
     if devices and unknown and on_amd(trace):
         return Skipped(
@@ -150,7 +149,7 @@ def compute(trace: Trace) -> Result | Skipped:
         {
             "kernels": _kernels(trace, grids),
             "tiles": gemm_table.table(trace, tile_waves(trace)),
-            "grids": _grids(sweeps(trace)),
+            "grids": _grids(every_sweep(trace), selected_sweeps(trace)),
         },
         tuple(finding for _, finding in reported),
         _summary(grids, tile_waves(trace)),
@@ -164,114 +163,95 @@ def _remedy(unknown: Sequence[UnknownLimits]) -> str:
     return f"give its figures: --peak {' --peak '.join(examples[option] for option in options)}"
 
 
-def _kernels(trace: Trace, grids: Sequence[LaunchedGrid]) -> Table:
-    ranked = sorted(grids, key=lambda each: (-(each.lost_ns or 0), -each.configuration.total_ns))
-    rows = ({**_row(each), **gpu_cells(trace, each.configuration.device)} for each in ranked)
-    return Table.from_rows(KERNELS.columns, rows)
+def _kernels(trace: Trace, grids: LaunchedGrids) -> Table:
+    of = grids.configurations
+    ranked = np.lexsort((-of.total_ns, -np.maximum(grids.lost_ns, 0)))
+    texts = GridTexts(grids, ranked)
+    hosts, devices = device_hosts(trace), trace.devices["device_id"]
+    columns: dict[str, Array | Texts] = {
+        "short_name": of.short_name.take(ranked),
+        "label": of.label.take(ranked),
+        "grid": texts.grid,
+        "block": texts.block,
+        "registers_per_thread": of.registers[ranked],
+        "shared_memory_bytes": (of.static_bytes + of.dynamic_bytes)[ranked],
+        "calls": of.calls[ranked],
+        "total_ns": of.total_ns[ranked],
+        "median_ns": of.median_ns[ranked],
+        "blocks": grids.blocks[ranked],
+        "tail_loss_ns": np.where(grids.lost_ns < 0, NULL, grids.lost_ns)[ranked],
+        "blocks_to_fill": texts.fills,
+        "note": texts.notes,
+        "name": of.name.take(ranked),
+        "device_id": devices[of.device[ranked]].astype(np.int64),
+        "host_id": hosts[of.device[ranked]].astype(np.int64),
+        **_occupancy_columns(grids, ranked),
+    }
+    return Table(KERNELS.columns, columns)
 
 
-def _row(each: LaunchedGrid) -> dict[str, Cell]:
-    of = each.configuration
+def _occupancy_columns(grids: LaunchedGrids, rows: Integers) -> dict[str, Array | Texts]:
+    every, place = grids.occupancies, grids.occupancy[rows]
+    known = place >= 0
+    per_sm = np.array([*(each.blocks_per_sm for each in every), NULL], np.int64)
+    percent = np.array([*(each.theoretical_occupancy_pct for each in every), np.nan])
+    limiters = Texts.of(each.limiter for each in every)
+    limiter = np.append(limiters.codes, np.int32(-1))
+    idle_pct = 100 * grids.idle_fraction[rows]
     return {
-        "short_name": of.short_name,
-        "label": of.label,
-        **grid_keys(of),
-        "calls": of.calls,
-        "median_ns": of.median_ns,
-        "blocks": of.blocks,
-        **_occupancy_cells(each.occupancy),
-        "tail_loss_ns": each.lost_ns,
-        "note": "; ".join(_remarks(each)) or None,
+        "blocks_per_sm": per_sm[place],
+        "limiter": Texts(limiter[place], limiters.values),
+        "theoretical_occupancy_pct": percent[place],
+        "waves": np.where(known, grids.blocks[rows] / grids.at_once[rows], np.nan),
+        "tail_idle_pct": np.where(known, idle_pct, np.nan),
     }
 
 
-def _occupancy_cells(occupancy: GridOccupancy | None) -> dict[str, Cell]:
-    names = (
-        *("blocks_per_sm", "limiter", "theoretical_occupancy_pct"),
-        *("waves", "tail_idle_pct", "blocks_to_fill"),
-    )
-    if occupancy is None:
-        return dict.fromkeys(names)
-    waves = occupancy.waves
-    values = (
-        *(occupancy.blocks_per_sm, occupancy.limiter, occupancy.theoretical_occupancy_pct),
-        *(waves.waves, 100 * waves.idle_fraction, units.either(waves.fills)),
-    )
-    return dict(zip(names, values, strict=True))
+def _grids(found: GridSweeps, chosen: Integers) -> Table:
+    """One row per grid of the chosen sweeps; the first of each has none before to compare with."""
+    size = (found.end - found.first)[chosen]
+    sweep = np.repeat(np.arange(len(chosen)), size)
+    last = np.cumsum(size)
+    place = np.arange(len(sweep)) - np.repeat(last - size, size) + found.first[chosen][sweep]
+    grids, row, wave_ns = found.grids, found.rows[place], found.wave_ns[chosen][sweep]
+    leads = groups.opens(sweep) if len(sweep) else np.zeros(0, bool)
+    labels = Texts.of(_labels(found, chosen))
+    verdicts = Texts.of(name for name in MEASURED if name)
+    columns: dict[str, Array | Texts] = {
+        "kernel": Texts(labels.codes[sweep], labels.values),
+        "blocks": grids.blocks[row],
+        "waves": grids.blocks[row] / grids.at_once[row],
+        "calls": grids.configurations.calls[row],
+        "median_ns": grids.configurations.median_ns[row],
+        "predicted_ns": grids.whole[row] * wave_ns,
+        "predicted_ratio": np.where(leads, np.nan, found.predicted[place]),
+        "measured_ratio": np.where(leads, np.nan, found.measured[place]),
+        "measured": Texts(found.verdict[place].astype(np.int32) - np.int32(1), verdicts.values),
+        "wave_blocks": found.at_once[chosen][sweep],
+        "wave_ns": wave_ns,
+    }
+    return Table(GRIDS.columns, columns)
 
 
-def _remarks(each: LaunchedGrid) -> Iterator[str]:
-    waves, of = each.waves, each.configuration
-    if waves is None:
-        yield "blocks per SM unknown"
-        return
-    if each.concurrent:
-        part = units.percent(100 * of.beside_ns / of.total_ns)
-        yield f"concurrent: other kernels run beside it for {part} of its time"
-    if of.green_sms:
-        yield f"in a green context of {units.counted(of.green_sms, 'SM')}"
-    per_sm = waves.blocks / waves.sm_count
-    if each.persistent_gemm:
-        yield "persistent: each block computes several tiles (see tiles)"
-    elif waves.evenly_resident and waves.idle_fraction:
-        yield f"one wave, {units.counted(round(per_sm), 'block')} on each SM"
-    elif waves.idle_sms:
-        yield f"smaller than the GPU: {waves.idle_sms} of {waves.sm_count} SMs idle"
-    elif waves.idle_fraction and waves.whole == 1:
-        yield f"one wave, {per_sm:.1f} blocks per SM: no SM idle"
-    elif waves.idle_fraction and per_sm < FEW_BLOCKS_PER_SM:
-        yield f"{per_sm:.1f} blocks per SM, fewer than {FEW_BLOCKS_PER_SM}"
-    if each.verdict:
-        yield f"measured: {each.verdict}"
-
-
-def _grids(found: Sequence[GridSweep]) -> Table:
-    labelled = zip(found, _labels(found), strict=True)
-    rows = (row for sweep, label in labelled for row in _sweep_rows(sweep, label))
-    return Table.from_rows(GRIDS.columns, rows)
-
-
-def _labels(found: Sequence[GridSweep]) -> list[str]:
+def _labels(found: GridSweeps, chosen: Integers) -> list[str]:
     """A unique name for each sweep."""
     seen: Counter[str] = Counter()
     labels = []
-    for sweep in found:
-        label = f"{sweep.grids[0].configuration.label}, {sweep.at_once:,} per wave"
+    kernels = found.grids.configurations.label.take(found.rows[found.first[chosen]]).decode()
+    for kernel, at_once in zip(kernels, found.at_once[chosen].tolist(), strict=True):
+        label = f"{kernel}, {at_once:,} per wave"
         seen[label] += 1
         labels.append(f"{label} ({seen[label]})" if seen[label] > 1 else label)
     return labels
 
 
-def _sweep_rows(sweep: GridSweep, label: str) -> Iterator[dict[str, Cell]]:
-    """One row per grid; the first has none before it to be compared with."""
-    for each, step in zip(sweep.grids, (None, *sweep.steps), strict=True):
-        waves = each.waves
-        if waves:
-            yield {
-                "kernel": label,
-                "blocks": waves.blocks,
-                "waves": waves.waves,
-                "calls": each.configuration.calls,
-                "median_ns": each.configuration.median_ns,
-                "predicted_ns": waves.whole * sweep.wave_ns,
-                "predicted_ratio": step.predicted if step else None,
-                "measured_ratio": step.measured if step else None,
-                "measured": step.verdict if step else None,
-                "wave_blocks": sweep.at_once,
-                "wave_ns": sweep.wave_ns,
-            }
-
-
-def _summary(grids: Sequence[LaunchedGrid], tiled: Sequence[TileWaves]) -> dict[str, Cell]:
+def _summary(grids: LaunchedGrids, tiled: Sequence[TileWaves]) -> dict[str, Cell]:
     """Sums of the claimed losses, and of the time in grids of fewer blocks than SMs."""
-    if not grids:
+    if not len(grids):
         return {}
-    small_ns = sum(
-        each.configuration.total_ns
-        for each in grids
-        if each.waves and each.waves.idle_sms and not each.persistent_gemm
-    )
-    lost_ns = sum(each.lost_ns or 0 for each in grids) + sum(each.lost_ns or 0 for each in tiled)
+    small = grids.known & (grids.idle_sms > 0) & ~grids.persistent_gemm
+    lost_ns = int(grids.lost_ns.clip(0).sum()) + sum(each.lost_ns or 0 for each in tiled)
+    small_ns = int(grids.configurations.total_ns[small].sum())
     return {"tail_loss_ns": lost_ns, "in_grids_smaller_than_the_gpu_ns": small_ns}
 
 
@@ -279,7 +259,7 @@ _SHAPES = "traceview record --shapes"
 _TORCH_SHAPES = "torch.profiler.profile(record_shapes=True)"
 
 
-def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
+def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
     graphs = int((selected_operations(trace) & cuda_graphs(trace).whole).sum())
     if graphs:
         launches = units.counted(graphs, "CUDA graph launch", "CUDA graph launches")
@@ -287,20 +267,19 @@ def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
             f"{launches} recorded as a whole: the kernels inside are not in these tables. "
             f"{AS_NODES}"
         )
-    hidden = [each.configuration for each in grids if _may_be_persistent_gemm(each)]
-    total_ns = max(sum(each.configuration.total_ns for each in grids), 1)
-    hidden_fraction = sum(of.total_ns for of in hidden) / total_ns
+    of = grids.configurations
+    hidden = _may_be_persistent_gemms(grids)
+    hidden_fraction = int(of.total_ns[hidden].sum()) / max(int(of.total_ns.sum()), 1)
     unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
     if hidden_fraction >= _MUCH and unknown:
-        kernels = units.counted(len({of.name for of in hidden}), "kernel")
+        kernels = units.counted(len(np.unique(of.name.codes[hidden])), "kernel")
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
             f"{by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
         )
-    configured = sum(
-        bool(each.occupancy and each.occupancy.limiter == CONFIGURED) for each in grids
-    )
+    is_configured = [each.limiter == CONFIGURED for each in grids.occupancies]
+    configured = int(np.array([*is_configured, False])[grids.occupancy].sum())
     if configured:
         rows = units.counted(configured, "row")
         yield (
@@ -310,9 +289,13 @@ def _notes(trace: Trace, grids: Sequence[LaunchedGrid]) -> Iterator[str]:
         )
 
 
-def _may_be_persistent_gemm(each: LaunchedGrid) -> bool:
+def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
     """At most one wave of cuBLAS's newer kernels; older ones launch one block per tile."""
-    return each.waves is not None and each.waves.whole == 1 and "nvjet" in each.configuration.name
+    names = grids.configurations.name
+    used = np.unique(names.codes)
+    newer = [code for code in used.tolist() if code >= 0 and "nvjet" in names.values[code]]
+    mask: Mask = grids.known & (grids.whole == 1) & np.isin(names.codes, newer)
+    return mask
 
 
 def _warm_up_notes(early_calls: Sequence[int]) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,14 +19,13 @@ from traceview.facts.operations.kernel_classes import communication_kernels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
-from traceview.tables import Array, Integers, Mask, constant, null_of, picked
+from traceview.groups import Groups
+from traceview.tables import Array, Integers, Mask, Table, Texts, constant, null_of, picked
 from traceview.trace import Trace, fact
 
 Sides = tuple[int, int, int]
-Key = tuple[str | int, ...]
 # Far beyond any grid, and safe to multiply with a time.
 _MOST_BLOCKS = 1 << 60
-_NAMES = ("name", "short_name")
 KEYS = (
     "device",
     *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
@@ -44,7 +45,7 @@ class Configuration:
 
     `device` is a row in devices, `label` as in kernel_labels. `shared_config_bytes` is the shared
     memory per SM that the driver configured, `clusters_at_once` the blocks that the GPU holds at
-    once as its clusters allow, `green_sms` the SMs of the green context; None where unknown or
+    once as its clusters allow, `green_sms` the SMs of the green context; 0 where unknown or
     without one. `barriers` are those of a block, 0 without code. `beside_ns` is the time in which
     another kernel ran on the GPU. `steady_calls` and `steady_ns` leave out the launches of warm-up.
     """
@@ -58,9 +59,9 @@ class Configuration:
     registers: int
     static_bytes: int
     dynamic_bytes: int
-    shared_config_bytes: int | None
-    clusters_at_once: int | None
-    green_sms: int | None
+    shared_config_bytes: int
+    clusters_at_once: int
+    green_sms: int
     barriers: int
     calls: int
     total_ns: int
@@ -68,12 +69,6 @@ class Configuration:
     beside_ns: int
     steady_calls: int
     steady_ns: int
-
-    @property
-    def key(self) -> Key:
-        """Name and values of KEYS."""
-        numbers = (self.registers, self.static_bytes, self.dynamic_bytes)
-        return (self.name, self.device, *self.grid, *self.block, *numbers)
 
     @property
     def blocks(self) -> int:
@@ -84,77 +79,147 @@ class Configuration:
         """Threads of a block."""
         return math.prod(self.block)
 
+
+@dataclass(frozen=True)
+class Configurations:
+    """Columns of Configuration, one entry each, longest total time first.
+
+    `grid` and `block` have three columns. `row` is a row of kernels with that configuration, and
+    `of_kernel` the configuration of each row of kernels, −1 for those left out.
+    """
+
+    row: Integers
+    of_kernel: Integers
+    device: Integers
+    name: Texts
+    short_name: Texts
+    label: Texts
+    grid: Integers
+    block: Integers
+    registers: Integers
+    static_bytes: Integers
+    dynamic_bytes: Integers
+    shared_config_bytes: Integers
+    clusters_at_once: Integers
+    green_sms: Integers
+    barriers: Integers
+    calls: Integers
+    total_ns: Integers
+    median_ns: Integers
+    beside_ns: Integers
+    steady_calls: Integers
+    steady_ns: Integers
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, place: int) -> Configuration:
+        texts = {name: str(getattr(self, name)[place] or "") for name in _TEXTS}
+        numbers = {name: int(getattr(self, name)[place]) for name in _NUMBERS}
+        grid, block = (_sides(sides[place]) for sides in (self.grid, self.block))
+        return Configuration(grid=grid, block=block, **texts, **numbers)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Configuration]:
+        return map(self.__getitem__, range(len(self)))
+
     @property
-    def family(self) -> tuple[object, ...]:
-        """Key of the configurations that differ in the grid alone."""
-        shared = (self.static_bytes, self.dynamic_bytes)
-        return (self.device, self.green_sms, self.name, self.block, self.registers, *shared)
+    def blocks(self) -> Integers:
+        """Blocks of each grid."""
+        whole = self.grid.astype(np.float64).prod(axis=1) < _MOST_BLOCKS
+        return np.where(whole, self.grid.prod(axis=1), _MOST_BLOCKS)
+
+    @cached_property
+    def family(self) -> Integers:
+        """A number for each set of configurations that differ in the grid alone."""
+        sides = (self.block[:, axis] for axis in range(3))
+        used = (self.registers, self.static_bytes, self.dynamic_bytes)
+        return groups.group(self.device, self.green_sms, self.name.codes, *sides, *used).ids
+
+
+_TEXTS = ("name", "short_name", "label")
+_NUMBERS = tuple(
+    each.name for each in fields(Configuration) if each.name not in (*_TEXTS, "grid", "block")
+)
+
+
+def _sides(values: Integers) -> Sides:
+    x, y, z = values.tolist()
+    return x, y, z
 
 
 @fact
-def configurations(trace: Trace) -> tuple[Configuration, ...]:
-    """Configurations of the selected kernels, longest total time first."""
+def configurations(trace: Trace) -> Configurations:
+    """Configurations of the selected kernels."""
     return _configurations_of(trace, selected_operations(trace)[kernel_operations(trace)])
 
 
 @fact
-def every_configuration(trace: Trace) -> tuple[Configuration, ...]:
-    """Configurations of all kernels, whatever is selected, longest total time first."""
+def every_configuration(trace: Trace) -> Configurations:
+    """Configurations of all kernels, whatever is selected."""
     if not trace.selection:
         return configurations(trace)
     return _configurations_of(trace, constant(True, len(kernel_operations(trace)), bool))
 
 
-def _configurations_of(trace: Trace, chosen: Mask) -> tuple[Configuration, ...]:
+def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     """One of each. Communication takes few SMs on purpose: left out."""
-    chosen = chosen & ~communication_kernels(trace)
-    kernels, labels = trace.recorded("kernels").take(chosen), kernel_labels(trace).take(chosen)
-    barriers = picked(_barriers(trace), chosen)
+    own = np.flatnonzero(chosen & ~communication_kernels(trace))
+    kernels, labels = trace.recorded("kernels").take(own), kernel_labels(trace).take(own)
+    barriers = picked(_barriers(trace), own)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
     duration_ns = kernels.duration_ns
     figures = groups.stats(found, duration_ns)
-    beside = groups.sums(found, shared_ns(trace)[chosen])
-    early = np.flatnonzero(picked(kernels_in_warm_up(trace), chosen))
+    beside = groups.sums(found, shared_ns(trace)[own])
+    early = np.flatnonzero(picked(kernels_in_warm_up(trace), own))
     in_warm_up = groups.Groups(found.ids[early], found.first)
-    later = (
-        figures.calls - groups.count(in_warm_up),
-        figures.total - groups.sums(in_warm_up, duration_ns[early]),
+    order = groups.most_first(figures.total)
+    rows = found.first[order]
+    return Configurations(
+        row=own[rows],
+        of_kernel=_of_kernel(trace, own, found, order),
+        **_recorded(kernels, rows),
+        label=labels.take(rows),
+        barriers=barriers[rows].astype(np.int64),
+        calls=figures.calls[order],
+        total_ns=figures.total[order],
+        median_ns=figures.median[order],
+        beside_ns=beside[order],
+        steady_calls=(figures.calls - groups.count(in_warm_up))[order],
+        steady_ns=(figures.total - groups.sums(in_warm_up, duration_ns[early]))[order],
     )
-    rows = found.first[order := np.argsort(-figures.total, kind="stable")]
-    texts = [each.take(rows).decode() for each in (*map(kernels.texts, _NAMES), labels)]
-    numbers = [kernels[key][rows].tolist() for key in KEYS]
-    numbers += [_known(kernels[key][rows]) for key in _MAYBE_ABSENT]
-    sums = (figures.calls, figures.total, figures.median, beside, *later)
-    columns = (*texts, *numbers, barriers[rows].tolist(), *(each[order].tolist() for each in sums))
-    return tuple(_configuration(*each) for each in zip(*columns, strict=True))
 
 
-def _known(values: Array) -> list[int | None]:
-    """The values, None where absent."""
-    null = null_of(values.dtype)
-    return [None if value == null else value for value in values.tolist()]
+def _of_kernel(trace: Trace, chosen: Integers, found: Groups, order: Integers) -> Integers:
+    result = np.full(len(trace.recorded("kernels")), -1, np.int64)
+    place = np.empty(found.size, np.int64)
+    place[order] = np.arange(found.size)
+    result[chosen] = place[found.ids]
+    return result
 
 
-def _configuration(name: Any, short: Any, label: Any, *numbers: Any) -> Configuration:
-    device, gx, gy, gz, bx, by, bz, registers, static, dynamic, config, *others = numbers
-    cluster, clusters, green_sms, barriers, *figures = others
-    return Configuration(
-        device,
-        str(name),
-        str(short),
-        str(label),
-        (gx, gy, gz),
-        (bx, by, bz),
-        registers,
-        static,
-        dynamic,
-        config,
-        cluster * clusters if cluster and clusters and cluster > 1 else None,
-        green_sms,
-        barriers,
-        *figures,
-    )
+def _recorded(kernels: Table, rows: Integers) -> dict[str, Any]:
+    """What the table of kernels has of each configuration."""
+    known = {key: _known(kernels[key][rows]) for key in (*KEYS, *_MAYBE_ABSENT)}
+    clusters = known["cluster_blocks"] * known["max_active_clusters"]
+    return {
+        "device": known["device"],
+        "name": kernels.texts("name").take(rows),
+        "short_name": kernels.texts("short_name").take(rows),
+        "grid": np.stack([known[f"grid_{axis}"] for axis in "xyz"], axis=1),
+        "block": np.stack([known[f"block_{axis}"] for axis in "xyz"], axis=1),
+        "registers": known["registers_per_thread"],
+        "static_bytes": known["static_shared_memory_bytes"],
+        "dynamic_bytes": known["dynamic_shared_memory_bytes"],
+        "shared_config_bytes": known["shared_memory_config_bytes"],
+        "clusters_at_once": np.where(known["cluster_blocks"] > 1, clusters, 0),
+        "green_sms": known["sm_count"],
+    }
+
+
+def _known(values: Array) -> Integers:
+    """The values, 0 where absent."""
+    return np.where(values == null_of(values.dtype), 0, values).astype(np.int64)
 
 
 def _barriers(trace: Trace) -> Integers:

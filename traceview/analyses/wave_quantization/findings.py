@@ -27,22 +27,17 @@ def costliest(
     """The costliest findings, each with the number of its kernel's launches in warm-up."""
     found: list[tuple[int, Finding | None]] = []
     span_ns = steady_span_ns(trace)
-    for loss in grids:
-        configurations = [each.configuration for each in loss.parts]
-        early = sum(each.calls - each.steady_calls for each in configurations)
-        found.append((early, _grid_finding(trace, loss, span_ns)))
-    for tiled in gemms:
-        early = sum(each.gemm.calls - each.gemm.steady_calls for each in tiled.parts)
-        found.append((early, _gemm_finding(tiled, span_ns)))
+    found += [(loss.early_calls, _grid_finding(trace, loss, span_ns)) for loss in grids]
+    found += [(loss.early_calls, _gemm_finding(loss, span_ns)) for loss in gemms]
     reported = [(early, finding) for early, finding in found if finding]
     return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
 
 
 def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
-    severity, worst = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns), loss.parts[0]
+    severity, worst = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns), loss.worst
     if severity is None or worst.waves is None:
         return None
-    of, waves, others = worst.configuration, worst.waves, len(loss.parts) - 1
+    of, waves, others = worst.configuration, worst.waves, loss.parts - 1
     remedy = grid_remedy(trace, of.name, waves)
     if remedy is None:
         return None
@@ -51,11 +46,11 @@ def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Findi
         template += " ({other_grids:other grid size} too)"
     template += ". Up to {lost_ns} of {total_ns} "
     template += "is lost." if waves.whole > 1 else "can be saved."
-    if waves.whole > 1 and worst.measured and worst.measured.factor:
+    if waves.whole > 1 and worst.factor:
         template += " {blocks} blocks take {measured_factor} the time of {neighbour_blocks}."
         values |= {
-            "measured_factor": worst.measured.factor,
-            "neighbour_blocks": worst.measured.blocks,
+            "measured_factor": worst.factor,
+            "neighbour_blocks": worst.smaller_blocks,
         }
     elif waves.whole > 1 and worst.verdict:
         template += " Measured times rise in such steps."
@@ -65,7 +60,7 @@ def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Findi
         "other_grids": others,
         "lost_ns": loss.lost_ns,
         "saved_ns": loss.saved_ns,
-        "total_ns": sum(each.configuration.steady_ns for each in loss.parts),
+        "total_ns": loss.steady_ns,
     }
     return Finding(
         severity if remedy.sure else "info",
@@ -123,7 +118,7 @@ def _small_grid(waves: Waves) -> tuple[str, dict[str, Value]]:
 
 def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
     severity = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns)
-    worst, others = loss.parts[0], len(loss.parts) - 1
+    worst, others = loss.worst, loss.parts - 1
     if severity is None:
         return None
     of, gemm, kernel = worst.gemm, worst.gemm.gemm, worst.grid.configuration
@@ -158,7 +153,7 @@ def _gemm_finding(loss: Loss[TileWaves], span_ns: int) -> Finding | None:
                 "other_gemms": others,
                 "lost_ns": loss.lost_ns,
                 "saved_ns": loss.saved_ns,
-                "total_ns": sum(each.gemm.steady_ns for each in loss.parts),
+                "total_ns": loss.steady_ns,
             },
             "tiles",
             {

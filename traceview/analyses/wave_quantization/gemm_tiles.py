@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import KEYS, Key
+from traceview.analyses.wave_quantization.configurations import KEYS, Sides
 from traceview.facts.operations.gemm_names import Tile
 from traceview.facts.operations.gemm_names import tile as tile_of
 from traceview.facts.operations.operations import kernel_operations
@@ -36,11 +36,11 @@ _MOST = 1 << 60
 class PersistentGemm:
     """Launches of one configuration that compute one GEMM in more tiles than blocks.
 
-    `key` is that of the Configuration. Times are of all `calls` of the selected work, `median_ns`
-    of one; `steady_calls` and `steady_ns` leave out those of warm-up.
+    `row` is a row of kernels with that configuration. Times are of all `calls` of the selected
+    work, `median_ns` of one; `steady_calls` and `steady_ns` leave out those of warm-up.
     """
 
-    key: Key
+    row: int
     blocks: int
     gemm: Gemm
     tile: Tile
@@ -80,10 +80,11 @@ def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
     of_steady = groups.count(steady), groups.sums(steady, duration_ns[late])
     times = (figures.calls, figures.total, figures.median, *of_steady)
     candidates = (
-        _persistent_gemm((str(name), *key), shaped.gemms[number], *taken)
-        for name, *key, number, taken in zip(
+        _persistent_gemm(str(name), row, sides, shaped.gemms[number], *taken)
+        for name, row, sides, number, taken in zip(
             names.take(found.first).decode(),
-            *(kernels[key][found.first].tolist() for key in KEYS),
+            rows[found.first].tolist(),
+            zip(*(kernels[f"grid_{axis}"][found.first].tolist() for axis in "xyz"), strict=True),
             of[found.first].tolist(),
             zip(*(each.tolist() for each in times), strict=True),
             strict=True,
@@ -93,11 +94,12 @@ def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
     return tuple(sorted(several, key=lambda each: -each.total_ns))
 
 
-def _persistent_gemm(key: Key, gemm: Gemm, *times: int) -> PersistentGemm | None:
-    tile = tile_of(str(key[0]))
-    if tile is None or not tile.rows or not tile.columns or _SHARED.search(str(key[0])):
+def _persistent_gemm(
+    name: str, row: int, grid: Sides, gemm: Gemm, *times: int
+) -> PersistentGemm | None:
+    tile = tile_of(name)
+    if tile is None or not tile.rows or not tile.columns or _SHARED.search(name):
         return None
     if max(gemm.batch, gemm.m, gemm.n, gemm.k) > _MOST:
         return None
-    _, _, *grid = key[:5]
-    return PersistentGemm(key, math.prod(int(side) for side in grid), gemm, tile, *times)
+    return PersistentGemm(row, math.prod(grid), gemm, tile, *times)

@@ -64,9 +64,11 @@ class TileWaves:
 @fact
 def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
     """The tile waves of each persistent GEMM of known occupancy, longest total time first."""
-    grids = {each.configuration.key: each for each in launched_grids(trace)}
+    grids = launched_grids(trace)
+    of_kernel = grids.configurations.of_kernel
+    candidates = ((gemm, int(of_kernel[gemm.row])) for gemm in persistent_gemms(trace))
     return tuple(
-        TileWaves(gemm, grid, grid.waves.sm_count)
-        for gemm in persistent_gemms(trace)
-        if (grid := grids[gemm.key]).waves and grid.waves.whole == 1
+        TileWaves(gemm, grids[place], int(grids.sm_count[place]))
+        for gemm, place in candidates
+        if place >= 0 and grids.known[place] and grids.whole[place] == 1
     )

@@ -2,21 +2,31 @@
 
 The wave model is that of hardware/waves.py: if all blocks take the same time, a launch takes its
 number of waves, rounded up, times that of one, and block slots unused in the last wave are lost.
+A trace may have as many grids as launches, so they are columns; a `LaunchedGrid` is one row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
-from traceview.analyses.wave_quantization.configurations import Configuration
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
+from traceview.analyses.wave_quantization.configurations import Configuration, Configurations
 from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, UnknownLimits
 from traceview.hardware import Occupancy, SmLimits, occupancy
 from traceview.hardware.waves import Waves, waves_of
+from traceview.tables import Integers, Mask
 
 Verdict = Literal["step", "no step"]
 """Whether the times of a kernel rise by a step where a wave is full."""
+VERDICTS: tuple[Verdict | None, ...] = (None, "step", "no step")
+"""A column of verdicts holds places in this."""
+STEP, NO_STEP = 1, 2
 # A kernel that shares the GPU for more of its time than this has others to fill its last wave.
 _BESIDE = 0.5
 # Some tail is left whatever the grid: with a smaller fraction unused, it counts as full.
@@ -42,17 +52,80 @@ class GridOccupancy:
 
 
 @dataclass(frozen=True)
+class GridColumns:
+    """Grids and their waves, one entry each; `at_once` and `sm_count` are 1 where unknown.
+
+    `occupancies` are the distinct ones, each of a grid of one block, and `occupancy` the place of
+    that of each grid, −1 where it is unknown.
+    """
+
+    configurations: Configurations
+    occupancies: Sequence[GridOccupancy]
+    occupancy: Integers
+    blocks: Integers
+    at_once: Integers
+    sm_count: Integers
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def known(self) -> Mask:
+        return self.occupancy >= 0
+
+    @cached_property
+    def whole(self) -> Integers:
+        """The number of waves, a partial last one counted as one."""
+        whole: Integers = -(-self.blocks // self.at_once)
+        return whole
+
+    @cached_property
+    def idle_fraction(self) -> npt.NDArray[np.float64]:
+        """The fraction of all block slots left unused."""
+        slots = self.whole * self.at_once
+        used = np.divide(self.blocks, slots, out=np.ones(len(self)), where=slots > 0)
+        idle: npt.NDArray[np.float64] = 1 - used
+        return idle
+
+    @cached_property
+    def idle_sms(self) -> Integers:
+        """SMs that get no block at all."""
+        idle: Integers = np.maximum(self.sm_count - self.blocks, 0)
+        return idle
+
+    @cached_property
+    def concurrent(self) -> Mask:
+        """Whether other kernels run beside a grid for most of its time."""
+        of = self.configurations
+        mask: Mask = of.beside_ns > _BESIDE * of.total_ns
+        return mask
+
+    def occupancy_at(self, place: int) -> GridOccupancy | None:
+        if self.occupancy[place] < 0:
+            return None
+        one_block = self.occupancies[int(self.occupancy[place])]
+        waves = replace(one_block.waves, blocks=int(self.blocks[place]))
+        return replace(one_block, waves=waves)
+
+
+@dataclass(frozen=True)
 class Neighbours:
     """What a call loses at most, as measured on grids of the kernel that do equal work per block.
 
-    `lost_ns` is the least that any of them allows. `blocks` is the size of the nearest smaller one
-    that needs fewer waves, and `factor` the time of a call ÷ that of one of its calls; None
-    without such a grid.
+    One entry per grid. `known` is False where no other grid shows anything. `lost_ns` is the least
+    that any of them allows. `blocks` is the size of the nearest smaller one that needs fewer
+    waves, 0 without such a grid, and `factor` the time of a call ÷ that of one of its calls.
     """
 
-    lost_ns: int
-    blocks: int | None
-    factor: float | None
+    known: Mask
+    lost_ns: Integers
+    blocks: Integers
+    factor: npt.NDArray[np.float64]
+
+    @classmethod
+    def unknown(cls, count: int) -> Neighbours:
+        none = np.zeros(count, np.int64)
+        return cls(np.zeros(count, bool), none, none, np.zeros(count))
 
 
 @dataclass(frozen=True)
@@ -60,59 +133,103 @@ class LaunchedGrid:
     """A configuration that ran, its occupancy (None: unknown) and its measured verdict.
 
     `verdict` is that of the step into its last wave, else that of all grids of the kernel; None
-    where their times do not tell. `measured` is what its neighbours show, where it has any.
-    `shortest_ns` is the shortest kernel of the GPU in the trace, which no grid can undercut. A
-    `persistent_gemm` computes several tiles per block: see gemm_waves.py.
+    where their times do not tell. `smaller_blocks` and `factor` are those of Neighbours, None
+    without such a grid. A `persistent_gemm` computes several tiles per block: see gemm_waves.py.
     """
 
     configuration: Configuration
     occupancy: GridOccupancy | None
-    shortest_ns: int
     persistent_gemm: bool
-    verdict: Verdict | None = None
-    measured: Neighbours | None = None
+    concurrent: bool
+    verdict: Verdict | None
+    smaller_blocks: int | None
+    factor: float | None
 
     @property
     def waves(self) -> Waves | None:
         """The waves of the grid; None where the occupancy is unknown."""
         return self.occupancy.waves if self.occupancy else None
 
-    @property
-    def concurrent(self) -> bool:
-        """Whether other kernels run beside it for most of its time."""
-        return self.configuration.beside_ns > _BESIDE * self.configuration.total_ns
 
-    @property
-    def lost_ns(self) -> int | None:
-        """The time lost at most over all calls; None where none is claimed."""
-        return self._lost(self.configuration.total_ns, self.configuration.calls)
+@dataclass(frozen=True)
+class LaunchedGrids(GridColumns):
+    """The columns of LaunchedGrid. `verdict` holds places in VERDICTS.
 
-    @property
-    def steady_lost_ns(self) -> int | None:
+    `shortest_ns` is the shortest kernel of the GPU in the trace, which no grid can undercut.
+    """
+
+    shortest_ns: Integers
+    persistent_gemm: Mask
+    verdict: npt.NDArray[np.int8]
+    measured: Neighbours
+
+    def __getitem__(self, place: int) -> LaunchedGrid:
+        smaller = int(self.measured.blocks[place]) if self.measured.known[place] else 0
+        return LaunchedGrid(
+            self.configurations[place],
+            self.occupancy_at(place),
+            bool(self.persistent_gemm[place]),
+            bool(self.concurrent[place]),
+            VERDICTS[self.verdict[place]],
+            smaller or None,
+            float(self.measured.factor[place]) if smaller else None,
+        )
+
+    @cached_property
+    def lost_ns(self) -> Integers:
+        """The time lost at most over all calls; −1 where none is claimed."""
+        return self._lost(self.configurations.total_ns, self.configurations.calls)
+
+    @cached_property
+    def steady_lost_ns(self) -> Integers:
         """The same of the calls after warm-up."""
-        return self._lost(self.configuration.steady_ns, self.configuration.steady_calls)
+        return self._lost(self.configurations.steady_ns, self.configurations.steady_calls)
 
-    def _lost(self, time_ns: int, calls: int) -> int | None:
+    def _lost(self, time_ns: Integers, calls: Integers) -> Integers:
         """Of several waves, the fraction of unused block slots; of less than one, of idle SMs.
 
         Slots unused beside blocks of the same SM leave these more of it, so no time is lost.
         """
-        waves = self.waves
-        if waves is None or self.concurrent or self.persistent_gemm or self.verdict == "no step":
-            return None
-        predicted = self._predicted(waves, time_ns, calls)
-        if predicted is None or self.measured is None:
-            return predicted
+        silent = ~self.known | self.concurrent | self.persistent_gemm | (self.verdict == NO_STEP)
+        predicted = self._predicted(time_ns, calls)
         # The measurement wins: what a model predicts and no neighbour shows is not lost.
-        measured = self.measured.lost_ns * calls
-        return None if measured < _LEAST_SHOWN * predicted else min(predicted, measured)
+        shown = self.measured.lost_ns * calls
+        refuted = self.measured.known & (shown < _LEAST_SHOWN * predicted)
+        lost = np.where(self.measured.known, np.minimum(predicted, shown), predicted)
+        return np.where(silent | (predicted < 0) | refuted, -1, lost)
 
-    def _predicted(self, waves: Waves, time_ns: int, calls: int) -> int | None:
-        if waves.whole > 1 or not waves.idle_fraction:
-            return round(time_ns * waves.idle_fraction)
-        if not waves.idle_sms:
-            return None
-        return round(max(time_ns - calls * self.shortest_ns, 0) * waves.idle_sms / waves.sm_count)
+    def _predicted(self, time_ns: Integers, calls: Integers) -> Integers:
+        beyond = np.maximum(time_ns - calls * self.shortest_ns, 0)
+        small = np.where(self.idle_sms > 0, np.rint(beyond * self.idle_sms / self.sm_count), -1)
+        several = (self.whole > 1) | (self.idle_fraction == 0)
+        return np.where(several, np.rint(time_ns * self.idle_fraction), small).astype(np.int64)
+
+
+def grid_columns(
+    configurations: Configurations, limits: Sequence[GpuLimits | UnknownLimits]
+) -> GridColumns:
+    """The grids of configurations on GPUs of these limits.
+
+    Occupancy is computed once for all grids of a kernel, and for GPUs alike.
+    """
+    of, distinct = configurations, dict.fromkeys(limits)
+    alike = np.array([list(distinct).index(each) for each in limits], np.int64)
+    sides = (of.block[:, axis] for axis in range(3))
+    used = (of.registers, of.static_bytes, of.dynamic_bytes, of.shared_config_bytes)
+    others = (of.clusters_at_once, of.green_sms, of.barriers)
+    found = groups.group(alike[of.device], *sides, *used, *others)
+    firsts = [replace(of[row], grid=(1, 1, 1)) for row in found.first.tolist()]
+    every = [occupancy_of(each, limits[each.device]) for each in firsts]
+    fits = [each for each in every if each]
+    places = np.cumsum([each is not None for each in every], dtype=np.int64) - 1
+    there = np.array([each is not None for each in every], bool)
+    blocks = of.blocks
+    occupancy = np.where(there, places, -1)[found.ids] if len(every) else found.ids
+    occupancy = np.where(blocks > 0, occupancy, -1)
+    # The last one is for grids of unknown occupancy.
+    waves = [(each.waves.at_once, each.waves.sm_count) for each in fits] + [(1, 1)]
+    at_once, sm_count = np.array(waves, np.int64).T
+    return GridColumns(of, fits, occupancy, blocks, at_once[occupancy], sm_count[occupancy])
 
 
 def occupancy_of(
@@ -135,7 +252,7 @@ def occupancy_of(
 
 
 @lru_cache(_MOST_KEPT)
-def _occupancy(limits: SmLimits, config: int | None, *used: int) -> tuple[Occupancy, str]:
+def _occupancy(limits: SmLimits, config: int, *used: int) -> tuple[Occupancy, str]:
     """Occupancy and limiter with the configured shared memory; cached, as many grids share them."""
     most = occupancy(limits, *used)
     if not config or config >= limits.shared_bytes_per_sm:

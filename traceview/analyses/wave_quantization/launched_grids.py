@@ -2,74 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import numpy as np
 
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import (
-    Configuration,
+    Configurations,
     configurations,
     every_configuration,
 )
 from traceview.analyses.wave_quantization.gemm_tiles import persistent_gemms
 from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
-from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, occupancy_of
-from traceview.analyses.wave_quantization.sweeps import GridSweep, sweeps_of
+from traceview.analyses.wave_quantization.grid_waves import (
+    GridColumns,
+    LaunchedGrids,
+    grid_columns,
+)
+from traceview.analyses.wave_quantization.sweeps import GridSweeps, sweeps_of
+from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
 
 @fact
-def launched_grids(trace: Trace) -> tuple[LaunchedGrid, ...]:
+def launched_grids(trace: Trace) -> LaunchedGrids:
     """Every configuration of the selected kernels, longest total time first.
 
     Grids that ran outside the selection count as measurements of those inside.
     """
-    by_family = {sweep.grids[0].configuration.family: sweep for sweep in _every_sweep(trace)}
-    return tuple(
-        _measured(each, by_family.get(each.configuration.family))
-        for each in _grids(trace, configurations(trace))
+    grids, found = grid_columns(configurations(trace), gpu_limits(trace)), every_sweep(trace)
+    sweep = found.of_family[_family(trace, grids.configurations)]
+    verdict, measured = found.verdicts_of(grids, sweep), found.neighbours_of(grids, sweep)
+    return LaunchedGrids(
+        grids.configurations,
+        grids.occupancies,
+        grids.occupancy,
+        grids.blocks,
+        grids.at_once,
+        grids.sm_count,
+        _shortest_ns(trace)[grids.configurations.device],
+        _persistent(trace, grids),
+        verdict,
+        measured,
     )
 
 
-def _grids(trace: Trace, found: Iterable[Configuration]) -> Iterator[LaunchedGrid]:
-    limits, shortest_ns = gpu_limits(trace), _shortest_ns(trace)
-    persistent = {gemm.key for gemm in persistent_gemms(trace)}
-    for each in found:
-        occupancy = occupancy_of(each, limits[each.device])
-        # More tiles than blocks show it only where all blocks run at once.
-        one_wave = occupancy is not None and occupancy.waves.whole == 1
-        is_persistent = one_wave and each.key in persistent
-        yield LaunchedGrid(each, occupancy, shortest_ns[each.device], is_persistent)
+def _family(trace: Trace, of: Configurations) -> Integers:
+    """The family of configurations, numbered as in every_configuration."""
+    every = every_configuration(trace)
+    return every.family[every.of_kernel[of.row]]
+
+
+def _persistent(trace: Trace, grids: GridColumns) -> Mask:
+    """True for persistent GEMMs."""
+    result = np.zeros(len(grids), bool)
+    gemms = np.array([gemm.row for gemm in persistent_gemms(trace)], np.int64)
+    if not len(gemms):
+        return result
+    of = grids.configurations
+    places = of.of_kernel[gemms]
+    # Whatever the driver configured of shared memory, the kernel is the same.
+    sides = (each[:, axis] for each in (of.grid, of.block) for axis in range(3))
+    used = (of.registers, of.static_bytes, of.dynamic_bytes)
+    kernel = groups.group(of.device, of.name.codes, *sides, *used)
+    is_gemm = np.zeros(kernel.size, bool)
+    is_gemm[kernel.ids[places[places >= 0]]] = True
+    # More tiles than blocks show it only where all blocks run at once.
+    mask: Mask = is_gemm[kernel.ids] & grids.known & (grids.whole == 1)
+    return mask
 
 
 @fact
-def _every_sweep(trace: Trace) -> tuple[GridSweep, ...]:
+def every_sweep(trace: Trace) -> GridSweeps:
     """The sweeps of all kernels, whatever is selected."""
-    return tuple(sweeps_of(_grids(trace, every_configuration(trace))))
+    grids = grid_columns(every_configuration(trace), gpu_limits(trace))
+    return sweeps_of(grids, _persistent(trace, grids))
 
 
-def _measured(grid: LaunchedGrid, sweep: GridSweep | None) -> LaunchedGrid:
-    """The grid with what its sweep shows of it."""
-    if sweep is None or grid.waves is None or grid.waves.at_once != sweep.at_once:
-        return grid if sweep is None else replace(grid, verdict=sweep.verdict)
-    verdict = sweep.verdict_of(grid.configuration.blocks)
-    return replace(grid, verdict=verdict, measured=sweep.neighbours_of(grid))
-
-
-def _shortest_ns(trace: Trace) -> dict[int, int]:
-    """The shortest kernel of each GPU."""
+def _shortest_ns(trace: Trace) -> Integers:
+    """The shortest kernel of each row of devices."""
     kernels = trace.recorded("kernels")
-    return {
-        device: int(kernels.duration_ns[kernels["device"] == device].min())
-        for device in groups.different(kernels["device"]).tolist()
-    }
+    result = np.full(len(trace.devices), np.iinfo(np.int64).max)
+    np.minimum.at(result, kernels["device"], kernels.duration_ns)
+    return result
 
 
 @fact
-def sweeps(trace: Trace) -> tuple[GridSweep, ...]:
-    """The sweeps of which some grid is selected, longest total time first."""
-    chosen = {each.family for each in configurations(trace)}
-    found = [s for s in _every_sweep(trace) if s.grids[0].configuration.family in chosen]
-    return tuple(
-        sorted(found, key=lambda sweep: -sum(each.configuration.total_ns for each in sweep.grids))
-    )
+def selected_sweeps(trace: Trace) -> Integers:
+    """The sweeps of every_sweep of which some grid is selected, longest total time first."""
+    found = every_sweep(trace)
+    chosen = np.zeros(len(found), bool)
+    sweep = found.of_family[_family(trace, configurations(trace))]
+    chosen[sweep[sweep >= 0]] = True
+    order = groups.most_first(found.total_ns)
+    return order[chosen[order]]

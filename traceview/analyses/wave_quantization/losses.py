@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Generic, TypeVar
 
+import numpy as np
+
+from traceview import groups
 from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
 from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid
@@ -14,6 +18,7 @@ from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of
+from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 Part = TypeVar("Part")
@@ -23,12 +28,16 @@ Part = TypeVar("Part")
 class Loss(Generic[Part]):
     """The time that one kernel loses at most, without its launches of warm-up.
 
-    `parts` are its grids, or its GEMMs, the costliest first. Grids are either all of several waves
-    or all of less than one. `limited_ns` is the kernel's time on the critical path.
+    `worst` is the costliest of its `parts` grids, or GEMMs. Grids are either all of several waves
+    or all of less than one. `early_calls` are the launches of warm-up, `steady_ns` the time of the
+    others, and `limited_ns` the kernel's time on the critical path.
     """
 
     lost_ns: int
-    parts: tuple[Part, ...]
+    worst: Part
+    parts: int
+    early_calls: int
+    steady_ns: int
     limited_ns: int | None = None
 
     @property
@@ -40,36 +49,49 @@ class Loss(Generic[Part]):
 @fact
 def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     """Losses of grids, by kernel, the greatest first."""
-    losses = ranked_losses(
-        (
-            (
-                each.configuration.device,
-                (each.waves.whole > 1, each.configuration.family),
-                lost,
-                each,
-            )
-            for each in launched_grids(trace)
-            if each.waves
-            and (lost := each.steady_lost_ns)
-            and each.waves.idle_fraction >= LEAST_IDLE
-        ),
-        _busy_ns(trace),
-    )
-    return _on_path(trace, ((loss, [p.configuration for p in loss.parts]) for loss in losses))
+    grids = launched_grids(trace)
+    of, lost = grids.configurations, grids.steady_lost_ns
+    rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= LEAST_IDLE))
+    by = groups.group(of.family[rows], grids.whole[rows] > 1)
+    totals = capped(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
+    early = groups.sums(by, (of.calls - of.steady_calls)[rows])
+    steady_ns = groups.sums(by, of.steady_ns[rows])
+    # The costliest of each, the first of several alike.
+    order = np.lexsort((rows, -lost[rows], by.ids))
+    worst = rows[order[groups.opens(by.ids[order])]]
+    figures = (groups.count(by), early, steady_ns)
+    first = np.argsort(by.first, kind="stable")
+    ranked = first[groups.most_first(totals[first])]
+    span_ns = steady_span_ns(trace)
+    worth = takewhile(lambda place: severity_of(int(totals[place]), span_ns), ranked.tolist())
+    losses = [
+        Loss(int(totals[place]), grids[worst[place]], *(int(each[place]) for each in figures))
+        for place in worth
+    ]
+    return _on_path(trace, ((loss, [loss.worst.configuration]) for loss in losses))
 
 
 @fact
 def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
     """Losses of persistent GEMMs, by kernel, the greatest first."""
-    losses = ranked_losses(
-        (
-            (each.grid.configuration.device, each.grid.configuration.label, lost, each)
-            for each in tile_waves(trace)
-            if (lost := each.steady_lost_ns) and each.idle_fraction >= LEAST_IDLE
-        ),
-        _busy_ns(trace),
-    )
-    return _on_path(trace, ((loss, [p.grid.configuration for p in loss.parts]) for loss in losses))
+    kernels: dict[tuple[int, str], list[TileWaves]] = defaultdict(list)
+    for each in tile_waves(trace):
+        if each.steady_lost_ns and each.idle_fraction >= LEAST_IDLE:
+            kernels[each.grid.configuration.device, each.grid.configuration.label].append(each)
+    busy_ns = _busy_ns(trace)
+    losses = [
+        (_tile_loss(parts, int(busy_ns[device])), [part.grid.configuration for part in parts])
+        for (device, _), parts in kernels.items()
+    ]
+    return _on_path(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
+
+
+def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
+    lost_ns = min(sum(each.steady_lost_ns or 0 for each in parts), busy_ns)
+    worst = max(parts, key=lambda each: each.steady_lost_ns or 0)
+    early_calls = sum(each.gemm.calls - each.gemm.steady_calls for each in parts)
+    steady_ns = sum(each.gemm.steady_ns for each in parts)
+    return Loss(lost_ns, worst, len(parts), early_calls, steady_ns)
 
 
 def _on_path(
@@ -85,23 +107,14 @@ def _on_path(
     return tuple(on_path)
 
 
-def _busy_ns(trace: Trace) -> dict[int, int]:
-    return {device: covered.total() for device, covered in busy(trace).items()}
+def _busy_ns(trace: Trace) -> Integers:
+    """Busy time of each row of devices."""
+    result = np.zeros(len(trace.devices), np.int64)
+    for device, covered in busy(trace).items():
+        result[device] = covered.total()
+    return result
 
 
-def ranked_losses(
-    lost: Iterable[tuple[int, object, int, Part]], busy_ns: Mapping[int, int]
-) -> tuple[Loss[Part], ...]:
-    """Losses by device and kernel, from (device, kernel, lost ns, part) of each part.
-
-    Launches may overlap in part, so the sum of a kernel is capped by the busy time of its device.
-    """
-    kernels: dict[tuple[int, object], list[tuple[int, Part]]] = defaultdict(list)
-    for device, kernel, lost_ns, part in lost:
-        kernels[device, kernel].append((lost_ns, part))
-    losses = []
-    for (device, _), parts in kernels.items():
-        ranked = sorted(parts, key=lambda pair: -pair[0])
-        total_ns = min(sum(lost_ns for lost_ns, _ in ranked), busy_ns[device])
-        losses.append(Loss(total_ns, tuple(part for _, part in ranked)))
-    return tuple(sorted(losses, key=lambda loss: -loss.lost_ns))
+def capped(lost_ns: Integers, device: Integers, busy_ns: Integers) -> Integers:
+    """Losses of kernels, none more than the busy time of its device: launches may overlap."""
+    return np.minimum(lost_ns, busy_ns[device])

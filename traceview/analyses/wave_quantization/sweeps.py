@@ -6,24 +6,30 @@ a step. Otherwise it rises with the number of blocks.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
-from statistics import median_low
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
+from traceview import groups
 from traceview.analyses.wave_quantization.grid_waves import (
     LEAST_IDLE,
-    LaunchedGrid,
+    NO_STEP,
+    STEP,
+    GridColumns,
     Neighbours,
-    Verdict,
 )
+from traceview.groups import Groups
+from traceview.tables import Integers, Mask
 
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int8]
 Measured = Literal["step", "no step", "level", "rises"]
 """The verdict of two grids; within one wave, whether the time stays level or rises."""
+MEASURED: tuple[Measured | None, ...] = (None, "step", "no step", "level", "rises")
+"""A column of verdicts holds places in this."""
+_LEVEL, _RISES = 3, 4
 TOLERANCE = 0.10
 # Two grids tell steps from a steady rise where the two predict times that differ by so much.
 _TELLING = 0.20
@@ -33,161 +39,216 @@ _MOST_NEAR = 8
 
 
 @dataclass(frozen=True)
-class Step:
-    """Two neighbouring grids of a sweep: the ratio of times that waves predict, and the measured.
+class GridSweeps:
+    """Kernels that ran with several numbers of blocks; one entry per sweep.
 
-    Ratios are of the larger grid's time to the smaller one's. `verdict` is None where the two do
-    not tell steps from a steady rise, or where their blocks cannot have done equal work.
+    `rows` are the grids of all sweeps, in ascending order of blocks within each, and `sweep` the
+    sweep of each of them; `first` and `end` are where a sweep begins and ends in these. `predicted`
+    and `measured` are ratios of times of a grid to those of the one before it, as waves predict and
+    as measured; `verdict` is that step's, a place in MEASURED: None where the two do not tell steps
+    from a steady rise, where their blocks cannot have done equal work, and for the first grid.
+    `overall` is the verdict of a whole sweep, `wave_ns` the measured time of a wave. `of_family`
+    has the sweep of each family of configurations, −1 for none.
     """
 
-    predicted: float
-    measured: float
-    verdict: Measured | None
+    grids: GridColumns
+    rows: Integers
+    sweep: Integers
+    first: Integers
+    end: Integers
+    predicted: Floats
+    measured: Floats
+    verdict: Codes
+    overall: Codes
+    at_once: Integers
+    wave_ns: Integers
+    total_ns: Integers
+    of_family: Integers
 
+    def __len__(self) -> int:
+        return len(self.first)
 
-@dataclass(frozen=True)
-class GridSweep:
-    """A kernel that ran with several numbers of blocks, in ascending order.
+    def verdicts_of(self, grids: GridColumns, sweep: Integers) -> Codes:
+        """The verdict of each grid, whose sweep is given: a place in VERDICTS.
 
-    `steps` has one entry less than `grids`. `wave_ns` is the measured time of one wave.
-    """
+        That of the step into the last wave of a grid, else that of the whole sweep.
+        """
+        if not len(self):
+            return np.zeros(len(grids), np.int8)
+        place, within = self._places(grids, sweep)
+        last = np.minimum(place, len(self.rows) - 1)
+        exact = within & (place > self.first[sweep]) & (place < self.end[sweep])
+        exact &= self.grids.blocks[self.rows[last]] == grids.blocks
+        step = np.where(exact, self.verdict[last], 0)
+        told = (step == STEP) | (step == NO_STEP)
+        overall = np.where(sweep >= 0, self.overall[sweep], 0)
+        return np.where(told, step, overall).astype(np.int8)
 
-    grids: tuple[LaunchedGrid, ...]
-    steps: tuple[Step, ...]
-    at_once: int
-    wave_ns: int
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The verdict of most steps across a wave; else `no step` if times rise within waves."""
-        verdicts = Counter(step.verdict for step in self.steps)
-        if verdicts["step"] or verdicts["no step"]:
-            return "step" if verdicts["step"] > verdicts["no step"] else "no step"
-        return "no step" if verdicts["rises"] > verdicts["level"] else None
-
-    @cached_property
-    def _blocks(self) -> list[int]:
-        return [each.configuration.blocks for each in self.grids]
-
-    def verdict_of(self, blocks: int) -> Verdict | None:
-        """That of the step into the last wave of a grid, else that of the whole sweep."""
-        place = bisect_left(self._blocks, blocks)
-        if 0 < place < len(self.grids) and self._blocks[place] == blocks:
-            verdict = self.steps[place - 1].verdict
-            if verdict == "step" or verdict == "no step":
-                return verdict
-        return self.verdict
-
-    def neighbours_of(self, grid: LaunchedGrid) -> Neighbours | None:
-        """What the other grids of the sweep show of the loss of one; None if they show nothing.
+    def neighbours_of(self, grids: GridColumns, sweep: Integers) -> Neighbours:
+        """What the other grids of the sweep of each grid show of its loss.
 
         At the time per block of grids that fill their waves, the grid would take as much less as
         it loses. And a grid of fewer waves takes less time by at least the whole loss, as that is
         what the last wave costs.
         """
-        own, waves = grid.configuration, grid.waves
-        place = bisect_left(self._blocks, own.blocks)
-        near = self.grids[max(place - _MOST_NEAR, 0) : place + _MOST_NEAR + 1]
-        equal = [(each.configuration, each.waves) for each in near if _equal_work(each, grid)]
-        if waves is None:
-            return None
-        fewer = [of for of, its in equal if its and its.whole < waves.whole]
-        full = [of for of, its in equal if its and its.idle_fraction < LEAST_IDLE]
-        lost = [own.median_ns - own.blocks * of.median_ns / of.blocks for of in full]
-        lost += [own.median_ns - of.median_ns for of in fewer]
-        if not lost:
-            return None
-        below = max(fewer, key=lambda of: of.blocks, default=None)
-        least = max(round(min(lost)), 0)
-        if below is None:
-            return Neighbours(least, None, None)
-        return Neighbours(least, below.blocks, own.median_ns / below.median_ns)
+        if not len(self):
+            return Neighbours.unknown(len(grids))
+        place, within = self._places(grids, sweep)
+        own_blocks = grids.blocks.astype(np.float64)
+        own_ns = grids.configurations.median_ns.astype(np.float64)
+        least = np.full(len(grids), np.inf)
+        below, below_ns = np.zeros(len(grids), np.int64), np.ones(len(grids))
+        for offset in range(-_MOST_NEAR, _MOST_NEAR + 1):
+            near = place + offset
+            there = within & (near >= self.first[sweep]) & (near < self.end[sweep])
+            row = self.rows[np.where(there, near, 0)]
+            there &= _equal_work(self.grids, row, grids)
+            ns = self.grids.configurations.median_ns[row].astype(np.float64)
+            full = there & (self.grids.idle_fraction[row] < LEAST_IDLE)
+            lost = own_ns - own_blocks * ns / np.maximum(self.grids.blocks[row], 1)
+            least = np.where(full, np.minimum(least, lost), least)
+            fewer = there & (self.grids.whole[row] < grids.whole)
+            least = np.where(fewer, np.minimum(least, own_ns - ns), least)
+            nearest = fewer & (self.grids.blocks[row] > below)
+            below = np.where(nearest, self.grids.blocks[row], below)
+            below_ns = np.where(nearest, ns, below_ns)
+        known = np.isfinite(least)
+        lost_ns = np.maximum(np.rint(np.where(known, least, 0)), 0).astype(np.int64)
+        return Neighbours(known, lost_ns, below, own_ns / below_ns)
+
+    def _places(self, grids: GridColumns, sweep: Integers) -> tuple[Integers, Mask]:
+        """Where each grid stands in the rows of its sweep, and whether waves are comparable."""
+        of_rows, of_grids = self.grids.blocks[self.rows], grids.blocks
+        sizes, rank = np.unique(np.concatenate([of_rows, of_grids]), return_inverse=True)
+        key = self.sweep * len(sizes) + rank[: len(of_rows)]
+        place = np.searchsorted(key, sweep * len(sizes) + rank[len(of_rows) :])
+        return place, (sweep >= 0) & grids.known & (grids.at_once == self.at_once[sweep])
 
 
-def _equal_work(one: LaunchedGrid, other: LaunchedGrid) -> bool:
+def _equal_work(ones: GridColumns, row: Integers, others: GridColumns) -> Mask:
     """Whether two grids of about one size took times that equal work per block explains."""
-    if not one.waves or not other.waves or one.waves.blocks == other.waves.blocks:
-        return False
-    below, above = sorted((one, other), key=lambda each: each.configuration.blocks)
-    steady = above.configuration.blocks / below.configuration.blocks
-    if steady > _NEAR or not below.waves or not above.waves:
-        return False
+    smaller = ones.blocks[row] < others.blocks
+
+    def ratio(one: Integers, other: Integers) -> tuple[Floats, Mask]:
+        """The figure of the larger grid ÷ that of the smaller, and whether there is one."""
+        below, above = np.where(smaller, one, other), np.where(smaller, other, one)
+        return np.divide(above, below, out=np.zeros(len(row)), where=below != 0), below != 0
+
+    steady, _ = ratio(ones.blocks[row], others.blocks)
+    predicted, _ = ratio(ones.whole[row], others.whole)
     # Old traces have whole microseconds: a short kernel takes none.
-    if not below.configuration.median_ns:
-        return False
-    predicted = above.waves.whole / below.waves.whole
-    measured = above.configuration.median_ns / below.configuration.median_ns
-    return explained(predicted, steady, measured)
+    took = ones.configurations.median_ns[row], others.configurations.median_ns
+    measured, takes_time = ratio(*took)
+    differ = others.known & (ones.blocks[row] != others.blocks) & takes_time
+    result: Mask = differ & (steady <= _NEAR) & explained(predicted, steady, measured)
+    return result
 
 
-def explained(predicted: float, steady: float, measured: float) -> bool:
-    """Whether a ratio of times lies between what waves predict and a steady rise with blocks."""
-    low, high = sorted((predicted, steady))
-    return low * (1 - TOLERANCE) <= measured <= high * (1 + TOLERANCE)
+def explained(predicted: Floats, steady: Floats, measured: Floats) -> Mask:
+    """Whether ratios of times lie between what waves predict and a steady rise with blocks."""
+    low, high = np.minimum(predicted, steady), np.maximum(predicted, steady)
+    mask: Mask = (low * (1 - TOLERANCE) <= measured) & (measured <= high * (1 + TOLERANCE))
+    return mask
 
 
-def sweeps_of(launched: Iterable[LaunchedGrid]) -> Iterator[GridSweep]:
+def sweeps_of(grids: GridColumns, persistent: Mask) -> GridSweeps:
     """The sweeps among these grids; kernels that overlap others and persistent GEMMs are left out.
 
-    Grids of one sweep differ in their number of blocks alone.
+    Grids of one sweep differ in their number of blocks alone. Sweeps are in the order of their
+    first grids.
     """
-    families: dict[tuple[object, ...], list[LaunchedGrid]] = defaultdict(list)
-    for each in launched:
-        measurable = each.waves and each.configuration.median_ns > 0
-        if measurable and not each.concurrent and not each.persistent_gemm:
-            families[each.configuration.family].append(each)
-    for members in families.values():
-        grids = tuple(_one_of_each_size(members))
-        if len(grids) > 1:
-            first = grids[0].waves
-            assert first
-            steps = tuple(_step(below, above) for below, above in pairwise(grids))
-            yield GridSweep(grids, steps, first.at_once, _wave_ns(grids))
+    of = grids.configurations
+    rows = _one_of_each_size(grids, np.flatnonzero(_measurable(grids) & ~persistent))
+    family = of.family[rows]
+    several = np.bincount(family, minlength=1)[family] > 1
+    rows, family = rows[several], family[several]
+    leads = groups.group(family)
+    earliest = np.full(leads.size, len(grids))
+    np.minimum.at(earliest, leads.ids, rows)
+    number = np.empty(leads.size, np.int64)
+    number[np.argsort(earliest)] = np.arange(leads.size)
+    order = np.argsort(number[leads.ids], kind="stable")
+    rows, sweep = rows[order], number[leads.ids][order]
+    of_family = np.full(int(of.family.max(initial=-1)) + 2, -1)
+    of_family[of.family[rows]] = sweep
+    return _sweeps(grids, rows, sweep, of_family)
 
 
-def _one_of_each_size(members: Iterable[LaunchedGrid]) -> list[LaunchedGrid]:
-    """Of grids with equally many blocks in different shapes, the one with most calls."""
-    by_size: dict[tuple[int, int], LaunchedGrid] = {}
-    for each in members:
-        assert each.waves
-        key = each.waves.at_once, each.configuration.blocks
-        if key not in by_size or by_size[key].configuration.calls < each.configuration.calls:
-            by_size[key] = each
-    usual = median_low(sorted(at_once for at_once, _ in by_size))
-    return [each for (at_once, _), each in sorted(by_size.items()) if at_once == usual]
+def _sweeps(grids: GridColumns, rows: Integers, sweep: Integers, of_family: Integers) -> GridSweeps:
+    size = np.bincount(sweep).astype(np.int64)
+    end = np.cumsum(size)
+    first = end - size
+    predicted, measured, verdict = _steps(grids, rows)
+    verdict[first] = 0
+    leads = Groups(sweep, first)
+    total_ns = groups.sums(leads, grids.configurations.total_ns[rows])
+    overall, wave_ns = _overall(verdict, leads), _wave_ns(grids, rows, leads)
+    figures = (overall, grids.at_once[rows[first]], wave_ns, total_ns, of_family)
+    return GridSweeps(grids, rows, sweep, first, end, predicted, measured, verdict, *figures)
 
 
-def _wave_ns(grids: Iterable[LaunchedGrid]) -> int:
-    """The time of one wave, from grids of whole waves where there are any."""
-    times = [
-        (each.waves.idle_fraction, each.configuration.median_ns // each.waves.whole)
-        for each in grids
-        if each.waves
-    ]
-    full = [time_ns for idle, time_ns in times if idle < LEAST_IDLE]
-    return median_low(full or [time_ns for _, time_ns in times])
+def _measurable(grids: GridColumns) -> Mask:
+    return grids.known & (grids.configurations.median_ns > 0) & ~grids.concurrent
 
 
-def _step(below: LaunchedGrid, above: LaunchedGrid) -> Step:
-    assert below.waves
-    assert above.waves
-    predicted = above.waves.whole / below.waves.whole
-    measured = above.configuration.median_ns / below.configuration.median_ns
-    steady = above.configuration.blocks / below.configuration.blocks
-    return Step(predicted, measured, step_verdict(predicted, steady, measured))
+def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
+    """Of grids with equally many blocks in different shapes, the one with most calls.
+
+    Of each family those with the usual number of blocks per wave, in ascending order of blocks.
+    """
+    of = grids.configurations
+    family, at_once, blocks = of.family[rows], grids.at_once[rows], grids.blocks[rows]
+    order = np.lexsort((-of.calls[rows], blocks, at_once, family))
+    rows, family, at_once = rows[order], family[order], at_once[order]
+    kept = groups.opens(family, at_once, blocks[order])
+    rows, family, at_once = rows[kept], family[kept], at_once[kept]
+    leads = groups.group(family)
+    usual = at_once[leads.first + (groups.count(leads) - 1) // 2]
+    result: Integers = rows[at_once == usual[leads.ids]]
+    return result
 
 
-def step_verdict(predicted: float, steady: float, measured: float) -> Measured | None:
-    """Whether a measured ratio of times is what waves predict, or a steady rise with the blocks.
+def _wave_ns(grids: GridColumns, rows: Integers, leads: Groups) -> Integers:
+    """The time of one wave, from grids of whole waves where there are any: a lower median."""
+    time_ns = grids.configurations.median_ns[rows] // grids.whole[rows]
+    full = grids.idle_fraction[rows] < LEAST_IDLE
+    counts = full | (groups.count(leads, full) == 0)[leads.ids]
+    of = Groups(leads.ids[counts], leads.first)
+    size = groups.count(of)
+    middle = np.cumsum(size) - size + (size - 1) // 2
+    result: Integers = groups.ordered(of, time_ns[counts])[middle]
+    return result
+
+
+def _overall(verdict: Codes, leads: Groups) -> Codes:
+    """The verdict of most steps across a wave; else `no step` if times rise within waves."""
+    step, no_step, level, rises = (
+        groups.count(leads, verdict == code) for code in (STEP, NO_STEP, _LEVEL, _RISES)
+    )
+    across = np.where(step > no_step, STEP, NO_STEP)
+    return np.where(step + no_step > 0, across, np.where(rises > level, NO_STEP, 0)).astype(np.int8)
+
+
+def _steps(grids: GridColumns, rows: Integers) -> tuple[Floats, Floats, Codes]:
+    """Predicted and measured ratios of each grid to the one before it, and their verdicts."""
+
+    def ratio(values: Integers) -> Floats:
+        return np.append(1.0, values[1:] / values[:-1])[: len(values)]
+
+    predicted, steady = ratio(grids.whole[rows]), ratio(grids.blocks[rows])
+    measured = ratio(grids.configurations.median_ns[rows])
+    return predicted, measured, step_verdicts(predicted, steady, measured)
+
+
+def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
+    """Whether measured ratios of times are what waves predict, or a steady rise with the blocks.
 
     None where the two predict much the same, and where the measured one is beyond both, because
-    then the blocks did other work.
+    then the blocks did other work. A verdict is a place in MEASURED.
     """
-    if abs(predicted - steady) <= _TELLING * predicted:
-        return None
-    if not explained(predicted, steady, measured):
-        return None
-    agrees = abs(measured - predicted) <= TOLERANCE * predicted
-    if predicted > 1:
-        return "step" if agrees else "no step"
-    return "level" if agrees else "rises"
+    tells = np.abs(predicted - steady) > _TELLING * predicted
+    tells &= explained(predicted, steady, measured)
+    agrees = np.abs(measured - predicted) <= TOLERANCE * predicted
+    across = np.where(agrees, STEP, NO_STEP)
+    within = np.where(agrees, _LEVEL, _RISES)
+    return np.where(tells, np.where(predicted > 1, across, within), 0).astype(np.int8)

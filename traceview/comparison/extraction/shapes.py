@@ -67,9 +67,9 @@ def _shape(trace: Trace, row: int) -> KernelShape:
 def _configuration(kernels: Table, row: int) -> Configuration:
     """That of one launch. Its times are not counted here."""
 
-    def known(name: str) -> int | None:
+    def known(name: str) -> int:
         value = int(kernels[name][row])
-        return None if value == null_of(kernels[name].dtype) else value
+        return 0 if value == null_of(kernels[name].dtype) else value
 
     grid, block = ((*(int(kernels[side][row]) for side in _SIDES[at : at + 3]),) for at in (0, 3))
     cluster, clusters = known("cluster_blocks"), known("max_active_clusters")
@@ -84,7 +84,7 @@ def _configuration(kernels: Table, row: int) -> Configuration:
         static_bytes=int(kernels[_STATIC][row]),
         dynamic_bytes=int(kernels[_DYNAMIC][row]),
         shared_config_bytes=known("shared_memory_config_bytes"),
-        clusters_at_once=cluster * clusters if cluster and clusters and cluster > 1 else None,
+        clusters_at_once=cluster * clusters if cluster > 1 else 0,
         green_sms=known("sm_count"),
         **dict.fromkeys(_FIGURES, 0),
     )

@@ -1,0 +1,104 @@
+"""Texts of the table of grids. There may be as many as launches: those of rows shown are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview import units
+from traceview.analyses.wave_quantization.findings import FEW_BLOCKS_PER_SM
+from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, LaunchedGrids
+from traceview.tables import Array, Integers, MadeTexts, Mask, Texts, TextValues, object_array
+
+
+@dataclass(frozen=True)
+class GridTexts:
+    """Columns of text about grids; `rows` are the grids in the order of the table."""
+
+    grids: LaunchedGrids
+    rows: Integers
+
+    @property
+    def grid(self) -> Texts:
+        """Blocks along x, y and z."""
+        sides = self.grids.configurations.grid
+        return self._made(lambda row: "x".join(map(str, sides[row].tolist())))
+
+    @property
+    def block(self) -> Texts:
+        """Threads per block along x, y and z."""
+        sides = self.grids.configurations.block
+        return self._made(lambda row: "x".join(map(str, sides[row].tolist())))
+
+    @property
+    def fills(self) -> Texts:
+        """Nearest grid sizes that fill whole waves."""
+
+        def text(row: int) -> str:
+            waves = self.grids[row].waves
+            return units.either(waves.fills) if waves else ""
+
+        return self._made(text, self.grids.known)
+
+    @property
+    def notes(self) -> Texts:
+        return self._made(lambda row: "; ".join(_remarks(self.grids[row])), _noted(self.grids))
+
+    def _made(self, text: Callable[[int], str], there: Mask | None = None) -> Texts:
+        codes = self.rows.astype(np.int32)
+        if there is not None:
+            codes = np.where(there[self.rows], codes, np.int32(-1))
+        return MadeTexts(codes, _TextPerGrid(len(self.grids), text))
+
+
+@dataclass(frozen=True)
+class _TextPerGrid:
+    count: int
+    text: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def every(self) -> TextValues:
+        return self.some(np.arange(self.count))
+
+    def some(self, codes: Array) -> TextValues:
+        return object_array([self.text(code) for code in codes.tolist()])
+
+
+def _noted(grids: LaunchedGrids) -> Mask:
+    """The grids of which `_remarks` says something."""
+    tail = grids.idle_fraction > 0
+    few = (grids.whole == 1) | (grids.blocks / grids.sm_count < FEW_BLOCKS_PER_SM)
+    shape = grids.persistent_gemm | (grids.idle_sms > 0) | (tail & few)
+    others = grids.concurrent | (grids.configurations.green_sms != 0) | (grids.verdict > 0)
+    mask: Mask = ~grids.known | shape | others
+    return mask
+
+
+def _remarks(each: LaunchedGrid) -> Iterator[str]:
+    waves, of = each.waves, each.configuration
+    if waves is None:
+        yield "blocks per SM unknown"
+        return
+    if each.concurrent:
+        part = units.percent(100 * of.beside_ns / of.total_ns)
+        yield f"concurrent: other kernels run beside it for {part} of its time"
+    if of.green_sms:
+        yield f"in a green context of {units.counted(of.green_sms, 'SM')}"
+    per_sm = waves.blocks / waves.sm_count
+    if each.persistent_gemm:
+        yield "persistent: each block computes several tiles (see tiles)"
+    elif waves.evenly_resident and waves.idle_fraction:
+        yield f"one wave, {units.counted(round(per_sm), 'block')} on each SM"
+    elif waves.idle_sms:
+        yield f"smaller than the GPU: {waves.idle_sms} of {waves.sm_count} SMs idle"
+    elif waves.idle_fraction and waves.whole == 1:
+        yield f"one wave, {per_sm:.1f} blocks per SM: no SM idle"
+    elif waves.idle_fraction and per_sm < FEW_BLOCKS_PER_SM:
+        yield f"{per_sm:.1f} blocks per SM, fewer than {FEW_BLOCKS_PER_SM}"
+    if each.verdict:
+        yield f"measured: {each.verdict}"
