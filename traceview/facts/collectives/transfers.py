@@ -141,9 +141,14 @@ def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
 
 def kind_of_kernel(name: str) -> str:
     """The collective that a kernel of that name runs; the name itself where it is unknown."""
-    return next((kind for kind, rule in _RULES if rule.search(name)), name)
+    return _known_kind(name) or name
+
+
+def _known_kind(name: str) -> str:
+    return next((kind for kind, rule in _RULES if rule.search(name)), "")
 
 
 def _kind_of_range(pattern: str) -> str:
+    """The collective that torch names; "" for a group of messages (`nccl:coalesced`)."""
     found = _TORCH_RANGE.findall(pattern)
-    return kind_of_kernel(found[-1]) if found else ""
+    return _known_kind(found[-1]) if found else ""
