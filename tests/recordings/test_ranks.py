@@ -1,0 +1,101 @@
+"""Two ranks on two H200, against sums that SQL takes from their exports.
+
+The programs are in tests/data/ranks; the recordings hold some of their steps.
+"""
+
+import lzma
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.places import DATA
+from traceview.ranks.answer import job_report
+from traceview.ranks.extraction.rank_figures import figures_of_ranks
+from traceview.ranks.job import JobReport
+from traceview.trace.load import load
+
+NAMES = ("ddp_sleep", "moe", "pipeline", "symmetric")
+KERNELS = """
+    SELECT s.value, k.start, k.end FROM CUPTI_ACTIVITY_KIND_KERNEL k
+    JOIN StringIds s ON s.id = k.shortName
+    WHERE s.value LIKE 'nccl%' OR s.value LIKE '%shot_all_reduce%' ORDER BY s.value, k.start
+"""
+ORIGIN = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"
+HOST_CLOCK_ERROR_NS = 20_000
+"""nsys relates the clock of a recording to that of the host by some microseconds."""
+CUT = {"pipeline": 1}
+"""Kernels whose call is not in the recording to the end."""
+Paths = Callable[[str], list[Path]]
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """The recordings of the two ranks of a program, unpacked."""
+    folder = tmp_path_factory.mktemp("ranks")
+
+    def unpacked(name: str) -> list[Path]:
+        found = []
+        for rank in (0, 1):
+            path = folder / f"{name}.rank{rank}.sqlite"
+            if not path.exists():
+                packed = DATA / "ranks" / f"{path.name}.xz"
+                path.write_bytes(lzma.decompress(packed.read_bytes()))
+            found.append(path)
+        return found
+
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def reports(paths: Paths) -> Callable[[str], JobReport]:
+    known: dict[str, JobReport] = {}
+
+    def report(name: str) -> JobReport:
+        if name not in known:
+            known[name] = job_report([*map(_only_rank, paths(name))])
+        return known[name]
+
+    return report
+
+
+def _only_rank(path: Path):
+    (rank,) = figures_of_ranks(load(path))
+    return rank
+
+
+def _rows(path: Path, query: str) -> list[tuple]:
+    with sqlite3.connect(path) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_waits_are_those_of_sql(name: str, paths: Paths, reports: Callable[[str], JobReport]):
+    """The duration of each kernel less that of the other rank's, name by name in order."""
+    one, other = (_rows(path, KERNELS) for path in paths(name))
+    one, other = one[CUT.get(name, 0) :], other[CUT.get(name, 0) :]
+    assert [row[0] for row in one] == [row[0] for row in other]
+    durations = np.array([[end - start for _, start, end in rows] for rows in (one, other)])
+    expected = (durations - durations.min(axis=0)).sum(axis=1)
+    waits = np.sum(
+        [np.maximum(each.wait_ns, 0).sum(axis=1) for each in reports(name).matched], axis=0
+    )
+    assert sum(each.rows.shape[1] for each in reports(name).matched) == len(one)
+    np.testing.assert_allclose(waits, expected, rtol=2e-3, atol=5_000)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_clocks_are_those_of_the_host(name: str, paths: Paths, reports: Callable[[str], JobReport]):
+    """Both ranks ran on one host: what aligns their collectives is known from its clock too."""
+    origins = [int(_rows(path, ORIGIN)[0][0]) for path in paths(name)]
+    clocks = reports(name).clocks
+    assert clocks.offset_ns[0] == 0
+    off = int(clocks.offset_ns[1]) - (origins[1] - origins[0])
+    assert abs(off) <= int(clocks.error_ns[1]) + HOST_CLOCK_ERROR_NS
+    assert clocks.error_ns[1] < 50_000
+
+
+def test_no_straggler_where_both_ranks_do_the_same(reports: Callable[[str], JobReport]):
+    assert not len(reports("symmetric").result.tables["stragglers"])
