@@ -20,8 +20,9 @@ def test_an_existing_file_needs_force(tmp_path, check):
     path = tmp_path / "out.sqlite"
     check(path, force=False)
     path.write_text("mine")
-    with pytest.raises(OutputExistsError, match="pass --force"):
+    with pytest.raises(OutputExistsError, match="pass force=True") as error:
         check(path, force=False)
+    assert error.value.command_text.endswith("; pass --force to overwrite it")
     check(path, force=True)
 
 

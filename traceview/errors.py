@@ -21,13 +21,24 @@ from pathlib import Path
 class TraceviewError(Exception):
     """Base of all errors. `what` says what happened, `remedy` what to do; the text joins both.
 
-    The command line prints the text as one line and exits with status 1.
+    The command line prints the text as one line and exits with status 1. `option` is the remedy
+    there, where it is an option of the command and an argument in Python.
     """
 
-    def __init__(self, what: str, remedy: str = "") -> None:
-        super().__init__(f"{what}; {remedy}" if remedy else what)
+    def __init__(self, what: str, remedy: str = "", option: str = "") -> None:
+        super().__init__(_joined(what, remedy))
         self.what = what
         self.remedy = remedy
+        self.option = option
+
+    @property
+    def command_text(self) -> str:
+        """The text of the error on the command line."""
+        return _joined(self.what, self.option or self.remedy)
+
+
+def _joined(what: str, remedy: str) -> str:
+    return f"{what}; {remedy}" if remedy else what
 
 
 class TraceFormatError(TraceviewError):
@@ -73,7 +84,8 @@ class OutputExistsError(TraceviewError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} exists already",
-            "pass --force (force=True) to overwrite it",
+            "pass force=True to overwrite it",
+            "pass --force to overwrite it",
         )
         self.path = path
 

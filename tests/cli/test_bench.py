@@ -215,8 +215,34 @@ def test_a_run_compared_with_an_earlier_one(tmp_path):
     assert done.returncode == 0, done.stderr
     [row] = json.loads(done.stdout)["comparison"]["rows"]
     assert (row["version"], row["basis"], row["is_certain"]) == ("manual", "trials", False)
-    other = tmp_path / "other.json"
-    other.write_text(old.read_text().replace('"operation": "double"', '"operation": "add"'))
-    refused = bench(OPERATIONS, *size, "--compare", other, CUDA_VISIBLE_DEVICES="")
-    assert refused.returncode == 2
-    assert "these are of add and double over size" in refused.stderr
+    several = ("--compare", old, "--compare", old, "--json")
+    done = bench(OPERATIONS, *size, *several, CUDA_VISIBLE_DEVICES="")
+    comparison = json.loads(done.stdout)["comparison"]
+    assert (comparison["runs_before"], comparison["runs_after"]) == (2, 1)
+    assert comparison["rows"][0]["basis"] == "runs"
+
+
+def test_what_cannot_be_compared_is_refused_before_it_is_measured(tmp_path, bench_here):
+    old, machine = tmp_path / "old.json", {"gpu": None}
+    saved = {
+        "schema_version": 1,
+        "operation": "add",
+        "over": "size",
+        "machine": machine,
+        "rows": [],
+    }
+    arguments = (OPERATIONS, "--version", "manual", "--size", 16, "--compare", old)
+
+    def refusal(**changed):
+        old.write_text(json.dumps({**saved, **changed}))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("traceview.bench.measure", None)
+            return bench_here(*arguments)
+
+    status, out, err = refusal()
+    assert (status, out) == (2, "")
+    assert "these are of add and double over size; compare runs of one operation" in err
+    assert refusal(operation="double", over="batch")[0] == 2
+    status, out, err = refusal(operation="double", machine={"gpu": "NVIDIA T4"})
+    assert (status, out) == (2, "")
+    assert "measure both on one GPU, or pass --force\n" in err

@@ -196,6 +196,22 @@ def test_steps_of_twice_the_work_are_told():
     assert compare_runs([before], [a_run(*before.parts, digest="3")]).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("own_ns", "noted"),
+    [
+        (970, "take 3.0 % of kernel time before and 75.0 % after: they may be different programs"),
+        (700, ""),
+    ],
+)
+def test_a_small_part_of_shared_kernels_is_noted(own_ns, noted):
+    before = a_run(
+        kernel("shared", 1000 - own_ns), kernel("gemm", own_ns, 3, place="forward"), digest="1"
+    )
+    after = a_run(kernel("softmax", 10, 1, group="softmax"), kernel("shared", 30), digest="2")
+    notes = compare_runs([before], [after]).notes
+    assert [noted in note for note in notes] == ([True] if noted else [])
+
+
 def test_counts_are_per_step_and_exact():
     before = a_run(kernel("k", 9, 3), steps=3, digest="1", counts={"copies": 4})
     after = [a_run(kernel("k", 9), digest=d, counts={"copies": c}) for d, c in (("2", 1), ("3", 2))]

@@ -50,9 +50,26 @@ def test_one_side_with_two_values_differs_from_a_side_with_one():
     ],
 )
 def test_what_makes_no_sense_is_refused_unless_forced(after, what):
-    with pytest.raises(ComparisonRefusedError, match=what):
+    with pytest.raises(ComparisonRefusedError, match=what) as refused:
         check_comparable([BEFORE], [after])
+    assert "pass force=True to compare them" in refused.value.remedy.replace("or pass", "pass")
+    assert "pass --force to compare them" in refused.value.command_text
+    assert "force=True" not in refused.value.command_text
     check_comparable([BEFORE], [after], force=True)
+
+
+def test_programs_that_share_a_trivial_kernel_are_refused():
+    fill = a_part(name="fill", time_ns=9)
+    before = a_run("a.sqlite", [fill, a_part(name="gemm", time_ns=991)])
+    after = a_run("b.sqlite", [fill, a_part(name="softmax", time_ns=1991)])
+    with pytest.raises(ComparisonRefusedError) as refused:
+        check_comparable([before], [after])
+    assert refused.value.what == (
+        "the kernels of both sides take 0.9 % of kernel time before and 0.5 % after: "
+        "these are different programs"
+    )
+    check_comparable([before], [after], force=True)
+    check_comparable([before], [a_run("b.sqlite", [fill])])
 
 
 @pytest.mark.parametrize(

@@ -37,21 +37,21 @@ def compared(certainty, parts=STEP, **more):
 
 def test_a_certain_difference():
     assert compared(a_certainty()) == (
-        "4.1 % slower: 12.91 instead of 12.40 ms per step "
+        "4.1 % slower: mean 12.91 instead of 12.40 ms per step "
         "(+510 µs, 95 % interval +380 to +630 µs, 5 and 5 runs)."
     )
 
 
 def test_a_difference_within_the_noise():
     assert compared(a_certainty(low=-100_000)) == (
-        "No difference beyond the noise of the runs: 12.91 instead of 12.40 ms per step "
+        "No difference beyond the noise of the runs: mean 12.91 instead of 12.40 ms per step "
         "(+510 µs, 95 % interval −100 to +630 µs, 5 and 5 runs)."
     )
 
 
 def test_one_run_per_side_says_that_noise_is_not_known():
     assert compared(a_certainty("steps", (1, 1))) == (
-        "4.1 % slower: 12.91 instead of 12.40 ms per step (+510 µs). "
+        "4.1 % slower: mean 12.91 instead of 12.40 ms per step (+510 µs). "
         "One run per side: not known whether this is noise; counts are exact."
     )
     within = compared(a_certainty("steps", (1, 1), low=-1))
@@ -61,9 +61,13 @@ def test_one_run_per_side_says_that_noise_is_not_known():
 @pytest.mark.parametrize(
     ("before", "after", "start"),
     [
-        (200, 100, "50.0 % faster: 100 instead of 200 ns"),
-        (100, 350, "3.5× as long: 350 instead of 100 ns"),
-        (12_400_000, 12_401_000, "<0.1 % slower: 12.4010 instead of 12.4000 ms per step (+1.00 µs"),
+        (200, 100, "50.0 % faster: mean 100 instead of 200 ns"),
+        (100, 350, "3.5× as long: mean 350 instead of 100 ns"),
+        (
+            12_400_000,
+            12_401_000,
+            "<0.1 % slower: mean 12.4010 instead of 12.4000 ms per step (+1.00 µs",
+        ),
         (100, 100, "No difference: 100 ns per step on both sides."),
     ],
 )

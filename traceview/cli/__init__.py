@@ -164,7 +164,9 @@ def _failed(error: Exception, debug: bool) -> int:
 def _one_line(error: Exception) -> str:
     from traceview.render.base.safe_text import visible
 
-    if isinstance(error, TraceviewError | OSError):
+    if isinstance(error, TraceviewError):
+        return f"error: {visible(error.command_text, 2_000)}"
+    if isinstance(error, OSError):
         return f"error: {visible(str(error), 2_000)}"
     if isinstance(error, MemoryError):
         detail = visible(str(error), 400) or "an allocation failed"

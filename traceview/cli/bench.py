@@ -27,7 +27,14 @@ from traceview.cli.output import (
 from traceview.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
+    from traceview.bench import (
+        BenchReport,
+        BenchRequest,
+        Description,
+        Operation,
+        Profile,
+        VersionResult,
+    )
     from traceview.bench.history.difference import BenchDifference
     from traceview.bench.history.saved import SavedBench
 
@@ -120,9 +127,10 @@ _PROGRAM_OPTIONS = {
 @click.option(
     "--compare",
     "earlier",
+    multiple=True,
     type=click.Path(path_type=Path),
     metavar="OLD.json",
-    help="Compare with what an earlier run wrote with --json.",
+    help="Compare with what an earlier run wrote with --json (repeatable: several earlier runs).",
 )
 @click.option(
     "--profile",
@@ -156,7 +164,7 @@ def command(
     arch: str | None,
     peaks: tuple[str, ...],
     describe: bool,
-    earlier: Path | None,
+    earlier: tuple[Path, ...],
     flame: str | None,
     speedscope: str | None,
     json_: str | None,
@@ -197,8 +205,8 @@ def command(
         arch=arch,
         peaks=peaks,
     )
-    saved = _read(earlier) if earlier else None
-    report = _measure(operation, request)
+    saved = _read(earlier) if earlier else ()
+    report = _measure(operation, request, saved, force)
     difference = _difference(saved, report, force) if saved else None
     profiled = _profile(report) if outputs else None
     _show(report, _describe(report) if describe else None, profiled, difference, wanted)
@@ -251,27 +259,44 @@ def _time_program(
         put_json(render_program_json(swept, __version__), wanted.json)
 
 
-def _measure(path: Path, request: BenchRequest) -> BenchReport:
+def _measure(
+    path: Path, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
+) -> BenchReport:
     from traceview.bench import load_operation, measure
 
     # The file's own output must not get into the JSON on stdout.
     with progress(f"Reading {path.name[:60]}") as next_step, redirect_stdout(sys.stderr):
         operation = load_operation(path)
+        if earlier:
+            _check_alike(operation, request, earlier, force)
         dtypes = operation.dtypes if "all" in request.dtypes else request.dtypes
         return measure(operation, replace(request, dtypes=dtypes), path=str(path), note=next_step)
 
 
-def _read(path: Path) -> SavedBench:
-    from traceview.bench.history.saved import read_bench
+def _check_alike(
+    operation: Operation, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
+) -> None:
+    """Refuse what cannot be compared before it is measured."""
+    from traceview.bench.history.difference import Measured, check_alike
+    from traceview.bench.machine import this_machine
+    from traceview.bench.timing.sweep import SIZE, Axis
 
-    return read_bench(path)
+    over = Axis.of(request.sweep).over if request.sweep else SIZE
+    planned = Measured(operation.name, over, this_machine().gpu)
+    check_alike([*map(Measured.of, earlier), planned], force=force)
 
 
-def _difference(before: SavedBench, report: BenchReport, force: bool) -> BenchDifference:
+def _read(paths: Sequence[Path]) -> Sequence[SavedBench]:
+    from traceview.bench.history.saved import benches_of
+
+    return benches_of(paths)
+
+
+def _difference(before: Sequence[SavedBench], report: BenchReport, force: bool) -> BenchDifference:
     from traceview.bench.history.difference import bench_difference
     from traceview.bench.history.saved import saved_bench
 
-    return bench_difference([before], [saved_bench(report)], force)
+    return bench_difference(before, [saved_bench(report)], force)
 
 
 def _describe(report: BenchReport) -> Description:

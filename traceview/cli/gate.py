@@ -116,7 +116,7 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except TraceviewError as error:
-        raise ComparisonRefusedError(error.what, error.remedy) from error
+        raise ComparisonRefusedError(error.what, error.remedy, error.option) from error
 
 
 def _file(json_: str | None) -> Path | None:

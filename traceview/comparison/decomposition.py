@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -17,9 +17,12 @@ from traceview.comparison.environment import check_comparable, environment_diffe
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.matching import MatchedParts, match_runs
 from traceview.comparison.sides import longest, step_mean_ns, total
+from traceview.comparison.wording import kernel_shares
 
 UNLIKE_STEPS = 1.5
 """Steps whose kernels run this many times as often on one side are told to be unlike."""
+ALIKE_PROGRAMS = 0.1
+"""Of the kernel time of a side. Recordings of one program share a quarter, also if compiled."""
 _NEARLY_ALL = 0.8
 
 
@@ -52,7 +55,7 @@ def compare_runs(
         parts=parts,
         counts=tuple(_counts(before, after)),
         environment=environment_differences(before, after),
-        notes=(*notes, *_unlike_steps(parts)),
+        notes=(*notes, *_unlike_programs(parts), *_unlike_steps(parts)),
     )
 
 
@@ -85,6 +88,30 @@ def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
             f"A step {more} runs its kernels {units.count(float(factor))} times as often as one "
             f"{less}: they may not be the same steps."
         )
+
+
+def _unlike_programs(parts: Sequence[PartDifference]) -> Iterator[str]:
+    """A note where the kernels that both sides run are a small part of the kernel time of one.
+
+    A kernel that replaces another one in its place is on both sides.
+    """
+    kernels = [part for part in parts if part.kind in ("kernel", "communication")]
+    if any(part.kind == "graph" for part in parts):
+        return
+    shared = [part for part in kernels if part.calls_before and part.calls_after]
+    if not shared:
+        return
+    before = _time_share((part.before_ns for part in shared), (part.before_ns for part in kernels))
+    after = _time_share((part.after_ns for part in shared), (part.after_ns for part in kernels))
+    if min(before, after) < Fraction(ALIKE_PROGRAMS):
+        yield (
+            f"The kernels of both sides take {kernel_shares(before, after)}: they may be different "
+            "programs."
+        )
+
+
+def _time_share(some: Iterable[Fraction], every: Iterable[Fraction]) -> Fraction:
+    return total(some) / max(total(every), Fraction(1))
 
 
 def _difference(match: MatchedParts) -> PartDifference:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from statistics import median
 
 from traceview.comparison.comparison import EnvironmentDifference
 from traceview.comparison.figures import RunFigures
+from traceview.comparison.wording import kernel_shares
 from traceview.errors import ComparisonRefusedError
 
-FORCE = "pass --force (force=True) to compare them all the same"
+_FORCE = "pass force=True to compare them all the same"
+_OPTION = "pass --force to compare them all the same"
+_LEAST_SHARED = 0.01
+"""Of the kernel time of both sides: less is a kernel that any program may run, such as a fill."""
 _FIRST = (
     "gpu", "devices", "other_processes", "clock_limits", "sm_clock_mhz", "memory_clock_mhz",
     "max_sm_clock_mhz", "power_limit_w", "temperature_c", "driver", "cuda", "torch", "triton",
@@ -109,7 +115,8 @@ def _check_captures(before: Sequence[RunFigures], after: Sequence[RunFigures]) -
         if run.digest in names:
             raise ComparisonRefusedError(
                 f"{names[run.digest]} and {run.name} are the same capture",
-                f"compare two recordings, or {FORCE}",
+                f"compare two recordings, or {_FORCE}",
+                f"compare two recordings, or {_OPTION}",
             )
 
 
@@ -118,23 +125,37 @@ def _check_machines(before: Sequence[RunFigures], after: Sequence[RunFigures]) -
         values = _differing(key, before, after)
         if values is not None:
             raise ComparisonRefusedError(
-                f"the {noun} differs: {values[0]} before, {values[1]} after", FORCE
+                f"the {noun} differs: {values[0]} before, {values[1]} after", _FORCE, _OPTION
             )
 
 
 def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    """Refuse sides that share no kernel; copies and memsets are in any program.
+    """Refuse sides that share no kernel, or hardly any; copies and memsets are in any program.
 
     What kernels a graph runs may not be recorded, so it may share some.
     """
-    kinds = {part.kind for run in (*before, *after) for part in run.parts}
-    if "graph" not in kinds and not _programs(before) & _programs(after):
-        raise ComparisonRefusedError(
-            "the two sides have no kernel in common: these are different programs", FORCE
-        )
+    times = _kernel_times(before), _kernel_times(after)
+    if any(kind == "graph" for side in times for kind, _ in side):
+        return
+    shared = times[0].keys() & times[1].keys()
+    shares = [_share(side, shared) for side in times]
+    if not shared:
+        what = "the two sides have no kernel in common"
+    elif max(shares) < Fraction(_LEAST_SHARED):
+        what = f"the kernels of both sides take {kernel_shares(*shares)}"
+    else:
+        return
+    raise ComparisonRefusedError(f"{what}: these are different programs", _FORCE, _OPTION)
 
 
-def _programs(runs: Sequence[RunFigures]) -> set[tuple[str, str]]:
+def _kernel_times(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:
     parts = [part for run in runs for part in run.parts if part.kind in _WORKING]
     own = [part for part in parts if part.kind not in ("copy", "memset")]
-    return {(part.kind, part.name) for part in own or parts}
+    times: dict[tuple[str, str], int] = defaultdict(int)
+    for part in own or parts:
+        times[part.kind, part.name] += part.time_ns
+    return times
+
+
+def _share(times: Mapping[tuple[str, str], int], names: Iterable[tuple[str, str]]) -> Fraction:
+    return Fraction(sum(times[name] for name in names), max(sum(times.values()), 1))

@@ -60,7 +60,8 @@ def headline(comparison: RunComparison) -> str:
         return f"No difference: {units.duration(float(before))} {_per(comparison)} on both sides."
     one, other = units.durations(float(before), float(after))
     number, _, unit = other.partition(" ")
-    times = f"{number} instead of {one} {unit} {_per(comparison)}"
+    mean = "mean " if has_steps(comparison) else ""
+    times = f"{mean}{number} instead of {one} {unit} {_per(comparison)}"
     moved = f"{_direction(before, after)}: {times} ({units.difference(float(delta))}"
     if certainty.basis != "runs" or certainty.low_ns is None:
         return f"{moved}). {_not_known(comparison)}"
@@ -192,6 +193,12 @@ def short_place(place: str) -> str:
     if _SOURCE_LINE.search(place):
         return place
     return "/".join(place.split("/")[-2:])
+
+
+def kernel_shares(before: Fraction, after: Fraction) -> str:
+    """Two shares of kernel time, from 0 to 1, in words."""
+    one, other = (units.percent(float(100 * share)) for share in (before, after))
+    return f"{one} of kernel time before and {other} after"
 
 
 def part_title(part: PartDifference) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -64,7 +64,7 @@ def bench_difference(
 
     Raises ComparisonRefusedError for other operations, or GPUs unless `force`.
     """
-    _refuse([*before, *after], force)
+    check_alike(map(Measured.of, (*before, *after)), force=force)
     old, new = _by_key(before), _by_key(after)
     keys = dict.fromkeys([*new, *old])
     rows = tuple(_difference(key, old.get(key, []), new.get(key, [])) for key in keys)
@@ -72,18 +72,35 @@ def bench_difference(
     return BenchDifference(after[0].operation, len(before), len(after), LEVEL, notes, rows)
 
 
-def _refuse(runs: Sequence[SavedBench], force: bool) -> None:
-    operations = list(dict.fromkeys(run.operation for run in runs))
-    swept = list(dict.fromkeys(run.over for run in runs))
+@dataclass(frozen=True)
+class Measured:
+    """What was measured, or will be: operation, swept parameter, and GPU (None without one)."""
+
+    operation: str
+    over: str
+    gpu: str | None
+
+    @classmethod
+    def of(cls, run: SavedBench) -> Measured:
+        return cls(run.operation, run.over, run.machine.gpu)
+
+
+def check_alike(runs: Iterable[Measured], *, force: bool = False) -> None:
+    """Raise ComparisonRefusedError for other operations, or GPUs unless `force`."""
+    listed = list(runs)
+    operations = list(dict.fromkeys(run.operation for run in listed))
+    swept = list(dict.fromkeys(run.over for run in listed))
     if len(operations) > 1 or len(swept) > 1:
         raise ComparisonRefusedError(
             f"these are of {' and '.join(operations)} over {' and '.join(swept)}",
             "compare runs of one operation",
         )
-    gpus = list(dict.fromkeys(run.machine.gpu or "no GPU" for run in runs))
+    gpus = list(dict.fromkeys(run.gpu or "no GPU" for run in listed))
     if len(gpus) > 1 and not force:
         raise ComparisonRefusedError(
-            f"these were measured on {' and '.join(gpus)}", "measure both on one GPU"
+            f"these were measured on {' and '.join(gpus)}",
+            "measure both on one GPU, or pass force=True",
+            "measure both on one GPU, or pass --force",
         )
 
 
