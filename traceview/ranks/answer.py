@@ -14,6 +14,7 @@ from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import FailedRank, JobReport
 from traceview.ranks.lateness import lateness
 from traceview.ranks.matching import match_ranks
+from traceview.ranks.needs import needs_of
 from traceview.ranks.process_groups import process_groups
 from traceview.ranks.result.facts import JobFacts, waits_by_row
 from traceview.ranks.result.findings import findings_of
@@ -52,7 +53,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
         ranks=job.ranks,
         failed=tuple(failed),
         result=Result(tables, found, _summary(job), tuple(_notes(job))),
-        verdict=verdict_of(job, heat),
+        verdict=verdict_of(job, heat, found),
         clocks=job.clocks,
         heat=heat,
         matched=job.matched,
@@ -66,7 +67,8 @@ def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
     clocks = align_clocks(ordered, matching.matched)
     matched = matched_communicators(ordered, matching.matched, clocks)
     steps = common_steps(ordered, matched)
-    late = lateness(ordered, matched, steps)
+    needs = needs_of(ordered, matched, steps)
+    late = lateness(ordered, matched, steps, needs)
     span_ns = int(np.median([each.span_ns for each in ordered])) if ordered else 0
     facts = JobFacts(
         ranks=ordered,
@@ -80,8 +82,9 @@ def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
         path=critical_path(ordered, matched, steps),
         span_ns=span_ns,
         wait_ns=waits_by_row(ordered, matched),
+        needs=needs,
     )
-    return replace(facts, stragglers=stragglers(ordered, matched, late, span_ns))
+    return replace(facts, stragglers=stragglers(ordered, matched, late, span_ns, needs))
 
 
 def _summary(job: JobFacts) -> dict[str, Cell]:

@@ -99,7 +99,9 @@ class RankSteps:
     `number` is the N of `step_N`, else the place in the loop. The parts of a step are disjoint:
     `compute_ns`, communication without compute (`exposed_ns`), copies and memsets beside neither
     (`copies_ns`), and `idle_ns` by cause, shape (steps, len(CAUSES)), add up to its duration.
-    `hidden_ns` is communication under compute, which `compute_ns` has already.
+    `hidden_ns` is communication under compute, which `compute_ns` has already. `cpu_ns` is the time
+    that the CPU needs for the step, outside of waits for the GPU; None where calls were not
+    recorded.
     """
 
     names: tuple[str, ...]
@@ -112,6 +114,7 @@ class RankSteps:
     hidden_ns: Integers
     copies_ns: Integers
     idle_ns: Integers
+    cpu_ns: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -144,11 +147,15 @@ class Place:
 
 @dataclass(frozen=True)
 class WorkPart:
-    """Kernels of one class in the steady steps: `kind` is the class, as kernel-share names it."""
+    """Kernels of one class in the steady steps: `kind` is the class, as kernel-share names it.
+
+    `blocks` are those of all grids, 0 where unknown.
+    """
 
     kind: str
     calls: int
     time_ns: int
+    blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,8 @@ class RankFigures:
     global ranks, where recorded. `work` and the per-rank times are of the steady steps, of the
     steady time without steps: `span_ns` is that time, `idle_ns` its idle time by cause.
     `link_bytes_per_s` is NVLink's rate of the GPU one way, `host_bytes_per_s` that of PCIe, None
-    where unknown. `findings` are the first of the rank's own report.
+    where unknown. `cpu_place_ns` is the time of the CPU at `cpu_places` in each step, shape (steps,
+    places), by samples. `findings` are the first of the rank's own report.
     """
 
     name: RankName
@@ -204,6 +212,8 @@ class RankFigures:
     group_names: Mapping[int, str] = field(default_factory=dict)
     group_ranks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     places: tuple[Place, ...] = ()
+    cpu_places: tuple[Place, ...] = ()
+    cpu_place_ns: Integers | None = None
     work: tuple[WorkPart, ...] = ()
     step_median_ns: int | None = None
     busy_pct: float = 0.0

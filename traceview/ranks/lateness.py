@@ -8,6 +8,10 @@ several of them, and those that queue behind a late one begin at once.
 
 A message delays only who receives it. Its sender, another stage of a pipeline, is to blame by the
 whole step alone.
+
+Where the CPU's time per step is known, what ranks need tells instead how much is lost in which step
+(see `needs`): a rank whose CPU paused once is late ever after, if nothing makes the others wait for
+it on the CPU.
 """
 
 from __future__ import annotations
@@ -16,18 +20,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import POINT_TO_POINT, RankFigures
 from traceview.ranks.job import MatchedCommunicator
+from traceview.ranks.needs import Needs
 from traceview.ranks.step_alignment import CommonSteps
-from traceview.ranks.waits import column_of
+from traceview.ranks.waits import Reals, column_of, exposed_waits
 from traceview.tables import Array, Integers, Mask
 
-GPU_WORK = "gpu-work"
+GPU_WORK, LAUNCH_LATE = "gpu-work", "launch-late"
 LATE_CAUSES = (GPU_WORK, *CAUSES)
-Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,19 @@ class Lateness:
     parts_ns: Reals
     steps: Integers
     rows: tuple[LateRows, ...]
+    step_rows: Integers
+
+    def own_rows(self, rank: int) -> Integers:
+        """The row in RankSteps of each step of a rank, −1 where it has none."""
+        rows: Integers = self.step_rows[rank]
+        return rows
 
 
 def lateness(
-    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
+    ranks: Sequence[RankFigures],
+    matched: Sequence[MatchedCommunicator],
+    steps: CommonSteps,
+    needs: Needs | None = None,
 ) -> Lateness:
     """The late arrivals of all ranks in steady steps."""
     numbers = np.flatnonzero(steps.steady)
@@ -78,10 +90,27 @@ def lateness(
         inside = at >= 0
         np.add.at(late, (each.rank[inside], at[inside]), each.blame_ns[inside])
         np.add.at(parts, (each.rank[inside], at[inside]), each.parts_ns[inside])
-    if len(numbers):
+    if needs is not None:
+        late, parts = _by_needs(late, needs)
+    elif len(numbers):
         longer = _longer_steps(ranks, steps, numbers)
         late, parts = _at_most(late, *longer)
-    return Lateness(late, parts, numbers, rows)
+    return Lateness(late, parts, numbers, rows, steps.row[:, numbers])
+
+
+def _by_needs(late: Integers, needs: Needs) -> tuple[Integers, Reals]:
+    """What each rank needs for a step beyond the median rank, as far as others waited for it.
+
+    A rank that is late carries that over to later steps, so it is limited by all steps together.
+    """
+    more = np.clip(excess(needs.need_ns, ~np.isnan(needs.need_ns)), 0, None)
+    whole = more.sum(axis=1)
+    share = np.minimum(late.sum(axis=1) / np.where(whole > 0, whole, 1.0), 1.0)
+    limited = more * share[:, None]
+    parts = np.zeros((*more.shape, len(LATE_CAUSES)))
+    parts[:, :, LATE_CAUSES.index(LAUNCH_LATE)] = np.where(needs.by_cpu, limited, 0.0)
+    parts[:, :, 0] = np.where(needs.by_cpu, 0.0, limited)
+    return limited.astype(np.int64), parts
 
 
 def _longer_steps(
@@ -133,13 +162,6 @@ def _late_rows(
         blame_ns=blame[rank, column].astype(np.int64),
         parts_ns=_parts(own, there, blame, rank, column),
     )
-
-
-def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Integers:
-    """The waits of a communicator as far as the rank does not compute meanwhile, −1 if unknown."""
-    exposed = column_of(ranks, of.ranks, of.rows, "exposed_ns")
-    waits: Integers = np.where(of.wait_ns > 0, np.minimum(of.wait_ns, exposed), of.wait_ns)
-    return waits
 
 
 def own_time(ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers) -> Integers:

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.ranks.figures import UNKNOWN, RankFigures
+from traceview.ranks.figures import KINDS, Place, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.lateness import (
     GPU_WORK,
     LATE_CAUSES,
     Lateness,
     LateRows,
-    exposed_waits,
 )
+from traceview.ranks.needs import Needs
+from traceview.ranks.waits import Reals, exposed_waits
 from traceview.tables import Integers, Mask
 
 MOST = 32
@@ -35,6 +36,9 @@ _TIMES_OTHERS = 2.0
 _LEAST_SHARE = 0.25
 """Of the outstanding lateness of all ranks: where many have a late step now and then, none is a
 straggler."""
+_MORE_WORK, _MOSTLY, _HARDLY = 0.05, 0.6, 0.2
+UNPLACED_SHARE = 0.08
+"""Of the steady time: CPUs of equal ranks differ by some percent for no reason in the program."""
 _EVERY, _PERIODS, _LEAST_HITS = 0.8, range(2, 11), 3
 
 
@@ -42,10 +46,11 @@ _EVERY, _PERIODS, _LEAST_HITS = 0.8, range(2, 11), 3
 class Straggler:
     """A rank that is late, by place in the list of ranks.
 
-    `late` marks the steps of Lateness in which it is, `late_ns` is its lateness in these. `calls`
-    are the collectives in which it is late there, `cause` is one of LATE_CAUSES, `place` a row of
-    its places (−1: unknown). `others_wait_ns` is what all others waited for it, `saved_ns` how much
-    shorter the job would be at most without: until the next rank arrives.
+    `late` marks the steps of Lateness in which it loses time, `late_ns` is how much in these.
+    `calls` are the collectives in which it is late, `cause` is one of LATE_CAUSES, `place` where
+    its program is, None where unknown. `others_wait_ns` is what all others waited for it,
+    `saved_ns` how much shorter the job would be at most without. `more_work` is True where it
+    launches more kernels or blocks than the others: then the saving is that of sharing them evenly.
     """
 
     rank: int
@@ -53,10 +58,11 @@ class Straggler:
     late_ns: Integers
     calls: int
     cause: str
-    place: int
+    place: Place | None
     others_wait_ns: int
     saved_ns: int
     kind: int
+    more_work: bool = False
 
 
 def stragglers(
@@ -64,35 +70,73 @@ def stragglers(
     matched: Sequence[MatchedCommunicator],
     late: Lateness,
     span_ns: int,
+    needs: Needs | None = None,
 ) -> tuple[Straggler, ...]:
     """The stragglers of a job whose steady time is `span_ns`, the worst first."""
-    least_ns = LEAST_SHARE * span_ns
+    least_ns = max(LEAST_SHARE * span_ns, LEAST_NS)
     total = late.late_ns.sum(axis=1)
-    candidates = [int(r) for r in np.argsort(-total)[:MOST] if total[r] >= max(least_ns, LEAST_NS)]
-    marked = {rank: _late_steps(late.late_ns, rank, span_ns) for rank in candidates}
+    candidates = [int(r) for r in np.argsort(-total)[:MOST] if total[r] >= least_ns]
+    marked = {rank: _late_steps(ranks, late, rank, span_ns) for rank in candidates}
     outstanding = {rank: int(late.late_ns[rank, steps].sum()) for rank, steps in marked.items()}
     whole = sum(outstanding.values())
     chosen = [
-        rank
-        for rank in candidates
-        if outstanding[rank] >= max(least_ns, LEAST_NS)
-        and outstanding[rank] >= _LEAST_SHARE * whole
+        rank for rank in candidates if outstanding[rank] >= max(least_ns, _LEAST_SHARE * whole)
     ]
-    found = [_straggler(ranks, matched, late, rank, marked[rank], chosen) for rank in chosen]
+    found = [_straggler(ranks, matched, late, rank, marked[rank], chosen, needs) for rank in chosen]
+    if needs is not None:
+        found = [each for each in found if _is_sure(each, span_ns)]
     return tuple(sorted(found, key=lambda each: (-int(each.late_ns.sum()), each.rank)))
 
 
-def _late_steps(late_ns: Integers, rank: int, span_ns: int) -> Mask:
+def _is_sure(each: Straggler, span_ns: int) -> bool:
+    """False for a CPU that is somewhat slower than the others at no single place of the program."""
+    known = each.cause == GPU_WORK or each.place is not None or each.more_work
+    return known or int(each.late_ns.sum()) >= UNPLACED_SHARE * span_ns
+
+
+def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns: int) -> Mask:
     """True for the steps in which a rank is late beyond what the others are."""
-    own, others = late_ns[rank], np.delete(late_ns, rank, axis=0)
+    own, others = late.late_ns[rank], np.delete(late.late_ns, rank, axis=0)
     if not len(others):
         return np.zeros(len(own), bool)
+    paused = _steps_with_own_place(ranks, late, rank)
+    if paused is not None and own[paused].sum() >= LEAST_SHARE * span_ns:
+        return paused
     noise = np.sort(np.quantile(others, _NOISE_QUANTILE, axis=1))[(len(others) - 1) // 2]
     least = max(LEAST_NS, LEAST_SHARE / 2 * span_ns / len(own))
     marked: Mask = own > ABOVE_NOISE * noise + least
     if own[marked].sum() < LEAST_SHARE * span_ns and _is_late_on_average(own, others):
         return np.ones(len(own), bool)
-    return marked
+    return _without_minor(own, marked)
+
+
+def _without_minor(own: Integers, marked: Mask) -> Mask:
+    """Without the steps in which the rank is late by little, where the others have most of it."""
+    if not marked.any() or marked.sum() >= _EVERY * len(marked):
+        return marked
+    major = marked & (own >= np.quantile(own[marked], 0.9) / 2)
+    return major if own[major].sum() >= _MOSTLY * own[marked].sum() else marked
+
+
+def _steps_with_own_place(ranks: Sequence[RankFigures], late: Lateness, rank: int) -> Mask | None:
+    """The steps in which a CPU is at a line where those of other ranks hardly are.
+
+    None without samples, or where no line stands out.
+    """
+    table, rows = ranks[rank].cpu_place_ns, late.own_rows(rank)
+    if table is None or not table.size:
+        return None
+    times = [_time_at(each, ranks[rank].cpu_places) for p, each in enumerate(ranks) if p != rank]
+    others = [each for each in times if each is not None]
+    if not others:
+        return None
+    own = np.where(rows[:, None] >= 0, table[rows], 0)
+    alone = np.max(others, axis=0) < _HARDLY * own.mean(axis=0)
+    if not alone.any():
+        return None
+    place = int(np.argmax(np.where(alone, own.sum(axis=0), -1)))
+    paused: Mask = own[:, place] > own[:, place].max() / 2
+    return paused
 
 
 def _is_late_on_average(own: Integers, others: Integers) -> bool:
@@ -112,33 +156,117 @@ def _straggler(
     rank: int,
     marked: Mask,
     chosen: Sequence[int],
+    needs: Needs | None,
 ) -> Straggler:
-    own = [_rows_in(each, rank, late.steps, marked) for each in late.rows]
-    parts = late.parts_ns[rank, marked].sum(axis=0)
-    cause = LATE_CAUSES[int(np.argmax(parts))]
-    late_ns = late.late_ns[rank, marked]
-    whole_ns = int(late_ns.sum())
+    # Who fell behind in one step is late in later ones as well.
+    shown = marked if needs is None else np.ones(len(marked), bool)
+    own = [_rows_in(each, rank, late.steps, shown) for each in late.rows]
+    cause = LATE_CAUSES[int(np.argmax(late.parts_ns[rank, marked].sum(axis=0)))]
+    late_ns, whole_ns = late.late_ns[rank, marked], int(late.late_ns[rank, marked].sum())
     waited = [
         _waited(ranks, of, rank, rows, at, chosen)
         for of, rows, at in zip(matched, late.rows, own, strict=True)
     ]
-    by_kind = np.bincount(
-        np.concatenate(
-            [of.kind[rows.column[at]] for of, rows, at in zip(matched, late.rows, own, strict=True)]
-        ),
-        np.concatenate([rows.blame_ns[at] for rows, at in zip(late.rows, own, strict=True)]),
-    )
+    others_wait_ns, saved_ns = (sum(each) for each in zip(*waited, strict=True))
+    place = None
+    if needs is not None and cause != GPU_WORK:
+        place = _cpu_place(ranks, rank, late, marked)
+    if place is None and cause != GPU_WORK:
+        place = _place(ranks[rank], late.rows, own)
+    more_work = _has_more_work(ranks, rank, chosen)
+    if needs is not None:
+        saved_ns = _forecast_ns(needs, chosen, even=more_work)
+    elif more_work:
+        saved_ns -= saved_ns // len(ranks)
     return Straggler(
         rank=rank,
         late=marked,
         late_ns=late_ns,
         calls=sum(map(len, own)),
         cause=cause,
-        place=UNKNOWN if cause == GPU_WORK else _place(ranks[rank], late.rows, own),
-        others_wait_ns=min(sum(wait for wait, _ in waited), (len(ranks) - 1) * whole_ns),
-        saved_ns=min(sum(saved for _, saved in waited), whole_ns),
-        kind=int(np.argmax(by_kind)),
+        place=place,
+        others_wait_ns=min(others_wait_ns, (len(ranks) - 1) * whole_ns),
+        saved_ns=max(min(saved_ns, whole_ns), 0),
+        kind=_most_blamed(matched, late.rows, own),
+        more_work=more_work,
     )
+
+
+def _most_blamed(
+    matched: Sequence[MatchedCommunicator], rows: Sequence[LateRows], own: Sequence[Integers]
+) -> int:
+    """The kind of collectives in which a rank is late longest."""
+    by_kind = np.zeros(len(KINDS))
+    for of, each, at in zip(matched, rows, own, strict=True):
+        np.add.at(by_kind, of.kind[each.column[at]], each.blame_ns[at])
+    return int(np.argmax(by_kind))
+
+
+def _forecast_ns(needs: Needs, chosen: Sequence[int], *, even: bool) -> int:
+    """What the job wins without what is late, over all steps: the other ranks need their time.
+
+    With `even` the work of the late ranks is not gone but shared among all ranks.
+    """
+    pace, steps = needs.pace_ns, needs.duration_ns.shape[1]
+    others = np.delete(pace, list(chosen))
+    others = others[~np.isnan(others)]
+    whole = float(np.nanmedian(needs.duration_ns, axis=0).sum())
+    if not len(others):
+        return 0
+    floor = float(np.nanmean(pace)) if even else float(others.max())
+    return int(whole - steps * floor)
+
+
+def _has_more_work(ranks: Sequence[RankFigures], rank: int, chosen: Sequence[int]) -> bool:
+    """Whether a rank launches more kernels or blocks per step than the others, not slower ones."""
+    counts = [launched_per_step(each) for each in ranks]
+    others = [each for place, each in enumerate(counts) if place not in chosen]
+    if not others:
+        return False
+    usual = np.median(others, axis=0)
+    return bool((np.array(counts[rank]) > (1 + _MORE_WORK) * usual).any())
+
+
+def launched_per_step(rank: RankFigures) -> tuple[float, float]:
+    """Kernels and blocks per steady step, without communication."""
+    steps = max(int((~rank.steps.warm_up).sum()), 1)
+    own = [each for each in rank.work if each.kind != "communication"]
+    return sum(each.calls for each in own) / steps, sum(each.blocks for each in own) / steps
+
+
+def _cpu_place(
+    ranks: Sequence[RankFigures], rank: int, late: Lateness, marked: Mask
+) -> Place | None:
+    """The line at which the CPU of a late rank spends the time that the others do not.
+
+    In the late steps compared with its other steps, or with other ranks where all are late. None
+    where it accounts for less than half of the time, or no stacks were sampled.
+    """
+    own, table = ranks[rank], ranks[rank].cpu_place_ns
+    if table is None or not table.size:
+        return None
+    rows = late.own_rows(rank)
+    there = rows >= 0
+    in_late = table[rows[marked & there]].mean(axis=0)
+    usual = np.zeros(table.shape[1])
+    if (~marked & there).any():
+        usual = table[rows[~marked & there]].mean(axis=0)
+    else:
+        others = [_time_at(each, own.cpu_places) for p, each in enumerate(ranks) if p != rank]
+        usual = np.median([each for each in others if each is not None] or [usual], axis=0)
+    more = in_late - usual
+    most = int(np.argmax(more))
+    enough = 2 * more[most] >= late.late_ns[rank, marked].mean()
+    return own.cpu_places[most] if enough else None
+
+
+def _time_at(rank: RankFigures, places: Sequence[Place]) -> Reals | None:
+    """The time of another rank's CPU at these places in a steady step; None without samples."""
+    if rank.cpu_place_ns is None or not rank.cpu_place_ns.size:
+        return None
+    steady = rank.cpu_place_ns[~rank.steps.warm_up].mean(axis=0)
+    known = dict(zip(rank.cpu_places, steady.tolist(), strict=True))
+    return np.array([known.get(each, 0.0) for each in places])
 
 
 def _rows_in(rows: LateRows, rank: int, steps: Integers, marked: Mask) -> Integers:
@@ -173,17 +301,16 @@ def _waited(
     return int(behind.sum()), int(np.minimum(np.where(until < most, until, 0), blame).sum())
 
 
-def _place(figures: RankFigures, rows: Sequence[LateRows], own: Sequence[Integers]) -> int:
-    """The place of the program with most of the blame, −1 where most of it is at none."""
-    place = np.concatenate(
-        [figures.collectives.place[r.row[at]] for r, at in zip(rows, own, strict=True)]
-    )
+def _place(figures: RankFigures, rows: Sequence[LateRows], own: Sequence[Integers]) -> Place | None:
+    """The place of its idle time with most of the blame; None where most of that is at none."""
+    found = figures.collectives.place
+    place = np.concatenate([found[r.row[at]] for r, at in zip(rows, own, strict=True)])
     blame = np.concatenate([r.blame_ns[at] for r, at in zip(rows, own, strict=True)])
     if not len(place) or not len(figures.places):
-        return UNKNOWN
+        return None
     sums = np.bincount(place + 1, blame)
     most = int(np.argmax(sums)) - 1
-    return most if most >= 0 and 2 * sums[most + 1] >= sums.sum() else UNKNOWN
+    return figures.places[most] if most >= 0 and 2 * sums[most + 1] >= sums.sum() else None
 
 
 def pattern_of(late: Mask, names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview.facts.collectives.matching import ENDS_TOGETHER_NS, MatchedRows, ends_together
 from traceview.facts.collectives.waits import CollectiveWaits, waits_of
@@ -13,6 +14,7 @@ from traceview.ranks.figures import POINT_TO_POINT, RECEIVE, SEND, UNKNOWN, Rank
 from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.tables import NULL, Array, Integers, Mask
 
+Reals = npt.NDArray[np.float64]
 USABLE_ERROR_NS = 100_000
 """Clocks with a larger error tell neither whether ends are together nor who arrived first."""
 
@@ -47,6 +49,13 @@ def column_of(
         there = rows[place] >= 0
         result[place, there] = getattr(ranks[rank].collectives, name)[rows[place, there]]
     return result
+
+
+def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Integers:
+    """The waits of a communicator as far as the rank does not compute meanwhile, −1 if unknown."""
+    exposed = column_of(ranks, of.ranks, of.rows, "exposed_ns")
+    waits: Integers = np.where(of.wait_ns > 0, np.minimum(of.wait_ns, exposed), of.wait_ns)
+    return waits
 
 
 def aligned_columns(

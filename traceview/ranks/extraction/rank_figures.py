@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import step_of_operations
 from traceview.hardware.rates import rates_of
+from traceview.ranks.extraction.cpu_pace import cpu_pace
 from traceview.ranks.extraction.owners import RankOwner, operations_of, rank_names, rank_owners
 from traceview.ranks.extraction.rank_collectives import (
     communicators_of,
@@ -44,6 +46,9 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
 def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
     time, loop = rank_time(trace, owner), loop_of(trace, owner)
     steps, exchanged = rank_steps(trace, loop, time), rank_collectives(trace, owner, time, loop)
+    pace = cpu_pace(trace, owner, loop)
+    if len(pace.cpu_ns):
+        steps = replace(steps, cpu_ns=pace.cpu_ns)
     span_ns, parts = _steady_parts(steps, time)
     group_names, group_ranks = group_texts(trace, owner.process)
     origin, level = trace.run.get("clock_origin_ns", ""), levels(trace).get(owner.device)
@@ -61,6 +66,8 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         group_names=group_names,
         group_ranks=group_ranks,
         places=exchanged.places,
+        cpu_places=pace.places,
+        cpu_place_ns=pace.place_ns,
         work=_work(trace, owner, loop[~steps.warm_up]),
         step_median_ns=int(np.median(steps.duration_ns[~steps.warm_up])) if len(steps) else None,
         busy_pct=100.0 * (span_ns - int(idle.sum())) / span_ns if span_ns else 0.0,
@@ -98,10 +105,17 @@ def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, .
         rows = rows[np.isin(step_of_operations(trace)[rows], steady)]
     rows = rows[ops.kind[rows] == Kind.KERNEL]
     kind = kernel_classes(trace)[ops.row[rows]]
-    by = groups.group(kind)
+    by, kernels = groups.group(kind), trace.recorded("kernels")
     time, calls = groups.sums(by, ops.duration_ns[rows]), groups.count(by)
+    grid = [kernels[f"grid_{axis}"][ops.row[rows]].astype(np.int64) for axis in "xyz"]
+    blocks = groups.sums(by, grid[0] * grid[1] * grid[2])
     return tuple(
-        WorkPart(KernelClass(int(kind[by.first[each]])).label, int(calls[each]), int(time[each]))
+        WorkPart(
+            KernelClass(int(kind[by.first[each]])).label,
+            int(calls[each]),
+            int(time[each]),
+            int(blocks[each]),
+        )
         for each in groups.most_first(time).tolist()
     )
 

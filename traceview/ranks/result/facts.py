@@ -11,6 +11,7 @@ from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.ranks.lateness import Lateness
 from traceview.ranks.matching import Inconsistency
+from traceview.ranks.needs import Needs
 from traceview.ranks.process_groups import ProcessGroups
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.stragglers import Straggler
@@ -36,6 +37,7 @@ class JobFacts:
     path: CriticalPath | None
     span_ns: int
     wait_ns: tuple[Integers, ...]
+    needs: Needs | None = None
 
     @property
     def has_waits(self) -> bool:

@@ -13,16 +13,17 @@ from traceview.ranks.matching import Inconsistency
 from traceview.ranks.process_groups import ranks_text
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
-from traceview.ranks.result.rank_rows import place_of, straggler_row
+from traceview.ranks.result.rank_rows import straggler_row
 from traceview.ranks.result.slower_kernels import LongerClass, longer_class
-from traceview.ranks.result.wording import doing, remedy
-from traceview.ranks.stragglers import Straggler
+from traceview.ranks.result.wording import doing, place_remedy, remedy
+from traceview.ranks.stragglers import Straggler, launched_per_step
 from traceview.tables import Table
 from traceview.units import Value
 
 SMALL_BYTES, MANY_PER_STEP = 1 << 20, 50
 """At 1 MiB two H200 reached a quarter of the bandwidth of 256 MiB (tests/data/collectives)."""
 _SMALL_SHARE, _PATH_SHARE, _EXPOSED_SHARE = 0.05, 0.05, 0.10
+_PACE = 0.85
 _CPU_CAUSES = (
     "launch-late",
     "sync-drain",
@@ -40,6 +41,7 @@ def findings_of(
     found = [
         *(_inconsistent(job, each) for each in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
+        *_cpu_bound(job),
         *_on_the_path(job),
         *_small_messages(job, tables, calls),
         *_exposed(job, tables),
@@ -85,7 +87,7 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     severity = severity_of(each.saved_ns, job.span_ns)
     if severity is None:
         return None
-    place, row, longer = place_of(job, each), straggler_row(job, each), longer_class(job, each)
+    place, row, longer = each.place, straggler_row(job, each), longer_class(job, each)
     others = len(job.ranks) - 1
     late_steps = max(int(each.late.sum()), 1)
     own = job.ranks[each.rank]
@@ -105,6 +107,9 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     if each.cause == GPU_WORK:
         why, more = _why(longer)
         values |= more
+    elif each.more_work:
+        why, more = _launches(job, each)
+        values |= more
     when = "" if row["steps"] is None else " in {steps}"
     whom = (
         "The other {others:rank} wait {wait_ns} each"
@@ -114,7 +119,7 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     return Finding(
         severity,
         f"Rank {{rank}} is late by {{late_median_ns}}{when}: {why}. {whom} in {{kind}}.",
-        remedy(each.cause, place),
+        remedy(each),
         each.saved_ns,
         Subject(
             "rank",
@@ -137,6 +142,55 @@ def _why(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
         return "all its kernels take {work_factor} as long as on the others", values
     values |= {"kernel_class": longer.kind, "more_ns": longer.more_ns}
     return "its {kernel_class} kernels take {more_ns} more per step", values
+
+
+def _launches(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
+    """Why a CPU is late that launches more than those of other ranks."""
+    late = {one.rank for one in job.stragglers}
+    others = [launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
+    values: dict[str, Value] = {
+        "launches": round(launched_per_step(job.ranks[each.rank])[0]),
+        "usual_launches": round(float(np.median(others))) if others else None,
+    }
+    return "its CPU launches {launches:kernel} per step, {usual_launches} on the others", values
+
+
+def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
+    """That the CPU, not the GPU, sets the pace of the step on most ranks."""
+    if job.needs is None:
+        return
+    cpu, gpu = (job.needs.mean_ns(each) for each in (job.needs.cpu_ns, job.needs.gpu_ns))
+    step_ns = float(np.nanmean(job.needs.duration_ns))
+    bound = (cpu >= _PACE * step_ns) & (gpu <= _PACE * cpu)
+    if 2 * bound.sum() <= len(bound):
+        return
+    steps = int(job.steps.steady.sum())
+    saved_ns = round(max(step_ns - float(np.nanmax(gpu)), 0.0)) * steps
+    severity = severity_of(saved_ns, job.span_ns)
+    if severity is None:
+        return
+    values: dict[str, Value] = {
+        "ranks": int(bound.sum()),
+        "gpu_ns": round(float(np.nanmedian(gpu))),
+        "cpu_ns": round(float(np.nanmedian(cpu[bound]))),
+        "step_ns": round(step_ns),
+    }
+    which = "all {ranks:rank}" if bound.all() else "{ranks:rank}"
+    if bound.all() and len(bound) == 2:
+        which = "both ranks"
+    yield Finding(
+        severity,
+        f"The CPU sets the pace on {which}: it needs {{cpu_ns}} of a step of {{step_ns}}, the GPU "
+        "{gpu_ns} without waits.",
+        "Launch less per step: torch.compile, CUDA graphs, or more work per kernel. The report of "
+        "one rank shows where the CPU spends the time.",
+        saved_ns,
+        Subject("rank", f"rank {job.ranks[int(np.argmax(bound))].name.rank}"),
+        Evidence(values, "ranks", {"rank": job.ranks[int(np.argmax(bound))].name.rank}),
+        share_pct(saved_ns, job.span_ns),
+        cause="launch-late",
+        general=True,
+    )
 
 
 def _on_the_path(job: JobFacts) -> Iterator[Finding]:
@@ -171,7 +225,7 @@ def _on_the_path(job: JobFacts) -> Iterator[Finding]:
         severity,
         "Rank {rank} holds up the pipeline for {avoidable_ns} of a step of {step_ns}: "
         f"{doing(each.what, place)}.",
-        remedy(each.what, place),
+        place_remedy(place),
         at_stake,
         Subject("rank", f"rank {own.name.rank}"),
         Evidence(values, "critical_path", {"rank": own.name.rank, "what": each.what}),

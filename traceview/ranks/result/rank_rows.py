@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview.facts.idle.causes import CAUSES
-from traceview.ranks.figures import Place
 from traceview.ranks.job import HeatMap
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.slower_kernels import longer_class
@@ -28,7 +27,7 @@ def _ranks(job: JobFacts) -> Rows:
     for place, each in enumerate(job.ranks):
         steps, straggler = job.steady_count(place), worst.get(place)
         known = bool((job.wait_ns[place] >= 0).any())
-        where = None if straggler is None else place_of(job, straggler)
+        where = None if straggler is None else straggler.place
         error = int(job.clocks.error_ns[place])
         yield {
             "rank": each.name.rank,
@@ -60,15 +59,6 @@ def _steady_wait_ns(job: JobFacts, rank: int) -> int:
     return int(wait.sum())
 
 
-def place_of(job: JobFacts, straggler: Straggler) -> Place | None:
-    """Where the program of a straggler is while it is late; None where that is unknown."""
-    return _place(job, straggler.rank, straggler.place)
-
-
-def _place(job: JobFacts, rank: int, place: int) -> Place | None:
-    return job.ranks[rank].places[place] if place >= 0 else None
-
-
 def stragglers_table(job: JobFacts) -> Table:
     return Table.from_rows(
         STRAGGLERS.columns, [straggler_row(job, each) for each in job.stragglers]
@@ -76,7 +66,7 @@ def stragglers_table(job: JobFacts) -> Table:
 
 
 def straggler_row(job: JobFacts, each: Straggler) -> dict[str, Cell]:
-    place, longer = place_of(job, each), longer_class(job, each)
+    place, longer = each.place, longer_class(job, each)
     names = [job.steps.names[step] for step in job.late.steps.tolist()]
     return {
         "rank": job.ranks[each.rank].name.rank,
@@ -99,7 +89,7 @@ def path_table(job: JobFacts) -> Table:
 def _segments(job: JobFacts) -> Rows:
     at = 0
     for each in job.path.segments if job.path else ():
-        place = _place(job, each.rank, each.place)
+        place = job.ranks[each.rank].places[each.place] if each.place >= 0 else None
         yield {
             "rank": job.ranks[each.rank].name.rank,
             "what": each.what,

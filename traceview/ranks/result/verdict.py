@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from traceview import units
+from traceview.findings import Finding
 from traceview.ranks.job import HeatMap, JobVerdict
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.rank_rows import straggler_row
 from traceview.tables import NULL
 
-STRAGGLER, COMMUNICATION = "straggler", "communication"
+STRAGGLER, COMMUNICATION, CPU_LAUNCH = "straggler", "communication", "cpu-launch"
 _LIMIT_SHARE, _COMMUNICATION_SHARE, _WORTH_SAYING = 0.05, 0.30, 0.01
 _MOST_NAMED = 2
 
 
-def verdict_of(job: JobFacts, heat: HeatMap) -> JobVerdict:
+def verdict_of(job: JobFacts, heat: HeatMap, found: Sequence[Finding] = ()) -> JobVerdict:
     """The verdict on a job."""
     steady = np.flatnonzero(job.steps.steady & (heat.duration_ns != NULL).all(axis=0))
     longest = heat.duration_ns[:, steady].max(axis=0) if len(steady) else steady
@@ -28,10 +29,13 @@ def verdict_of(job: JobFacts, heat: HeatMap) -> JobVerdict:
     waiting = _waiting_share(job) if job.has_waits else None
     exposed = sum(each.exposed_ns for each in job.ranks) / span if span else 0.0
     saved = max((each.saved_ns for each in job.stragglers), default=0)
+    paced = any(each.general and each.cause == "launch-late" for each in found)
     phrases = [*_phrases(job, len(steady), median, busy, waiting)]
+    if paced:
+        phrases.append("the CPU sets the pace")
     return JobVerdict(
         text=" · ".join(phrases),
-        limit=_limit(job, saved, exposed),
+        limit=_limit(job, saved, exposed, paced=paced),
         ranks=len(job.ranks),
         steps=len(steady),
         step_median_ns=median,
@@ -58,9 +62,11 @@ def _waiting_share(job: JobFacts) -> float:
     return min(waited / span, 1.0) if span else 0.0
 
 
-def _limit(job: JobFacts, saved_ns: int, exposed: float) -> str:
+def _limit(job: JobFacts, saved_ns: int, exposed: float, *, paced: bool) -> str:
     if job.span_ns and saved_ns >= _LIMIT_SHARE * job.span_ns:
         return STRAGGLER
+    if paced:
+        return CPU_LAUNCH
     if exposed >= _COMMUNICATION_SHARE:
         return COMMUNICATION
     known = Counter(each.limit for each in job.ranks if each.limit != "unknown")

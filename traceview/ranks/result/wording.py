@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceview.ranks.figures import Place
 from traceview.ranks.lateness import GPU_WORK
+from traceview.ranks.stragglers import Straggler
 
 _DOES = {
     "sleep": "sleeps",
@@ -39,12 +40,19 @@ def doing(cause: str, place: Place | None) -> str:
     return f"{_REASONS.get(cause, 'its GPU is idle')}{where}"
 
 
-def remedy(cause: str, place: Place | None) -> str:
+def remedy(each: Straggler) -> str:
     """What to do about a late rank, an imperative with the fields of its finding."""
-    if cause == GPU_WORK:
+    if each.more_work:
+        return "Share the work evenly: batch sizes, tokens per expert or layers per stage."
+    if each.cause == GPU_WORK:
         return (
-            "Give rank {rank} as much work per step as the others, or check the clock of its GPU."
+            "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
         )
+    return place_remedy(each.place)
+
+
+def place_remedy(place: Place | None) -> str:
+    """What to do about time that the CPU of a rank spends in a place, or where it is unknown."""
     if place is not None and place.text:
         return (
             "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."

@@ -1,0 +1,91 @@
+"""What each rank needs for a step itself: the time of its CPU, and that of its GPU without waits.
+
+A step lasts as long as the slower of the two on the slowest rank. A CPU that runs ahead evens out
+steps of different length, and a rank that fell behind once stays behind: who waits in a step need
+not be who lost the time in it. So lost time is looked for in what ranks need, not in who waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.facts.idle.causes import DEPENDENCY
+from traceview.ranks.figures import RankFigures
+from traceview.ranks.job import MatchedCommunicator
+from traceview.ranks.step_alignment import CommonSteps
+from traceview.ranks.waits import Reals, column_of, exposed_waits
+from traceview.tables import Integers, Mask
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Needs by rank and steady step of the job, NaN where a rank has no such step; in ns.
+
+    `gpu_ns` is work, transfers without waits that compute does not hide, and waits for other
+    streams; `cpu_ns` the time outside of waits for the GPU. `duration_ns` is how long the step
+    took.
+    """
+
+    cpu_ns: Reals
+    gpu_ns: Reals
+    duration_ns: Reals
+
+    @property
+    def need_ns(self) -> Reals:
+        """The larger one in each step."""
+        return np.fmax(self.cpu_ns, self.gpu_ns)
+
+    @property
+    def by_cpu(self) -> Mask:
+        """True where the CPU needs longer."""
+        longer: Mask = self.cpu_ns > self.gpu_ns
+        return longer
+
+    def mean_ns(self, values: Reals) -> Reals:
+        """The mean over the steps of each rank; NaN where it has none."""
+        there = ~np.isnan(values)
+        total = np.where(there, values, 0.0).sum(axis=1)
+        return np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.nan)
+
+    @property
+    def pace_ns(self) -> Reals:
+        """What each rank needs for a step on average: a CPU that runs ahead evens out steps."""
+        return np.fmax(self.mean_ns(self.cpu_ns), self.mean_ns(self.gpu_ns))
+
+
+def needs_of(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
+) -> Needs | None:
+    """The needs of all ranks; None without common steps, or where the CPU was not recorded."""
+    numbers = np.flatnonzero(steps.steady)
+    stepping = [each for each in ranks if len(each.steps)]
+    if not len(numbers) or any(each.steps.cpu_ns is None for each in stepping):
+        return None
+    waited = _waited(ranks, matched)
+    row = steps.row[:, numbers]
+    cpu, gpu, duration = (np.full(row.shape, np.nan) for _ in range(3))
+    for place, each in enumerate(ranks):
+        at = np.flatnonzero(row[place] >= 0)
+        own, found = row[place, at], each.steps
+        transfers = np.maximum(found.exposed_ns - waited[place, : len(found)], 0)
+        needed = found.compute_ns + found.copies_ns + transfers + found.idle_ns[:, DEPENDENCY]
+        gpu[place, at], duration[place, at] = needed[own], found.duration_ns[own]
+        if found.cpu_ns is not None:
+            cpu[place, at] = found.cpu_ns[own]
+    return Needs(cpu, gpu, duration)
+
+
+def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> Integers:
+    """How long each rank waited in each of its own steps without computing meanwhile."""
+    most = max((len(each.steps) for each in ranks), default=0)
+    result = np.zeros((len(ranks), most), np.int64)
+    for of in matched:
+        step = column_of(ranks, of.ranks, of.rows, "step")
+        wait = np.maximum(exposed_waits(ranks, of), 0)
+        member, column = np.nonzero(step >= 0)
+        rank = np.array(of.ranks, np.int64)[member]
+        np.add.at(result, (rank, step[member, column]), wait[member, column])
+    return result
