@@ -30,10 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.make_trace import (
+from make_trace import (
     FIRST_CALL_ID,
     FIRST_PID,
     GAP_NS,
@@ -44,6 +41,7 @@ from benchmarks.make_trace import (
     WARM_UP_NS,
     make_trace,
 )
+from trace_shapes import Shape
 
 COMMUNICATION_STREAM, NAME_ID = 20, 50_000
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
@@ -73,7 +71,7 @@ def write_job(folder: Path, size: JobSize) -> None:
     """Write the recordings of a job. All ranks have the kernels of one trace."""
     folder.mkdir(parents=True)
     base = folder / "base"
-    make_trace(base, size.kernels, 1, 1, seed=1)
+    make_trace(base, size.kernels, Shape("one rank", processes=1, streams=1), seed=1)
     with sqlite3.connect(base) as connection:
         rows = connection.execute(
             "SELECT start, end FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY start"
