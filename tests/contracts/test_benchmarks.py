@@ -17,6 +17,7 @@ from traceview.trace.load import load
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
 import picture
+import ranks
 import report
 import results
 import tools
@@ -143,6 +144,17 @@ def test_a_tool_that_would_take_too_long_is_left_out():
     # Once left out, it stays away from what is longer still.
     assert not report._bearable([*traces, found()["traces"][2]][2:], nsys, 10_000_000, 1e9)
     assert report._bearable(traces, ours, 10_000_000, 0.1)
+
+
+def test_a_job_of_ranks_has_one_that_the_report_names(tmp_path):
+    size = ranks.JobSize(3, 960)
+    ranks.write_job(tmp_path / "job", size)
+    ran = ranks.timed(ranks.report(str(tmp_path / "job"), "--json", "--jobs", "1"))
+    ranks.check(ran.out, size)
+    assert ran.peak_mib > 50
+    assert ran.cpu_s > 0
+    with pytest.raises(SystemExit):
+        ranks.check(ran.out, ranks.JobSize(5, 960))
 
 
 COUNTS_RANGES = """
