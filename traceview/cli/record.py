@@ -255,9 +255,7 @@ def _report_ranks(ranks: RankRecordings) -> None:
         return
     if ranks.interrupted:
         _note("interrupted; the traces end there")
-    first = ranks.recordings[0].path
-    if first:
-        _print_summary(first)
+    _print_summary(*(each.path for each in ranks.recordings if each.path))
     for recording in ranks.recordings:
         _print_written(recording)
     if ranks.pattern:
@@ -276,15 +274,19 @@ def _print_written(recording: Recording) -> None:
         click.echo(f"Wrote {click.format_filename(recording.path)}", err=True)
 
 
-def _print_summary(path: Path) -> None:
-    from traceview.cli.report import print_summary
+def _print_summary(*paths: Path) -> None:
+    """Print the answer of a recording, or of several ranks side by side."""
+    from traceview.cli.report import print_job_summary, print_summary
 
     if closed_stdout.stdout_is_closed():
         # Not an error: the trace was written, and the exit status is the script's.
         _note("no summary: stdout is closed")
         return
     try:
-        print_summary(path)
+        if len(paths) == 1:
+            print_summary(paths[0])
+        else:
+            print_job_summary(paths)
     except TraceviewError as error:
         # The trace was written, whether or not it can be read; the exit status is the script's.
         _note(f"no summary: {error}")

@@ -303,6 +303,12 @@ def print_summary(path: Path) -> None:
     print_report(_analyzed(partial(traceview.load, path)), ScreenOptions())
 
 
+def print_job_summary(paths: Sequence[Path]) -> None:
+    """Print the screen of the ranks of a job. Raises TraceviewError if none can be read."""
+    request = RanksRequest(tuple(paths))
+    put_job(_compared(request), ReportOutputs(), ScreenOptions(), ())
+
+
 def _no_trace(html: str | None, json_: str | None, markdown: str | None) -> str:
     for option, taken in (("--html", html), ("--json", json_), ("--markdown", markdown)):
         if taken and taken != STDOUT:

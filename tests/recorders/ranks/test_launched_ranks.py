@@ -82,9 +82,13 @@ LAUNCHERS = {
 @pytest.fixture
 def environment(tmp_path):
     """Of a machine whose nsys is the script."""
-    small = Export().launch((0, 1), (2, 3)).write(tmp_path / "small.db")
     folder = tmp_path / "nsys"
-    nsys = fake_nsys.nsys(folder / "nsys", profile=PROFILE, export=f'cp "{small}" "$out"')
+    folder.mkdir()
+    for rank in ("", *range(4)):
+        export = Export().launch((0, 1_000), (2_000, 3_000 + len(list(folder.iterdir()))))
+        export.write(folder / f"small{rank}.db")
+    export_it = f'cp "{folder}/small$RANK.db" "$out"'
+    nsys = fake_nsys.nsys(folder / "nsys", profile=PROFILE, export=export_it)
     options = folder / "options.txt"
     options.write_text(f"{options.read_text()}\t--env-var=\n\n\t   Text.\n\n")
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
@@ -161,6 +165,7 @@ def test_nproc_starts_ranks_as_torchrun_does(environment, tmp_path):
     assert traces(tmp_path) == written
     assert [load(tmp_path / name).rank.launcher for name in written] == ["nproc", "nproc"]
     assert done.stderr.count("recording with nsys") == 1
+    assert "2 ranks" in done.stdout
     assert done.stderr.endswith(
         "Wrote train.rank0.sqlite\nWrote train.rank1.sqlite\n"
         "traceview: read all ranks with: traceview report train.rank*.sqlite\n"
