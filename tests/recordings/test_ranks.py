@@ -99,3 +99,40 @@ def test_clocks_are_those_of_the_host(name: str, paths: Paths, reports: Callable
 
 def test_no_straggler_where_both_ranks_do_the_same(reports: Callable[[str], JobReport]):
     assert not len(reports("symmetric").result.tables["stragglers"])
+
+
+def _straggler(report: JobReport) -> dict:
+    (row,) = report.result.tables["stragglers"].rows()
+    return row
+
+
+def test_the_sleep_of_rank_1_is_named_with_its_steps_and_line(
+    reports: Callable[[str], JobReport],
+):
+    """12.5 ms in every third step; its CPU stays behind in the steps between."""
+    report = reports("ddp_sleep")
+    row = _straggler(report)
+    assert (row["rank"], row["steps"], row["place"]) == (1, "every third step", "data.py:24")
+    assert 12e6 < row["late_median_ns"] < 16e6
+    finding = next(each for each in report.result.findings if "sleeps" in each.message)
+    # Without a profiler the sleep costs 12.5 ms in three steps at most.
+    assert finding.time_at_stake_ns <= row["late_ns"]
+
+
+@pytest.mark.parametrize(("name", "cause"), [("moe", "gpu-work"), ("pipeline", "launch-late")])
+def test_who_has_more_work_is_named_and_half_of_it_stays(
+    name: str, cause: str, reports: Callable[[str], JobReport]
+):
+    """Rank 1 has three quarters of the tokens, or twice the layers."""
+    report = reports(name)
+    row = _straggler(report)
+    assert (row["rank"], row["steps"], row["cause"]) == (1, "every step", cause)
+    finding = next(each for each in report.result.findings if each.subject.name == "rank 1")
+    assert finding.action.startswith("Share the work evenly")
+    assert 0.3 < finding.time_at_stake_ns / row["late_ns"] < 0.7
+
+
+def test_collectives_of_symmetric_memory_are_matched(reports: Callable[[str], JobReport]):
+    report = reports("symmetric")
+    assert all(each.collectives.symmetric.any() for each in report.ranks)
+    assert [row["kinds"] for row in report.result.tables["groups"].rows()] == ["all-reduce"]

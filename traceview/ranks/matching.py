@@ -83,9 +83,9 @@ class _Joined:
 
 def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
     """The collectives of the ranks that belong together."""
-    joined = _joined(ranks)
-    if not len(joined.times.start_ns):
+    if not any(len(each.collectives) for each in ranks):
         return Matching((), ())
+    joined = _joined(ranks)
     found = matched_rows(joined.times, by_name=True)
     disagreeing = [*_disagreements(joined, found)]
     found = (*found, *(each for _, each in disagreeing if each is not None))
@@ -200,6 +200,10 @@ def _disagreements(
     for rows in streams if len(ordered) else ():
         of_number.setdefault(int(times.communicator[rows[0]]), []).append(rows)
     whole = {each.number: set(each.members) for each in found}
+    for each in found:
+        within = _first_left_over(joined, each, of_number.get(each.number, ()))
+        if within is not None:
+            yield within, None
     for number, own in of_number.items():
         members = {int(times.member[rows[0]]) for rows in own}
         if len(own) > 1 and members - whole.get(number, set()):
@@ -207,6 +211,51 @@ def _disagreements(
             if disagreement is not None:
                 prefix = None if number in whole else _prefix(own, times, disagreement.at, number)
                 yield disagreement, prefix
+
+
+def _first_left_over(
+    joined: _Joined, of: MatchedRows, streams: Sequence[Integers]
+) -> Inconsistency | None:
+    """The first collective of a rank without counterpart where others have another one instead.
+
+    One that a recording merely lost is missing on a rank, and no other is in its place.
+    """
+    times, present = joined.times, of.rows >= 0
+    together = present.sum(axis=0) > 1
+    for stream in streams:
+        member = int(times.member[stream[0]])
+        if member not in of.members:
+            continue
+        place = of.members.index(member)
+        columns = np.flatnonzero(present[place] & together)
+        own = of.rows[place, columns]
+        for row in np.setdiff1d(stream, own).tolist():
+            after = int(np.searchsorted(own, row))
+            if not 0 < after < len(own):
+                continue
+            between = np.arange(columns[after - 1] + 1, columns[after])
+            others = between[present[:, between].any(axis=0) & ~present[place, between]]
+            if len(others):
+                at = int(np.searchsorted(stream, row))
+                found = _compared(joined, of, int(others[0]), row, at)
+                if found is not None:
+                    return found
+    return None
+
+
+def _compared(
+    joined: _Joined, of: MatchedRows, column: int, row: int, at: int
+) -> Inconsistency | None:
+    """The collective of a column beside another one at its place; None where they are alike."""
+    times = joined.times
+    rows = of.rows[:, column]
+    members = tuple(m for m, each in zip(of.members, rows, strict=True) if each >= 0)
+    usual = int(rows[rows >= 0][0])
+    calls = [(int(times.kind[each]), int(times.bytes[each])) for each in (usual, row)]
+    if calls[0] == calls[1]:
+        return None
+    number = int(joined.number[of.number]) if of.number != NULL else NULL
+    return Inconsistency(number, at, *calls[0], members, *calls[1], (int(times.member[row]),))
 
 
 def _first_disagreement(

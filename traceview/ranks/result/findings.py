@@ -46,9 +46,12 @@ def findings_of(
         *_small_messages(job, tables, calls),
         *_exposed(job, tables),
     ]
-    return tuple(
-        sorted(found, key=lambda each: (SEVERITIES.index(each.severity), -each.time_at_stake_ns))
-    )
+    return tuple(sorted(found, key=_order))
+
+
+def _order(each: Finding) -> tuple[int, bool, int]:
+    """The worst first; ranks that disagree before all that takes time."""
+    return SEVERITIES.index(each.severity), each.time_at_stake_ns > 0, -each.time_at_stake_ns
 
 
 def _numbers(job: JobFacts, places: Sequence[int]) -> str:
@@ -307,13 +310,11 @@ def _exposed(job: JobFacts, tables: dict[str, Table]) -> Iterator[Finding]:
     severity = severity_of(transfer_ns * job.steady_count(place), job.ranks[place].span_ns)
     if severity is None or transfer_ns < _EXPOSED_SHARE * whole:
         return
+    which = "Both ranks exchange data" if len(known) == 2 else "Most ranks exchange data"
+    of = "of a step of" if job.steps.names else "of"
     yield Finding(
         severity,
-        "Rank {rank} exchanges data for {transfer_ns} of {step_ns} without computing and without "
-        "waiting for others."
-        if not len(job.steps.names)
-        else "Rank {rank}, as half of all ranks or more, exchanges data for {transfer_ns} per step "
-        "of {step_ns} without computing.",
+        f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing.",
         "Overlap it with compute: start each collective as soon as its data is ready, on a stream "
         "of its own. Or exchange fewer bytes.",
         transfer_ns * job.steady_count(place),
