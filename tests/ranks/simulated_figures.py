@@ -13,6 +13,7 @@ from tests.ranks.simulation import (
     COLLECTIVE,
     COMPUTE,
     COPY,
+    LAUNCH_NS,
     SYNCHRONIZE,
     Operation,
     Pause,
@@ -172,6 +173,7 @@ class _Extraction:
         ops = [op for op in self.ops if op.does == COLLECTIVE]
         steps = self._steps()
         steady = ~steps.warm_up
+        cpu_places, cpu_place_ns = self._cpu_places(steps)
         span = int(steps.duration_ns[steady].sum())
         idle = steps.idle_ns[steady].sum(axis=0)
         return RankFigures(
@@ -195,6 +197,8 @@ class _Extraction:
             else {},
             steps=steps,
             places=tuple(_place(pause) for pause in self.pauses),
+            cpu_places=cpu_places,
+            cpu_place_ns=cpu_place_ns,
             work=self._work(steps),
             step_median_ns=int(np.median(steps.duration_ns[steady])) if steady.any() else None,
             busy_pct=100.0 * (span - int(idle.sum())) / span if span else 0.0,
@@ -299,7 +303,23 @@ class _Extraction:
             hidden_ns=communication - (both - compute),
             copies_ns=busy - both,
             idle_ns=idle,
+            cpu_ns=np.array([self._cpu_ns(number) for number in numbers], np.int64),
         )
+
+    def _cpu_ns(self, step: int) -> int:
+        """What the CPU needs for a step: its calls and what it does between them."""
+        calls = [op for op in self.ops if op.step == step]
+        return sum(op.pause_ns + LAUNCH_NS for op in calls)
+
+    def _cpu_places(self, steps: RankSteps) -> tuple[tuple[Place, ...], Integers]:
+        """Where the CPU was in each step, as samples show it."""
+        row = {int(number): each for each, number in enumerate(steps.number)}
+        known = list(dict.fromkeys(op.pause for op in self.ops if op.pause))
+        table = np.zeros((len(steps), len(known)), np.int64)
+        for op in self.ops:
+            if op.pause and op.step in row and op.pause_ns >= SAMPLE_NS:
+                table[row[op.step], known.index(op.pause)] += op.pause_ns
+        return tuple(map(_place, known)), table
 
     def _work(self, steps: RankSteps) -> tuple[WorkPart, ...]:
         steady = {int(n) for n, warm in zip(steps.number, steps.warm_up, strict=True) if not warm}
