@@ -102,7 +102,7 @@ class _Rank:
         self.program.step = step
         self._struck = fault is not None and fault.strikes(self.rank, step)
         hiccup = self._draw.random() < job.hiccups
-        taken = self._draw.exponential(0.5) * 20 * job.host_ns
+        taken = self._draw.exponential(0.5) * min(20 * job.host_ns, 3 * job.gemm_ns)
         self.host(10.0, LOADING)
         if hiccup:
             self.program.pause(taken, LOADING)

@@ -9,9 +9,8 @@ several of them, and those that queue behind a late one begin at once.
 A message delays only who receives it. Its sender, another stage of a pipeline, is to blame by the
 whole step alone.
 
-Where the CPU's time per step is known, what ranks need tells instead how much is lost in which step
-(see `needs`): a rank whose CPU paused once is late ever after, if nothing makes the others wait for
-it on the CPU.
+A rank whose CPU paused once is late ever after where the CPU is the limit, as nothing makes it
+catch up. There the CPU's own time per step tells in which steps the time is lost.
 """
 
 from __future__ import annotations
@@ -29,8 +28,13 @@ from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
 from traceview.tables import Array, Integers, Mask
 
-GPU_WORK, LAUNCH_LATE = "gpu-work", "launch-late"
+GPU_WORK = "gpu-work"
 LATE_CAUSES = (GPU_WORK, *CAUSES)
+_OF_CPU = [
+    LATE_CAUSES.index(cause)
+    for cause in CAUSES
+    if cause not in ("dependency", "copy-wait", "lost-work", "unknown")
+]
 
 
 @dataclass(frozen=True)
@@ -90,27 +94,42 @@ def lateness(
         inside = at >= 0
         np.add.at(late, (each.rank[inside], at[inside]), each.blame_ns[inside])
         np.add.at(parts, (each.rank[inside], at[inside]), each.parts_ns[inside])
-    if needs is not None:
-        late, parts = _by_needs(late, needs)
-    elif len(numbers):
-        longer = _longer_steps(ranks, steps, numbers)
-        late, parts = _at_most(late, *longer)
+    if len(numbers):
+        total, longer = _longer_steps(ranks, steps, numbers)
+        if needs is not None and needs.launch_bound:
+            late, parts = _by_cpu(late, needs, longer)
+        else:
+            late, parts = _at_most(late, total, _backed_by_cpu(longer, needs))
     return Lateness(late, parts, numbers, rows, steps.row[:, numbers])
 
 
-def _by_needs(late: Integers, needs: Needs) -> tuple[Integers, Reals]:
-    """What each rank needs for a step beyond the median rank, as far as others waited for it.
+def _backed_by_cpu(parts: Reals, needs: Needs | None) -> Reals:
+    """The same with no more idle time for want of the CPU than the CPU of the rank needs more."""
+    if needs is None:
+        return parts
+    more = np.clip(excess(needs.cpu_ns, ~np.isnan(needs.cpu_ns)), 0, None).sum(axis=1)
+    idle, result = parts[:, :, _OF_CPU].sum(axis=(1, 2)), parts.copy()
+    share = np.minimum(more / np.where(idle > 0, idle, 1.0), 1.0)
+    result[:, :, _OF_CPU] *= share[:, None, None]
+    return result
 
-    A rank that is late carries that over to later steps, so it is limited by all steps together.
+
+def _by_cpu(late: Integers, needs: Needs, parts: Reals) -> tuple[Integers, Reals]:
+    """Lateness where the CPU is the limit: `parts` is what is longer in each step on the GPU.
+
+    The GPU of a rank that fell behind once idles in all later steps, while those of the others wait
+    inside their collectives. So what its CPU needs more tells the steps, and the idle time only how
+    much of it was lost at most, of all steps together. So do the waits of the others.
     """
-    more = np.clip(excess(needs.need_ns, ~np.isnan(needs.need_ns)), 0, None)
-    whole = more.sum(axis=1)
-    share = np.minimum(late.sum(axis=1) / np.where(whole > 0, whole, 1.0), 1.0)
-    limited = more * share[:, None]
-    parts = np.zeros((*more.shape, len(LATE_CAUSES)))
-    parts[:, :, LATE_CAUSES.index(LAUNCH_LATE)] = np.where(needs.by_cpu, limited, 0.0)
-    parts[:, :, 0] = np.where(needs.by_cpu, 0.0, limited)
-    return limited.astype(np.int64), parts
+    more = np.clip(excess(needs.cpu_ns, ~np.isnan(needs.cpu_ns)), 0, None)
+    result, idle = parts.copy(), parts[:, :, _OF_CPU].sum(axis=1)
+    lost, whole = idle.sum(axis=1), more.sum(axis=1)
+    share = np.minimum(lost / np.where(whole > 0, whole, 1.0), 1.0)
+    by_cause = idle / np.where(lost > 0, lost, 1.0)[:, None]
+    result[:, :, _OF_CPU] = (more * share[:, None])[:, :, None] * by_cause[:, None, :]
+    total = result.sum(axis=(1, 2))
+    result *= np.minimum(late.sum(axis=1) / np.where(total > 0, total, 1.0), 1.0)[:, None, None]
+    return result.sum(axis=2).astype(np.int64), result
 
 
 def _longer_steps(
@@ -134,8 +153,8 @@ def _longer_steps(
 
 def _at_most(late: Integers, total: Reals, parts: Reals) -> tuple[Integers, Reals]:
     """Lateness limited by what is longer in the step, and divided among that."""
-    limited = np.minimum(late, total)
     whole = parts.sum(axis=2)
+    limited = np.minimum(late, np.minimum(total, whole))
     share = limited / np.where(whole > 0, whole, 1.0)
     return limited.astype(np.int64), parts * share[:, :, None]
 

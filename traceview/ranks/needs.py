@@ -19,6 +19,8 @@ from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
 from traceview.tables import Integers, Mask
 
+_LAUNCH_BOUND = 0.9
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -43,6 +45,16 @@ class Needs:
         """True where the CPU needs longer."""
         longer: Mask = self.cpu_ns > self.gpu_ns
         return longer
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the CPU of some rank needs about all of its time for itself.
+
+        Then it runs free: what it loses once is not made up. A CPU that waits for the GPU in each
+        step loses time on top of that of the GPU.
+        """
+        cpu, whole = self.mean_ns(self.cpu_ns), self.mean_ns(self.duration_ns)
+        return bool((cpu >= _LAUNCH_BOUND * whole).any())
 
     def mean_ns(self, values: Reals) -> Reals:
         """The mean over the steps of each rank; NaN where it has none."""

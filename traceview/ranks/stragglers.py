@@ -83,7 +83,7 @@ def stragglers(
         rank for rank in candidates if outstanding[rank] >= max(least_ns, _LEAST_SHARE * whole)
     ]
     found = [_straggler(ranks, matched, late, rank, marked[rank], chosen, needs) for rank in chosen]
-    if needs is not None:
+    if needs is not None and needs.launch_bound:
         found = [each for each in found if _is_sure(each, span_ns)]
     return tuple(sorted(found, key=lambda each: (-int(each.late_ns.sum()), each.rank)))
 
@@ -159,7 +159,8 @@ def _straggler(
     needs: Needs | None,
 ) -> Straggler:
     # Who fell behind in one step is late in later ones as well.
-    shown = marked if needs is None else np.ones(len(marked), bool)
+    free = needs is not None and needs.launch_bound
+    shown = np.ones(len(marked), bool) if free else marked
     own = [_rows_in(each, rank, late.steps, shown) for each in late.rows]
     cause = LATE_CAUSES[int(np.argmax(late.parts_ns[rank, marked].sum(axis=0)))]
     late_ns, whole_ns = late.late_ns[rank, marked], int(late.late_ns[rank, marked].sum())
@@ -174,7 +175,7 @@ def _straggler(
     if place is None and cause != GPU_WORK:
         place = _place(ranks[rank], late.rows, own)
     more_work = _has_more_work(ranks, rank, chosen)
-    if needs is not None:
+    if needs is not None and free:
         saved_ns = _forecast_ns(needs, chosen, even=more_work)
     elif more_work:
         saved_ns -= saved_ns // len(ranks)
