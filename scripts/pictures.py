@@ -1,4 +1,4 @@
-"""Make the pictures of the README from the shipped recording: make pictures
+"""Make the pictures of the README and of docs/ from shipped recordings: make pictures
 
 The terminal is drawn as SVG by rich, the HTML report by headless Chromium as PNG.
 """
@@ -20,10 +20,11 @@ from rich.text import Text
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDING = Path("examples/training.sqlite.xz")
+RANKS = Path("tests/data/ddp_late.sqlite.xz")
 IMAGES = REPOSITORY / "docs/images"
 COLUMNS = 96
-PAGE_PIXELS = (1200, 1000)
-COLOURS = 96
+PAGE_PIXELS, RANKS_PIXELS = (1200, 1000), (1200, 1290)
+COLOURS = 224
 # As rich's own, without the web font: a picture loads nothing.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -70,12 +71,12 @@ def terminal(folder: Path) -> str:
     )
 
 
-def page(folder: Path, picture: Path) -> None:
-    """The start of the HTML report, as PNG."""
+def page(folder: Path, picture: Path, pixels: tuple[int, int], *words: str) -> None:
+    """The start of the HTML that `traceview report` makes of these arguments, as PNG."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if not browser:
         sys.exit("no Chromium on the PATH: apt-get install chromium")
-    traceview("report", str(REPOSITORY / RECORDING), "--html", "page.html", folder=folder)
+    traceview("report", *words, "--html", "page.html", "--force", folder=folder)
     subprocess.run(
         [
             browser,
@@ -84,8 +85,10 @@ def page(folder: Path, picture: Path) -> None:
             "--disable-gpu",
             "--disable-background-networking",
             "--hide-scrollbars",
+            # The page unpacks its data after it has loaded.
+            "--virtual-time-budget=10000",
             f"--user-data-dir={folder / 'profile'}",
-            f"--window-size={PAGE_PIXELS[0]},{PAGE_PIXELS[1]}",
+            f"--window-size={pixels[0]},{pixels[1]}",
             f"--screenshot={folder / 'page.png'}",
             (folder / "page.html").as_uri(),
         ],
@@ -100,8 +103,11 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         (IMAGES / "terminal.svg").write_text(terminal(Path(folder)))
-        page(Path(folder), IMAGES / "page.png")
-    for picture in ("terminal.svg", "page.png"):
+        page(Path(folder), IMAGES / "page.png", PAGE_PIXELS, str(REPOSITORY / RECORDING))
+        # The page says the path that was passed.
+        shutil.copy(REPOSITORY / RANKS, folder)
+        page(Path(folder), IMAGES / "ranks.png", RANKS_PIXELS, RANKS.name, "--ranks")
+    for picture in ("terminal.svg", "page.png", "ranks.png"):
         print(f"Wrote {(IMAGES / picture).relative_to(REPOSITORY)}")
 
 

@@ -117,6 +117,8 @@ def test_a_cell_leads_to_its_step_in_the_timeline(shown):
     shown.page.locator(MAP).press("ArrowDown")
     shown.page.get_by_role("button", name="Show the step in the timeline").click()
     assert lanes.evaluate("canvas => canvas.toDataURL()") != first
+    chosen = shown.page.locator("#aligned-ranks select option:checked")
+    assert chosen.text_content() == "step 0"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

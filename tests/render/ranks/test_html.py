@@ -112,6 +112,13 @@ def test_ranks_whose_clocks_nothing_connects_are_left_out():
     assert "2 ranks could not be aligned with them." in aligned_document(job)["clocks"]
 
 
+def test_ranks_of_one_clock_state_no_error():
+    job = a_job(Shape(8))
+    job.clocks.error_ns[:] = 0
+    assert aligned_document(job)["clocks"] == "These ranks read one clock."
+    assert "the same for all" in render_html(job, "0")
+
+
 def test_the_window_is_the_step_in_which_ranks_wait_longest():
     job = a_job(Shape(8))
     longest, median = shown_windows(job, shown_ranks(job))

@@ -1,5 +1,8 @@
 """A job in a terminal: one screen at any number of ranks, the late one first, no name as markup."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rich.cells import cell_len
@@ -73,6 +76,12 @@ def test_failed_and_missing_ranks_are_stated_first():
     assert lines[1] == "Warning: 1 recording left out: rank9.sqlite: is not a database"
 
 
+def test_a_rank_without_a_recording_is_named():
+    job = a_job(Shape(8))
+    text = render_job(replace(job, ranks=job.ranks[:5] + job.ranks[6:]), width=120)
+    assert "Warning: no recording of rank 5, of 8" in text
+
+
 @pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
 def test_hostile_names_are_text(name):
     text = render_job(a_job(Shape(name=name, failed=(FailedRank(name, name, name),))))
@@ -82,7 +91,5 @@ def test_hostile_names_are_text(name):
 
 def test_colour_changes_no_character():
     job = a_job()
-    import re
-
     plain = re.sub("\x1b\\[[0-9;]*m", "", render_job(job, color=True))
     assert plain == render_job(job)

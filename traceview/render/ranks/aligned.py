@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 
 import numpy as np
 
@@ -91,6 +90,8 @@ def _clocks(job: JobReport, ranks: list[ShownRank]) -> str:
     error = job.clocks.error_ns[places]
     if (error == NULL).all():
         return "The clocks of these ranks could not be aligned."
+    if not error.any():
+        return "These ranks read one clock."
     within = units.duration(int(error[error != NULL].max()))
     basis = f" by {job.clocks.basis}" if job.clocks.basis else ""
     left = len(job.ranks) - int((job.clocks.component == job.clocks.component[places[0]]).sum())
@@ -210,5 +211,5 @@ def _between(job: JobReport, place: int, rows: Integers, origin: int) -> Iterato
 
 def _place(rank: RankFigures, at: int) -> str:
     place = rank.places[at]
-    where = f"{PurePath(place.file).name}:{place.line}" if place.line else place.text
-    return visible(" in ".join(part for part in (place.what, where) if part), 160)
+    what = f" ({place.what})" if place.what else ""
+    return visible(f"{place.text}{what}" if place.text else place.what, 160)

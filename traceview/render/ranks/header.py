@@ -61,6 +61,8 @@ def clocks_text(job: JobReport) -> str:
         return ""
     if not len(error):
         return "not aligned"
+    if not error.any() and len(error) == len(job.ranks):
+        return "the same for all"
     apart = len(np.unique(job.clocks.component)) > 1
     return f"aligned within {units.duration(int(error.max()))}{', in parts' if apart else ''}"
 

@@ -47,7 +47,9 @@ export class Aligned {
     this.view = new View(1);
     /** @type {Chosen | null} */
     this.selected = null;
+    this.asked = data.windows[0];
     this.choice = element("select", { "aria-label": "What is shown" });
+    this.other = element("option");
     this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-label": LABEL });
     this.tip = element("div", { class: "rk-tip", hidden: "" });
     this.legend = element("div", { class: "rk-legend" });
@@ -72,7 +74,7 @@ export class Aligned {
   }
 
   listen() {
-    this.choice.addEventListener("change", () => this.open(this.data.windows[this.choice.selectedIndex]));
+    this.choice.addEventListener("change", () => this.open(this.data.windows[this.choice.selectedIndex] ?? this.asked));
     listen(this.canvas, {
       point: (x, y) => this.point(x, y),
       leave: () => (this.tip.hidden = true),
@@ -94,14 +96,22 @@ export class Aligned {
     this.moved(() => this.view.show(from - margin, to + margin));
   }
 
-  /** How to show a step of the heat map, by its column; null where it is not here. @param {number} column */
-  wayTo(column) {
+  /**
+   * How to show a step of the heat map, by its column; null where it is not here.
+   * @param {number} column
+   * @param {string} name
+   */
+  wayTo(column, name) {
     const step = this.data.steps.find(([of]) => of === column);
     if (!step) return null;
     const [, from, to] = step;
     const around = this.data.windows.find(({ first, last }) => first <= from && to <= last);
     return () => {
-      this.open({ first: from, last: to, ...around, title: "", from, to });
+      this.asked = { first: from, last: to, ...around, title: name, from, to };
+      this.other.textContent = name;
+      this.choice.append(this.other);
+      this.choice.selectedIndex = this.data.windows.length;
+      this.open(this.asked);
       document.getElementById("aligned")?.scrollIntoView({ block: "start" });
     };
   }
@@ -137,7 +147,9 @@ export class Aligned {
 
   /** @param {(name: string) => string} color */
   drawLegend(color) {
-    const causes = new Set(this.ranks.flatMap(({ between }) => between.flatMap(({ idle }) => idle.map(([cause]) => cause))));
+    const { from, to } = this.view;
+    const shown = this.ranks.flatMap(({ between }) => between.filter(({ start, duration }) => start < to && start + duration > from));
+    const causes = new Set(shown.flatMap(({ idle }) => idle.map(([cause]) => cause)));
     const parts = ["compute", "communication", "wait", ...[...causes].sort((a, b) => a - b).map((cause) => this.data.causes[cause])];
     const named = { communication: "collective", wait: "of it waiting for others" };
     const entries = parts.map((part) =>

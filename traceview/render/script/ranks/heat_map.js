@@ -283,7 +283,8 @@ class HeatMap {
     if (!place) return;
     showDetails(this.details, this.titleOf(place), this.timesOf(this.cellAt(place)));
     const { first, end } = this.lines[place.row];
-    const way = this.heat.data.mean_of === 1 && this.timeline?.wayTo(place.column);
+    const { loop, steps } = this.heat.data;
+    const way = this.heat.data.mean_of === 1 && this.timeline?.wayTo(place.column, `${loop || "step"} ${steps[place.column]}`);
     if (way) this.details.append(button("Show the step in the timeline", way));
     if (end - first > 1) this.details.append(button(`Show these ${end - first} ranks`, () => this.open(place)));
   }
