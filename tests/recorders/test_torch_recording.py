@@ -2,9 +2,11 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -15,6 +17,7 @@ from tests.recorders import torch_programs as programs
 from traceview import analyze
 from traceview.recorders import torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
+from traceview.recorders.interrupts import StopSignals
 from traceview.recorders.options import RecordOptions
 from traceview.trace.schema import OPERATORS
 
@@ -202,6 +205,54 @@ def test_a_recording_in_the_background_of_a_script_ends_on_sigterm(tmp_path):
     output, _ = shell.communicate(timeout=300)
     assert output.endswith("\nended 143\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.sqlite"]
+
+
+IMPATIENT = (
+    "from traceview.recorders import job; job.PATIENCE_S = 1.0; "
+    "from traceview.cli import main; main(['record', '--backend', 'torch', 'train.py'])"
+)
+
+
+@pytest.mark.parametrize("program", [programs.DEAF, programs.DEAF_TO_ALL], ids=["INT", "all"])
+def test_sigterm_ends_a_recording_in_bounded_time(tmp_path, program):
+    (tmp_path / "train.py").write_text(program)
+    process = subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT], cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=300)
+    names = [path.name for path in tmp_path.iterdir()]
+    if program == programs.DEAF:
+        assert process.returncode == 143, errors
+        assert sorted(names) == ["train.py", "train.sqlite"]
+        trace = traceview.load(tmp_path / "train.sqlite")
+        assert trace.ranges.texts("name").isin(["aten::linear"]).sum() >= 8
+    else:
+        assert process.returncode == 1, errors
+        assert "nothing was recorded: the program was killed; exit status 137" in errors
+        assert names == ["train.py"]
+
+
+@pytest.mark.parametrize(("writes", "least_s"), [(False, 0.05), (True, 0.3)])
+def test_a_recording_that_is_being_written_has_more_time(monkeypatch, writes, least_s):
+    sent = queue.Queue()
+    monkeypatch.setattr(StopSignals, "send", lambda _, number: sent.put((number, time.monotonic())))
+    requests = StopSignals(0.05, is_writing=lambda: writes, running=[Sleeping()])
+    started = time.monotonic()
+    requests.take(signal.SIGTERM, None)
+    for number, factor in ((signal.SIGTERM, 1), (signal.SIGKILL, 1.5)):
+        was_sent, at = sent.get(timeout=60)
+        assert was_sent == number
+        assert at - started >= factor * least_s
+
+
+class Sleeping:
+    """A program that does not mind an interrupt."""
+
+    def send_signal(self, number: int) -> None:
+        assert number == signal.SIGINT
 
 
 def test_workers_and_subprocesses_run_as_without_recording(record, tmp_path):

@@ -56,6 +56,20 @@ for number in range(10**9):
     if number == 3:
         print("running", flush=True)
 """
+DEAF = f"""{MODEL}
+import time
+for number in range(10**9):
+    try:
+        step()
+        if number == 3:
+            print("running", flush=True)
+    except KeyboardInterrupt:
+        pass
+"""
+DEAF_TO_ALL = f"""import signal
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+{ENDLESS}"""
 WORKERS = f"""{MODEL}
 from torch.utils.data import DataLoader, TensorDataset
 import subprocess

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOP_TIMEOUT_S = 3.0
+_MOST_PROLONGED = 5
 
 
 class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
@@ -28,12 +29,15 @@ class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
 class StopSignals:
     """Received termination signals, in order of arrival.
 
-    With `patience_s`, a program that does not end so long after SIGTERM is killed. `marker` is a
-    text that the environment of the program, and of nothing else, contains.
+    With `patience_s`, a program that does not end so long after SIGTERM is sent that signal itself,
+    and killed after half as long again; not while it `is_writing` its recording, which prolongs its
+    time up to _MOST_PROLONGED times. `marker` is a text that the environment of the program, and of
+    nothing else, contains.
     """
 
     patience_s: float | None = None
     marker: str | None = None
+    is_writing: Callable[[], bool] = lambda: False
     signals: list[int] = field(default_factory=list)
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -45,9 +49,18 @@ class StopSignals:
             process.send_signal(signal.SIGINT)
         if self.patience_s and number == signal.SIGTERM:
             for sent, factor in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.5)):
-                timer = threading.Timer(self.patience_s * factor, self.send, (sent,))
-                timer.daemon = True
-                timer.start()
+                self._send_after(self.patience_s * factor, sent, _MOST_PROLONGED)
+
+    def _send_after(self, wait_s: float, number: int, prolonged: int) -> None:
+        def due() -> None:
+            if self.running and prolonged and self.is_writing():
+                self._send_after(wait_s, number, prolonged - 1)
+            else:
+                self.send(number)
+
+        timer = threading.Timer(wait_s, due)
+        timer.daemon = True
+        timer.start()
 
     def send(self, number: int) -> None:
         """Send a signal to the processes of the program, but not to the nsys that records it."""

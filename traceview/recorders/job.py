@@ -24,10 +24,11 @@ GATHERED = "gathered"
 """Name of the folder, within the work folder, for what the hooks in the program write."""
 MARKER = "TRACEVIEW_RECORDED_BY"
 """Variable of the recorded program and its children: the name of the work folder."""
-PATIENCE_S = 10.0
-"""Seconds for a rank that is told to terminate, as launchers do where another rank has failed.
+PATIENCE_S, RANK_PATIENCE_S = 20.0, 10.0
+"""Seconds for a program that is told to terminate, and for a rank.
 
-It may wait for that rank outside of Python, where it sees no interrupt, and keeps nsys waiting.
+It may be outside of Python, where it sees no interrupt, and keeps nsys waiting: a rank waits for
+another one that has failed.
 """
 _REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
 
@@ -77,6 +78,11 @@ class RecordingJob:
         except OSError as error:
             reason = error.strerror or str(error)
             raise RecordingError(f"cannot start {command[0]}: {reason}", remedy) from error
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds from SIGTERM until the program is sent it, too."""
+        return PATIENCE_S if self.rank is None else RANK_PATIENCE_S
 
     def run_facts(self, status: int, started: datetime) -> Mapping[str, str]:
         """What TRACEVIEW_RUN says of any recording."""

@@ -16,7 +16,6 @@ from traceview.recorders.export import export
 from traceview.recorders.job import (
     GATHERED,
     MARKER,
-    PATIENCE_S,
     Recording,
     RecordingJob,
     work_folder,
@@ -53,8 +52,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             job.note(f"warning: {line}")
     try:
         # In the folder of the output: a rename is atomic only within one file system.
-        patience_s = PATIENCE_S if job.rank else None
-        with interrupts.handled(patience_s) as requests, work_folder(job.out) as folder:
+        with interrupts.handled(job.patience_s) as requests, work_folder(job.out) as folder:
             requests.marker = f"{MARKER}={folder.name}"
             report = folder / "recording.nsys-rep"
             command = profile_command(nsys, able, options, report, job.command, job.rank)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,11 +14,10 @@ from traceview.errors import RecordingError
 from traceview.recorders import environment as surroundings
 from traceview.recorders import gathering, interrupts
 from traceview.recorders.injected.traceview_injected.torch_profile import CLAIMED
-from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
+from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE, WRITING
 from traceview.recorders.job import (
     GATHERED,
     MARKER,
-    PATIENCE_S,
     Recording,
     RecordingJob,
     work_folder,
@@ -45,11 +45,11 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
     if options.steps and options.annotate == "off":
         options = replace(options, annotate="auto")
     try:
-        patience_s = PATIENCE_S if job.rank else None
-        with interrupts.handled(patience_s) as requests, work_folder(job.out) as folder:
+        with interrupts.handled(job.patience_s) as requests, work_folder(job.out) as folder:
             requests.marker = f"{MARKER}={folder.name}"
             gathered = folder / GATHERED
             gathered.mkdir()
+            requests.is_writing = lambda: _is_writing(gathered)
             # Other ranks, which may be running, are no foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
@@ -94,6 +94,10 @@ def _environment(
     return {**added, **quiet}
 
 
+def _is_writing(gathered: Path) -> bool:
+    return (gathered / WRITING).exists() and not (gathered / TRACE).exists()
+
+
 def _check_trace(gathered: Path, options: RecordOptions, status: int, notes: list[str]) -> None:
     if (gathered / TRACE).is_file():
         return
@@ -113,7 +117,9 @@ def _check_trace(gathered: Path, options: RecordOptions, status: int, notes: lis
         what = f"the program opened no NVTX range named {options.range_name!r}"
         remedy = "check the name; it is compared as a whole"
     else:
-        what, remedy = "torch.profiler left no trace", again
+        killed = status == 128 + signal.SIGKILL
+        what = "the program was killed" if killed else "torch.profiler left no trace"
+        remedy = again
     reason = f" ({notes[0]})" if notes else ""
     raise RecordingError(f"nothing was recorded: {what}; exit status {status}{reason}", remedy)
 

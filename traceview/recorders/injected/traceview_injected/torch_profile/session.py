@@ -14,11 +14,14 @@ from . import mirrored_ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
 TRACE = "torch.trace.json"
 RANGES = "torch.ranges.json"
+WRITING = "torch.writing"
+"""A file that tells that the trace is being written, until it is there."""
 OTHER_PROFILER = (
     "the program started torch.profiler itself, and only one can run: the recording ends there"
 )
@@ -35,6 +38,8 @@ class TorchSession:
         self._state = _WAITING
         self._profiler: Any = None
         self._calling = False
+        self._stopping = False
+        self._after: list[Callable[[], None]] = []
         self._process = os.getpid()
         self.ranges = mirrored_ranges.install(_event_maker(torch))
         _protect(torch, self)
@@ -65,15 +70,27 @@ class TorchSession:
         """Stop and write the trace, unless that was done."""
         if self._state != _RUNNING or os.getpid() != self._process:
             return
-        self._state = _ENDED
+        self._state, self._stopping = _ENDED, True
         with notes.noting_errors(self._folder, "torch.profiler failed"):
             self._calling = True
             try:
+                open(os.path.join(self._folder, WRITING), "wb").close()
                 self.ranges.stop()
                 self._profiler.stop()
                 self._write()
             finally:
                 self._calling, self._profiler = False, None
+        self._stopping = False
+        for function in self._after:
+            function()
+
+    def stop_and_then(self, function: Callable[[], None]) -> None:
+        """Stop, and call a function once the trace is written, also where that goes on already."""
+        if self._stopping:
+            self._after.append(function)
+            return
+        self.stop()
+        function()
 
     def _write(self) -> None:
         import json

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
+import threading
 from functools import wraps
 
 from ..annotations import training_steps
@@ -73,6 +75,25 @@ def _stop_at_the_end(started: TorchSession) -> None:
         leave(status)
 
     os._exit = _exit
+    _stop_when_terminated(started)
+
+
+def _stop_when_terminated(started: TorchSession) -> None:
+    """Write the trace before SIGTERM ends the program, unless the program handles it."""
+
+    def end(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        started.stop_and_then(lambda: os.kill(os.getpid(), number))
+
+    def forget() -> None:
+        # Outside of Python a handler does not run, and a worker would not end.
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    if on_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
+        os.register_at_fork(after_in_child=forget)
 
 
 def _hide_from_dynamo() -> None:
