@@ -41,6 +41,7 @@ STEP = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_LO
         ({**STEP, "SLURM_STEP_ID": "0"}, RankIdentity(2, 4, 0, launcher="srun")),
         ({**STEP, "SLURM_STEP_NUM_TASKS": "3"}, RankIdentity(2, 3, 0, launcher="srun")),
         ({**STEP, "PMIX_RANK": "2", "SLURM_STEP_ID": "0"}, RankIdentity(2, 4, 0, launcher="srun")),
+        ({"PMIX_RANK": "2"}, RankIdentity(2, launcher="mpirun")),
         ({**STEP, **TORCHRUN, "TORCHELASTIC_RUN_ID": "a"}, OF_TORCHRUN),
     ],
 )
@@ -61,6 +62,7 @@ def test_a_launcher_gives_a_process_its_rank(
         # A batch script within an allocation of four tasks, and a shell of one.
         {**STEP, "SLURM_PROCID": "0"},
         {**STEP, "SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+        {"SLURM_JOB_ID": "8", "PMIX_RANK": "0"},
         # One task of torchrun in a step of four: it has a rank of its own world.
         {**STEP, "SLURM_STEP_ID": "0", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"},
         {"RANK": "x", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},

@@ -32,11 +32,11 @@ _VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
     "srun": (("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), ()),
 }
-_ALLOCATION, _ELASTIC = "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"
+_ALLOCATION, _ELASTIC, _PMIX = "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_RANK"
 _OF_A_STEP = {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}
-RANKS = frozenset(name for ranks, *_ in _VARIABLES.values() for name in ranks)
+RANKS = frozenset(name for ranks, *_ in _VARIABLES.values() for name in ranks) | {_PMIX}
 """Variables of launchers that hold the rank."""
-NUMBERING = frozenset(name for roles in _VARIABLES.values() for names in roles for name in names)
+NUMBERING = RANKS.union(*(names for roles in _VARIABLES.values() for names in roles))
 """Variables of launchers that number a process; their values are no secrets."""
 VARIABLES = NUMBERING | _OF_A_STEP | {_ALLOCATION, _ELASTIC, STARTED_BY_RECORD}
 """All variables that tell the rank of a process, and which launcher gave it."""
@@ -100,7 +100,9 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
             named = _torch_launcher(environment) if launcher == "torchrun" else launcher
             alone = size <= 1 or rank >= size
             return None if alone else RankIdentity(rank, size, local, local_size, launcher=named)
-    return None
+    # PMIx alone tells no size. Slurm gives the rank to a shell, too.
+    rank = None if _ALLOCATION in environment else _number(environment.get(_PMIX))
+    return None if rank is None else RankIdentity(rank, launcher="mpirun")
 
 
 def pseudonym(host: str) -> str:

@@ -47,6 +47,10 @@ def test_a_name_with_the_rank_stays():
     assert str(output("run.rank1.sqlite", of_torchrun(3, 16)).path) == "run.rank1.rank03.sqlite"
 
 
+def test_a_rank_of_an_unknown_number_is_not_padded():
+    assert str(output("run.sqlite", {"PMIX_RANK": "12"}).path) == "run.rank12.sqlite"
+
+
 def test_one_process_writes_the_name_as_it_is():
     assert output("run.sqlite", {}) == RankOutput(Path("run.sqlite"))
     assert output("run.{rank}.sqlite", {}) == RankOutput(Path("run.0.sqlite"))

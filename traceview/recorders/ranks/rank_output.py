@@ -37,7 +37,7 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     run.task0.sqlite. Raises InputError for a variable that is not set.
     """
     place = launched_rank(environment)
-    label = str(place.rank).zfill(len(str(place.world_size))) if place else "0"
+    label = str(place.rank).zfill(len(str(place.world_size or 0))) if place else "0"
     path = Path(_expanded(str(out).replace(_FIELD, label), environment))
     if place is None:
         return RankOutput(path)
