@@ -107,17 +107,18 @@ def test_more_work_is_shared_evenly_and_not_gone():
 def launch_bound(paused: bool) -> list:
     """The CPUs of both ranks need 20 ms per step, the GPUs 5; rank 1's sleeps 12 ms now and then.
 
-    Once it is behind it stays behind: it is late in every step, though it sleeps in every third.
+    It stays behind: the GPU of rank 0 gets its work earlier ever after, and waits in all-reduce.
     """
     made = []
     for rank in range(2):
         cpu, behind, calls, slept = [], 0, [], []
         for step in range(13):
-            sleeps = 12 * MS if paused and rank == 1 and step % 3 == 2 else 0
+            sleeps = 12 * MS if paused and step % 3 == 2 else 0
+            idle = 15 * MS + sleeps if rank else max(15 * MS - behind, 0)
             behind += sleeps
-            cpu.append(20 * MS + sleeps)
-            slept.append([sleeps, 15 * MS])
-            calls.append([Call(5 * MS, 15 * MS + (behind and 12 * MS))])
+            cpu.append(20 * MS + (sleeps if rank else 0))
+            slept.append([sleeps if rank else 0, 15 * MS])
+            calls.append([Call(5 * MS, idle)])
         made.append(Made(calls, cpu, (SLEEP, TRAIN), slept))
     return job(made)
 

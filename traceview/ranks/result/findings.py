@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview.findings import SEVERITIES, Evidence, Finding, Subject, severity_of, share_pct
-from traceview.ranks.figures import KINDS, POINT_TO_POINT
+from traceview.ranks.figures import KINDS
 from traceview.ranks.lateness import GPU_WORK
 from traceview.ranks.matching import Inconsistency
 from traceview.ranks.process_groups import ranks_text
@@ -15,23 +15,15 @@ from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
 from traceview.ranks.result.rank_rows import straggler_row
 from traceview.ranks.result.slower_kernels import LongerClass, longer_class
-from traceview.ranks.result.wording import doing, place_remedy, remedy
+from traceview.ranks.result.wording import doing, remedy
 from traceview.ranks.stragglers import Straggler, launched_per_step
 from traceview.tables import Table
 from traceview.units import Value
 
 SMALL_BYTES, MANY_PER_STEP = 1 << 20, 50
 """At 1 MiB two H200 reached a quarter of the bandwidth of 256 MiB (tests/data/collectives)."""
-_SMALL_SHARE, _PATH_SHARE, _EXPOSED_SHARE = 0.05, 0.05, 0.10
-_PACE = 0.85
-_CPU_CAUSES = (
-    "launch-late",
-    "sync-drain",
-    "copy-wait",
-    "allocation",
-    "compilation",
-    "graph-launch",
-)
+_SMALL_SHARE, _EXPOSED_SHARE = 0.05, 0.10
+_PACE, _MOST_OF_IT = 0.85, 0.8
 
 
 def findings_of(
@@ -42,7 +34,6 @@ def findings_of(
         *(_inconsistent(job, each) for each in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
-        *_on_the_path(job),
         *_small_messages(job, tables, calls),
         *_exposed(job, tables),
     ]
@@ -144,7 +135,10 @@ def _why(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
     if longer.all_slower:
         return "all its kernels take {work_factor} as long as on the others", values
     values |= {"kernel_class": longer.kind, "more_ns": longer.more_ns}
-    return "its {kernel_class} kernels take {more_ns} more per step", values
+    if longer.more_ns >= _MOST_OF_IT * longer.whole_ns:
+        return "its {kernel_class} kernels take {more_ns} more per step", values
+    values["work_ns"] = longer.whole_ns
+    return "its kernels take {work_ns} more per step, {kernel_class} most ({more_ns})", values
 
 
 def _launches(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
@@ -194,51 +188,6 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         cause="launch-late",
         general=True,
     )
-
-
-def _on_the_path(job: JobFacts) -> Iterator[Finding]:
-    """What holds up a pipeline: the longest time on a CPU, where that is in every step."""
-    path = job.path
-    if path is None or job.stragglers or not _has_messages(job):
-        return
-    held = [each for each in path.segments if each.what in _CPU_CAUSES]
-    if not held:
-        return
-    each = max(held, key=lambda segment: segment.avoidable_ns)
-    own = job.ranks[each.rank]
-    steps = job.steady_count(each.rank)
-    usual_ns = own.idle_ns.get(each.what, 0) // steps
-    if each.avoidable_ns < _PATH_SHARE * path.duration_ns or 2 * usual_ns < each.avoidable_ns:
-        return
-    place = own.places[each.place] if each.place >= 0 else None
-    count = max(int(job.steps.steady.sum()), 1)
-    at_stake = min(each.avoidable_ns, usual_ns) * count
-    severity = severity_of(at_stake, job.span_ns)
-    if severity is None:
-        return
-    values: dict[str, Value] = {
-        "rank": own.name.rank,
-        "avoidable_ns": each.avoidable_ns,
-        "step_ns": path.duration_ns,
-        "path": own.path,
-    }
-    if place is not None and place.text:
-        values["place"] = place.text
-    yield Finding(
-        severity,
-        "Rank {rank} holds up the pipeline for {avoidable_ns} of a step of {step_ns}: "
-        f"{doing(each.what, place)}.",
-        place_remedy(place),
-        at_stake,
-        Subject("rank", f"rank {own.name.rank}"),
-        Evidence(values, "critical_path", {"rank": own.name.rank, "what": each.what}),
-        share_pct(at_stake, job.span_ns),
-        cause=each.what,
-    )
-
-
-def _has_messages(job: JobFacts) -> bool:
-    return any(np.isin(each.kind, POINT_TO_POINT).any() for each in job.matched)
 
 
 def _small_messages(

@@ -19,13 +19,15 @@ _COMMUNICATION = "communication"
 class LongerClass(NamedTuple):
     """The class of kernels that takes most time more per step than on the median other rank.
 
-    `factor` is by how much. `calls_factor` is that of its calls. `all_slower` is True where every
-    class that matters takes longer by the same factor, with equally many calls: then the GPU runs
-    at a lower clock, whatever the kernels.
+    `whole_ns` is what all classes take more, `factor` by how much this one takes longer and
+    `calls_factor` that of its calls. `all_slower` is True where every class that matters takes
+    longer by the same factor, with equally many calls: then the GPU runs at a lower clock, whatever
+    the kernels.
     """
 
     kind: str
     more_ns: int
+    whole_ns: int
     factor: float
     calls_factor: float
     all_slower: bool
@@ -55,6 +57,7 @@ def longer_class(job: JobFacts, straggler: Straggler) -> LongerClass | None:
     return LongerClass(
         most.kind,
         round(most.time - most.usual),
+        round(sum(row.time - row.usual for row in rows)),
         most.time / most.usual if most.usual else float("inf"),
         most.calls / most.usual_calls if most.usual_calls else float("inf"),
         alike and same_calls and min(factors) >= _SLOWER,

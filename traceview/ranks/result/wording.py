@@ -48,13 +48,8 @@ def remedy(each: Straggler) -> str:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
         )
-    return place_remedy(each.place)
-
-
-def place_remedy(place: Place | None) -> str:
-    """What to do about time that the CPU of a rank spends in a place, or where it is unknown."""
-    if place is not None and place.text:
+    if each.place is not None and each.place.text:
         return (
             "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."
         )
-    return "Read the report of rank {rank}: traceview report {path}"
+    return "Read the report of rank {rank}: traceview report {path} --rank {rank}"
