@@ -6,6 +6,7 @@
 # make corpus-seconds   time the first answers to these, one at a time: 12 minutes at most
 # make gallery     build the HTML and JSON reports of the cases in reports/
 # make docs     refresh the output that README and docs/ show, and the list of facts
+# make site     build the documentation site in build/site/html
 # make pictures    redraw the pictures of the README; needs Chromium
 # make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
 # make dist     build and check the source distribution and the wheels of all platforms, in dist/
@@ -22,7 +23,7 @@ LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
-.PHONY: demo dist docs gallery script page-tools pictures test test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
+.PHONY: demo dist docs gallery site script page-tools pictures test test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -33,6 +34,9 @@ gallery: .venv/core
 docs: .venv/dev .venv/workloads .venv/ptx
 	@$(BIN)/python scripts/list_facts.py
 	@$(BIN)/python -m tests.docs.update
+
+site: .venv/dev .venv/site
+	@$(BIN)/python scripts/build_site.py
 
 pictures: .venv/core
 	@$(BIN)/python scripts/pictures.py
@@ -111,6 +115,10 @@ format: .venv/dev
 	@$(PIP) -e '.[workloads]'
 	@touch $@
 
+.venv/site: .venv/core
+	@$(PIP) -e '.[site]'
+	@touch $@
+
 .venv/ptx: .venv/core
 	@$(PIP) -e '.[ptx]'
 	@$(LIBRARIES)
@@ -122,9 +130,9 @@ format: .venv/dev
 
 # All extras at once: every call of pip builds the project again.
 .venv/all: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
-	@$(PIP) -e '.[dev,dask,notebook,workloads,ptx]'
+	@$(PIP) -e '.[dev,dask,notebook,workloads,ptx,site]'
 	@$(LIBRARIES)
-	@touch .venv/core .venv/dev .venv/workloads .venv/ptx $@
+	@touch .venv/core .venv/dev .venv/workloads .venv/ptx .venv/site $@
 
 # A failed attempt is remembered, so that it costs its time once: rm -r .cache/nsys tries again.
 nsys:

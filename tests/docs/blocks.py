@@ -72,6 +72,7 @@ def pages() -> list[Path]:
         REPOSITORY / "README.md",
         REPOSITORY / "CONTRIBUTING.md",
         *sorted((REPOSITORY / "docs").glob("*.md")),
+        *sorted((REPOSITORY / "docs/recipes").glob("*.md")),
     ]
 
 

@@ -1,0 +1,87 @@
+"""One page per question: what it means, how it is computed, a picture, what to do, its limits."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import traceview
+from traceview.analyses import ALL
+from traceview.analyses.base import Analysis, Result
+from traceview.explanation import Explanation, explained
+from traceview.findings import Finding
+from website.pages import Page
+
+_MOST_ANSWERS = 2
+
+
+def question_pages(repository: Path) -> Iterator[Page]:
+    """A page of each analysis, with the picture of a real recording."""
+    added = tomllib.loads((repository / "docs/questions.toml").read_text())
+    for number, analysis in enumerate(ALL):
+        more = added[analysis.name]
+        trace = traceview.load(repository / more["example"])
+        report = traceview.analyze(trace)
+        outcome = report[analysis.name]
+        assert isinstance(outcome, Result), f"{more['example']} does not answer {analysis.name}"
+        found = [each.finding for each in report.findings if each.analysis == analysis.name]
+        name = f"questions/{number + 1:02}-{analysis.name}"
+        picture = _picture(analysis, outcome)
+        if picture is not None:
+            yield Page(f"{name}.svg", picture)
+        shown = Path(name).name if picture is not None else None
+        yield Page.of(f"{name}.md", _text(explained(analysis.name), more, found, shown))
+
+
+def _picture(analysis: Analysis, outcome: Result) -> bytes | None:
+    """The first chart of the answer as SVG; None where it has none to draw."""
+    from matplotlib import rc_context
+
+    charts = [chart for chart in analysis.charts if len(outcome.tables[chart.table])]
+    if not charts:
+        return None
+    out = BytesIO()
+    with rc_context({"svg.hashsalt": analysis.name}):
+        figure = outcome.figure(charts[0].table)
+        figure.savefig(out, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    return out.getvalue()
+
+
+def _text(
+    answer: Explanation, more: dict[str, Any], found: Sequence[Finding], picture: str | None
+) -> str:
+    lines = [f"# {answer.title}", "", f"**{answer.question}**", "", answer.method, ""]
+    lines += ["## In a recording", ""]
+    if picture:
+        lines += [f"![{answer.title} of {more['example']}]({picture}.svg)", ""]
+    first = found[:_MOST_ANSWERS]
+    lines += [f"> {_plain(each.message)}\n>\n> → {_plain(each.action)}\n" for each in first]
+    lines += [f"From `{more['example']}`, with `traceview report --only {answer.name}`.", ""]
+    lines += ["## What to do", "", *(f"- {each}" for each in more["do"]), ""]
+    lines += ["## Limits", "", more["limits"], ""]
+    if answer.needs:
+        lines += ["## What it needs", "", "| table | holds | recorded by |", "| --- | --- | --- |"]
+        needs = answer.needs
+        lines += [f"| `{n.table}` | {n.meaning} | `{n.how_to_record}` |" for n in needs]
+        lines.append("")
+    for table in answer.tables:
+        lines += [f"## Table `{table.name}`", "", f"{table.meaning}.", ""]
+        lines += ["| column | type | meaning |", "| --- | --- | --- |"]
+        columns = table.columns
+        lines += [f"| `{c.name}` | {c.dtype} | {_cell(c.meaning)} |" for c in columns]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def _plain(text: str) -> str:
+    """A sentence with names of a recording as text of Markdown."""
+    for character in "\\`*_[]<>#|":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("\n", " ")

@@ -1,0 +1,97 @@
+"""The reference, read from the code: commands with their options, Python names, JSON Schemas."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+
+import click
+
+import traceview
+from traceview.cli import VERBS, group
+from traceview.cli.schema import OUTPUTS
+from traceview.render.schemas.documents import schema
+from website.pages import Page
+
+_WIDTH = 88
+
+
+def reference_pages() -> Iterator[Page]:
+    yield Page.of("reference/commands.md", _commands())
+    yield Page.of("reference/python-api.md", _names())
+    yield Page.of("reference/json-schemas.md", _schemas())
+    for output in OUTPUTS:
+        text = json.dumps(schema(output), indent=1) + "\n"
+        yield Page.of(f"_static/schemas/{output}.schema.json", text)
+
+
+def _commands() -> str:
+    lines = ["# Commands", "", "What `traceview VERB --help` prints.", ""]
+    context = click.Context(group, info_name="traceview", terminal_width=_WIDTH)
+    for verb in VERBS:
+        command = group.get_command(context, verb)
+        assert command is not None
+        own = click.Context(command, context, info_name=verb, terminal_width=_WIDTH)
+        lines += [f"## traceview {verb}", "", *_fenced("text", command.get_help(own))]
+    return "\n".join(lines)
+
+
+def _names() -> str:
+    lines = [
+        "# Python names",
+        "",
+        "What `import traceview` offers: [how to use it](../python.md).",
+        "",
+    ]
+    for name in sorted(traceview.__all__, key=lambda each: (each[0].isupper(), each)):
+        value = getattr(traceview, name)
+        if not callable(value):
+            continue
+        kind = "class" if inspect.isclass(value) else "def"
+        lines += [f"## {name}", "", *_fenced("python", f"{kind} {name}{_signature(value)}")]
+        lines += _fenced("text", inspect.getdoc(value) or "")
+        for method, documented in _methods(value):
+            lines += [f"### {name}.{method}", "", *_fenced("text", documented)]
+    return "\n".join(lines)
+
+
+def _signature(value: object) -> str:
+    try:
+        text = str(inspect.signature(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
+    return text if len(text) < _WIDTH else text.replace(", ", ",\n    ")
+
+
+def _methods(value: object) -> Iterator[tuple[str, str]]:
+    """Public methods and properties of a class that have a docstring of their own."""
+    if not inspect.isclass(value) or issubclass(value, BaseException):
+        return
+    for name, member in vars(value).items():
+        documented = inspect.getdoc(member)
+        if not name.startswith("_") and documented and (callable(member) or _is_property(member)):
+            yield name, documented
+
+
+def _is_property(member: object) -> bool:
+    return isinstance(member, (property, classmethod, staticmethod))
+
+
+def _schemas() -> str:
+    lines = [
+        "# JSON Schemas",
+        "",
+        "What each command writes with `--json` ([in words](../json.md)).",
+        "",
+    ]
+    lines += [
+        f"- [{output}](../_static/schemas/{output}.schema.json): "
+        f"{schema(output).get('title', output)}"
+        for output in OUTPUTS
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _fenced(language: str, text: str) -> list[str]:
+    return [f"```{language}", text.replace("```", "'''"), "```", ""]

@@ -1,0 +1,80 @@
+"""The documentation site builds without a warning; its links lead somewhere and load nothing."""
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.places import REPOSITORY
+from traceview.analyses import ALL
+from traceview.cli import VERBS
+
+pytest.importorskip("sphinx")
+pytest.importorskip("myst_parser")
+pytest.importorskip("furo")
+pytest.importorskip("matplotlib")
+
+LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+# Relations of <link> that a browser does not load.
+NOT_LOADED = {"canonical", "next", "prev", "index", "search", "author"}
+
+
+class Document(HTMLParser):
+    """What a page loads, where its links lead, and the ids it has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.ids |= {values[key] for key in ("id", "name") if values.get(key)}
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        elif values.get(LOADS.get(tag, "")) and values.get("rel") not in NOT_LOADED:
+            self.loads.append(values[LOADS[tag]])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    program = [sys.executable, "scripts/build_site.py", "--out", str(out)]
+    built = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return out / "html"
+
+
+def test_every_link_leads_to_a_page_and_a_place_on_it(site):
+    pages = {path: Document(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+    assert len(pages) > 40
+    for path, page in pages.items():
+        for link in page.links + page.loads:
+            there = urlsplit(link)
+            if there.scheme:
+                continue
+            target = (path.parent / unquote(there.path)).resolve() if there.path else path
+            assert target.exists(), f"{path.name} links to {link}"
+            if there.fragment and target in pages:
+                known = pages[target].ids
+                assert unquote(there.fragment) in known, f"{path.name} links to {link}"
+
+
+def test_no_page_loads_from_elsewhere(site):
+    for path in site.rglob("*.html"):
+        if "_static" not in path.parts:
+            assert not [load for load in Document(path).loads if urlsplit(load).netloc], path.name
+
+
+def test_every_question_verb_and_case_has_its_page(site):
+    questions = {path.stem.partition("-")[2] for path in (site / "questions").glob("*.html")}
+    assert questions == {analysis.name for analysis in ALL}
+    commands = (site / "reference/commands.html").read_text("utf-8")
+    assert all(f"traceview {verb}</h2>" in commands.replace("<a ", "</h2><a ") for verb in VERBS)
+    cases = {path.parent.name for path in (REPOSITORY / "reports").glob("*/lead.svg")}
+    assert {path.name for path in (site / "_static/gallery").iterdir()} == cases
