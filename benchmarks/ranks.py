@@ -236,8 +236,9 @@ def large(folder: Path, size: JobSize, jobs: int, ways: list[list[str]]) -> None
         subprocess.run(["cat", *paths], stdout=subprocess.DEVNULL, check=True)
         alone = [timed(report(str(path))) for path in paths]
         divided = sum(each.wall_s for each in alone) / jobs
+        cpu = sum(each.cpu_s for each in alone)
         print(f"{size.ranks} reports of {size.kernels:,} kernels, one after the other: ", end="")
-        print(f"{divided * jobs:.1f} s, divided by {jobs}: {divided:.1f} s\n")
+        print(f"{divided * jobs:.1f} s ({cpu:.1f} CPU s), divided by {jobs}: {divided:.1f} s\n")
         _head("times that")
         for way in ways:
             ran = timed(report(str(job), "--json", *way))

@@ -75,9 +75,19 @@ def test_two_recordings_of_a_rank_are_refused():
         joined(a_rank(3, path="old.sqlite"), a_rank(3), a_rank(1))
 
 
-def test_jobs_of_different_sizes_are_refused():
-    with pytest.raises(InputError, match=r"rank_0\.sqlite: 2, rank_1\.sqlite: 8"):
-        joined(a_rank(0, world=2), a_rank(1, world=8))
+def test_jobs_of_different_sizes_are_told():
+    found, notes = joined(a_rank(0, world=2), a_rank(1, world=8))
+    assert len(found) == 2
+    assert notes == ["The recordings tell of jobs of 2 and 8 ranks: they may be of different jobs."]
+
+
+def test_places_in_communicators_that_repeat_are_no_numbers_of_ranks():
+    """Of two tensor-parallel groups, NCCL numbers the ranks of each from 0."""
+    paths = [f"gpu{n}.sqlite" for n in range(4)]
+    given = [a_rank(n % 2, numbered="communicator", path=p) for n, p in enumerate(paths)]
+    found, notes = joined(*given)
+    assert found == [*enumerate(paths)]
+    assert "numbered by their paths" in notes[0]
 
 
 def test_profilers_are_not_mixed():

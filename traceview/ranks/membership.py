@@ -31,7 +31,6 @@ def members(
     """
     check_recorders(ranks)
     distinct = [rank for each in _captures(ranks) for rank in _first_copy(each, note)]
-    _check_sizes(distinct)
     numbered = _numbered(distinct, note)
     _check_numbers(numbered)
     _tell_strangers(numbered, note)
@@ -81,15 +80,6 @@ def _first_copy(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> It
     yield from (rank for rank in ranks if rank.path == first)
 
 
-def _check_sizes(ranks: Sequence[RankFigures]) -> None:
-    sizes = {rank.name.world_size: rank.path for rank in ranks if rank.name.world_size}
-    if len(sizes) > 1:
-        texts = ", ".join(f"{PurePath(path).name}: {size}" for size, path in sizes.items())
-        raise InputError(
-            f"the recordings are of jobs of different sizes (ranks: {texts})", _ONE_JOB
-        )
-
-
 def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list[RankFigures]:
     numbers = numbers_by_order([(rank.path, rank.name) for rank in ranks])
     if numbers is None:
@@ -104,11 +94,11 @@ def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list
 def numbers_by_order(ranks: Sequence[tuple[str, RankName]]) -> list[int] | None:
     """The number of each rank by the order of their paths; None where their own numbers count.
 
-    These do not where one has none, or where names of files give one number twice.
+    These do not where one has none, or where names of files or communicators give one number twice.
     """
     counts = Counter(name.rank for _, name in ranks)
     unsure = any(
-        name.numbered == "order" or (name.numbered == "file name" and counts[name.rank] > 1)
+        name.numbered == "order" or (name.numbered != "recording" and counts[name.rank] > 1)
         for _, name in ranks
     )
     if not unsure or len({path for path, _ in ranks}) == 1:
@@ -137,6 +127,10 @@ def _tell_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -
     """Say so where nothing shows that the recordings are of one job."""
     if len(ranks) < 2:
         return
+    sizes = sorted({rank.name.world_size for rank in ranks if rank.name.world_size})
+    if len(sizes) > 1:
+        text = " and ".join(map(str, sizes))
+        note(f"The recordings tell of jobs of {text} ranks: they may be of different jobs.")
     known = [set(rank.communicators) - {NULL} for rank in ranks]
     if all(known) and not set.intersection(*known) and not _chained(known):
         note("No communicator connects all recordings: they may be of different jobs.")

@@ -30,7 +30,7 @@ def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Tra
         trace = _readable(file, load)
         names = rank_names(trace, rank_owners(trace)) if trace else []
         for place, name in enumerate(names):
-            if trace and name.rank == rank and name.numbered in ("recording", "communicator"):
+            if trace and name.rank == rank and name.numbered == "recording":
                 return rank_traces(trace)[place]
     return _by_reading_all(files, rank, load)
 

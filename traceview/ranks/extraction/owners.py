@@ -14,6 +14,7 @@ from traceview.facts.operations.operations import operations
 from traceview.ranks.figures import Numbered, RankName
 from traceview.tables import Integers
 from traceview.trace import Trace
+from traceview.trace.rank_identity import RankIdentity
 
 LEAST_OF_GPU = 0.05
 """A process with less than this part of a GPU's work is no rank on it: torch makes a context, and
@@ -61,7 +62,9 @@ def rank_names(trace: Trace, owners: list[RankOwner]) -> list[RankName]:
 
 def _numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered]:
     if len(owners) == 1 and trace.rank is not None:
-        return [trace.rank.rank], "recording"
+        # NCCL knows a rank by its place in the largest communicator, which may not be the world.
+        noted = RankIdentity.of_run(trace.run) is not None
+        return [trace.rank.rank], "recording" if noted else "communicator"
     in_name = _IN_FILE_NAME.search(Path(trace.path).name)
     if len(owners) == 1 and in_name:
         return [int(in_name[1])], "file name"
