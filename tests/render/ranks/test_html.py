@@ -4,6 +4,7 @@ import json
 import re
 import zlib
 from base64 import b64decode
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,6 +78,16 @@ def test_the_map_has_every_part_that_is_a_two_hundredth_of_a_step():
     parts = {name: times(unpacked(each)).reshape(shape) for name, each in named}
     assert list(parts) == ["compute", "communication", "wait", "launch-late"]
     np.testing.assert_allclose(sum(parts.values()), duration, rtol=0.02)
+
+
+def test_the_map_has_what_the_cpu_needs_where_that_is_known():
+    job = a_job(Shape(4, steps=9, late=1))
+    assert heat_document(job)["cpu"] is None
+    steps = replace(job.ranks[2].steps, cpu_ns=np.arange(1, 10) * 1_000_000)
+    ranks = (*job.ranks[:2], replace(job.ranks[2], steps=steps), job.ranks[3])
+    cpu = times(unpacked(heat_document(replace(job, ranks=ranks))["cpu"])).reshape(4, 9)
+    assert cpu[2].tolist() == steps.cpu_ns.tolist()
+    assert not cpu[[0, 1, 3]].any()
 
 
 def test_a_rank_without_a_step_has_an_empty_cell():

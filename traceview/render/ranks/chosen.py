@@ -93,16 +93,21 @@ def _by_waiting(job: JobReport, places: Integers) -> Iterator[tuple[int, str]]:
 
 
 def step_times(job: JobReport, place: int) -> StepTimes:
-    """The steps of a rank that the heat map has, matched by name, else by number."""
-    steps, columns = job.ranks[place].steps, {name: at for at, name in enumerate(job.heat.steps)}
-    numbered = zip(steps.names, steps.number.tolist(), strict=True)
-    column = [columns.get(name, columns.get(str(number), -1)) for name, number in numbered]
-    found = np.array(column, np.int64)
-    rows = np.flatnonzero(found >= 0)
+    """The steps of a rank that the heat map has."""
+    steps, column = job.ranks[place].steps, step_columns(job, place)
+    rows = np.flatnonzero(column >= 0)
     begin, end = (
         job.clocks.aligned_ns(place, times[rows]) for times in (steps.begin_ns, steps.end_ns)
     )
-    return StepTimes(found[rows], begin, end)
+    return StepTimes(column[rows], begin, end)
+
+
+def step_columns(job: JobReport, place: int) -> Integers:
+    """The column of each step of a rank in the heat map, by name, else by number; −1 for none."""
+    steps, columns = job.ranks[place].steps, {name: at for at, name in enumerate(job.heat.steps)}
+    numbered = zip(steps.names, steps.number.tolist(), strict=True)
+    column = [columns.get(name, columns.get(str(number), -1)) for name, number in numbered]
+    return np.array(column, np.int64)
 
 
 def shown_windows(job: JobReport, ranks: list[ShownRank]) -> list[ShownWindow]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview.ranks.job import PARTS, HeatMap, JobReport
 from traceview.render.base.safe_text import visible
+from traceview.render.ranks.chosen import step_columns
 from traceview.render.timeline.packing import packed_numbers
 from traceview.tables import NULL, Array, Integers
 
@@ -29,7 +30,7 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
     heat = job.heat
     if not len(heat.steps) or not len(job.ranks) or not (heat.duration_ns != NULL).any():
         return None
-    binned = _binned(heat)
+    binned = _binned(heat, _cpu_times(job))
     parts = [part for part in range(len(PARTS)) if part < _FIRST or binned.parts_ns[part].any()]
     late = {int(rank) for rank in job.result.tables["stragglers"]["rank"]}
     hosts = list(dict.fromkeys(visible(rank.name.host, 120) for rank in job.ranks))
@@ -45,6 +46,7 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
         "warm_up": binned.warm_up.tolist(),
         "parts": [PARTS[part] for part in parts],
         "duration": packed_numbers(three_digits(binned.duration_ns).ravel()),
+        "cpu": packed_numbers(three_digits(binned.cpu_ns).ravel()) if binned.cpu_ns.any() else None,
         "lateness": packed_numbers(three_digits(binned.late_ns).ravel()),
         "times": [packed_numbers(three_digits(binned.parts_ns[part]).ravel()) for part in parts],
     }
@@ -54,7 +56,8 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
 class _Binned:
     """Columns of the map; each is the mean over `width` steps. Times have shape (ranks, columns).
 
-    `duration_ns` is 0 where a rank lacks the step; `parts_ns` has one array per part.
+    `duration_ns` is 0 where a rank lacks the step, `cpu_ns` where it is not known; `parts_ns` has
+    one array per part.
     """
 
     steps: list[str]
@@ -62,10 +65,22 @@ class _Binned:
     warm_up: Array
     duration_ns: Array
     late_ns: Array
+    cpu_ns: Array
     parts_ns: list[Array]
 
 
-def _binned(heat: HeatMap) -> _Binned:
+def _cpu_times(job: JobReport) -> Integers:
+    """What the CPU of each rank needs for each step, 0 where that is not known."""
+    result = np.zeros(job.heat.duration_ns.shape, np.int64)
+    for place, rank in enumerate(job.ranks):
+        if rank.steps.cpu_ns is not None:
+            column = step_columns(job, place)
+            rows = np.flatnonzero(column >= 0)
+            result[place, column[rows]] = np.maximum(rank.steps.cpu_ns[rows], 0)
+    return result
+
+
+def _binned(heat: HeatMap, cpu_ns: Integers) -> _Binned:
     ranks, steps = heat.duration_ns.shape
     width = -(-steps // min(MOST_STEPS, max(MOST_CELLS // ranks, 1)))
     first = np.arange(0, steps, width)
@@ -84,7 +99,7 @@ def _binned(heat: HeatMap) -> _Binned:
     warm_up = np.maximum.reduceat(heat.warm_up.any(axis=0), first)
     short = [name.removeprefix(_loop_name(heat.steps)).lstrip("_# ") for name in heat.steps]
     names = [_name(short[a], short[b]) for a, b in zip(first, last, strict=True)]
-    return _Binned(names, width, warm_up, duration, mean(heat.late_ns), shown)
+    return _Binned(names, width, warm_up, duration, mean(heat.late_ns), mean(cpu_ns), shown)
 
 
 def _loop_name(steps: Sequence[str]) -> str:

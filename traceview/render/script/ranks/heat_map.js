@@ -268,12 +268,13 @@ class HeatMap {
     return `Rank ${ranks[at]}${on}, ${loop || "step"} ${steps[place.column]}${warm}: ${time}${most}`;
   }
 
-  /** The parts of a cell, and how long others waited for it. @param {number} cell */
+  /** The parts of a cell, how long others waited for it, and what its CPU needs. @param {number} cell */
   timesOf(cell) {
     const { color } = this;
     const parts = this.heat.data.parts.map((part, at) => ({ name: words(part), ns: this.heat.times[at][cell], color: color(variable(part)) }));
     const late = { name: "others waited for it", ns: this.heat.lateness[cell], color: color("c-rank-late") };
-    return [...parts, late].filter(({ ns }) => ns > 0);
+    const cpu = { name: "the CPU needs for the step", ns: this.heat.cpu[cell], color: color("c-cpu") };
+    return [...parts, late, cpu].filter(({ ns }) => ns > 0);
   }
 
   /** @param {Place | null} place */

@@ -14,6 +14,7 @@ import { variable, words } from "./surface.js";
  * @property {number} mean_of
  * @property {boolean[]} warm_up
  * @property {string[]} parts
+ * @property {object | null} cpu
  */
 
 /** @typedef {{rows: number, planes: number, data: string}} Packed */
@@ -25,13 +26,15 @@ import { variable, words } from "./surface.js";
  * @property {number} columns
  * @property {Float64Array} duration 0 where a rank lacks the step
  * @property {Float64Array} lateness
+ * @property {Float64Array} cpu what the CPU needs for the step, 0 where that is not known
  * @property {Float64Array[]} times by part
  */
 
 /** @param {any} data @returns {Promise<Heat>} */
 export async function heatOf(data) {
   const [duration, lateness, ...times] = await Promise.all([data.duration, data.lateness, ...data.times].map(decoded));
-  return { data, columns: data.steps.length, duration, lateness, times };
+  const cpu = data.cpu ? await decoded(data.cpu) : new Float64Array(duration.length);
+  return { data, columns: data.steps.length, duration, lateness, cpu, times };
 }
 
 /** Times of three digits: 5574 is 574 × 10^5 ns. @param {Packed} packed */
@@ -61,6 +64,7 @@ export function colorings(heat) {
     largestLoss(heat, cells),
     quantity("time of the step", "c-gemm", heat.duration, cells, true),
     ...parts,
+    ...(heat.data.cpu ? [quantity("what the CPU needs for the step", "c-cpu", heat.cpu, cells, true)] : []),
   ];
 }
 
