@@ -14,7 +14,7 @@ from traceview.ranks.job import PARTS
 from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.process_groups import ranks_text, stride_of
-from traceview.ranks.stragglers import pattern_of
+from traceview.ranks.result.step_pattern import pattern_of
 from traceview.ranks.tables import TABLES
 
 SLEEP = Place("/job/data.py", 40, "load", what="sleep")
@@ -171,6 +171,19 @@ def test_ranks_that_disagree_are_a_finding_and_match_no_further():
         "all-gather of 2.10 MB."
     )
     assert finding.severity == "high"
+
+
+def test_a_storm_of_small_messages():
+    """400 all-reduces of 64 KiB per step, each after 5 µs of work."""
+    made = [Made([[Call(5_000, 0, 20_000, bytes=1 << 16)] * 400 for _ in range(6)])] * 2
+    findings = job_report(job(made)).result.findings
+
+    assert findings[0].cause == "small-messages"
+    assert findings[0].message == (
+        "400 calls of all-reduce with 65.5 kB each take 8.00 ms of a step without computing, at "
+        "3.28 GB/s."
+    )
+    assert findings[0].time_at_stake_ns == 5 * 8 * MS
 
 
 def grid() -> list:

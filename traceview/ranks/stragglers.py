@@ -6,7 +6,7 @@ lateness stands out from that of the others: in single steps, or in the mean ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +39,7 @@ straggler."""
 _MORE_WORK, _MOSTLY, _HARDLY = 0.05, 0.6, 0.2
 UNPLACED_SHARE = 0.15
 """Of the steady time: CPUs of equal ranks differ by up to a tenth for no reason in the program."""
-_EVERY, _PERIODS, _LEAST_HITS = 0.8, range(2, 11), 3
+_NEARLY_ALL, _LEAST_HITS = 0.8, 3
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns
 
 def _without_minor(own: Integers, marked: Mask) -> Mask:
     """Without the steps in which the rank is late by little, where the others have most of it."""
-    if not marked.any() or marked.sum() >= _EVERY * len(marked):
+    if not marked.any() or marked.sum() >= _NEARLY_ALL * len(marked):
         return marked
     major = marked & (own >= np.quantile(own[marked], 0.9) / 2)
     return major if own[major].sum() >= _MOSTLY * own[marked].sum() else marked
@@ -312,32 +312,3 @@ def _place(figures: RankFigures, rows: Sequence[LateRows], own: Sequence[Integer
     sums = np.bincount(place + 1, blame)
     most = int(np.argmax(sums)) - 1
     return figures.places[most] if most >= 0 and 2 * sums[most + 1] >= sums.sum() else None
-
-
-def pattern_of(late: Mask, names: Sequence[str]) -> str:
-    """When a rank is late: `every step`, `every third step`, `step 17`, `5 of 40 steps`."""
-    rows = np.flatnonzero(late)
-    if not len(names):
-        return ""
-    if len(rows) >= _EVERY * len(late):
-        return "every step"
-    period = next(_fitting(rows, len(late)), None)
-    if period:
-        return f"every {_ORDINALS[period]} step"
-    if len(rows) <= 2:
-        return " and ".join(names[row] for row in rows.tolist())
-    return f"{len(rows)} of {len(late)} steps"
-
-
-_ORDINALS = ("", "", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
-             "tenth")  # fmt: skip
-
-
-def _fitting(rows: Integers, count: int) -> Iterator[int]:
-    """The periods in which these steps recur."""
-    for period in _PERIODS:
-        phase = int(np.bincount(rows % period).argmax())
-        hits = int((rows % period == phase).sum())
-        possible = len(range(phase, count, period))
-        if hits >= max(_LEAST_HITS, _EVERY * len(rows), _EVERY * possible):
-            yield period

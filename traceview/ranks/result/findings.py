@@ -204,6 +204,7 @@ def _small_messages(
             continue
         of = next(place for place, each in enumerate(job.groups) if each.label == row["group"])
         own = (calls[of].bytes == size) & (calls[of].kind == KINDS.index(str(row["kind"])))
+        own &= np.isin(calls[of].step, np.flatnonzero(job.steps.steady))
         ranks = max(len(set(calls[of].rank[own].tolist())), 1)
         exposed = np.minimum(
             calls[of].exposed_ns, calls[of].duration_ns - np.maximum(calls[of].wait_ns, 0)

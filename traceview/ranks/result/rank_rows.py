@@ -10,7 +10,8 @@ from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.job import HeatMap
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.slower_kernels import longer_class
-from traceview.ranks.stragglers import Straggler, pattern_of
+from traceview.ranks.result.step_pattern import pattern_of
+from traceview.ranks.stragglers import Straggler
 from traceview.ranks.tables import CRITICAL_PATH, RANK_STEPS, RANKS, STRAGGLERS
 from traceview.tables import NULL, Cell, Integers, Table, Texts
 
