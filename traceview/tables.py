@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -120,9 +121,10 @@ class Texts:
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
         """Encode a sequence of str or None; values are in order of first appearance."""
-        index: dict[str, int] = {}
-        codes = [-1 if text is None else index.setdefault(text, len(index)) for text in texts]
-        return cls(np.array(codes, np.int32), object_array(list(index)))
+        listed = list(texts)
+        index = dict.fromkeys(listed)
+        index.pop(None, None)
+        return cls(places_of(listed, index), object_array(list(index)))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -157,7 +159,7 @@ class Texts:
     def isin(self, wanted: Iterable[str]) -> Mask:
         """True for the rows whose text is one of `wanted`."""
         chosen = set(wanted)
-        hit = np.fromiter((value in chosen for value in self.values), bool, len(self.values))
+        hit = np.fromiter(map(chosen.__contains__, self.values), bool, len(self.values))
         result: Mask = _lookup(hit, self.codes) & (self.codes >= 0)
         return result
 
@@ -199,6 +201,15 @@ class MadeTexts(Texts):
         absent = int(np.count_nonzero(used < 0))
         source, wanted = self._source, used[absent:]
         return Texts(places.astype(np.int32) - np.int32(absent), lambda: source.some(wanted))
+
+
+def places_of(values: Sequence[Any], distinct: Iterable[Any]) -> RowNumbers:
+    """The place of each value among the distinct ones, −1 for those that are not there.
+
+    Without a line of Python per value.
+    """
+    index = dict(zip(distinct, count()))
+    return np.fromiter(map(index.get, values, repeat(-1)), np.int32, len(values))
 
 
 def _lookup(values: Array, codes: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter, methodcaller
+
 import numpy as np
 
 from traceview import groups
@@ -36,6 +38,8 @@ def operator_table(trace: Trace) -> Table:
     chosen = ranges.texts("domain").isin([DOMAIN])
     chosen &= selected(trace, ranges["process"], ranges["start_ns"])
     rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return Table.empty(OPERATORS.columns)
     names = _without_shapes(ranges.texts("name"))
     own, total, inner = _times_ns(range_tree(trace), names, len(ranges))
     by = groups.group(names.codes[rows])
@@ -54,7 +58,8 @@ def operator_table(trace: Trace) -> Table:
 
 
 def _without_shapes(names: Texts) -> Texts:
-    return names.map([str(name).partition(", sizes = ")[0] for name in names.values])
+    parted = map(methodcaller("partition", ", sizes = "), names.values.tolist())
+    return names.map(list(map(itemgetter(0), parted)))
 
 
 def _times_ns(tree: RangeTree, names: Texts, count: int) -> tuple[Integers, Integers, Mask]:

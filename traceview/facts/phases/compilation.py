@@ -28,6 +28,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.phases import compilers
 from traceview.facts.phases.algorithm_trials import algorithm_trials
 from traceview.facts.phases.configuration_trials import ConfigurationTrials, configuration_trials
+from traceview.facts.ranges.origins import range_name_forms
 from traceview.intervals import Intervals
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -285,11 +286,11 @@ def _xla_ranges(trace: Trace, process: int) -> Intervals:
     if not len(ranges):
         return intervals.EMPTY
     names = ranges.texts("name")
-    wanted = [str(name) for name in names.values if compilers.RANGES.match(str(name))]
     rows = ranges.texts("domain").isin([compilers.RANGE_DOMAIN])
-    if not wanted or not rows.any():
+    rows &= range_name_forms(trace).matching(compilers.RANGES.match)[names.codes]
+    if not rows.any():
         return intervals.EMPTY
-    rows &= names.isin(wanted) & (ranges["process"] == process) & (ranges["end_ns"] != NULL)
+    rows &= (ranges["process"] == process) & (ranges["end_ns"] != NULL)
     return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
 
 

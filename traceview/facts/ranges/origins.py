@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-import numpy as np
-
-from traceview.tables import Array, Mask, Texts
+from traceview.facts.ranges.name_forms import TextForms, forms_of
+from traceview.tables import Array, Mask
 from traceview.trace import Trace, fact
 from traceview.trace.schema import OPERATORS
 
@@ -48,16 +47,21 @@ names or patterns of names."""
 
 
 @fact
+def range_name_forms(trace: Trace) -> TextForms:
+    """The forms of the distinct names of ranges."""
+    return forms_of(trace.recorded("ranges").texts("name").values.tolist())
+
+
+@fact
 def program_ranges(trace: Trace) -> Mask:
     """True for the rows of `ranges` that are neither a library's nor an operator's."""
     ranges = trace.recorded("ranges")
     domains, names = ranges.texts("domain"), ranges.texts("name")
     library = domains.isin(d for d in domains.values if _LIBRARY_DOMAIN.fullmatch(str(d)))
     library |= domains.isin([OPERATORS])
-    foreign = np.array([_is_foreign(str(name)) for name in names.values], bool)
-    result: Mask = ~library & ~np.append(foreign, False)[names.codes]
+    result: Mask = ~library & ~range_name_forms(trace).matching(_is_foreign)[names.codes]
     # The steps that a JAX program marks are in the domain of XLA.
-    return result | _matching(names, _JAX_STEP)
+    return result | _matching(trace, _JAX_STEP)
 
 
 def added_ranges(trace: Trace) -> Mask:
@@ -71,11 +75,10 @@ def candidates_for_steps(trace: Trace) -> Mask:
 
     Of added ranges those named so; next to them the steps that a profiler marks do not count.
     """
-    names = trace.recorded("ranges").texts("name")
     added = added_ranges(trace)
-    steps = added & _matching(names, _ADDED_STEP)
+    steps = added & _matching(trace, _ADDED_STEP)
     result = program_ranges(trace) & (~added | steps)
-    return result & ~_matching(names, _PROFILER_STEP) if steps.any() else result
+    return result & ~_matching(trace, _PROFILER_STEP) if steps.any() else result
 
 
 def is_profiler_step(name: str) -> bool:
@@ -83,8 +86,11 @@ def is_profiler_step(name: str) -> bool:
     return bool(_PROFILER_STEP.match(name))
 
 
-def _matching(names: Texts, rule: re.Pattern[str]) -> Mask:
-    return names.isin(text for text in names.values if rule.match(str(text)))
+def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:
+    """True for the rows of `ranges` whose name matches."""
+    codes = trace.recorded("ranges").texts("name").codes
+    mask: Mask = range_name_forms(trace).matching(rule.match)[codes]
+    return mask
 
 
 def _is_foreign(name: str) -> bool:

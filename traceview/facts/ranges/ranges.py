@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.nesting import Nesting, depths, nest
-from traceview.facts.ranges.origins import library_domains
+from traceview.facts.ranges.origins import library_domains, range_name_forms
 from traceview.facts.ranges.paths import (
     PATH_CHARACTERS,
     UNATTRIBUTED,
@@ -123,7 +123,9 @@ def range_tree(trace: Trace) -> RangeTree:
     depth = nesting.depth if parent is nesting.parent else depths(parent)
     names = ranges.texts("name").take(rows)
     path, paths = number_paths(parent, depth, names)
-    named = Texts.of(map(pattern_of, names.values))
+    forms = range_name_forms(trace)
+    of_forms = Texts.of(map(pattern_of, forms.examples))
+    named = Texts(of_forms.codes[forms.form], of_forms.values)
     path_pattern, patterns = by_pattern(paths, named)
     tree = RangeTree(
         nesting,

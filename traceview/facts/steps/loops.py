@@ -25,10 +25,13 @@ DEVIATIONS_PER_MAD = 1.4826
 
 def numbers(names: Texts) -> Array:
     """An integer for each name, equal for names that differ in leading zeros only (007 and 7)."""
-    values = names.values
-    if not any(map(_LEADING_ZEROS.search, values)):
+    used = groups.different(names.codes[names.codes >= 0])
+    short = names.values[used]
+    if not any(map(_LEADING_ZEROS.search, short)):
         return names.codes
-    return names.map([_LEADING_ZEROS.sub("", str(name)) for name in values]).codes
+    values = names.values.copy()
+    values[used] = [_LEADING_ZEROS.sub("", str(name)) for name in short]
+    return names.map(values.tolist()).codes
 
 
 def enters(series: Array, around: Array) -> Mask:

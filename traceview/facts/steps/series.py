@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step
+from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step, range_name_forms
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -148,7 +148,6 @@ def _beside(tree: RangeTree, kinds: _Kinds, chosen: Mask) -> Mask:
     return result
 
 
-_LAST_NUMBER = re.compile(r"(\d+)\D*$")
 _SWEPT = 3
 # A batch may be one of a loop, or a size.
 _COUNTS = re.compile(r"(?i).*(step|iteration|iter)[\W_]*#")
@@ -163,9 +162,8 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
     result = np.zeros(kinds, bool)
     if not kinds:
         return result
-    names = trace.recorded("ranges").texts("name").take(tree.row)
-    number = np.array([_number_in(str(name)) for name in names.values], np.int64)[names.codes]
-    patterns = tree.patterns.names[tree.patterns.name[tree.path_pattern[tree.path]]]
+    codes = trace.recorded("ranges").texts("name").codes[tree.row]
+    number = range_name_forms(trace).last_numbers()[codes]
     order = np.lexsort((tree.nesting.start, kind))
     same = kind[order][1:] == kind[order][:-1]
     step = np.diff(number[order])
@@ -179,12 +177,11 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
     odd = np.bincount(kind[order][1:][uneven], minlength=kinds)
     result = (counted >= _SWEPT) & (grows == counted - 1) & (odd > 0)
     named = np.zeros(kinds, bool)
-    named[kind] = [bool(_COUNTS.match(str(text))) for text in patterns] if result.any() else False
+    if result.any():
+        pattern = tree.patterns.name[tree.path_pattern[tree.path]]
+        counts = np.zeros(len(tree.patterns.names), bool)
+        used = groups.different(pattern)
+        counts[used] = [bool(_COUNTS.match(str(tree.patterns.names[code]))) for code in used]
+        named[kind] = counts[pattern]
     sweeps: Mask = result & ~named
     return sweeps
-
-
-def _number_in(name: str) -> int:
-    """The last number of a name; −1 without one, and for one too large to be a step's."""
-    found = _LAST_NUMBER.search(name)
-    return int(found[1]) if found and len(found[1]) < 16 else -1

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from traceview.facts.operations.operations import kernel_operations, operations
+from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import issued_ns, selected_operations, windows_of, within
 from traceview.facts.steps.steps import warm_up_end_ns
@@ -29,7 +28,7 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
     """
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
-    is_warm_up = np.array([bool(_WARM_UP.fullmatch(str(name))) for name in names.values], bool)
+    is_warm_up = range_name_forms(trace).matching(_WARM_UP.fullmatch)
     if not is_warm_up.any() or not len(tree.row):
         return {}
     windows = windows_of(tree, is_warm_up[names.codes[tree.row]])

@@ -50,9 +50,15 @@ def declaration(
     return f"{name} {json.dumps({key: value for key, value in work.items() if value is not None})}"
 
 
+def may_declare(range_text: str) -> bool:
+    """Whether a range's text may declare work; asked of every range."""
+    short = len(range_text) <= _LONGEST
+    return short and '"' in range_text and range_text.rstrip().endswith("}")
+
+
 def parse_declaration(range_text: str, payload: int | None = None) -> DeclaredWork | None:
     """The work that a range's text declares; None without a valid declaration."""
-    if len(range_text) > _LONGEST or '"' not in range_text or not range_text.rstrip().endswith("}"):
+    if not may_declare(range_text):
         return None
     found = _FORM.fullmatch(range_text)
     if not found:

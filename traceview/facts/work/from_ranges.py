@@ -12,8 +12,9 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.ranges.ranges import attributed_operations, pattern_of, range_tree
-from traceview.facts.work.declarations import DeclaredWork, parse_declaration
+from traceview.facts.work.declarations import DeclaredWork, may_declare, parse_declaration
 from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.facts.work.tensor_shapes import Gemm, has_sizes, number_type, parse_gemm
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array
@@ -53,7 +54,11 @@ def from_declared(trace: Trace) -> tuple[WorkEstimate, Passages] | None:
 
 @fact
 def _declaring(trace: Trace) -> tuple[Integers, Integers, dict[int, DeclaredWork]] | None:
-    return _innermost(trace, parse_declaration, lambda text: parse_declaration(text, 0) is not None)
+    relevant = range_name_forms(trace).matching(may_declare)[:-1]
+    names = trace.recorded("ranges").texts("name").values
+    for code in np.flatnonzero(relevant).tolist():
+        relevant[code] = parse_declaration(str(names[code]), 0) is not None
+    return _innermost(trace, parse_declaration, relevant)
 
 
 def declared_in(trace: Trace) -> Texts:
@@ -111,7 +116,11 @@ def shaped_gemms(trace: Trace) -> ShapedGemms | None:
 
     Of several kernels of one operator, the one that is named as a GEMM computes it.
     """
-    operators = _innermost(trace, lambda text, _: parse_gemm(text), has_sizes)
+    operators = _innermost(
+        trace,
+        lambda text, _: parse_gemm(text),
+        range_name_forms(trace).matching(has_sizes)[:-1],
+    )
     if operators is None:
         return None
     of_range, code, gemm_of = operators
@@ -160,15 +169,15 @@ def _only_gemms(of_range: Integers, multiplies: Mask) -> Integers:
 def _innermost(
     trace: Trace,
     parse: Callable[[str, int | None], Parsed | None],
-    is_relevant: Callable[[str], bool],
+    relevant: Mask,
 ) -> tuple[Integers, Integers, dict[int, Parsed]] | None:
     """For each kernel the innermost relevant range around its launch, and a code of its content.
 
-    Both are -1 without one. The last is what `parse` makes of text and payload, by these codes.
+    `relevant` has one value per distinct name. Both are -1 without one. The last is what `parse`
+    makes of text and payload, by these codes.
     """
     tree, ranges = range_tree(trace), trace.recorded("ranges")
     names = ranges.texts("name")
-    relevant = np.array([is_relevant(str(name)) for name in names.values], bool)
     if not relevant.any() or not len(tree.row):
         return None
     text = names.codes[tree.row]

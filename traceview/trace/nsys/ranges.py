@@ -90,7 +90,7 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
 def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
     """The integer payload of each range, read only if a range name refers to it."""
     found = np.full(len(names), NULL)
-    if not any(REFERS_TO_PAYLOAD in str(name) for name in names.values):
+    if REFERS_TO_PAYLOAD not in "\n".join(names.values):
         return found
     rows = reader.export.rows(PAYLOADS)
     if rows is None:

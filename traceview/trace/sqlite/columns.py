@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, filterfalse
 from typing import Any
 
 import numpy as np
 
 from traceview.tables import Array, Mask, Texts, constant, object_array
-from traceview.trace.sqlite.row_reader import Numbers, lenient_text
+from traceview.trace.sqlite.row_reader import Numbers, lenient_texts
 
 _Types = tuple[np.dtype[Any], ...]
 _NUMBERS: _Types = tuple(np.dtype(f"i{size}") for size in (1, 2, 4, 8))
@@ -116,10 +117,15 @@ class TextColumn:
 
     def add(self, piece: Piece, expected: int) -> None:
         """Append a copy of the piece; `expected` estimates the final number of rows."""
-        index = self._index
-        places = [index.setdefault(lenient_text(raw), len(index)) for raw in piece.texts or ()]
-        codes = np.array([*places, -1], np.int32)[piece.values]
-        greatest = len(index) - 1 if places else -1
+        index, texts = self._index, lenient_texts(piece.texts or ())
+        first, new = len(index), list(filterfalse(index.__contains__, texts))
+        index.update(zip(dict.fromkeys(new), count(first)))
+        if len(index) == first + len(texts):
+            places = np.arange(first, len(index), dtype=np.int32)
+        else:
+            places = np.fromiter(map(index.__getitem__, texts), np.int32, len(texts))
+        codes = np.append(places, np.int32(-1))[piece.values]
+        greatest = len(index) - 1 if texts else -1
         self._codes.add(codes, len(piece), -1, greatest, expected)
 
     def collected(self) -> Texts:

@@ -46,6 +46,14 @@ def lenient_text(raw: bytes) -> str:
     return raw.decode("utf-8", errors="replace")
 
 
+def lenient_texts(raw: Sequence[bytes]) -> list[str]:
+    """Decode texts of a trace, replacing invalid bytes; all at once where no text has NUL."""
+    joined = b"\0".join(raw)
+    if joined.count(b"\0") != max(len(raw) - 1, 0):
+        return list(map(lenient_text, raw))
+    return lenient_text(joined).split("\0") if raw else []
+
+
 def read_rows(
     connection: sqlite3.Connection, table: str, wanted: Mapping[str, Kind], file_bytes: int
 ) -> Columns:

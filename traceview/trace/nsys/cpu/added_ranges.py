@@ -5,6 +5,8 @@ torch opens its ranges in the default domain only, so the prefix stands for a do
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 
 from traceview.tables import Mask, Texts, object_array
@@ -14,9 +16,19 @@ DOMAIN = "traceview"
 PREFIX = "traceview:range:"
 
 
+def starting(texts: Texts, *prefixes: str) -> Mask:
+    """Of each distinct text, whether it starts with one of these, and False for an absent one."""
+    values = texts.values.tolist()
+    joined = "".join(values)
+    if not any(prefix in joined for prefix in prefixes):
+        return np.zeros(len(values) + 1, bool)
+    hit = map(str.startswith, values, repeat(prefixes))
+    return np.append(np.fromiter(hit, bool, len(values)), False)
+
+
 def is_added(name: Texts, domain: Texts) -> Mask:
     """True for the ranges that were added."""
-    prefixed = np.array([str(text).startswith(PREFIX) for text in name.values] + [False], bool)
+    prefixed = starting(name, PREFIX)
     if not prefixed.any():
         return np.zeros(len(name), bool)
     ours: Mask = prefixed[name.codes] & ((domain.codes < 0) | domain.isin([DOMAIN]))

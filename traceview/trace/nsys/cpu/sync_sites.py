@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.tables import NULL, Integers, Mask, Texts, rows_of
-from traceview.trace.nsys.cpu.added_ranges import in_own_domain, is_added
+from traceview.trace.nsys.cpu.added_ranges import in_own_domain, is_added, starting
 from traceview.trace.nsys.rows import Staged
 
 DOMAIN = "traceview"
@@ -68,10 +68,9 @@ def split_marks(
 
 
 def _is_mark(name: Texts, domain: Texts) -> Mask:
-    prefixed = np.array([text.startswith((PREFIX, CLOCK)) for text in name.values] or [False], bool)
-    in_default = (domain.codes < 0) & (name.codes >= 0)
+    prefixed = starting(name, PREFIX, CLOCK)[name.codes]
     marks: Mask = (domain.isin([DOMAIN]) & ~is_added(name, domain)) | (
-        in_default & prefixed[np.maximum(name.codes, 0)]
+        (domain.codes < 0) & prefixed
     )
     return marks
 
