@@ -49,7 +49,7 @@ def test_help_imports_no_verb_and_nothing_slow():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "sqlite_utils", "zstandard"}
+UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "sqlite_utils", "backports.zstd"}
 SLOW = {"traceview.trace.kineto.reader", "traceview.ptx.parser", "traceview.inspect"}
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 
 from tests.trace.nsys.exports import call, kernel, nvtx, write_export
+from tests.zstd import compress
 from traceview.errors import TraceFormatError
 from traceview.trace import Trace
 from traceview.trace.load import load
@@ -23,7 +23,7 @@ from traceview.trace.sqlite import file as sqlite_file
 ARCHIVES: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
+    ".zst": compress,
 }
 
 

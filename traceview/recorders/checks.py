@@ -56,7 +56,6 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
         *(_trial(min(working, key=lambda tool: tool.defect is not None)) if working else ()),
         *_packages(working),
         *_notebook(),
-        _zstd(),
     ]
 
 
@@ -153,11 +152,3 @@ def _notebook() -> Iterator[MachineCheck]:
         else:
             remedy = "pip install 'traceview[notebook]'"
             yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
-
-
-def _zstd() -> MachineCheck:
-    if find_spec("zstandard"):
-        return MachineCheck("zstandard", "ok", version("zstandard"))
-    return MachineCheck(
-        "zstandard", "missing", "needed to read .zst files", "pip install zstandard"
-    )

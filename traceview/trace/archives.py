@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import lzma
 import queue
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, BinaryIO
 
 BLOCK_BYTES = 1 << 20
@@ -93,18 +95,21 @@ class _Ahead:
 def damage(archive: str | None) -> tuple[type[Exception], ...]:
     """The errors that wrong bytes in an archive raise."""
     errors: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error)
-    return (*errors, _zstandard().ZstdError) if archive == "zstd" else errors
+    return (*errors, _zstd().ZstdError) if archive == "zstd" else errors
 
 
-def _zstandard() -> Any:
+def _zstd() -> ModuleType:
     # Imported only for .zst files: loading a plain trace must start fast.
-    import zstandard
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
 
-    return zstandard
+    return zstd
 
 
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
     "xz": lzma.LZMADecompressor,
-    "zstd": lambda: _zstandard().ZstdDecompressor().decompressobj(),
+    "zstd": lambda: _zstd().ZstdDecompressor(),
 }

@@ -2,6 +2,8 @@
 
 import struct
 
+from tests.zstd import compress
+
 LZ4, ZSTD = 0x2000, 0x8000
 
 
@@ -13,12 +15,10 @@ def fatbin(*entries: bytes) -> bytes:
 
 def entry(kind: int, arch: int, code: bytes, compressed: int = 0) -> bytes:
     """One PTX (1) or cubin (2), stored as it is, or compressed by LZ4 or ZSTD."""
-    import zstandard
-
     stored, size = code, 0
     if compressed:
         size = len(code)
-        stored = zstandard.compress(code) if compressed == ZSTD else lz4(code)
+        stored = compress(code) if compressed == ZSTD else lz4(code)
     padded = stored + bytes(-len(stored) % 8)
     packed = len(stored) if compressed else 0
     head = (kind, 0x101, 64, len(padded), packed, 0, 8, 1, arch, 0, 0, 0x11 | compressed, 0, size)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from tests.trace.kineto.traces import call, kernel, python, span, text, training, write
+from tests.zstd import compress
 from traceview.errors import TraceFormatError
 from traceview.report import analyze
 from traceview.trace.kineto import chunks
@@ -18,7 +18,7 @@ from traceview.trace.load import load
 PACKERS = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
+    ".zst": compress,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,11 +131,14 @@ def _of_one(data: mmap.mmap, at: int, stop: int) -> Iterator[FatbinEntry]:
 
 
 def _zstd(stored: bytes, size: int) -> bytes:
-    import zstandard
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
 
     try:
-        return zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)
-    except zstandard.ZstdError as error:
+        return zstd.ZstdDecompressor().decompress(stored, max_length=size)
+    except zstd.ZstdError as error:
         raise TraceFormatError(f"compressed GPU code is damaged: {error}") from None
 
 
