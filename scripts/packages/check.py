@@ -17,6 +17,8 @@ from packages.platforms import PLATFORMS
 LIBRARY = "traceview/trace/sqlite/pages.so"
 # Sources of what ships built: of the page's script (render/templates/report.js), of the library.
 SOURCES = ("traceview/render/script/", "traceview/trace/sqlite/pages.c")
+# What setuptools adds to a source distribution, beside the folder egg-info.
+WRITTEN = {"PKG-INFO", "setup.cfg"}
 
 
 def problems(files: Sequence[Path]) -> list[str]:
@@ -66,8 +68,13 @@ def _text(wheel: zipfile.ZipFile, names: set[str], name: str) -> str:
 
 def _sdist_problems(file: Path) -> Iterator[str]:
     with tarfile.open(file) as archive:
-        inside = {str(PurePosixPath(*PurePosixPath(member.name).parts[1:])) for member in archive}
-    yield from (f"{name} is missing" for name in sorted(_tracked(".") - inside))
+        files = [PurePosixPath(member.name) for member in archive if member.isfile()]
+    inside = {str(path.relative_to(path.parts[0])) for path in files}
+    expected = _tracked(".")
+    yield from (f"{name} is missing" for name in sorted(expected - inside))
+    for name in sorted(inside - expected):
+        if name not in WRITTEN and not name.startswith("traceview.egg-info/"):
+            yield f"{name} should not be there"
 
 
 def _tracked(folder: str) -> set[str]:

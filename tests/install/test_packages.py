@@ -74,3 +74,10 @@ def test_it_runs_without_being_installed(runner, wheel, tmp_path, expected_repor
     }
     command = [tool(runner), *options[runner], "traceview", "report", RECORDING, "--json"]
     assert json.loads(ran(command, cwd=tmp_path)) == expected_report
+
+
+def test_a_plain_installation_is_small(wheel, create):
+    """Without compiled Python files; with them it is a third larger."""
+    environment = create(Path(sys.executable), wheel)
+    files = [path for path in environment.folder.rglob("*") if path.is_file()]
+    assert sum(path.lstat().st_size for path in files if not path.is_symlink()) < 100e6
