@@ -54,7 +54,7 @@ def test_the_page_decoder(machine, monkeypatch):
     check = machine()["page decoder"]
     assert check.status == "missing"
     assert check.detail.startswith(
-        "numpy fallback (no C compiler when traceview was installed); traces load"
+        "numpy fallback (traceview was installed without its compiled part); traces load"
     )
     assert "C compiler" in check.remedy
     monkeypatch.setenv(sqlite_compiled.SWITCH, "1")

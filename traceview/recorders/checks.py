@@ -65,8 +65,8 @@ def _page_decoder() -> MachineCheck:
     if os.environ.get(c_decoder.SWITCH):
         reason, remedy = f"{c_decoder.SWITCH} is set", f"unset {c_decoder.SWITCH}"
     else:
-        reason = "no C compiler when traceview was installed"
-        remedy = "install a C compiler, then reinstall traceview"
+        reason = "traceview was installed without its compiled part"
+        remedy = "install the wheel for this platform, or from source with a C compiler"
     detail = f"numpy fallback ({reason}); traces load about 2.5 times slower"
     return MachineCheck("page decoder", "missing", detail, remedy)
 

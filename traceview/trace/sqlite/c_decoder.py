@@ -1,7 +1,7 @@
 """The compiled page decoder, pages.c: what cells.py does, several times as fast.
 
-Built when traceview is installed, if there is a C compiler. Called through ctypes, which releases
-the GIL.
+In the wheels of the known platforms, and built by an installation from source if there is a C
+compiler. Called through ctypes, which releases the GIL.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def is_available() -> bool:
 
 @cache
 def _library() -> Any:
-    """The loaded library; None if traceview was installed without a compiler."""
+    """The loaded library; None if traceview was installed without it."""
     here = Path(__file__).parent
     # pages.so; an editable install may have one that an older setup named after its Python.
     files = (here / f"pages{suffix}" for suffix in reversed(EXTENSION_SUFFIXES))
