@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import shutil
 import sys
 import tarfile
@@ -12,6 +13,7 @@ import pytest
 
 from tests.install.conftest import RECORDING, Create
 from tests.install.environments import ran, tool
+from tests.zstd import compress
 from traceview.version import __version__
 
 pytestmark = pytest.mark.slow
@@ -31,6 +33,13 @@ def test_the_wheel_reports_what_the_checkout_reports(wheel, python, create, expe
     assert environment.decoder() == "compiled"
     assert json.loads(environment.traceview("report", RECORDING, "--json")) == expected_report
     assert not environment.packages() & OPTIONAL
+
+
+def test_an_archive_of_zstd_is_read(wheel, python, create, tmp_path):
+    """By the module of Python 3.14, or by the backport that older ones install."""
+    archive = tmp_path / "training.sqlite.zst"
+    archive.write_bytes(compress(lzma.decompress(RECORDING.read_bytes())))
+    assert "10 steps of 20.3 ms" in create(python, wheel).traceview("report", archive)
 
 
 def test_the_pure_wheel_reports_the_same(pure_wheel, create, expected_report):
