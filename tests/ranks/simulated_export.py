@@ -12,7 +12,7 @@ from tests.ranks.simulated_figures import (
     recorded_operations,
     whole_steps,
 )
-from tests.ranks.simulated_jobs import MS
+from tests.ranks.simulated_jobs import MS, US
 from tests.ranks.simulation import (
     COLLECTIVE,
     COMPUTE,
@@ -123,7 +123,7 @@ class _Writer:
 
     def _pause(self, pause: Pause, begin: int, end: int) -> None:
         """Samples on a grid of the recording, as a sampler takes them."""
-        if pause.cause == "allocation" and end - begin > SAMPLE_NS:
+        if pause.cause == "allocation" and end - begin > 50 * US:
             self.to.call("cudaMalloc_v3020", self.at(begin) + 1_000, self.at(end) - 1_000)
         frames = [(pause.file, pause.line, pause.function), _MAIN]
         if pause.what.startswith("DataLoader"):

@@ -146,7 +146,7 @@ class _Extraction:
         causes = []
         for begin, end in self.gap.T.tolist():
             place = int(np.flatnonzero(starts == end)[0])
-            cause, pause = self._cause(place, end - begin)
+            cause, pause = self._cause(place, begin, end)
             causes.append(CAUSES.index(cause))
             pauses.append(pause if end - begin > 2 * SAMPLE_NS else None)
         self.cause = np.array(causes, np.int64)
@@ -154,14 +154,17 @@ class _Extraction:
         self.pauses = known
         self.place = np.array([known.index(p) if p else -1 for p in pauses], np.int64)
 
-    def _cause(self, row: int, idle_ns: int) -> tuple[str, Pause | None]:
+    def _cause(self, row: int, begin: int, end: int) -> tuple[str, Pause | None]:
         """As `facts.idle.causes` decides it, from what the schedule knows."""
-        place = int(self.places_kept[row])
+        place, idle_ns = int(self.places_kept[row]), end - begin
+        paused_ns = min(end, int(self.call[row])) - max(
+            begin, int(self.call[row]) - self.ops[row].pause_ns
+        )
         op, line = self.ops[row], self.line
         if not line.late_call[place]:
             return "dependency", None
         before = line.program.operations[place - 1] if place else None
-        if op.pause and op.pause.cause != "launch-late" and op.pause_ns > idle_ns // 2:
+        if op.pause and op.pause.cause != "launch-late" and paused_ns > idle_ns // 2:
             return op.pause.cause, op.pause
         if before and before.does == SYNCHRONIZE:
             waited = line.returned_ns[place - 1] - line.call_ns[place - 1]

@@ -10,6 +10,7 @@ import pytest
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
 from tests.ranks.simulated_jobs import FAULTS, SHAPES, US, run, with_straggler
+from tests.ranks.simulation import LAUNCH_NS
 from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.figures import RankFigures
@@ -76,9 +77,22 @@ def test_steps_of_a_recording(pairs: Pairs):
             np.testing.assert_array_equal(
                 getattr(extracted.steps, name), getattr(simulated.steps, name), name
             )
-        work = {part.kind: part for part in extracted.work if part.kind != "communication"}
-        assert work == {part.kind: part for part in simulated.work}
+        work = {
+            part.kind: (part.calls, part.time_ns)
+            for part in extracted.work
+            if part.kind != "communication"
+        }
+        assert work == {part.kind: (part.calls, part.time_ns) for part in simulated.work}
         assert extracted.step_median_ns == simulated.step_median_ns
+
+
+def test_time_of_the_cpu(pairs: Pairs):
+    for simulated, extracted in pairs:
+        assert extracted.steps.cpu_ns is not None
+        assert simulated.steps.cpu_ns is not None
+        # The last step ends with its last call; before the others a range begins and ends.
+        off = np.abs(extracted.steps.cpu_ns - simulated.steps.cpu_ns)[:-1]
+        assert off.max(initial=0) <= 2 * LAUNCH_NS
 
 
 def _places(rank: RankFigures) -> np.ndarray:

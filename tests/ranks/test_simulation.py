@@ -112,11 +112,11 @@ def test_parts_of_a_step_add_up(seed: int):
 
 
 def test_a_planted_sleep_is_idle_time_at_its_line():
-    job = with_straggler(2, "ddp", "sleep")
+    job = with_straggler(3, "ddp", "sleep")
     assert job.fault is not None
     late = job.fault.ranks[0]
     line = run(job)[late]
-    rank = figures(line, recordings(2, job.ranks)[late])
+    rank = figures(line, recordings(3, job.ranks)[late])
     most = rank.collectives.idle_ns.sum(axis=0).argmax()
     assert CAUSES[most] in ("launch-late", "sync-drain")
     place = rank.collectives.place[rank.collectives.place_ns.argmax()]
