@@ -136,3 +136,23 @@ def test_collectives_of_symmetric_memory_are_matched(reports: Callable[[str], Jo
     report = reports("symmetric")
     assert all(each.collectives.symmetric.any() for each in report.ranks)
     assert [row["kinds"] for row in report.result.tables["groups"].rows()] == ["all-reduce"]
+
+
+def test_a_rank_that_sleeps_in_every_third_step(reports: Callable[[str], JobReport]):
+    """`ddp.py --sleep-ms 12.5 --every 3`: both CPUs need all of a step, so nothing is made up."""
+    (row,) = reports("ddp_sleep").result.tables["stragglers"].rows()
+    assert (row["rank"], row["place"], row["steps"]) == (1, "data.py:24", "every third step")
+    assert row["late_median_ns"] == pytest.approx(12.5e6, rel=0.25)
+    finding = reports("ddp_sleep").result.findings[0]
+    assert "sleeps" in finding.message
+
+
+def test_a_rank_with_three_quarters_of_the_tokens(reports: Callable[[str], JobReport]):
+    (row,) = reports("moe").result.tables["stragglers"].rows()
+    assert (row["rank"], row["cause"], row["kernel_class"]) == (1, "gpu-work", "gemm")
+    assert row["steps"] == "every step"
+
+
+def test_the_longer_stage_of_a_pipeline(reports: Callable[[str], JobReport]):
+    (row,) = reports("pipeline").result.tables["stragglers"].rows()
+    assert row["rank"] == 1
