@@ -42,7 +42,7 @@ def test_the_cell_under_the_pointer_says_what_the_table_says(shown, job):
     for rank, step in ((0, 1), (3, 6), (7, 11)):
         x = left + (step + 0.5) * (width - left) / 12
         canvas.hover(position={"x": x, "y": (rank + 0.5) * CELL_HEIGHT})
-        row = next(r for r in table.rows() if (r["rank"], r["step"]) == (rank, str(step)))
+        row = next(r for r in table.rows() if (r["rank"], r["step"]) == (rank, f"step_{step}"))
         said = shown.page.locator("#heat-map .rk-tip").inner_text()
         assert f"Rank {rank}, step {step}: {units.duration(row['duration_ns'])}" in said
         assert f"compute {units.duration(row['compute_ns'])}" in said
@@ -132,9 +132,9 @@ def test_nothing_is_wider_than_the_window(browser, page, width, scheme):
         assert shown.problems == []
 
 
-def test_tables_and_findings_need_no_scripts(browser, page):
+def test_tables_and_findings_need_no_scripts(browser, page, job):
     with opened(browser, page, java_script_enabled=False) as shown:
-        assert shown.count("#findings .finding") == 1
+        assert shown.count("#findings .finding") == len(job.result.findings) > 0
         assert shown.count("#tables tbody tr") > 8
         assert "With scripts on" in shown.page.locator("#heat-map").inner_text()
 

@@ -19,7 +19,7 @@ from traceview.render.ranks.chosen import shown_ranks, shown_windows
 from traceview.render.ranks.heat_map import MOST_STEPS, heat_document, three_digits
 from traceview.render.ranks.html import render_html
 
-MOST_BYTES = 1_600_000
+MOST_BYTES = 1_800_000
 """Of the page of 1,024 ranks and 200 steps."""
 
 
@@ -134,7 +134,7 @@ def test_the_window_is_the_step_in_which_ranks_wait_longest():
     job = a_job(Shape(8))
     longest, median = shown_windows(job, shown_ranks(job))
     worst = int(job.heat.late_ns[:, 1:].max(axis=0).argmax()) + 1
-    assert longest.title == f"Step with the longest wait: {worst}"
+    assert longest.title == f"Step with the longest wait: step_{worst}"
     assert longest.to_ns - longest.from_ns == job.heat.duration_ns[0, worst]
     assert median.title.startswith("Median step: ")
 

@@ -11,8 +11,10 @@ from traceview.render.ranks.markdown import render_markdown
 
 
 def test_the_verdict_the_findings_and_the_ranks_are_there():
-    lines = render_markdown(a_job(Shape(64))).splitlines()
-    assert lines[2].startswith("**Rank 3 is late by 12.5 ms in every third step")
+    job = a_job(Shape(64))
+    lines = render_markdown(job).splitlines()
+    assert lines[2] == f"**{job.verdict.text}**"
+    assert "rank 3 late by 12.5 ms in every third step" in lines[2]
     assert "### What to do first" in lines
     assert [line for line in lines if line.startswith("| 3 |")]
     assert [line for line in lines if line.startswith("| median of 63 |")]
