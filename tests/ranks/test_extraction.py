@@ -1,11 +1,13 @@
 """The figures of the ranks of a recording: against the trace itself, and counted by hand."""
 
+import lzma
 import pickle
 
 import numpy as np
 import pytest
 
 from tests.build import Export
+from tests.places import DATA
 from traceview import load
 from traceview.facts.collectives.transfers import transfers
 from traceview.facts.idle.causes import CAUSES
@@ -117,3 +119,41 @@ def test_a_process_with_a_few_copies_on_a_gpu_is_no_rank_there(tmp_path):
     ranks = figures_of_ranks(load(export.write(tmp_path / "two.sqlite")))
 
     assert [each.compute_ns for each in ranks] == [10 * MS, 10 * MS]
+
+
+def test_the_pace_of_the_cpu_leaves_out_waits_for_the_gpu(tmp_path):
+    """Steps of 10 ms: 6 ms blocked in a synchronization, and 0.9 of 1 ms in a launch that a full
+    queue held back."""
+    export = Export()
+    for step in range(3):
+        at = 10 * MS * step
+        export.range(f"step_{step}", at, at + 10 * MS - 10)
+        export.launch((at + 100, at + 200), (at + 300, at + 3 * MS), name="gelu")
+        export.launch((at + MS, at + 2 * MS), (at + 3 * MS, at + 5 * MS), name="gelu")
+        export.sync("cudaStreamSynchronize", at + 3 * MS, at + 9 * MS)
+    [rank] = figures_of_ranks(load(export.write(tmp_path / "rank_0.sqlite")))
+
+    assert rank.steps.cpu_ns.tolist()[1:] == [3_100_000, 3_100_000 - 10]
+
+
+def test_the_line_of_a_sleep_comes_with_its_time_per_step(unpack_ranks):
+    [rank] = figures_of_ranks(load(unpack_ranks("ddp_sleep.rank1")))
+
+    place = next(each for each in rank.cpu_places if each.text == "data.py:24")
+    assert place.what == "sleep"
+    time = rank.cpu_place_ns[:, rank.cpu_places.index(place)]
+    assert len(time) == len(rank.steps)
+    # 12.5 ms in every third step, by samples.
+    asleep = np.flatnonzero(time > 5 * MS)
+    assert set(np.diff(asleep).tolist()) == {3}
+    assert all(8 * MS < each < 16 * MS for each in time[asleep].tolist())
+
+
+@pytest.fixture
+def unpack_ranks(tmp_path):
+    def unpacked(name: str):
+        path = tmp_path / f"{name}.sqlite"
+        path.write_bytes(lzma.decompress((DATA / "ranks" / f"{name}.sqlite.xz").read_bytes()))
+        return path
+
+    return unpacked

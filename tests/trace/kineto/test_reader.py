@@ -161,7 +161,7 @@ def test_collectives(tmp_path: Path):
     args = {
         "Collective name": "_allgather_base", "In msg nelems": 100, "Out msg nelems": 400,
         "Group size": 4, "dtype": "BFloat16", "Process Group Name": "0",
-        "Process Group Ranks": "[0, 2, 4, 6]",
+        "Process Group Ranks": "[0, 2, 4, 6]", "Process Group Description": "mesh_dp",
     }  # fmt: skip
     events = [
         span("cpu_op", "record_param_comms", 0, 20, args=args),
@@ -174,6 +174,7 @@ def test_collectives(tmp_path: Path):
     assert (call_row["kind"], call_row["bytes"]) == ("all-gather", 200)
     group = next(trace.table("communicators").rows())
     assert (group["ranks"], group["rank"]) == (4, 2)
+    assert (group["name"], group["members"]) == ("mesh_dp", "0,2,4,6")
     assert group["communicator"] == call_row["communicator"]
     assert (trace.run["rank"], trace.run["world_size"]) == ("4", "8")
 
