@@ -11,6 +11,7 @@ from traceview.ranks.figures import KINDS
 from traceview.ranks.lateness import GPU_WORK
 from traceview.ranks.matching import Inconsistency
 from traceview.ranks.process_groups import ranks_text
+from traceview.ranks.result.communication import exposed_communication, small_messages
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
 from traceview.ranks.result.rank_rows import straggler_row
@@ -20,9 +21,6 @@ from traceview.ranks.stragglers import Straggler, launched_per_step
 from traceview.tables import Table
 from traceview.units import Value
 
-SMALL_BYTES, MANY_PER_STEP = 1 << 20, 50
-"""At 1 MiB two H200 reached a quarter of the bandwidth of 256 MiB (tests/data/collectives)."""
-_SMALL_SHARE, _EXPOSED_SHARE = 0.05, 0.10
 _PACE, _MOST_OF_IT = 0.85, 0.8
 
 
@@ -34,8 +32,8 @@ def findings_of(
         *(_inconsistent(job, each) for each in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
-        *_small_messages(job, tables, calls),
-        *_exposed(job, tables),
+        *small_messages(job, tables, calls),
+        *exposed_communication(job, tables, calls),
     ]
     return tuple(sorted(found, key=_order))
 
@@ -186,95 +184,5 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         Evidence(values, "ranks", {"rank": job.ranks[int(np.argmax(bound))].name.rank}),
         share_pct(saved_ns, job.span_ns),
         cause="launch-late",
-        general=True,
-    )
-
-
-def _small_messages(
-    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
-) -> Iterator[Finding]:
-    """Many small collectives per step: the one kind and size that takes most exposed time."""
-    steps = max(int(job.steps.steady.sum()), 1)
-    found = []
-    for row in tables["collectives"].rows():
-        size, per_step = row["bytes"], row["calls_per_step"]
-        if size is None or per_step is None or row["transfer_ns"] is None:
-            continue
-        if int(size) > SMALL_BYTES or float(per_step) < MANY_PER_STEP:
-            continue
-        of = next(place for place, each in enumerate(job.groups) if each.label == row["group"])
-        own = (calls[of].bytes == size) & (calls[of].kind == KINDS.index(str(row["kind"])))
-        own &= np.isin(calls[of].step, np.flatnonzero(job.steps.steady))
-        ranks = max(len(set(calls[of].rank[own].tolist())), 1)
-        exposed = np.minimum(
-            calls[of].exposed_ns, calls[of].duration_ns - np.maximum(calls[of].wait_ns, 0)
-        )
-        found.append((int(exposed[own].sum()) // ranks, row))
-    if not found:
-        return
-    exposed_ns, row = max(found, key=lambda each: each[0])
-    exposed_ns = min(exposed_ns, job.span_ns)
-    severity = severity_of(exposed_ns, job.span_ns)
-    if severity is None or exposed_ns < _SMALL_SHARE * job.span_ns:
-        return
-    values: dict[str, Value] = {
-        "calls": round(float(row["calls_per_step"] or 0)),
-        "kind": row["kind"],
-        "group": row["group"],
-        "bytes": row["bytes"],
-        "exposed_ns": exposed_ns // steps,
-        "bus_bytes_per_s": row["bus_bytes_per_s"],
-    }
-    template = (
-        "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without computing"
-    )
-    template += ", at {bus_bytes_per_s}." if row["bus_bytes_per_s"] else "."
-    yield Finding(
-        severity,
-        template,
-        "Exchange more per call: bucket_cap_mb of DistributedDataParallel, larger units of FSDP, "
-        "or one call for several tensors.",
-        exposed_ns,
-        Subject("collective", str(row["kind"])),
-        Evidence(
-            values,
-            "collectives",
-            {"group": row["group"], "kind": row["kind"], "bytes": row["bytes"]},
-        ),
-        share_pct(exposed_ns, job.span_ns),
-        cause="small-messages",
-    )
-
-
-def _exposed(job: JobFacts, tables: dict[str, Table]) -> Iterator[Finding]:
-    """Communication that compute does not hide, without waits, on the median rank."""
-    rows = list(tables["ranks"].rows())
-    known = [row for row in rows if row["wait_ns"] is not None]
-    if not known or not len(tables["collectives"]):
-        return
-    order = sorted(known, key=lambda row: int(row["exposed_ns"] or 0) - int(row["wait_ns"] or 0))
-    row = order[(len(order) - 1) // 2]
-    place = next(p for p, each in enumerate(job.ranks) if each.name.rank == row["rank"])
-    transfer_ns = max(int(row["exposed_ns"] or 0) - int(row["wait_ns"] or 0), 0)
-    whole = job.ranks[place].span_ns // job.steady_count(place)
-    severity = severity_of(transfer_ns * job.steady_count(place), job.ranks[place].span_ns)
-    if severity is None or transfer_ns < _EXPOSED_SHARE * whole:
-        return
-    which = "Both ranks exchange data" if len(known) == 2 else "Most ranks exchange data"
-    of = "of a step of" if job.steps.names else "of"
-    yield Finding(
-        severity,
-        f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing.",
-        "Overlap it with compute: start each collective as soon as its data is ready, on a stream "
-        "of its own. Or exchange fewer bytes.",
-        transfer_ns * job.steady_count(place),
-        Subject("rank", f"rank {row['rank']}"),
-        Evidence(
-            {"rank": row["rank"], "transfer_ns": transfer_ns, "step_ns": whole},
-            "ranks",
-            {"rank": row["rank"]},
-        ),
-        share_pct(transfer_ns, whole),
-        cause="exposed-communication",
         general=True,
     )
