@@ -65,7 +65,8 @@ class Judged:
         fault = self.job.fault
         for each in self.report.result.findings:
             about = each.subject.name if each.subject else ""
-            if fault and about in [f"rank {rank}" for rank in fault.ranks]:
+            late = each.evidence is not None and each.evidence.table == "stragglers"
+            if fault and late and about in [f"rank {rank}" for rank in fault.ranks]:
                 return each.time_at_stake_ns
         return None
 

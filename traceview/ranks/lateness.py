@@ -60,8 +60,9 @@ class Lateness:
 
     `late_ns` is the time by which each rank is late through its own fault, shape (ranks, steps);
     the steps are the steady ones, or a single one for all collectives without steps. `parts_ns`
-    splits it by LATE_CAUSES. `rows` are the late arrivals by communicator, in the order of
-    `matched`.
+    splits it by LATE_CAUSES. `longer_ns` is how much longer the rank worked and idled than the
+    median rank, whoever waited for it, None without steps. `rows` are the late arrivals by
+    communicator, in the order of `matched`.
     """
 
     late_ns: Integers
@@ -69,6 +70,7 @@ class Lateness:
     steps: Integers
     rows: tuple[LateRows, ...]
     step_rows: Integers
+    longer_ns: Reals | None = None
 
     def own_rows(self, rank: int) -> Integers:
         """The row in RankSteps of each step of a rank, −1 where it has none."""
@@ -94,13 +96,14 @@ def lateness(
         inside = at >= 0
         np.add.at(late, (each.rank[inside], at[inside]), each.blame_ns[inside])
         np.add.at(parts, (each.rank[inside], at[inside]), each.parts_ns[inside])
+    more = None
     if len(numbers):
-        total, longer = _longer_steps(ranks, steps, numbers)
+        more, longer = _longer_steps(ranks, steps, numbers)
         if needs is not None and needs.launch_bound:
             late, parts = _by_cpu(late, needs, longer)
         else:
-            late, parts = _at_most(late, total, _backed_by_cpu(longer, needs))
-    return Lateness(late, parts, numbers, rows, steps.row[:, numbers])
+            late, parts = _at_most(late, more, _backed_by_cpu(longer, needs))
+    return Lateness(late, parts, numbers, rows, steps.row[:, numbers], more)
 
 
 def _backed_by_cpu(parts: Reals, needs: Needs | None) -> Reals:

@@ -176,9 +176,12 @@ def _straggler(
         place = _place(ranks[rank], late.rows, own)
     more_work = _has_more_work(ranks, rank, chosen)
     if needs is not None and free:
-        saved_ns = _forecast_ns(needs, chosen, even=more_work)
-    elif more_work:
-        saved_ns -= saved_ns // len(ranks)
+        saved_ns = min(_forecast_ns(needs, chosen, even=more_work), whole_ns)
+    else:
+        if late.longer_ns is not None:
+            # Waits fall short of it where others queue work meanwhile: 80 against 93 % were bounds.
+            saved_ns = int(late.longer_ns[rank, marked].sum())
+        saved_ns -= saved_ns // len(ranks) if more_work else 0
     return Straggler(
         rank=rank,
         late=marked,
@@ -187,7 +190,7 @@ def _straggler(
         cause=cause,
         place=place,
         others_wait_ns=min(others_wait_ns, (len(ranks) - 1) * whole_ns),
-        saved_ns=max(min(saved_ns, whole_ns), 0),
+        saved_ns=max(saved_ns, 0),
         kind=_most_blamed(matched, late.rows, own),
         more_work=more_work,
     )
