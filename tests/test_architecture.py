@@ -40,6 +40,7 @@ LEVELS = (
     {"ranks"},
     {"testing"},
     {"render"},
+    {"serve"},
     {"cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

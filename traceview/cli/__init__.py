@@ -28,6 +28,7 @@ VERBS = {
     "bench": "Check and time every version of a GPU operation.",
     "scrub": "Copy a trace without private data.",
     "doctor": "Check this machine's setup and show how to fix what is missing.",
+    "serve": "Answer agents and editors about the recordings in a folder.",
     "schema": "Print the JSON Schema of a JSON output.",
     "completion": "Print the completion script of a shell.",
 }

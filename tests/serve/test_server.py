@@ -1,0 +1,127 @@
+"""The server, asked by the client of the official SDK: in a process of its own, over its pipes."""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.places import DATA, REPOSITORY
+
+mcp = pytest.importorskip("mcp")
+
+RECORDING = "runs/training.sqlite.xz"
+TOOLS = {
+    "list_recordings", "list_questions", "report", "answer", "evidence", "inspect_kernel",
+    "compare", "compare_ranks",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Recordings, a kernel, a program, a link that leads out, and a hidden folder."""
+    root = tmp_path_factory.mktemp("served")
+    (root / "runs").mkdir()
+    (root / ".cache").mkdir()
+    shutil.copy(REPOSITORY / "examples/training.sqlite.xz", root / RECORDING)
+    for name in ("mlp_nosync", "mlp_print_loss"):
+        shutil.copy(DATA / f"{name}.sqlite.xz", root / "runs")
+    shutil.copy(DATA / "gelu-nvrtc-12.9-sm90.ptx", root / "gelu.ptx")
+    (root / ".cache/old.sqlite").touch()
+    (root / "broken.sqlite").write_text("no database")
+    (root / "kernels.py").write_text("raise SystemExit('ran')\n")
+    (root / "out.sqlite.xz").symlink_to(DATA / "mlp_sync.sqlite.xz")
+    return root
+
+
+def told(folder, *calls):
+    """The results of tool calls in one session, as the client gets them."""
+
+    async def session():
+        command = ["-m", "traceview", "serve", "--mcp", str(folder)]
+        server = mcp.StdioServerParameters(command=sys.executable, args=command)
+        async with mcp.Client(server) as client:
+            if not calls:
+                return (await client.list_tools()).tools
+            return [await client.call_tool(name, given) for name, given in calls]
+
+    return asyncio.run(asyncio.wait_for(session(), 120))
+
+
+def documents(folder, *calls):
+    results = told(folder, *calls)
+    assert not [result.content for result in results if result.is_error]
+    return [json.loads(result.content[0].text) for result in results]
+
+
+def test_every_tool_only_reads(folder):
+    tools = told(folder)
+    assert {tool.name for tool in tools} == TOOLS
+    assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
+
+
+def test_from_the_list_to_the_evidence(folder):
+    listed, questions, report, answer, evidence = documents(
+        folder,
+        ("list_recordings", {}),
+        ("list_questions", {}),
+        ("report", {"recording": RECORDING}),
+        ("answer", {"recording": RECORDING, "question": "gpu-idle", "rows": 3}),
+        ("evidence", {"recording": RECORDING, "finding": 0, "rows": 2}),
+    )
+    names = [each["recording"] for each in listed["recordings"]]
+    assert RECORDING in names
+    assert not {"out.sqlite.xz", ".cache/old.sqlite"} & set(names)
+    assert "gpu-idle" in [each["question"] for each in questions["questions"]]
+
+    expected = traceview.analyze(traceview.load(folder / RECORDING))
+    assert report["verdict"]["text"] == expected.verdict.text
+    first = report["findings"][0]
+    assert first["message"] == expected.findings[0].finding.message
+    assert (first["finding"], evidence["finding"]["message"]) == (0, first["message"])
+    assert len(answer["tables"]["gaps"]) == 3
+    assert set(answer["tables"]["gaps"][0]) == set(answer["columns"]["gaps"])
+    assert all(len(rows) <= 2 for rows in evidence["tables"].values())
+    window = evidence["finding"]["evidence"]
+    kernels = evidence["kernels_in_window"]
+    ends = [each["start_ns"] + each["duration_ns"] for each in kernels]
+    assert all(end > window["start_ns"] for end in ends)
+
+
+def test_kernels_and_comparisons(folder):
+    pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
+    kernel, comparison = documents(
+        folder, ("inspect_kernel", {"target": "gelu.ptx"}), ("compare", pair)
+    )
+    assert kernel["kernels"][0]["accesses"]
+    assert comparison["changes"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        ("report", {"recording": "../secret.sqlite"}, "there is no file"),
+        ("report", {"recording": "/etc/passwd"}, "there is no file"),
+        ("report", {"recording": "out.sqlite.xz"}, "there is no file"),
+        ("report", {"recording": "runs"}, "there is no file"),
+        ("report", {"recording": "a\0b"}, "there is no file"),
+        ("report", {"recording": "broken.sqlite"}, "broken.sqlite"),
+        ("answer", {"recording": RECORDING, "question": "gpu-idel"}, "gpu-idle"),
+        ("evidence", {"recording": RECORDING, "finding": 99}, "there is no finding 99"),
+        ("inspect_kernel", {"target": "kernels.py"}, "runs no program"),
+    ],
+)
+def test_what_is_refused_says_so(folder, tool, given, says):
+    [result] = told(folder, (tool, given))
+    assert result.is_error
+    assert says in result.content[0].text
+    assert "Traceback" not in result.content[0].text
+
+
+def test_the_folder_stays_as_it_is(folder):
+    before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+    documents(folder, ("report", {"recording": RECORDING}))
+    assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -1,0 +1,31 @@
+"""`traceview serve`: answer agents and editors about the recordings in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceview.cli import debug_option
+from traceview.cli.verb import Verb
+
+
+@click.command(cls=Verb, examples=("traceview serve --mcp recordings/",))
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@click.option(
+    "--mcp",
+    is_flag=True,
+    required=True,
+    help="Speak the Model Context Protocol on stdin and stdout.",
+)
+@debug_option
+def command(folder: Path, mcp: bool) -> None:  # noqa: ARG001 (the only protocol)
+    """Answer agents and editors about the recordings in FOLDER.
+
+    They can list recordings and questions, ask one, see the evidence of a finding, inspect a
+    kernel, and compare. Nothing is written, no program of yours is run, and nothing outside FOLDER
+    is read. Default: the current folder.
+    """
+    from traceview.serve.server import serve
+
+    serve(folder)

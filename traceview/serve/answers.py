@@ -1,0 +1,204 @@
+"""What the server answers: documents of plain values, bounded in size."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+import traceview
+from traceview.analyses import ALL
+from traceview.analyses.base import Result, Skipped
+from traceview.errors import InputError, suggestion
+from traceview.explanation import explained
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.ranking import RankedFinding
+from traceview.render.base.json_text import written
+from traceview.render.comparison.json import render_json as comparison_json
+from traceview.render.kernels.json import as_document
+from traceview.render.ranks.json import render_json as job_json
+from traceview.render.report.json import finding_document, tables_document
+from traceview.report import Report
+from traceview.serve.folder import ServedFolder
+
+Document = dict[str, Any]
+MOST_ROWS = 200
+_MOST_FINDINGS = 10
+_CODE = (".ptx", ".cubin")
+_MOST_KERNELS = 50
+_KEPT_REPORTS = 2
+
+
+class Answers:
+    """Answers about the recordings of one folder. The last reports are kept."""
+
+    def __init__(self, folder: ServedFolder) -> None:
+        self._folder = folder
+        self._reports: OrderedDict[tuple[Path, int, int], Report] = OrderedDict()
+        self._lock = Lock()
+
+    def recordings(self) -> Document:
+        files = self._folder.recordings()
+        return {
+            "recordings": [
+                {"recording": self._folder.name_of(file), "bytes": file.stat().st_size}
+                for file in files
+            ]
+        }
+
+    def questions(self) -> Document:
+        return {"questions": [{"question": a.name, "asks": a.question} for a in ALL]}
+
+    def report(self, recording: str) -> Document:
+        """The verdict, the figures to look at first, and the first findings, numbered."""
+        report = self._report(recording)
+        return _plain(
+            {
+                "verdict": vars(report.verdict) if report.verdict else None,
+                "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
+                "findings": [
+                    _brief(number, each)
+                    for number, each in enumerate(report.findings[:_MOST_FINDINGS])
+                ],
+                "findings_left_out": max(0, len(report.findings) - _MOST_FINDINGS),
+                "not_answered": [
+                    name for name, each in report.outcomes.items() if isinstance(each, Skipped)
+                ],
+            }
+        )
+
+    def answer(self, recording: str, question: str, rows: int) -> Document:
+        """The tables of one question, `rows` of each, with what the columns mean."""
+        known = [analysis.name for analysis in ALL]
+        if question not in known:
+            raise InputError(f"no question is named {question!r}", suggestion(question, known))
+        outcome = self._report(recording)[question]
+        if isinstance(outcome, Skipped):
+            return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
+        meaning = explained(question)
+        return _plain(
+            {
+                "status": "ok",
+                "asks": meaning.question,
+                "method": meaning.method,
+                "columns": {
+                    spec.name: {column.name: column.meaning for column in spec.columns}
+                    for spec in meaning.tables
+                },
+                **tables_document(meaning.tables, outcome, _bounded(rows)),
+                "summary": dict(outcome.summary),
+                "notes": list(outcome.notes),
+            }
+        )
+
+    def evidence(self, recording: str, finding: int, rows: int) -> Document:
+        """A finding with all its values, the table that shows it, and the kernels meanwhile."""
+        report = self._report(recording)
+        if not 0 <= finding < len(report.findings):
+            raise InputError(
+                f"there is no finding {finding}", f"there are {len(report.findings)}, from 0 on"
+            )
+        ranked = report.findings[finding]
+        outcome = report.outcomes.get(ranked.analysis)
+        spec = next(
+            (
+                each
+                for analysis in report.analyses
+                if analysis.name == ranked.analysis
+                for each in analysis.tables
+                if each.name == ranked.finding.evidence.table
+            ),
+            None,
+        )
+        shown: Document = {}
+        if spec is not None and isinstance(outcome, Result):
+            shown = tables_document([spec], outcome, _bounded(rows))
+        document = {"finding": finding_document(ranked), **shown}
+        return _plain({**document, "kernels_in_window": self._kernels(report, ranked)})
+
+    def kernel(self, target: str, kernel: str | None) -> Document:
+        """The memory accesses, occupancy and findings of kernels; no program is run.
+
+        Raises InputError for other files: inspecting a Python file runs it.
+        """
+        path = self._folder.file(target)
+        if path.suffix not in _CODE and path not in self._folder.recordings():
+            raise InputError(
+                f"{target} is no .ptx, no .cubin and no recording",
+                "the server runs no program: use traceview ptx for a Python file",
+            )
+        report = traceview.inspect_ptx(path, kernel=kernel)
+        return _plain(as_document(report, traceview.__version__))
+
+    def compare(self, before: Sequence[str], after: Sequence[str]) -> Document:
+        sides = [[self._recording(name) for name in names] for names in (before, after)]
+        return _loaded(comparison_json(traceview.compare(*sides), traceview.__version__))
+
+    def ranks(self, recordings: Sequence[str]) -> Document:
+        files = [self._recording(name) for name in recordings]
+        return _loaded(job_json(traceview.analyze_ranks(files), traceview.__version__, MOST_ROWS))
+
+    def _recording(self, name: str) -> Path:
+        path = self._folder.file(name)
+        if path.name.endswith(".nsys-rep"):
+            raise InputError(
+                f"{name} is not exported, and the server starts no program",
+                "nsys export --type sqlite",
+            )
+        return path
+
+    def _report(self, name: str) -> Report:
+        path = self._recording(name)
+        state = path.stat()
+        key = (path, state.st_mtime_ns, state.st_size)
+        with self._lock:
+            if key not in self._reports:
+                self._reports[key] = traceview.analyze(traceview.load(path))
+                while len(self._reports) > _KEPT_REPORTS:
+                    self._reports.popitem(last=False)
+            self._reports.move_to_end(key)
+            return self._reports[key]
+
+    @staticmethod
+    def _kernels(report: Report, ranked: RankedFinding) -> list[Document]:
+        start_ns, end_ns = ranked.finding.evidence.start_ns, ranked.finding.evidence.end_ns
+        trace = report.recording
+        if trace is None or start_ns is None or end_ns is None:
+            return []
+        kernels = trace.recorded("kernels")
+        inside = (kernels["end_ns"] > start_ns) & (kernels["start_ns"] < end_ns)
+        rows = np.flatnonzero(inside)
+        rows = rows[np.argsort(kernels["start_ns"][rows], kind="stable")][:_MOST_KERNELS]
+        labels = kernel_labels(trace).take(rows).decode()
+        times = zip(
+            kernels["start_ns"][rows].tolist(), kernels["end_ns"][rows].tolist(), strict=True
+        )
+        return [
+            {"kernel": label, "start_ns": begin, "duration_ns": end - begin}
+            for label, (begin, end) in zip(labels, times, strict=True)
+        ]
+
+
+def _brief(number: int, ranked: RankedFinding) -> Document:
+    whole = finding_document(ranked)
+    kept = ("analysis", "severity", "message", "action", "time_at_stake_ns", "subject", "forecast")
+    return {"finding": number, **{name: whole[name] for name in kept}}
+
+
+def _bounded(rows: int) -> int:
+    return max(1, min(rows, MOST_ROWS))
+
+
+def _plain(document: Document) -> Document:
+    """The document of plain values: tables as lists of rows."""
+    return _loaded(written(document))
+
+
+def _loaded(text: str) -> Document:
+    document: Document = json.loads(text)
+    return document
