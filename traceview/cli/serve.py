@@ -10,7 +10,7 @@ from traceview.cli import debug_option
 from traceview.cli.verb import Verb
 
 
-@click.command(cls=Verb, examples=("traceview serve --mcp recordings/",))
+@click.command(cls=Verb, examples=("traceview serve --mcp", "traceview serve --mcp recordings/"))
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 @click.option(
     "--mcp",
