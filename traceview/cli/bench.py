@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import values
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
     Outputs,
     check_writable,
@@ -24,7 +25,6 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.cli.verb import Verb
 
 if TYPE_CHECKING:
     from traceview.bench import (

@@ -11,6 +11,7 @@ import click
 
 from traceview.cli import color_option, debug_option
 from traceview.cli.options.report_outputs import ReportOutputs
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
     STDOUT,
     document_option,
@@ -23,7 +24,6 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import STDOUT, progress
-from traceview.cli.verb import Verb
 
 
 @click.command(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import color_option, debug_option
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import print_text, progress
-from traceview.cli.verb import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import color_option, debug_option
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import STDOUT, json_option, print_text, put_json, write_file
-from traceview.cli.verb import Verb
 from traceview.errors import ComparisonRefusedError, TraceviewError
 from traceview.outputs import check_report_output
 

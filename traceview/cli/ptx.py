@@ -16,6 +16,7 @@ from traceview.cli.options.multi_value_options import (
     split_at_double_dash,
 )
 from traceview.cli.options.values import check_archs, misuse
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
     STDOUT,
     Outputs,
@@ -27,7 +28,6 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.cli.verb import Verb
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import debug_option
+from traceview.cli.options.verb import Verb
 from traceview.cli.process import closed_stdout
-from traceview.cli.verb import Verb
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:

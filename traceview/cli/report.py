@@ -19,6 +19,7 @@ from traceview.cli.options.report_outputs import (
     print_report,
     put_report,
 )
+from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
     STDOUT,
     document_option,
@@ -31,7 +32,6 @@ from traceview.cli.output import (
 )
 from traceview.cli.ranks.outputs import put_job
 from traceview.cli.ranks.request import RanksRequest, check_tables
-from traceview.cli.verb import Verb
 from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
 
