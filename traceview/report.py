@@ -171,14 +171,15 @@ def analyze(
     only: Sequence[str] = (),
     *,
     analyses: Sequence[Analysis] = registered.ALL,
+    threads: int = THREADS,
 ) -> Report:
-    """Run all analyses, or `only` those named, on a trace.
+    """Run all analyses, or `only` those named, on a trace, so many at a time.
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
     chosen = selected(analyses, only)
     # numpy releases the interpreter lock while it works on long arrays.
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         results = pool.map(lambda analysis: analysis.run(trace), chosen)
         outcomes: dict[str, Outcome] = {
             analysis.name: next(results) for analysis in in_stage("Analyzing", chosen)

@@ -242,6 +242,18 @@ def test_a_rank_that_is_not_there_is_told(job, capsys):
     assert "no recording is of rank 9; there are ranks 0, 1, 2, 3" in shown.err
 
 
+def test_one_recording_of_an_unknown_rank_is_the_rank_that_the_job_calls_it(unpack, capsys):
+    """The report of a job leads to the report of a rank by its path and number."""
+    path = unpack("training")
+    assert told(capsys, path, "--rank", "5").out == told(capsys, path).out
+
+
+def test_one_recording_of_another_rank_is_refused(job, capsys):
+    told(capsys, job / "run_2.sqlite", "--rank", "2")
+    shown = told(capsys, job / "run_2.sqlite", "--rank", "3", status=1)
+    assert "no recording is of rank 3; there are ranks 2" in shown.err
+
+
 def test_a_folder_with_one_recording_is_that_recording(job, capsys):
     alone = told(capsys, job / "run_2.sqlite").out
     for path in job.glob("run_[013].sqlite"):

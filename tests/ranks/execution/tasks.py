@@ -53,13 +53,6 @@ def segfault(number: int) -> int:
     return number
 
 
-def large(number: int) -> tuple[int, int]:
-    """Touch more memory than a process keeps, and say which process that was."""
-    if number == 0:
-        bytearray(b"x") * (1200 << 20)
-    return number, os.getpid()
-
-
 def chatty(number: int) -> int:
     print("noise on stdout", flush=True)
     os.write(1, b"more noise")

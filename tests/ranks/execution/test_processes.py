@@ -11,7 +11,9 @@ import pytest
 
 from tests.ranks.execution import tasks
 from traceview.ranks.execution.outcome import TaskFailure
-from traceview.ranks.execution.processes import ProcessPool
+from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
+from traceview.ranks.execution.worker import holds_too_much
+from traceview.trace.memory.available import Free
 
 ROOT = Path(__file__).parents[3]
 
@@ -94,10 +96,17 @@ def test_a_segmentation_fault_is_named_with_the_last_words():
     assert found[0].what == "its process was killed by SIGSEGV (about to read address 0)"
 
 
-def test_a_process_that_held_much_memory_is_replaced():
-    found = outcomes(tasks.large, range(3), jobs=1)
-    assert [found[n][0] for n in range(3)] == [0, 1, 2]
-    assert found[0][1] != found[1][1] == found[2][1]
+def test_a_process_gives_memory_back_where_little_is_left():
+    free = Free(10**9, "on this machine")
+    assert not holds_too_much(4 * 10**8, free)
+    assert holds_too_much(6 * 10**8, free)
+    assert not holds_too_much(6 * 10**8, None)
+
+
+def test_a_process_that_ends_after_a_task_is_replaced(monkeypatch):
+    whole = WorkerProcess.answer
+    monkeypatch.setattr(WorkerProcess, "answer", lambda worker: (whole(worker)[0], True))
+    assert len(set(outcomes(tasks.process_of, range(4)).values())) == 4
 
 
 def test_a_script_that_does_not_guard_its_main_program_works(tmp_path):
@@ -126,7 +135,9 @@ WAITING = """
 import sys
 from pathlib import Path
 from tests.ranks.execution.tasks import waits_with_children
-from traceview.ranks.execution.processes import ProcessPool
+from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
+from traceview.ranks.execution.worker import holds_too_much
+from traceview.trace.memory.available import Free
 folder = Path(sys.argv[1])
 list(ProcessPool(2).outcomes(waits_with_children, [folder, folder]))
 """

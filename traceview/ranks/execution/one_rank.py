@@ -55,6 +55,9 @@ def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path],
         raise InputError(f"{files[0].path} has no GPU work", "pass the recordings of a job")
     numbers = numbers_by_order([(file.path, name) for file, _, name in ranks])
     numbers = numbers or [name.rank for _, _, name in ranks]
+    if len(ranks) == 1 and ranks[0][2].numbered != "recording":
+        # Alone it cannot tell its number, which the report of the job gave it.
+        numbers = [rank]
     if rank not in numbers:
         some = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
         more = ", …" if len(numbers) > _MOST_NAMED else ""

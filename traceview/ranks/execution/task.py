@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import traceview
 from traceview.errors import InputError
+from traceview.facts.steps.inferred import with_steps
 from traceview.ranking import RankedFinding
 from traceview.ranks.execution.inputs import RankFile
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.extraction.rank_trace import rank_traces
 from traceview.ranks.figures import RankFigures, RankFinding
-from traceview.report import Report
+from traceview.report import Report, analyze
 
 _MOST_FINDINGS = 5
 
@@ -21,12 +22,14 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
 
     Raises InputError for a recording without GPU work, and what `traceview.load` raises.
     """
-    trace = traceview.load(file.path)
+    trace = with_steps(traceview.load(file.path))
     ranks = figures_of_ranks(trace)
     if not ranks:
         raise InputError("no GPU work was recorded", "record the rank while it works on its GPU")
     own = rank_traces(trace)
-    told = {id(each): traceview.analyze(each) for each in {id(each): each for each in own}.values()}
+    traces = {id(each): each for each in own}
+    # The other cores read other ranks: two threads would only wait for each other.
+    told = {name: analyze(each, threads=1) for name, each in traces.items()}
     return tuple(
         _with_report(replace(figures, path=file.path), told[id(each)])
         for figures, each in zip(ranks, own, strict=True)

@@ -18,9 +18,8 @@ from typing import Any
 
 from traceview.ranks.execution.outcome import REPORT_IT, TaskFailure, attempt
 from traceview.trace.memory.allocator import keep_freed_memory
+from traceview.trace.memory.available import Free, free_memory
 
-# Freed memory is kept for the next file. A process that held more gives it back by ending.
-MOST_KEPT_BYTES = 1 << 30
 _STOPPED = 143
 
 
@@ -47,8 +46,16 @@ def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
     while not ends:
         function, item = tasks.get()
         outcome = attempt(function, item)
-        ends = _peak_bytes() > MOST_KEPT_BYTES
+        ends = holds_too_much(_peak_bytes(), free_memory())
         _answer(connection, outcome, ends)
+
+
+def holds_too_much(kept_bytes: int, free: Free | None) -> bool:
+    """Whether a process that keeps so much for its next file should give it back, by ending.
+
+    Else that file could be refused: what it needs must be free before it is read.
+    """
+    return free is not None and free.size_bytes < 2 * kept_bytes
 
 
 def _receive(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
