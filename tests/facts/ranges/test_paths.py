@@ -1,10 +1,13 @@
 """Paths that are numbers until somebody asks for their text."""
 
+import random
+
 import numpy as np
 
 from tests.build import Export
-from traceview.facts.ranges.paths import PATH_CHARACTERS, UNATTRIBUTED
+from traceview.facts.ranges.paths import PATH_CHARACTERS, UNATTRIBUTED, Paths
 from traceview.facts.ranges.ranges import range_tree
+from traceview.tables import object_array
 
 
 def test_one_path_and_all_paths_have_the_same_texts(tmp_path):
@@ -49,3 +52,20 @@ def test_of_a_few_rows_only_their_own_texts_are_made(tmp_path):
     assert "every" not in vars(tree.paths)
     assert made == column.decode()[rows].tolist()
     assert column.take(np.ones(len(column), bool)).decode().tolist() == column.decode().tolist()
+
+
+def test_paths_are_found_by_their_text_without_the_texts_of_all():
+    rng = random.Random(2)
+    for _ in range(60):
+        count = rng.randrange(1, 30)
+        parent = [rng.randrange(-1, row) if row else -1 for row in range(count)]
+        depth = [0] * count
+        for row, above in enumerate(parent):
+            depth[row] = depth[above] + 1 if above >= 0 else 0
+        values = object_array(["", "a", "b", "a/b", "/", "ab"])
+        names = [rng.randrange(len(values)) for _ in parent]
+        paths = Paths(*(np.array(each, np.int32) for each in (parent, names, depth)), values)
+
+        texts = list(paths)
+        for text in {*texts, "a/b/a", "c", "a/"}:
+            assert paths.called(text) == [at for at, each in enumerate(texts) if each == text]

@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.sync_stalls.call_chains import chain_hints
 from traceview.facts.operations.blocking_calls import waits
-from traceview.tables import NULL, Array, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Integers, Mask, Table, Texts, constant
 from traceview.trace import Trace, fact
 
 
@@ -44,14 +44,13 @@ def wait_sites(trace: Trace) -> CallSites:
     marks = trace.recorded("call_sites")
     every = waits(trace)
     row = open_marks(marks, every.thread, every.start_ns)
-    hints = zip(_cells(marks, "hint", row), _hints_of_chains(trace, every.call), strict=True)
     line = marks["line"][np.maximum(row, 0)] if len(marks) else np.zeros(len(row), np.int64)
     return CallSites(
         site=_site_texts(marks, row),
-        file=Texts.of(_cells(marks, "file", row)),
+        file=_marked(marks.texts("file"), row),
         line=np.where((row >= 0) & (line != NULL), line, 0).astype(np.int64),
-        source=Texts.of(_cells(marks, "source", row)),
-        hint=Texts.of(mark or chain for mark, chain in hints),
+        source=_marked(marks.texts("source"), row),
+        hint=_hints(_marked(marks.texts("hint"), row), _hints_of_chains(trace, every.call)),
     )
 
 
@@ -69,26 +68,35 @@ def open_marks(marks: Table, thread: Array, time: Integers) -> Integers:
     return result
 
 
-def _cells(marks: Table, column: str, row: Integers) -> list[str | None]:
-    texts = marks.texts(column)
-    return [texts[number] if number >= 0 else None for number in row.tolist()]
+def _marked(texts: Texts, row: Integers) -> Texts:
+    """The text of each row, absent where the row is −1."""
+    codes = np.append(texts.codes, np.int32(-1))
+    return Texts(codes[row], texts.values)
 
 
 def _site_texts(marks: Table, row: Integers) -> Texts:
     """`train.py:31 in step` of each row."""
     file, line, function = marks.texts("file"), marks["line"], marks.texts("function")
-    known = {}
+    sites: list[str | None] = [None] * (len(marks) + 1)
     for number in groups.different(row[row >= 0]).tolist():
         if file[number] is not None:
-            known[number] = f"{file[number]}:{line[number]} in {function[number]}"
-    return Texts.of(known.get(number) for number in row.tolist())
+            sites[number] = f"{file[number]}:{line[number]} in {function[number]}"
+    return _marked(Texts.of(sites), row)
 
 
-def _hints_of_chains(trace: Trace, call: Integers) -> list[str | None]:
+def _hints(marked: Texts, chained: Texts) -> Texts:
+    """The hint of the mark, else that of the call chain; an empty one counts as absent."""
+    every = Texts.of([*(text or None for text in marked.values), *chained.values])
+    places = np.append(every.codes, np.int32(-1))
+    of_mark = places[marked.codes]
+    shifted = np.where(chained.codes < 0, -1, chained.codes + len(marked.values))
+    return Texts(np.where(of_mark >= 0, of_mark, places[shifted]), every.values)
+
+
+def _hints_of_chains(trace: Trace, call: Integers) -> Texts:
     ids, hints = chain_hints(trace)
     chain = trace.recorded("api_calls")["callchain_id"][call]
     if not len(ids):
-        return [None] * len(chain)
+        return Texts(constant(-1, len(chain), np.int32), hints.values)
     place = np.minimum(np.searchsorted(ids, chain), len(ids) - 1)
-    same = ids[place] == chain
-    return [hints[int(p)] if known else None for p, known in zip(place, same, strict=True)]
+    return _marked(hints, np.where(ids[place] == chain, place, -1))

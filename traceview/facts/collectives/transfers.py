@@ -132,11 +132,10 @@ def _patterns(trace: Trace, rows: Integers) -> Texts:
 
 def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
     """The kind of each text, computed once per distinct text; "" where absent."""
-    codes = groups.different(texts.codes)
-    kinds = object_array([""] * (len(texts.values) + 1))
-    for code in codes[codes >= 0].tolist():
-        kinds[code] = kind_of(str(texts.values[code]))
-    return kinds[texts.codes]
+    alike = groups.group(texts.codes)
+    distinct = texts.take(alike.first).decode()
+    kinds = object_array(["" if text is None else kind_of(text) for text in distinct])
+    return kinds[alike.ids]
 
 
 def kind_of_kernel(name: str) -> str:

@@ -65,8 +65,9 @@ def _candidates(
     own = thread == waits.thread[rows[0]]
     holds[(end < start) & ~own] = False
     check = np.flatnonzero(holds & (end < start))
-    enqueued = calls.thread[enqueuing], calls.start_ns[enqueuing]
-    holds[check] = ~called_between(*enqueued, thread[check], end[check], until[check])
+    if len(check):
+        enqueued = calls.thread[enqueuing], calls.start_ns[enqueuing]
+        holds[check] = ~called_between(*enqueued, thread[check], end[check], until[check])
     check = np.flatnonzero(holds & ~own)
     began = waits.start_ns[wait[check]]
     made = calls.thread, calls.start_ns

@@ -106,12 +106,19 @@ def working_processes(trace: Trace) -> tuple[int, ...]:
 
 def last_work_ns(trace: Trace, process: int) -> int:
     """End of the last work of a process on a GPU, or of its last launch call."""
+    calls, last = trace.recorded("api_calls"), int(_last_work_ns(trace)[process])
+    return last if last >= 0 else int(calls["end_ns"][calls["process"] == process].max(initial=0))
+
+
+@fact
+def _last_work_ns(trace: Trace) -> Integers:
+    """Of each process, the end of its last work or launch call; −1 without any."""
     ops, calls = operations(trace), trace.recorded("api_calls")
-    launched = calls["end_ns"][_launching(trace) & (calls["process"] == process)]
-    worked = ops.end_ns[ops.process == process]
-    if not len(launched) + len(worked):
-        return int(calls["end_ns"][calls["process"] == process].max(initial=0))
-    return max(int(launched.max(initial=0)), int(worked.max(initial=0)))
+    result = np.full(len(trace.recorded("processes")), -1, np.int64)
+    launching = np.flatnonzero(_launching(trace))
+    np.maximum.at(result, calls["process"][launching], calls["end_ns"][launching].clip(0))
+    np.maximum.at(result, ops.process, ops.end_ns.clip(0))
+    return result
 
 
 def compiling(trace: Trace, start: Integers, end: Integers, windows: Mask | None = None) -> Mask:
@@ -134,8 +141,18 @@ def _launching(trace: Trace) -> Mask:
 
 def launch_times(trace: Trace, process: int) -> Integers:
     """When a process called launches, ascending; shape (launches,)."""
-    calls = trace.recorded("api_calls")
-    return np.sort(calls["start_ns"][_launching(trace) & (calls["process"] == process)])
+    start, first = _launches_by_process(trace)
+    return start[first[process] : first[process + 1]]
+
+
+@fact
+def _launches_by_process(trace: Trace) -> tuple[Integers, Integers]:
+    """Starts of launch calls by process and time, and where those of each process begin."""
+    calls, rows = trace.recorded("api_calls"), np.flatnonzero(_launching(trace))
+    process, start = calls["process"][rows], calls["start_ns"][rows]
+    order = np.lexsort((start, process))
+    every = np.arange(len(trace.recorded("processes")) + 1)
+    return start[order], np.searchsorted(process[order], every)
 
 
 def _both(first: Intervals, second: Intervals) -> Intervals:

@@ -6,7 +6,7 @@ paths are numbers, and the text of one is made when it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +48,27 @@ class Paths:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.every[:-1].tolist())
+
+    def called(self, text: str) -> list[int]:
+        """The paths of that text, ascending, without the texts of all others."""
+        if len(text) >= PATH_CHARACTERS:
+            return [path for path, each in enumerate(self) if each == text]
+        inside = np.fromiter(map(text.__contains__, self.names), bool, len(self.names))
+        near, found = np.flatnonzero(inside[self.name]), list[int]()
+        # Of the paths that the text begins with, where each ends in it.
+        ends = {-1: -1}
+        while ends:
+            below = near[np.isin(self.parent[near], list(ends))]
+            every = {path: self._end(path, ends, text) for path in below.tolist()}
+            ends = {path: end for path, end in every.items() if end is not None}
+            found += [path for path, end in ends.items() if end == len(text)]
+        return sorted(found)
+
+    def _end(self, path: int, ends: Mapping[int, int], text: str) -> int | None:
+        name, begin = str(self.names[self.name[path]]), ends[int(self.parent[path])] + 1
+        end = begin + len(name)
+        whole = text.startswith(name, begin) and text[end : end + 1] in ("", "/")
+        return end if whole and text[max(begin - 1, 0) : begin] in ("", "/") else None
 
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is read; UNATTRIBUTED for −1."""

@@ -33,14 +33,14 @@ def matching_ranges(trace: Trace, text: str) -> Mask:
     tree = range_tree(trace)
     if not len(tree.row):
         return np.zeros(0, bool)
-    names, paths = trace.recorded("ranges").texts("name"), list(tree.paths)
-    exact = np.array([str(name) == text for name in names.values], bool)[names.codes[tree.row]]
-    exact |= np.array([path == text for path in paths], bool)[tree.path]
+    names, paths = trace.recorded("ranges").texts("name"), tree.paths
+    exact = names.take(tree.row).isin([text])
+    exact |= np.isin(tree.path, paths.called(text))
     if exact.any():
         return exact
     counted = _COUNTED.fullmatch(text)
-    if counted and counted[1] in paths:
-        return _counted(trace, paths.index(counted[1]), int(counted[2]))
+    if counted and (called := paths.called(counted[1])):
+        return _counted(trace, called[0], int(counted[2]))
     by_name = np.array([fnmatchcase(str(name), text) for name in names.values], bool)
     by_path = np.array([fnmatchcase(path, text) for path in paths], bool)
     result: Mask = by_name[names.codes[tree.row]] | by_path[tree.path]

@@ -98,6 +98,7 @@ def selected_operations(trace: Trace) -> Mask:
     return selected(trace, ops.process, issued_ns(trace))
 
 
+@fact
 def issued_ns(trace: Trace) -> Integers:
     """When the CPU issued each operation: the start of its call, else its own start."""
     ops, calls = operations(trace), trace.recorded("api_calls")
