@@ -108,7 +108,7 @@ format: .venv/dev
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) -e '.[dev,notebook]'
+	@$(PIP) -e '.[dev]'
 	@touch $@
 
 .venv/workloads: .venv/core
@@ -130,7 +130,7 @@ format: .venv/dev
 
 # All extras at once: every call of pip builds the project again.
 .venv/all: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
-	@$(PIP) -e '.[dev,dask,notebook,workloads,ptx,site,mcp]'
+	@$(PIP) -e '.[dev,dask,workloads,ptx,site,mcp]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx .venv/site $@
 

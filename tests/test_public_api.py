@@ -241,9 +241,9 @@ def test_a_chart_is_a_matplotlib_figure(report):
     assert figure._repr_svg_().count("<svg") == 1
 
 
-def test_without_matplotlib_the_extra_is_named(report, monkeypatch):
+def test_without_matplotlib_the_error_says_how_to_get_it(report, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ToolNotFoundError, match=r"needs matplotlib; .* 'traceview\[notebook\]'"):
+    with pytest.raises(ToolNotFoundError, match=r"needs matplotlib; .* pip install matplotlib"):
         report["gpu-idle"].figure("causes")
 
 

@@ -48,7 +48,7 @@ def figure(result: Result, table: str) -> Figure:
     Raises ToolNotFoundError without matplotlib.
     """
     if not find_spec("matplotlib"):
-        remedy = "install it: pip install 'traceview[notebook]'"
+        remedy = "install it: pip install matplotlib"
         raise ToolNotFoundError("figure() needs matplotlib", remedy)
     from traceview.render.interactive.figure import figure_of
 

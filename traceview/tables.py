@@ -343,7 +343,7 @@ class Table:
         try:
             import pandas as pd
         except ImportError:
-            remedy = "install it: pip install 'traceview[notebook]'"
+            remedy = "install it: pip install pandas"
             raise ToolNotFoundError("to_pandas() needs pandas", remedy) from None
         return pd.DataFrame({c.name: self._series(c) for c in self.columns})
 

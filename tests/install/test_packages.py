@@ -17,7 +17,7 @@ from tests.zstd import compress
 from traceview.version import __version__
 
 pytestmark = pytest.mark.slow
-OPTIONAL = {"matplotlib", "nvtx", "pandas", "torch", "triton"}
+OPTIONAL = {"nvtx", "torch", "triton"}
 
 
 def test_pip_takes_the_wheel_of_this_machine(dist, wheel, python, tmp_path):
@@ -66,9 +66,7 @@ def test_the_source_distribution_tests_itself(sdist, create: Create, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.glob("traceview-*")
-    environment = create(
-        Path(sys.executable), f"{source}[notebook]", "pytest", "hypothesis", "jsonschema"
-    )
+    environment = create(Path(sys.executable), source, "pytest", "hypothesis", "jsonschema")
     parts = ["test_tables.py", "trace/sqlite", "cli/test_main.py", "docs/test_pages.py"]
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not facts and not demo"]
     command = [environment.python, "-m", "pytest", *options, *(f"tests/{part}" for part in parts)]
@@ -85,8 +83,8 @@ def test_it_runs_without_being_installed(runner, wheel, tmp_path, expected_repor
     assert json.loads(ran(command, cwd=tmp_path)) == expected_report
 
 
-def test_a_plain_installation_is_small(wheel, create):
-    """Without compiled Python files; with them it is a third larger."""
+def test_a_plain_installation_has_no_large_surprise(wheel, create):
+    """Without compiled Python files; with them it is a third larger. Most is pandas and numpy."""
     environment = create(Path(sys.executable), wheel)
     files = [path for path in environment.folder.rglob("*") if path.is_file()]
-    assert sum(path.lstat().st_size for path in files if not path.is_symlink()) < 100e6
+    assert sum(path.lstat().st_size for path in files if not path.is_symlink()) < 260e6

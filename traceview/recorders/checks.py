@@ -28,7 +28,7 @@ _OPTIONAL = {
     "triton": ("to inspect Triton kernels", "pip install 'traceview[ptx]'"),
     "nvtx": ("for NVTX ranges without a CUDA build of torch", "pip install 'nvtx<0.2.12'"),
 }
-_NOTEBOOK = {"matplotlib": "for Result.figure()", "pandas": "for Table.to_pandas()"}
+_FRAMES_AND_CHARTS = {"matplotlib": "for Result.figure()", "pandas": "for Table.to_pandas()"}
 _TRIAL_S = 60.0
 
 
@@ -55,7 +55,7 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
         *_nsys(tools),
         *(_trial(min(working, key=lambda tool: tool.defect is not None)) if working else ()),
         *_packages(working),
-        *_notebook(),
+        *_frames_and_charts(),
     ]
 
 
@@ -145,10 +145,10 @@ def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
         yield MachineCheck(name, "broken" if problem else "ok", detail, fix)
 
 
-def _notebook() -> Iterator[MachineCheck]:
-    for name, purpose in _NOTEBOOK.items():
+def _frames_and_charts() -> Iterator[MachineCheck]:
+    for name, purpose in _FRAMES_AND_CHARTS.items():
         if find_spec(name):
             yield MachineCheck(name, "ok", version(name))
         else:
-            remedy = "pip install 'traceview[notebook]'"
+            remedy = f"pip install {name}"
             yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
