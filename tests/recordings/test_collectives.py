@@ -98,3 +98,9 @@ def test_the_rank_that_sleeps_is_the_one_that_the_other_waits_for(unpack):
     [finding] = result.findings
     assert "waits for GPU 1, which is idle longer" in finding.message
     assert finding.subject.name == "GPU 0"
+
+
+def test_every_collective_of_the_named_communicators_is_paired(trace):
+    """Both GPUs ran equally many, though small broadcasts and messages end apart."""
+    rows = list(ANALYSIS.run(trace).tables["collectives"].rows())
+    assert {row["group"] for row in rows if row["kind"] != "peer-copy"} == {"0, 1"}

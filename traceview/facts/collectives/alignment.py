@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from traceview.tables import Array, Integers, Mask
 
-_WINDOW, _ANCHORS, _BEST = 16, 3, 3
+_WINDOW, _LEAST_WINDOW, _ANCHORS, _BEST = 16, 6, 8, 3
 _MOST_APART = 4_096
 _THIRD = 3
 ABSENT = np.iinfo(np.int64).min
@@ -78,7 +78,9 @@ def _starts(
     one: CollectiveStream, other: CollectiveStream, within_ns: int, *, same_clock: bool
 ) -> Iterator[tuple[_Line, int, int]]:
     """Lines to begin with, and the collectives of `other` that they are known for."""
-    size = min(_WINDOW, len(one), len(other))
+    shorter = min(len(one), len(other))
+    # A short stream must leave room for windows on either side of what is lost.
+    size = min(_WINDOW, shorter, max(_LEAST_WINDOW, shorter // _THIRD))
     if same_clock:
         yield _Line(0.0, 0.0, int(other.end_ns[0])), 0, len(other)
         return

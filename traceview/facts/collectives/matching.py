@@ -25,6 +25,7 @@ _SEARCHED = 8
 _MOST_LAG = 64
 _MARGIN = 8
 _LEAST_PAIRED_FRACTION = 0.5
+_MOSTLY_TOGETHER = 0.75
 _FEW = 3
 
 
@@ -168,7 +169,9 @@ def _fit(
     """
     found = lag_between(times, one, other)
     by_lag = None if found is None else _quality(times, one, other, np.arange(len(other)) - found)
-    if by_lag is not None and (not search or _sure(by_lag, one, other)):
+    if by_lag is not None and (
+        not search or _sure(by_lag, one, other) or _whole(times, one, other, by_lag)
+    ):
         return by_lag.apart_ns, by_lag.places
     places = None
     if search and min(len(one), len(other)) >= _FEW:
@@ -194,15 +197,16 @@ def _stream(times: CollectiveTimes, rows: Integers) -> CollectiveStream:
 
 
 class _Quality(NamedTuple):
-    """Pairs of two streams: how far their ends are apart (median), how many are together."""
+    """Pairs of two streams: how far their ends are apart (median), how many are together or not."""
 
     places: Integers
     apart_ns: float
     together: int
+    not_together: int
 
     def better_than(self, other: _Quality) -> bool:
-        """More pairs together, or not many fewer and much closer."""
-        if self.together > other.together:
+        """More pairs together, as many and fewer that are not, or much closer ones."""
+        if (self.together, -self.not_together) > (other.together, -other.not_together):
             return self.apart_ns <= max(2 * other.apart_ns, _SURE_NS)
         return self.together >= 0.5 * other.together and self.apart_ns < 0.5 * other.apart_ns
 
@@ -212,13 +216,26 @@ def _quality(times: CollectiveTimes, one: Integers, other: Integers, places: Int
     apart = times.end_ns[one[places[rows]]] - times.end_ns[other[rows]]
     change = np.abs(apart if _same_clock(times, one, other) else np.diff(apart))
     together = int((change <= ENDS_TOGETHER_NS).sum())
-    return _Quality(places, float(np.median(change)) if len(change) else 0.0, together)
+    apart_ns = float(np.median(change)) if len(change) else 0.0
+    return _Quality(places, apart_ns, together, len(change) - together)
 
 
 def _sure(found: _Quality, one: Integers, other: Integers) -> bool:
     """Whether a constant lag leaves next to nothing unexplained."""
     most = min(len(one), len(other)) - 1
     return found.apart_ns <= _SURE_NS and found.together >= most
+
+
+def _whole(times: CollectiveTimes, one: Integers, other: Integers, found: _Quality) -> bool:
+    """Whether two streams of one named communicator pair off in order, though some ends differ.
+
+    The sender of a small message or a broadcast leaves before its receivers: that no pair is
+    missing tells more than which ends are nearest.
+    """
+    number = times.communicator[one[0]]
+    named = number != NULL and number == times.communicator[other[0]]
+    in_order = len(one) == len(other) and bool((found.places == np.arange(len(other))).all())
+    return bool(named and in_order and found.together >= _MOSTLY_TOGETHER * len(other))
 
 
 def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int | None:
