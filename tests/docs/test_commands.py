@@ -36,7 +36,7 @@ REASONS = {
     "sets up the development tools",
     "takes minutes",
 }
-MOST_NOT_RUN = 21
+MOST_NOT_RUN = 22
 LANGUAGES = {*RUN, "json", "python", "sql", "text", "toml", "yaml"}
 
 needs_triton = pytest.mark.skipif(

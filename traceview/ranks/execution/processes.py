@@ -42,10 +42,15 @@ class WorkerProcess:
     task: int = -1
 
     @classmethod
-    def start(cls) -> WorkerProcess:
-        """Start a process in a group of its own, which Ctrl-C in the terminal does not reach."""
+    def start(cls, inside: str) -> WorkerProcess:
+        """Start a process in a group of its own, which Ctrl-C in the terminal does not reach.
+
+        Its folder is one `inside` that of all.
+        """
         ours, theirs = socket.socketpair()
-        folder = Path(tempfile.mkdtemp(prefix="traceview-worker-"))
+        # The last worker that ended may have removed it.
+        Path(inside).mkdir(mode=0o700, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=inside))
         environment = {**dict.fromkeys(_THREADS, "1"), **os.environ, "TMPDIR": str(folder)}
         command = [sys.executable, "-P", "-c", _PROGRAM]
         with theirs, (folder / "stderr").open("wb") as words:
@@ -103,6 +108,7 @@ class ProcessPool:
         self._jobs = jobs
         self._note = note
         self._workers: list[WorkerProcess] = []
+        self._folder = ""
 
     def outcomes(
         self, function: Callable[[Item], Value], items: Sequence[Item]
@@ -113,6 +119,15 @@ class ProcessPool:
         died is tried once more, alone, when the others are done: memory may have run out. All
         processes are ended when the iterator is closed or fails.
         """
+        # Ctrl-C may come while a process starts: what it has by then is in this folder.
+        with tempfile.TemporaryDirectory(
+            prefix="traceview-workers-", ignore_cleanup_errors=True
+        ) as self._folder:
+            yield from self._outcomes(function, items)
+
+    def _outcomes(
+        self, function: Callable[[Item], Value], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Value | TaskFailure]]:
         again: list[int] = []
         try:
             for place, outcome in self._round(function, items, range(len(items)), self._jobs):
@@ -152,7 +167,7 @@ class ProcessPool:
                 yield worker.task, outcome
 
     def _started(self) -> WorkerProcess:
-        worker = WorkerProcess.start()
+        worker = WorkerProcess.start(self._folder)
         self._workers.append(worker)
         return worker
 

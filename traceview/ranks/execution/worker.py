@@ -13,7 +13,9 @@ import shutil
 import signal
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from traceview.ranks.execution.outcome import REPORT_IT, TaskFailure, attempt
@@ -38,6 +40,9 @@ def main(socket: int, folder: str) -> None:
         _serve(connection, tasks)
     except SystemExit:
         shutil.rmtree(folder, ignore_errors=True)
+        # The folder of all workers goes with the last.
+        with suppress(OSError):
+            Path(folder).parent.rmdir()
         raise
 
 
