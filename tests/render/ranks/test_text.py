@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
+from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
+from traceview import load
+from traceview.ranks.answer import job_report
+from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.job import FailedRank
 from traceview.render.ranks.rank_rows import outliers, rank_rows
 from traceview.render.ranks.text import MOST_LINES, render_job
@@ -93,3 +97,11 @@ def test_colour_changes_no_character():
     job = a_job()
     plain = re.sub("\x1b\\[[0-9;]*m", "", render_job(job, color=True))
     assert plain == render_job(job)
+
+
+def test_one_rank_alone_is_sent_to_its_own_report():
+    trace = load(DATA / "mlp_nosync.sqlite.xz")
+    text = render_job(job_report(figures_of_ranks(trace)), width=100)
+    assert "· 1 rank ·" in text
+    assert "One rank alone waits for no other. Read its own report: traceview report FILE" in text
+    assert "What to do first" not in text

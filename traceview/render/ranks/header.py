@@ -14,7 +14,6 @@ from traceview.ranks.membership import missing_ranks, world_size
 from traceview.ranks.process_groups import ranks_text
 from traceview.tables import NULL
 
-NOTHING_FOUND = "Nothing was found that would save time."
 _MOST_NAMED = 4
 
 
@@ -40,6 +39,13 @@ def job_facts(job: JobReport) -> list[tuple[str, str]]:
         ("clocks", clocks_text(job)),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def nothing_found(job: JobReport) -> str:
+    """What stands in place of findings where there are none."""
+    if len(job.ranks) == 1:
+        return "One rank alone waits for no other. Read its own report: traceview report FILE"
+    return "Nothing was found that would save time."
 
 
 def single_values(job: JobReport) -> frozenset[str]:

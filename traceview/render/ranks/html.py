@@ -23,9 +23,9 @@ from traceview.render.ranks.aligned import aligned_document
 from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
 from traceview.render.ranks.group_matrix import group_matrix
 from traceview.render.ranks.header import (
-    NOTHING_FOUND,
     job_facts,
     job_title,
+    nothing_found,
     remedies,
     warnings,
 )
@@ -79,7 +79,7 @@ def render_html(job: JobReport, version: str, most_rows: int | None = MOST_ROWS)
         warnings=warnings(job),
         remedies=remedies(job),
         findings=[_finding(page, each, number) for number, each in enumerate(ranked, 1)],
-        nothing_found=NOTHING_FOUND,
+        nothing_found=nothing_found(job),
         heat=_packed(heat_document(job)),
         aligned=_packed(aligned_document(job)),
         matrix=group_matrix(job),

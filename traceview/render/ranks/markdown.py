@@ -8,9 +8,9 @@ from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
 from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
 from traceview.render.ranks.header import (
-    NOTHING_FOUND,
     job_facts,
     job_title,
+    nothing_found,
     remedies,
     single_values,
     warnings,
@@ -63,7 +63,7 @@ def _missing(job: JobReport) -> Iterator[str]:
 def _findings(job: JobReport) -> Iterator[str]:
     yield from ("### What to do first", "")
     if not job.result.findings:
-        yield from (NOTHING_FOUND, "")
+        yield from (nothing_found(job), "")
     for number, each in enumerate(ranked_findings(job), 1):
         yield from finding_entry(f"{number}.", each, whole_of(job))
 

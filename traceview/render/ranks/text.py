@@ -16,9 +16,9 @@ from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn, noted
 from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
 from traceview.render.ranks.header import (
-    NOTHING_FOUND,
     job_facts,
     job_title,
+    nothing_found,
     single_values,
     warnings,
 )
@@ -56,7 +56,12 @@ def render_job(
     tables = [*_ranks(job, width), *_groups(job, width), Text("")]
     left = MOST_LINES - len(above) - len(below) - len(tables)
     findings = finding_lines(ranked_findings(job), whole_of(job), width, max(left, _LEAST_FINDINGS))
-    lines = [*above, *(findings or wrapped_lines(NOTHING_FOUND, width)), Text(""), *tables[:-1]]
+    lines = [
+        *above,
+        *(findings or wrapped_lines(nothing_found(job), width)),
+        Text(""),
+        *tables[:-1],
+    ]
     return drawn(
         [Text("\n").join([*lines, *below]), *_tables(job, width, all_tables, only)], width, color
     )
@@ -84,7 +89,8 @@ def _facts(job: JobReport) -> Iterator[str]:
         if name == "clocks":
             yield f"{name} {value}"
         elif name != "hosts":
-            yield f"{value} {name}" if name in ("ranks", "steps") else value
+            noun = name.removesuffix("s") if value == "1" else name
+            yield f"{value} {noun}" if name in ("ranks", "steps") else value
 
 
 def _ranks(job: JobReport, width: int) -> Iterator[Text]:
