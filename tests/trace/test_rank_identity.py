@@ -17,6 +17,10 @@ from traceview.trace.scrub.scrubber import scrub
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OF_TORCHRUN = RankIdentity(3, 16, 1, 2, launcher="torchrun")
 STEP = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_LOCALID": "0"}
+# As Slurm 22.05 set them, for srun with PMI-2 and for mpirun of MPICH 5.0 within its allocation.
+SRUN_PMI2 = {**STEP, "SLURM_STEP_NUM_TASKS": "4", "PMI_RANK": "2", "PMI_SIZE": "4", "PMI_FD": "12"}
+PROXY = {**STEP, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_ID": "0"}
+HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,8 @@ STEP = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_LO
         ({**STEP, "SLURM_STEP_ID": "0"}, RankIdentity(2, 4, 0, launcher="srun")),
         ({**STEP, "SLURM_STEP_NUM_TASKS": "3"}, RankIdentity(2, 3, 0, launcher="srun")),
         ({**STEP, "PMIX_RANK": "2", "SLURM_STEP_ID": "0"}, RankIdentity(2, 4, 0, launcher="srun")),
+        (SRUN_PMI2, RankIdentity(2, 4, 0, launcher="srun")),
+        ({**PROXY, **HYDRA}, RankIdentity(1, 2, 1, 2, launcher="mpirun")),
         ({"PMIX_RANK": "2"}, RankIdentity(2, launcher="mpirun")),
         ({**STEP, **TORCHRUN, "TORCHELASTIC_RUN_ID": "a"}, OF_TORCHRUN),
     ],

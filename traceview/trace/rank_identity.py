@@ -96,6 +96,8 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
             continue
         if launcher == "srun" and _is_outside_a_step(environment):
             continue
+        if launcher == "mpirun" and _is_srun_with_pmi(environment):
+            continue
         if rank is not None and size is not None:
             named = _torch_launcher(environment) if launcher == "torchrun" else launcher
             alone = size <= 1 or rank >= size
@@ -120,6 +122,14 @@ def _torch_launcher(environment: Mapping[str, str]) -> str | None:
 
 def _is_outside_a_step(environment: Mapping[str, str]) -> bool:
     return _ALLOCATION in environment and not _OF_A_STEP & environment.keys()
+
+
+def _is_srun_with_pmi(environment: Mapping[str, str]) -> bool:
+    """Whether srun itself serves PMI-2, which Hydra's local ranks and Open MPI's ranks rule out."""
+    told = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("PMI_RANK", "PMI_SIZE")
+    step, pmi = (tuple(map(environment.get, names)) for names in told)
+    others = {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"}
+    return step == pmi and None not in pmi and not others & environment.keys()
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
