@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -56,7 +55,7 @@ def beyond_fastest(moved: Transfers, waits: Waiting, rows: Integers) -> BeyondFa
 
 def how_to_read_all(trace: Trace) -> str:
     """What to do to see the other ranks."""
-    name = Path(trace.path).name
+    name = trace.path.rpartition("/")[2]
     if _RANK_FILE.search(name):
         pattern = _RANK_FILE.sub(".rank*.", name)
         return f"Read all ranks together: traceview report {pattern}"
