@@ -1,6 +1,7 @@
 """Grouping and joining against dictionaries."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,3 +109,13 @@ def test_rows_in_descending_order(values):
 def test_rows_in_the_order_of_small_numbers(values):
     order = groups.order_of(np.array(values, np.int32)).tolist()
     assert order == sorted(range(len(values)), key=lambda row: values[row])
+
+
+@given(st.lists(st.tuples(small, small), max_size=40), st.integers(1, 5))
+def test_the_order_of_rows_is_seen_across_parts(pairs, rows_each):
+    keys = [np.array([pair[i] for pair in pairs], np.int64) for i in range(2)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(groups, "_PART", rows_each)
+        assert groups.in_order(*keys) == (pairs == sorted(pairs))
+        counted = groups.frequencies(keys[0] + 3, 9)
+    assert counted.tolist() == [sum(each == n - 3 for each, _ in pairs) for n in range(9)]

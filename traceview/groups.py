@@ -6,6 +6,7 @@ table with one slot per key does both in a few linear passes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,29 @@ import numpy.typing as npt
 
 from traceview.tables import Array, Integers, Mask, RowNumbers
 
+# Intermediate arrays of so many rows stay in the CPU cache and need no new memory.
+_PART = 1 << 17
+
+
+def parts(rows: int, least: int = 0) -> Iterator[slice]:
+    """Slices that cover so many rows, for long intermediate results that are not kept.
+
+    Each but the last has at least that many rows.
+    """
+    each = max(_PART, least)
+    return (slice(first, min(first + each, rows)) for first in range(0, rows, each))
+
 
 def in_order(*keys: Array) -> bool:
     """Whether rows are in lexicographic order of the keys."""
+    # A part begins with the last row of the one before.
+    return all(
+        _in_order(*(key[max(part.start - 1, 0) : part.stop] for key in keys))
+        for part in parts(len(keys[0]))
+    )
+
+
+def _in_order(*keys: Array) -> bool:
     equal = np.ones(max(len(keys[0]) - 1, 0), bool)
     for key in keys:
         if (equal & (key[1:] < key[:-1])).any():
@@ -226,6 +247,14 @@ def count(groups: Groups, mine: Mask | None = None) -> Integers:
     """Number of rows per group, optionally only those in a mask."""
     ids = groups.ids if mine is None else groups.ids[np.flatnonzero(mine)]
     return np.bincount(ids, minlength=groups.size).astype(np.int64)
+
+
+def frequencies(values: Array, size: int) -> Integers:
+    """How often each number from 0 to size − 1 occurs; `np.bincount` would widen all values."""
+    result = np.zeros(size, np.int64)
+    for part in parts(len(values), size):
+        result += np.bincount(values[part], minlength=size)
+    return result
 
 
 def distinct(groups: Groups, values: Array) -> Integers:

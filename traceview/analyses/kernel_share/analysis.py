@@ -301,14 +301,21 @@ def _inclusive_table(
     )
 
 
+def _entries(trace: Trace, tree: RangeTree) -> Integers:
+    """How many ranges of each pattern were entered."""
+    result = np.zeros(len(tree.patterns), np.int64)
+    path = tree.path[entered(trace, tree)] if trace.selection else tree.path
+    np.add.at(result, tree.path_pattern, groups.frequencies(path, len(tree.paths)))
+    return result
+
+
 def _patterns(
     trace: Trace, path: RowNumbers, calls: Integers, total: Integers, duration_ns: Integers
 ) -> Table:
     """Inclusive sums by range pattern, and in the last row the kernels outside all ranges."""
     tree = range_tree(trace)
     patterns = len(tree.patterns)
-    entries = tree.path_pattern[tree.path[entered(trace, tree)]]
-    instances = np.append(np.bincount(entries, minlength=patterns), NULL)
+    instances = np.append(_entries(trace, tree), NULL)
     outside = path < 0
     launches, time = (np.zeros(patterns + 1, np.int64) for _ in range(2))
     np.add.at(launches, tree.path_pattern, calls)

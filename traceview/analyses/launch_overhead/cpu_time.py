@@ -7,9 +7,9 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import TableSpec
 from traceview.facts.operations.cuda_api import CallKind, api_calls
-from traceview.facts.ranges.ranges import RangeTree, attributed_calls, range_tree
+from traceview.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.facts.ranges.selection import selected, selected_calls
-from traceview.tables import Column, Integers, Table, Texts
+from traceview.tables import Array, Column, Integers, Table, Texts, row_numbers
 from traceview.trace import Trace
 
 _DOES = {
@@ -84,32 +84,42 @@ def api_table(trace: Trace) -> Table:
 
 def range_table(trace: Trace) -> Table:
     """The selected ranges by path pattern. Those that never ended count until the last event."""
-    tree = range_tree(trace)
+    tree, size = range_tree(trace), len(range_tree(trace).patterns)
     chosen = selected(trace, tree.process, tree.nesting.start)
-    cuda, launches = _calls_inside(trace, tree)
-    rows = np.flatnonzero(chosen)
-    by = groups.group(tree.pattern_of_paths(tree.path)[rows])
-    own = groups.sums(by, tree.nesting.own_ns[rows])
-    patterns = tree.patterns.texts(tree.pattern_of_paths(tree.path)[rows][by.first])
+    pattern = np.append(tree.path_pattern, np.int32(size))[tree.path]
+    if trace.selection:
+        # What is not selected is counted behind the last pattern.
+        pattern[~chosen] = size
+    cuda, launches = _calls_inside(trace, pattern, size)
+    duration, own = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
+    np.add.at(own, pattern, tree.nesting.own_ns)
+    for part in groups.parts(len(pattern)):
+        np.add.at(duration, pattern[part], tree.nesting.end[part] - tree.nesting.start[part])
+    instances = groups.frequencies(pattern, size + 1)
+    rows = np.flatnonzero(instances[:size])
     table = Table(
         RANGES.columns,
         {
-            "range_path": patterns,
-            "instances": groups.count(by),
-            "cpu_ns": groups.sums(by, (tree.nesting.end - tree.nesting.start)[rows]),
-            "own_ns": own,
-            "cuda_ns": groups.sums(by, cuda[rows]),
-            "launches": groups.sums(by, launches[rows]),
+            "range_path": tree.patterns.texts(row_numbers(rows)),
+            "instances": instances[rows],
+            "cpu_ns": duration[rows],
+            "own_ns": own[rows],
+            "cuda_ns": cuda[rows],
+            "launches": launches[rows],
         },
     )
-    return table.take(groups.most_first(own))
+    return table.take(groups.most_first(own[rows]))
 
 
-def _calls_inside(trace: Trace, tree: RangeTree) -> tuple[Integers, Integers]:
-    """CUDA time and launch calls of each range's own thread, by innermost range."""
+def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, Integers]:
+    """CUDA time and launch calls of each pattern's own threads, by innermost range.
+
+    `pattern` is that of each range, `size` of one that does not count.
+    """
     calls, inside = api_calls(trace), attributed_calls(trace)
-    cuda, launches = (np.zeros(len(tree.row), np.int64) for _ in range(2))
+    cuda, launches = (np.zeros(size + 1, np.int64) for _ in range(2))
     within = (inside.range >= 0) & ~inside.inferred
-    np.add.at(cuda, inside.range[within], calls.duration_ns[within])
-    np.add.at(launches, inside.range[within], calls.does[within] == CallKind.LAUNCH)
+    of_calls = pattern[inside.range[within]]
+    np.add.at(cuda, of_calls, calls.duration_ns[within])
+    np.add.at(launches, of_calls, calls.does[within] == CallKind.LAUNCH)
     return cuda, launches

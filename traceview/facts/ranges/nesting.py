@@ -31,18 +31,19 @@ class Nesting:
     walked: frozenset[int]
     """Tracks on which some intervals overlap without nesting."""
 
-    @cached_property
+    @property
     def own_ns(self) -> Integers:
         """Time of each interval outside the intervals inside it."""
-        duration: Integers = self.end - self.start
-        own, inner = duration.copy(), self.parent >= 0
-        np.subtract.at(own, self.parent[inner], duration[inner])
+        own: Integers = self.end - self.start
+        for part in groups.parts(len(own)):
+            inner = np.flatnonzero(self.parent[part] >= 0) + part.start
+            np.subtract.at(own, self.parent[inner], self.end[inner] - self.start[inner])
         # Intervals that overlap without nesting share time.
-        return np.maximum(own, 0)
+        return np.maximum(own, 0, out=own)
 
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
-        result = self._by_level(track, time)
+        result = self._by_start(track, time)
         for number in self.walked:
             asked = np.flatnonzero(track == number)
             own = np.flatnonzero(self.track == number)
@@ -61,19 +62,18 @@ class Nesting:
         ended = key.time(track, self._ends[intervals.rows_inside(asked, self._ends)])
         return np.concatenate([begun, ended])
 
-    def _by_level(self, track: Array, time: Integers) -> RowNumbers:
+    def _by_start(self, track: Array, time: Integers) -> RowNumbers:
         if not len(self.start):
             return np.full(len(time), -1, np.int32)
         asked = self._key.of(track, time)
         result = row_numbers(np.searchsorted(self._starts, asked, side="right") - 1)
-        level = result - row_numbers(np.searchsorted(self._ends, asked, side="right"))
-        result[level < 0] = -1
+        result[self.track[result] != track] = -1
         # What is open is the interval that started last, or lies around it.
-        higher = np.flatnonzero((result >= 0) & (self.depth[result] > level))
-        while len(higher):
-            row = self.parent[result[higher]]
-            result[higher] = row
-            higher = higher[(row >= 0) & (self.depth[row] > level[higher])]
+        ended = np.flatnonzero((result >= 0) & (self.end[result] <= time))
+        while len(ended):
+            row = self.parent[result[ended]]
+            result[ended] = row
+            ended = ended[(row >= 0) & (self.end[row] <= time[ended])]
         return result
 
     @cached_property

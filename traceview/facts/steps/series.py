@@ -60,7 +60,7 @@ def step_ranges(trace: Trace) -> Integers:
     repeats = np.bincount(found.ids, minlength=found.size) > 1
     # A range lent to another thread is a part of the original.
     own = repeats[found.ids] & ~tree.lent & candidates_for_steps(trace)[tree.row]
-    own &= ~_sweeps(trace, tree, found.ids, found.size)[found.ids]
+    own &= ~_sweeps(trace, tree, found.ids, found.first)[found.ids]
     working = np.zeros(found.size, bool)
     working[found.ids[_has_work(trace, tree) & own]] = True
     if working.any():
@@ -153,28 +153,29 @@ _SWEPT = 3
 _COUNTS = re.compile(r"(?i).*(step|iteration|iter)[\W_]*#")
 
 
-def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
+def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, first: Integers) -> Mask:
     """True for the kinds whose numbers are sizes: `n=512`, `n=1024`, `n=4096` are no steps.
 
     Numbers of steps repeat, or grow by the same amount; sizes do neither. A kind that is named
     like a step counts as one whatever its numbers.
     """
-    result = np.zeros(kinds, bool)
+    kinds = len(first)
     if not kinds:
-        return result
+        return np.zeros(0, bool)
     codes = trace.recorded("ranges").texts("name").codes[tree.row]
-    number = range_name_forms(trace).last_numbers()[codes]
-    order = np.lexsort((tree.nesting.start, kind))
-    same = kind[order][1:] == kind[order][:-1]
-    step = np.diff(number[order])
     counted = np.bincount(kind, minlength=kinds)
-    first = np.zeros(kinds, np.int64)
-    opens = np.flatnonzero(np.append(True, ~same)[: len(order)])
-    usable = opens[opens < len(step)]
-    first[kind[order[usable]]] = step[usable]
-    uneven = same & (step != first[kind[order][1:]]) & (step > 0)
-    grows = np.bincount(kind[order][1:][same & (step > 0)], minlength=kinds)
-    odd = np.bincount(kind[order][1:][uneven], minlength=kinds)
+    rows = _of_several_names(kind, codes, first)
+    # Rows of a kind are those of one thread, so in order of start.
+    rows = rows[groups.order_of(kind[rows])]
+    number, kind_of = range_name_forms(trace).last_numbers()[codes[rows]], kind[rows]
+    same = kind_of[1:] == kind_of[:-1]
+    step = np.diff(number)
+    opens = np.flatnonzero(np.append(True, ~same)[: len(step)])
+    initial = np.zeros(kinds, np.int64)
+    initial[kind_of[opens]] = step[opens]
+    uneven = same & (step != initial[kind_of[1:]]) & (step > 0)
+    grows = np.bincount(kind_of[1:][same & (step > 0)], minlength=kinds)
+    odd = np.bincount(kind_of[1:][uneven], minlength=kinds)
     result = (counted >= _SWEPT) & (grows == counted - 1) & (odd > 0)
     named = np.zeros(kinds, bool)
     if result.any():
@@ -185,3 +186,10 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
         named[kind] = counts[pattern]
     sweeps: Mask = result & ~named
     return sweeps
+
+
+def _of_several_names(kind: Integers, name: Array, first: Integers) -> Integers:
+    """The rows of the kinds whose rows do not all have the name of their first."""
+    varied = np.zeros(len(first), bool)
+    varied[kind[name != name[first][kind]]] = True
+    return np.flatnonzero(varied[kind])
