@@ -22,6 +22,15 @@ def test_rows_with_equal_keys_share_an_id(keys):
     assert [keys.index(key) for key in first] == found.first.tolist()
 
 
+@given(st.lists(st.integers(-3, 5) | wide, max_size=40))
+def test_the_rows_of_each_value_ascend(values):
+    found = groups.rows_of(np.array(values, np.int64))
+
+    assert list(found) == sorted(set(values))
+    for value, rows in found.items():
+        assert rows.tolist() == [row for row, other in enumerate(values) if other == value]
+
+
 @given(st.lists(st.tuples(small, st.integers(-100, 100)), min_size=1, max_size=40))
 def test_figures_of_each_group(rows):
     found = groups.group(np.array([key for key, _ in rows], np.int64))

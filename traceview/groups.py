@@ -12,7 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+
+NO_ROWS = np.zeros(0, np.int32)
+_FEW = 4
+"""Of so few values, comparing with each takes less time than sorting."""
 
 # Intermediate arrays of so many rows stay in the CPU cache and need no new memory.
 _PART = 1 << 17
@@ -93,6 +97,16 @@ def different(values: Array) -> Array:
     used = np.zeros(most - least + 1, bool)
     used[np.subtract(values, least, dtype=np.int64)] = True
     return (np.flatnonzero(used) + least).astype(values.dtype)
+
+
+def rows_of(values: Array) -> dict[int, RowNumbers]:
+    """The rows of each distinct value, values and rows ascending: one sort for all of them."""
+    every = different(values).tolist()
+    if len(every) <= _FEW:
+        return {value: row_numbers(np.flatnonzero(values == value)) for value in every}
+    order = row_numbers(order_of(values))
+    ends = np.flatnonzero(opens(values[order]))[1:]
+    return dict(zip(every, np.split(order, ends), strict=True))
 
 
 def group(*keys: Array) -> Groups:
@@ -275,15 +289,16 @@ def match(
     found = np.full(len(wanted_key), -1, np.int64)
     if not len(key) or not usable.any():
         return found
-    for number in different(wanted_process[usable]):
-        rows = np.flatnonzero(process == number)
-        asked = np.flatnonzero((wanted_process == number) & usable)
-        if len(rows):
+    known = rows_of(process)
+    for number, asked in rows_of(wanted_process).items():
+        asked = asked[usable[asked]]
+        if number in known and len(asked):
+            rows = known[number]
             found[asked] = _match_one(key[rows], rows, wanted_key[asked])
     return found
 
 
-def _match_one(key: Integers, rows: Integers, wanted: Integers) -> Integers:
+def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
     least = int(key.min())
     span = int(key.max()) - least + 1
     if span > 8 * (len(key) + len(wanted)) + 1024:

@@ -53,7 +53,7 @@ def test_the_parts_of_each_gap_add_up_to_it():
 
 def test_inner_calls_are_left_out_and_overlapping_ones_cut():
     calls = api_calls([(0, 10), (2, 8), (9, 20), (30, 40), (31, 32)], thread=[0, 0, 0, 1, 0])
-    row, time = outermost_calls(calls, 0, spans((0, 100)))
+    row, time = outermost_calls(calls, np.array([0, 1, 2, 4], np.int32), spans((0, 100)))
 
     assert row.tolist() == [0, 2, 4]
     assert list(zip(*(side.tolist() for side in time), strict=True)) == [(0, 9), (9, 20), (31, 32)]

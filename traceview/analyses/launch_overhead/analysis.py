@@ -16,7 +16,11 @@ from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
-from traceview.facts.operations.operations import calls_that_enqueue, first_launch_calls, operations
+from traceview.facts.operations.operations import (
+    first_launch_calls,
+    operations,
+    operations_by_device,
+)
 from traceview.facts.queue.launch_queue import QueueFull, queue_full
 from traceview.facts.ranges.selection import selected_calls
 from traceview.findings import Evidence, Finding, severity_of, share_pct
@@ -108,8 +112,9 @@ def exposed_ns(
     `by_device` are rows of `calls`. Time that a full launch queue held a call back is left out.
     """
     result = np.zeros(len(calls), np.int64)
+    of_device = groups.rows_of(gaps.device)
     for device, rows in by_device.items():
-        on_device = gaps.device == device
+        on_device = of_device.get(device, groups.NO_ROWS)
         idle = intervals.by_start(gaps.start_ns[on_device], gaps.end_ns[on_device])
         result[rows] = intervals.overlap(idle, calls.start_ns[rows], calls.end_ns[rows])
         for thread, held in full.by_thread.items():
@@ -121,11 +126,13 @@ def exposed_ns(
 
 def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]:
     """The launch calls that enqueued work on each device."""
-    ops, calls = operations(trace), len(trace.api_calls)
-    return {
-        device: launches[calls_that_enqueue(ops, calls, ops.device == device)[launches]]
-        for device in groups.different(ops.device).tolist()
-    }
+    is_launch = np.zeros(len(trace.api_calls), bool)
+    is_launch[launches] = True
+    result = {}
+    for device, rows in operations_by_device(trace).items():
+        call = operations(trace).call[rows]
+        result[device] = groups.different(call[(call >= 0) & picked(is_launch, call)])
+    return result
 
 
 def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> tuple[Finding, ...]:
@@ -167,8 +174,9 @@ def _idle_inside_calls(trace: Trace, by_device: Mapping[int, Integers]) -> Integ
     calls, every = trace.api_calls, gaps(trace)
     late = (every.cause == LAUNCH_LATE) & ~every.one_time
     inside = np.zeros(len(late), np.int64)
+    of_device = groups.rows_of(every.device[late])
     for device, rows in by_device.items():
-        own = np.flatnonzero(late & (every.device == device))
+        own = np.flatnonzero(late)[of_device.get(device, groups.NO_ROWS)]
         launching = intervals.union(calls["start_ns"][rows], calls["end_ns"][rows])
         inside[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
     return inside

@@ -22,7 +22,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.operations.cuda_api import graph_launch_calls
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.operations import Kind, operations, operations_by_process
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.ranges.selection import issued_ns
 from traceview.facts.steps.steps import steps, warm_up_end_ns
@@ -84,36 +84,37 @@ class Phases:
 @fact
 def phases(trace: Trace) -> Phases:
     """The phases of the processes with GPU work."""
+    lives = _lives(trace)
     rows = [
         (process, *stretch)
         for process in working_processes(trace)
-        for stretch in _phases_of(trace, process)
+        for stretch in _phases_of(trace, process, *lives[process].tolist())
     ]
     process, phase, start, end = np.array(rows, np.int64).reshape(-1, 4).T
     busy = np.zeros(len(process), np.int64)
-    for each in groups.different(process):
-        own = process == each
-        busy[own] = _busy_ns(trace, int(each), start[own], end[own])
+    for each, own in groups.rows_of(process).items():
+        busy[own] = _busy_ns(trace, each, start[own], end[own])
     return Phases(process.astype(np.int32), phase.astype(np.uint8), start, end, busy)
 
 
 def _busy_ns(trace: Trace, process: int, start: Integers, end: Integers) -> Integers:
-    ops = operations(trace)
-    own = ops.process == process
-    devices = groups.different(ops.device[own])
+    ops, own = operations(trace), _operations_of(trace, process)
+    by_device = groups.rows_of(ops.device[own])
     total = np.zeros(len(start), np.int64)
-    for device in devices:
-        rows = own & (ops.device == device)
-        covered = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+    for rows in by_device.values():
+        covered = intervals.union(ops.start_ns[own[rows]], ops.end_ns[own[rows]])
         total += intervals.overlap(covered, start, end)
-    return total // max(len(devices), 1)
+    return total // max(len(by_device), 1)
 
 
-def _phases_of(trace: Trace, process: int) -> list[tuple[int, int, int]]:
-    """Phase, start and end of each stretch of a process."""
-    first, last = _life(trace, process)
+def _operations_of(trace: Trace, process: int) -> RowNumbers:
+    return operations_by_process(trace).get(process, groups.NO_ROWS)
+
+
+def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[int, int, int]]:
+    """Phase, start and end of each stretch of a process that occurs from `first` to `last`."""
     ops, compiled = operations(trace), compilation(trace).of(process)
-    own = np.flatnonzero(ops.process == process)
+    own = _operations_of(trace, process)
     issued = issued_ns(trace)[own]
     order = np.argsort(issued, kind="stable")
     own, issued = own[order], issued[order]
@@ -131,27 +132,27 @@ def _phases_of(trace: Trace, process: int) -> list[tuple[int, int, int]]:
     return _joined(*_with_compilation(bounds, kinds, compiled))
 
 
-def _life(trace: Trace, process: int) -> tuple[int, int]:
-    """First and last time at which a process occurs in the recording."""
+def _lives(trace: Trace) -> Integers:
+    """First and last time at which each process occurs in the recording; shape (processes, 2)."""
     limits = np.iinfo(np.int64)
-    first, last = limits.max, limits.min
+    result = np.tile([limits.max, limits.min], (len(trace.processes), 1))
     for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
         table = trace.recorded(name)
-        rows = np.flatnonzero(table["process"] == process)
-        if len(rows):
-            end = table["end_ns"][rows]
-            start = table["start_ns"][rows]
-            end = np.where(end == NULL, start, end)
-            first, last = min(first, int(start.min())), max(last, int(end.max()))
-    samples = trace.tables.get("python_samples")
-    if samples is not None and (samples["process"] == process).any():
-        time = samples["time_ns"][samples["process"] == process]
-        first, last = min(first, int(time.min())), max(last, int(time.max()))
-    return first, last
+        ended = np.where(table["end_ns"] == NULL, table["start_ns"], table["end_ns"])
+        _extend(result, table["process"], table["start_ns"], ended)
+    samples = trace.recorded("python_samples")
+    _extend(result, samples["process"], samples["time_ns"], samples["time_ns"])
+    return result
+
+
+def _extend(lives: Integers, process: Array, start: Integers, end: Integers) -> None:
+    for number, rows in groups.rows_of(process).items():
+        first, last = lives[number]
+        lives[number] = min(first, start[rows].min()), max(last, end[rows].max())
 
 
 def _by_launches(
-    trace: Trace, process: int, own: Integers, issued: Integers
+    trace: Trace, process: int, own: RowNumbers, issued: Integers
 ) -> tuple[Integers, Array]:
     """Where the kind of work of a process changes, and the kinds from there on.
 
@@ -228,7 +229,7 @@ def around(evidence: Mask) -> tuple[Mask, int]:
     return result, usual
 
 
-def _backward(trace: Trace, own: Integers) -> Mask:
+def _backward(trace: Trace, own: RowNumbers) -> Mask:
     """True for the operations that a backward pass or an optimizer launched."""
     ops, calls = operations(trace), trace.recorded("api_calls")
     threads = trace.recorded("threads").texts("name")
@@ -244,7 +245,7 @@ def _backward(trace: Trace, own: Integers) -> Mask:
     return result
 
 
-def _of_graphs(trace: Trace, own: Integers) -> Mask:
+def _of_graphs(trace: Trace, own: RowNumbers) -> Mask:
     call = operations(trace).call[own]
     result = np.zeros(len(own), bool)
     result[call >= 0] = graph_launch_calls(trace)[call[call >= 0]]
@@ -252,12 +253,12 @@ def _of_graphs(trace: Trace, own: Integers) -> Mask:
     return result | whole
 
 
-def _launches(trace: Trace, own: Integers, chosen: Mask) -> int:
+def _launches(trace: Trace, own: RowNumbers, chosen: Mask) -> int:
     """How many API calls launched the chosen operations."""
     return len(groups.different(operations(trace).call[own[chosen]]))
 
 
-def _kernel_names(trace: Trace, own: Integers) -> Integers:
+def _kernel_names(trace: Trace, own: RowNumbers) -> Integers:
     """The name of the kernel of each operation as a number; −1 for other operations."""
     ops = operations(trace)
     kernels = ops.kind[own] == Kind.KERNEL
@@ -267,7 +268,7 @@ def _kernel_names(trace: Trace, own: Integers) -> Integers:
     return result
 
 
-def _generates(trace: Trace, process: int, own: Integers, issued: Integers) -> bool:
+def _generates(trace: Trace, process: int, own: RowNumbers, issued: Integers) -> bool:
     """Whether most Python samples are in a function that generates, else whether tokens are drawn.
 
     Tokens are drawn where attention and a choice of the next token alternate.
@@ -275,14 +276,23 @@ def _generates(trace: Trace, process: int, own: Integers, issued: Integers) -> b
     share = _generating_samples(trace, process, int(issued[0]), int(issued[-1]))
     if share is not None:
         return share >= _LEAST_ALIKE
-    ops, kernels = operations(trace), trace.recorded("kernels")
+    ops = operations(trace)
     rows = ops.row[own[ops.kind[own] == Kind.KERNEL]]
-    names = kernels.texts("name")
-    used = groups.different(names.codes[rows]) if len(rows) else np.zeros(0, np.int64)
-    draws = [code for code in used.tolist() if any(w in str(names.values[code]) for w in _SAMPLING)]
-    drawn = int(np.isin(names.codes[rows], draws).sum())
-    attention = int((kernel_classes(trace)[rows] == KernelClass.ATTENTION).sum())
-    return drawn >= _LEAST_TOKENS and attention >= drawn
+    drawn = int(_draws_token(trace)[rows].sum())
+    if drawn < _LEAST_TOKENS:
+        return False
+    return int((kernel_classes(trace)[rows] == KernelClass.ATTENTION).sum()) >= drawn
+
+
+@fact
+def _draws_token(trace: Trace) -> Mask:
+    """True for the kernels that choose the next token."""
+    names = trace.recorded("kernels").texts("name")
+    draws = np.zeros(len(names.values) + 1, bool)
+    for code in groups.different(names.codes[names.codes >= 0]).tolist():
+        draws[code] = any(word in str(names.values[code]) for word in _SAMPLING)
+    result: Mask = draws[names.codes]
+    return result
 
 
 def _generating_samples(trace: Trace, process: int, start: int, end: int) -> float | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
 from traceview.analyses.run_ahead.findings import verdict_findings
 from traceview.analyses.run_ahead.verdicts import queue_full_ns, steady_idle_pct, verdict
+from traceview.facts.idle.gaps import device_work
 from traceview.facts.operations.hosts import HOST, gpu_cells, process_hosts
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import operations, operations_by_device
 from traceview.facts.queue.queue import depth_of, rows_by_stream, stream_depth, wait_of
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.names import step_names
@@ -123,8 +123,7 @@ RANGES = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    used = groups.different(operations(trace).device[selected_operations(trace)]).tolist()
-    rows = {device: _device_row(trace, device) for device in used}
+    rows = {device: _device_row(trace, device) for device in device_work(trace)}
     return Result(
         {
             "streams": _streams(trace),
@@ -163,12 +162,13 @@ def _streams(trace: Trace) -> Table:
 
 
 def _device_row(trace: Trace, device: int) -> dict[str, Cell]:
-    on_device, chosen = operations(trace).device == device, selected_operations(trace)
-    wait = wait_of(trace, on_device & chosen)
-    depth = depth_of(trace, np.flatnonzero(on_device), chosen)
+    on_device, chosen = operations_by_device(trace)[device], selected_operations(trace)
+    selected = on_device[chosen[on_device]]
+    wait = wait_of(trace, selected)
+    depth = depth_of(trace, on_device, chosen)
     return {
         **gpu_cells(trace, device),
-        "operations": int((on_device & chosen).sum()),
+        "operations": len(selected),
         "queue_wait_median_ns": wait.median_ns,
         "queue_wait_max_ns": wait.most_ns,
         "max_queue_depth": depth.most,

@@ -20,11 +20,11 @@ from traceview.facts.idle.causes import (
 )
 from traceview.facts.idle.gap_bounds import latest_so_far
 from traceview.facts.idle.gaps import Gaps, gaps
-from traceview.facts.operations.cuda_api import ApiCalls, api_calls
+from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
 from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import attribute, range_tree
 from traceview.intervals import Intervals, Timed
-from traceview.tables import Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 CPU_CAUSES = (
@@ -93,7 +93,7 @@ class ThreadTime(NamedTuple):
 class GapParts(NamedTuple):
     """Parts of gaps: `gap` is the row of the gap among those given."""
 
-    gap: Integers
+    gap: Array
     start: Integers
     end: Integers
     activity: Integers
@@ -127,9 +127,9 @@ def split_gaps(
 def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
     """The parts of these gaps, `gap` being the row among them. Their launch calls are known."""
     parts = [
-        _split_of_thread(trace, gaps, thread, (gaps.thread == thread) & (gaps.device == device))
-        for device in groups.different(gaps.device)
-        for thread in groups.different(gaps.thread[gaps.device == device]).tolist()
+        _split_of_thread(trace, gaps, thread, of_device[rows])
+        for of_device in groups.rows_of(gaps.device).values()
+        for thread, rows in groups.rows_of(gaps.thread[of_device]).items()
     ]
     none = np.zeros(0, np.int64)
     gap, start, end, activity = (
@@ -140,11 +140,11 @@ def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
     return CpuActivity(gap, start, end, np.where(activity == IN_FLIGHT, -1, ranges), activity)
 
 
-def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, chosen: Mask) -> GapParts:
-    rows = np.flatnonzero(chosen)
+def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> GapParts:
     rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
     idle = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
-    call, calling = outermost_calls(api_calls(trace), thread, idle)
+    made = calls_by_thread(trace).get(thread, groups.NO_ROWS)
+    call, calling = outermost_calls(api_calls(trace), made, idle)
     names = trace.recorded("api_calls").texts("name").codes
     held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
     did = ThreadTime(calling, names[call], held, off_cpu(trace, thread))
@@ -153,13 +153,17 @@ def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, chosen: Mask) -> Gap
     return parts._replace(gap=rows[parts.gap])
 
 
-def outermost_calls(calls: ApiCalls, thread: int, window: Intervals) -> tuple[Integers, Intervals]:
-    """Rows and times of a thread's API calls inside no other call, those that reach into a window.
+def outermost_calls(
+    calls: ApiCalls, made: RowNumbers, window: Intervals
+) -> tuple[RowNumbers, Intervals]:
+    """Rows and times of the calls of a thread inside no other, those that reach into a window.
+
+    `made` are the rows of all calls of the thread.
 
     Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
     begins.
     """
-    rows = np.flatnonzero((calls.thread == thread) & (calls.end_ns > calls.start_ns))
+    rows = made[calls.end_ns[made] > calls.start_ns[made]]
     start, end = calls.start_ns[rows], calls.end_ns[rows]
     if (start[1:] < end[:-1]).any():
         order = np.lexsort((-end, start))

@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Timed
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace import Trace, fact
 
 
@@ -47,15 +47,17 @@ def gap_bounds(trace: Trace) -> GapBounds:
 
 def find_gaps(device: Array, start: Integers, end: Integers) -> GapBounds:
     """The idle gaps between intervals of work, which come in order of start."""
-    pairs = [_around_gaps(start, end, device == each) for each in groups.different(device)]
+    pairs = [_around_gaps(start, end, rows) for rows in groups.rows_of(device).values()]
     none = np.zeros(0, np.int64)
-    before, after = (np.concatenate([pair[side] for pair in pairs] or [none]) for side in (0, 1))
+    before, after = (np.concatenate([none, *(pair[side] for pair in pairs)]) for side in (0, 1))
     return GapBounds(device[after], end[before], start[after], before, after)
 
 
-def _around_gaps(start: Integers, end: Integers, on_device: Mask) -> tuple[Integers, Integers]:
+def _around_gaps(
+    start: Integers, end: Integers, on_device: RowNumbers
+) -> tuple[RowNumbers, RowNumbers]:
     """Rows of the work before and after each gap of one device."""
-    rows = np.flatnonzero(on_device & (end > start))
+    rows = on_device[end[on_device] > start[on_device]]
     if not len(rows):
         return rows, rows
     latest = latest_so_far(end[rows])

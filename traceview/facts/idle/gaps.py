@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import intervals
 from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds
 from traceview.facts.idle.gap_launches import gap_launches
 from traceview.facts.idle.stream_order import predecessors
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import operations, operations_by_device
 from traceview.facts.phases.compilation import compiling
 from traceview.facts.phases.recompilation import recompiling
 from traceview.facts.ranges.selection import selected_operations
@@ -31,10 +31,8 @@ def busy(trace: Trace) -> dict[int, Intervals]:
     """Union of all operations of each device, by row in devices."""
     ops = operations(trace)
     return {
-        int(device): intervals.union(
-            ops.start_ns[ops.device == device], ops.end_ns[ops.device == device]
-        )
-        for device in groups.different(ops.device)
+        device: intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+        for device, rows in operations_by_device(trace).items()
     }
 
 
@@ -56,8 +54,10 @@ def device_work(trace: Trace) -> dict[int, DeviceWork]:
     """The work of each device that has some, by row in devices."""
     ops, chosen = operations(trace), selected_operations(trace)
     warm, result = operations_in_warm_up_ranges(trace), {}
-    for device in groups.different(ops.device[chosen]).tolist():
-        rows = np.flatnonzero(chosen & (ops.device == device))
+    for device, rows in operations_by_device(trace).items():
+        rows = rows[chosen[rows]]
+        if not len(rows):
+            continue
         start, end = ops.start_ns[rows], ops.end_ns[rows]
         steady = int(np.searchsorted(start, warm_up_end_ns(trace)))
         kept: slice | Mask = slice(None) if warm is None else ~warm[rows[steady:]]

@@ -35,44 +35,60 @@ def find_drains(
     """
     result = np.full(len(gaps), -1, np.int64)
     drains = np.isin(waits.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
-    for thread in groups.different(waits.thread[drains]):
-        rows = np.flatnonzero(drains & (waits.thread == thread))
-        asked = np.flatnonzero(launches.known & (launches.process == waits.process[rows[0]]))
-        wait, holds = _candidates(gaps, launches, waits, calls, enqueuing, rows, asked)
-        other = result[asked]
-        holds &= (other < 0) | (waits.end_ns[wait] > waits.end_ns[np.maximum(other, 0)])
-        result[asked] = np.where(holds, wait, other)
+    gap, wait = _candidates(gaps, launches, waits, drains)
+    holds = ~_thread_went_on(gaps, launches, waits, calls, enqueuing, gap, wait)
+    gap, wait = gap[holds], wait[holds]
+    # The last one written remains: the last to return, of equal ones the first.
+    order = np.lexsort((-np.arange(len(gap)), waits.end_ns[wait], gap))
+    result[gap[order]] = wait[order]
     return result
 
 
 def _candidates(
+    gaps: GapBounds, launches: GapLaunches, waits: Waits, drains: Mask
+) -> tuple[Integers, Integers]:
+    """Gaps, and of each thread of their process the wait that may have caused them."""
+    of_process = groups.rows_of(launches.process)
+    pairs = [(groups.NO_ROWS, groups.NO_ROWS)]
+    for thread, rows in groups.rows_of(waits.thread).items():
+        rows = rows[drains[rows]]
+        process = int(waits.process[rows[0]]) if len(rows) else -1
+        asked = of_process.get(process, groups.NO_ROWS)
+        asked = asked[launches.known[asked]]
+        if not len(asked):
+            continue
+        start = gaps.start_ns[asked]
+        begun = np.searchsorted(waits.start_ns[rows], start, side="left") - 1
+        wait = rows[latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]
+        end = waits.end_ns[wait]
+        holds = (begun >= 0) & (end <= launches.issued_ns[asked])
+        holds &= end >= np.where(launches.thread[asked] == thread, start - RIGHT_AFTER_NS, start)
+        holds &= end - waits.start_ns[wait] > gaps.idle_ns[asked] // 2
+        holds &= (waits.device[wait] < 0) | (waits.device[wait] == gaps.device[asked])
+        pairs.append((asked[holds], wait[holds]))
+    gap, wait = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return gap.astype(np.int64), wait.astype(np.int64)
+
+
+def _thread_went_on(
     gaps: GapBounds,
     launches: GapLaunches,
     waits: Waits,
     calls: ApiCalls,
     enqueuing: Mask,
-    rows: Integers,
-    asked: Integers,
-) -> tuple[Integers, Mask]:
-    """Of one thread's waits, the candidate for each gap, and whether it is the cause."""
-    start, until = gaps.start_ns[asked], launches.issued_ns[asked]
-    begun = np.searchsorted(waits.start_ns[rows], start, side="left") - 1
-    wait = rows[latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]
-    end, thread = waits.end_ns[wait], launches.thread[asked]
-    holds = (begun >= 0) & (end <= until) & (end >= start - RIGHT_AFTER_NS)
-    holds &= end - waits.start_ns[wait] > gaps.idle_ns[asked] // 2
-    holds &= (waits.device[wait] < 0) | (waits.device[wait] == gaps.device[asked])
-    own = thread == waits.thread[rows[0]]
-    holds[(end < start) & ~own] = False
-    check = np.flatnonzero(holds & (end < start))
-    if len(check):
-        enqueued = calls.thread[enqueuing], calls.start_ns[enqueuing]
-        holds[check] = ~called_between(*enqueued, thread[check], end[check], until[check])
-    check = np.flatnonzero(holds & ~own)
+    gap: Integers,
+    wait: Integers,
+) -> Mask:
+    """True where the launching thread enqueued work after the wait, or made calls during it."""
+    result, thread, end = np.zeros(len(gap), bool), launches.thread[gap], waits.end_ns[wait]
+    check = np.flatnonzero(end < gaps.start_ns[gap])
+    enqueued = calls.thread[enqueuing], calls.start_ns[enqueuing]
+    until = launches.issued_ns[gap[check]]
+    result[check] = called_between(*enqueued, thread[check], end[check], until)
+    check = np.flatnonzero(thread != waits.thread[wait])
     began = waits.start_ns[wait[check]]
-    made = calls.thread, calls.start_ns
-    holds[check] = ~called_between(*made, thread[check], began, end[check])
-    return wait, holds
+    result[check] |= called_between(calls.thread, calls.start_ns, thread[check], began, end[check])
+    return result
 
 
 def called_between(
@@ -83,9 +99,9 @@ def called_between(
     `since` is included and `until` is not.
     """
     result = np.zeros(len(thread), bool)
-    for number in groups.different(thread):
-        rows = thread == number
-        times = np.sort(call_ns[call_thread == number])
+    calls = groups.rows_of(call_thread) if len(thread) else {}
+    for number, rows in groups.rows_of(thread).items():
+        times = np.sort(call_ns[calls[number]]) if number in calls else call_ns[:0]
         first = np.searchsorted(times, since[rows], side="left")
         result[rows] = first < np.searchsorted(times, until[rows], side="left")
     return result

@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.copies import pageable_copies
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import operations, operations_by_process
 from traceview.intervals import Timed
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace import Trace, fact
@@ -72,11 +72,13 @@ def _devices(trace: Trace, call: Integers, process: Array) -> Integers:
     ops = operations(trace)
     device = np.full(len(call), -1, np.int64)
     several = np.zeros(len(call), bool)
-    for number in groups.different(process).tolist():
-        used = groups.different(ops.device[ops.process == number])
+    for number, rows in groups.rows_of(process).items():
+        used = groups.different(
+            ops.device[operations_by_process(trace).get(number, groups.NO_ROWS)]
+        )
         if len(used) == 1:
-            device[process == number] = used[0]
-        several |= (process == number) & (len(used) > 1)
+            device[rows] = used[0]
+        several[rows] = len(used) > 1
     ambiguous = np.flatnonzero(several)
     device[ambiguous] = _device_of_context(trace, call[ambiguous])
     return device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.intervals import Intervals
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
@@ -18,10 +18,10 @@ def shared_ns(trace: Trace) -> Integers:
     # A graph recorded whole is taken to run kernels all the time. Copies take no SM.
     computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
     result = np.zeros(len(kernels), np.int64)
-    for device in groups.different(kernels["device"]).tolist():
-        on_device = computes & (ops.device == device)
+    for device, rows in groups.rows_of(kernels["device"]).items():
+        on_device = operations_by_device(trace)[device]
+        on_device = on_device[computes[on_device]]
         busy_twice = covered_twice(ops.start_ns[on_device], ops.end_ns[on_device])
-        rows = kernels["device"] == device
         start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]
         result[rows] = intervals.overlap(busy_twice, start, end)
     return result

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.intervals import Timed
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 
@@ -108,6 +108,12 @@ def api_calls(trace: Trace) -> ApiCalls:
 
 
 @fact
+def calls_by_thread(trace: Trace) -> dict[int, RowNumbers]:
+    """The API calls of each thread that made some."""
+    return groups.rows_of(api_calls(trace).thread)
+
+
+@fact
 def graph_launch_calls(trace: Trace) -> Mask:
     """True for the API calls that launch a CUDA graph."""
     names = trace.recorded("api_calls").texts("name")
@@ -127,8 +133,8 @@ def captured_calls(trace: Trace) -> Mask:
     begins |= names.isin(["cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"])
     begins |= names.isin(["hipStreamBeginCapture", "hipStreamBeginCaptureToGraph"])
     ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture"])
-    for number in groups.different(thread[begins]):
-        mine = np.flatnonzero(thread == number)
+    for number in groups.different(thread[begins]).tolist():
+        mine = calls_by_thread(trace)[number]
         begun, ended = (
             np.searchsorted(np.sort(start[mine[edge[mine]]]), start[mine], side="left")
             for edge in (begins, ends)

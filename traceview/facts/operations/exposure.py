@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.operations.kernel_classes import communication_kernels
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.groups import Groups
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers
@@ -26,13 +26,11 @@ def compute_time(trace: Trace) -> dict[int, Intervals]:
     computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
     kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
     computes[kernels] = ~communication_kernels(trace)[ops.row[kernels]]
-    return {
-        int(device): intervals.union(
-            ops.start_ns[computes & (ops.device == device)],
-            ops.end_ns[computes & (ops.device == device)],
-        )
-        for device in groups.different(ops.device)
-    }
+    result = {}
+    for device, rows in operations_by_device(trace).items():
+        rows = rows[computes[rows]]
+        result[device] = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+    return result
 
 
 class Exposure(NamedTuple):

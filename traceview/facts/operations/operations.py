@@ -86,6 +86,18 @@ def operations(trace: Trace) -> Operations:
 
 
 @fact
+def operations_by_device(trace: Trace) -> dict[int, RowNumbers]:
+    """The operations of each device that has some, in order of start."""
+    return groups.rows_of(operations(trace).device)
+
+
+@fact
+def operations_by_process(trace: Trace) -> dict[int, RowNumbers]:
+    """The operations of each process that has some, in order of start."""
+    return groups.rows_of(operations(trace).process)
+
+
+@fact
 def migrations(trace: Trace) -> Mask:
     """True for the rows of copies that are page migrations of unified memory."""
     direction = trace.recorded("copies").texts("direction")

@@ -299,27 +299,39 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
 
 
 def _xla_ranges(trace: Trace, process: int) -> Intervals:
+    ranges, every = trace.recorded("ranges"), _xla_rows(trace)
+    rows = every[ranges["process"][every] == process]
+    return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
+
+
+@fact
+def _xla_rows(trace: Trace) -> Integers:
+    """The ranges around compilation by XLA that ended."""
     ranges = trace.recorded("ranges")
     if not len(ranges):
-        return intervals.EMPTY
-    names = ranges.texts("name")
+        return np.zeros(0, np.int64)
     rows = ranges.texts("domain").isin([compilers.RANGE_DOMAIN])
-    rows &= range_name_forms(trace).matching(compilers.RANGES.match)[names.codes]
     if not rows.any():
-        return intervals.EMPTY
-    rows &= (ranges["process"] == process) & (ranges["end_ns"] != NULL)
-    return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
+        return np.zeros(0, np.int64)
+    compiles = range_name_forms(trace).matching(compilers.RANGES.match)
+    rows &= compiles[ranges.texts("name").codes]
+    return np.flatnonzero(rows & (ranges["end_ns"] != NULL))
 
 
 def _autotuner_kernels(trace: Trace, process: int) -> Intervals:
     """Time from one autotuner kernel to the next, where they follow each other closely."""
-    kernels = trace.recorded("kernels")
-    rows = (kernel_classes(trace) == KernelClass.AUTOTUNER) & (kernels["process"] == process)
+    kernels, every = trace.recorded("kernels"), _autotuner_rows(trace)
+    rows = every[kernels["process"][every] == process]
     covered = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
     if not len(covered.start):
         return covered
     apart = covered.start[1:] - covered.end[:-1] > PAUSE_NS
     return Intervals(covered.start[np.append(True, apart)], covered.end[np.append(apart, True)])
+
+
+@fact
+def _autotuner_rows(trace: Trace) -> Integers:
+    return np.flatnonzero(kernel_classes(trace) == KernelClass.AUTOTUNER)
 
 
 def _beside_processes(trace: Trace, process: int, sampled: bool) -> Intervals:

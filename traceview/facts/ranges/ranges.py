@@ -238,11 +238,14 @@ def of_main_thread(trace: Trace, value: RowNumbers, process: Array, time: Intege
     """
     result = np.full(len(time), -1, np.int32)
     tree = range_tree(trace)
-    lenders = tree.nesting.track[value >= 0]
-    for number in groups.different(process) if not trace.strict else ():
-        asked = np.flatnonzero(process == number)
-        threads = groups.different(lenders[tree.process[value >= 0] == number])
-        result[asked] = _of_threads(tree, value, threads, _main_thread(trace)[number], time[asked])
+    if trace.strict:
+        return result
+    lends, main = value >= 0, _main_thread(trace)
+    lenders = groups.different(tree.nesting.track[lends])
+    of_process = groups.rows_of(trace.threads["process"][lenders])
+    for number, asked in groups.rows_of(process).items():
+        threads = lenders[of_process.get(number, groups.NO_ROWS)]
+        result[asked] = _of_threads(tree, value, threads, main[number], time[asked])
     return result
 
 
