@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.headless.forked_workers import forked_workers as forked_workers
+from tests.headless.forked_workers import fresh_workers as fresh_workers
 from tests.places import DATA, REPOSITORY
 from tests.triton_compiler import compile_triton as compile_triton
 from traceview.cli import run

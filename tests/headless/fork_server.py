@@ -1,0 +1,80 @@
+"""A process that has imported Triton and PyTorch, and forks itself for each worker of traceview.
+
+Run with a Unix socket of datagrams as stdin. A request names the program text, its arguments, the
+current folder and the environment, and brings four descriptors: stdin, stdout, stderr, and a pipe
+that gets the process id, then the status in the way of `subprocess.Popen.returncode`.
+"""
+
+import gc
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+NUMBER = struct.Struct("i")
+MOST_BYTES = 1 << 20
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for each request until the other end is closed."""
+    import torch  # noqa: F401
+    import triton  # noqa: F401
+
+    # A fork has only the thread that forked: the locks of another would stay locked in it.
+    assert len(list(Path("/proc/self/task").iterdir())) == 1
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        text, descriptors, *_ = socket.recv_fds(requests, MOST_BYTES, 4)
+        if not text:
+            return
+        if not os.fork():
+            requests.close()
+            _watch(json.loads(text), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _watch(request: dict, descriptors: Sequence[int]) -> None:
+    """Run the program in a fork, and report how it ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, report = descriptors
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.write(report, NUMBER.pack(os.getpid()))
+        os.close(report)
+        _run(request, streams)
+    for stream in (*streams, 0, 1, 2):
+        os.close(stream)
+    _, status = os.waitpid(child, 0)
+    os.write(report, NUMBER.pack(os.waitstatus_to_exitcode(status)))
+    os._exit(0)
+
+
+def _run(request: dict, streams: Sequence[int]) -> None:
+    """Become a fresh Python that was started with `-c`, but for the imports."""
+    for at, stream in enumerate(streams):
+        os.dup2(stream, at)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["-c", *request["arguments"]]
+    random.seed()
+    try:
+        exec(request["program"], {"__name__": "__main__"})  # the text is traceview's own
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=os.dup(0)))

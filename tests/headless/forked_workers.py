@@ -1,0 +1,147 @@
+"""Workers of traceview as forks of a process that has imported Triton and PyTorch already.
+
+The import takes 2 s of each worker, and is not what most tests are about. A worker whose
+environment changes what Python or a library is at its start begins afresh, as one of a user does.
+"""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.headless.fork_server import NUMBER
+from traceview.headless import client
+from traceview.headless.request import Request
+
+_SERVER = Path(__file__).with_name("fork_server.py")
+_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "TRITON", "CUDA", "XLA_")
+_READ_LATER = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_DEFAULT_FP_FUSION"}
+_DROPPED = {*client._UNSET, *_READ_LATER}
+
+fresh_start = client._start
+
+
+class ForkedWorker:
+    """A fork with as much of `subprocess.Popen` as traceview.headless.client takes."""
+
+    def __init__(self, report: socket.socket, stdin: int, stdout: int) -> None:
+        self.stdin, self.stdout = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0)
+        self._report, self._status = report, None
+        self.pid: int = self._number()
+
+    def poll(self) -> int | None:
+        """The exit status; None while it runs."""
+        if self._status is None and select.select([self._report], [], [], 0)[0]:
+            self._status = self._number()
+            self._report.close()
+        return self._status
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        if self._status is None and not select.select([self._report], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("a forked worker", timeout or 0)
+        status = self.poll()
+        assert status is not None
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _number(self) -> int:
+        (number,) = NUMBER.unpack(self._report.recv(NUMBER.size))
+        return number
+
+
+class ForkServer:
+    """The process that forks; it starts with the first worker, and with its environment."""
+
+    def __init__(self) -> None:
+        self._at_start = _read_at_start()
+        self._requests: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(
+        self, command: list[str], folder: Path, request: Request
+    ) -> "subprocess.Popen[bytes] | ForkedWorker":
+        """Start a worker in place of traceview.headless.client._start."""
+        is_alike = _read_at_start() == self._at_start
+        if command[:3] != [sys.executable, "-P", "-c"] or not is_alike:
+            return fresh_start(command, folder, request)
+        environment = client._environment(folder, request)
+        if self._requests is None:
+            self._requests, self._process = _served(environment)
+        return self._forked(self._requests, command[3:], environment)
+
+    def stop(self) -> None:
+        """Close its socket, which ends it."""
+        if self._requests and self._process:
+            self._requests.close()
+            self._process.wait()
+
+    @staticmethod
+    def _forked(
+        requests: socket.socket, program: Sequence[str], environment: dict[str, str]
+    ) -> ForkedWorker:
+        ours, theirs = socket.socketpair()
+        (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
+        text = json.dumps(
+            {
+                "program": program[0],
+                "arguments": program[1:],
+                "folder": str(Path.cwd()),
+                "environment": environment,
+            }
+        )
+        socket.send_fds(requests, [text.encode()], [stdin, stdout, 2, theirs.fileno()])
+        theirs.close()
+        os.close(stdin)
+        os.close(stdout)
+        return ForkedWorker(ours, to_stdin, from_stdout)
+
+
+def _read_at_start() -> dict[str, str]:
+    """What this process' environment tells Python and libraries when they start."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_AT_START) and name not in _DROPPED
+    }
+
+
+def _served(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """Start the process that forks. A thread, which numpy would start, would not survive a fork."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Its text is given, not its file, as `__main__` has no file in a worker.
+    command = [sys.executable, "-P", "-c", _SERVER.read_text()]
+    environment = environment | {"OPENBLAS_NUM_THREADS": "1"}
+    with theirs:
+        process = subprocess.Popen(command, stdin=theirs, env=environment, start_new_session=True)
+    return ours, process
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers() -> Iterator[None]:
+    """Start the workers of all tests as forks, where there are Triton, PyTorch and Linux."""
+    if sys.platform != "linux" or not (find_spec("torch") and find_spec("triton")):
+        yield
+        return
+    server = ForkServer()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_start", server.start)
+        yield
+    server.stop()
+
+
+@pytest.fixture
+def fresh_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each worker as a user's is: a Python that has imported nothing."""
+    monkeypatch.setattr(client, "_start", fresh_start)
