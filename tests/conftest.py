@@ -14,7 +14,9 @@ import pytest
 from tests.headless.forked_workers import forked_workers as forked_workers
 from tests.headless.forked_workers import fresh_workers as fresh_workers
 from tests.places import DATA, REPOSITORY
+from tests.toolchain.kept_results import kept_results as kept_results
 from tests.triton_compiler import compile_triton as compile_triton
+from tests.triton_compiler import triton_cache as triton_cache
 from traceview.cli import run
 
 Bench = Callable[..., tuple[int, str, str]]
@@ -58,6 +60,15 @@ def _cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the session, which the workers of pytest-xdist share: replace files whole."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,10 @@ WIDE = "*fp32:16, *fp32:16, i32:16, 1024"
 
 
 @pytest.fixture
-def gelu(tmp_path, monkeypatch):
+def gelu(triton_cache, monkeypatch):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("the example needs PyTorch")
-    allow(tmp_path, monkeypatch)
+    allow(triton_cache, monkeypatch)
     from examples.gelu import gelu_kernel
 
     return gelu_kernel

@@ -1,7 +1,8 @@
-"""Triton kernels compiled within the test's own process, each variant once a worker."""
+"""Triton kernels compiled within the test's own process, each variant once a session."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,14 +19,20 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def compile_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Made]]:
+def triton_cache(shared_folder: Path) -> Path:
+    """The folder where Triton finds what any test of this session has compiled."""
+    return shared_folder / "triton"
+
+
+@pytest.fixture(scope="session")
+def compile_triton(triton_cache: Path) -> Iterator[Callable[..., Made]]:
     """Compile a kernel for a signature in Triton's notation, an architecture, and options.
 
     Constexprs that have no notation, such as a layout of Gluon, are given as `constants`.
     """
     pytest.importorskip("triton", reason="compiles with Triton")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        patch.setenv("TRITON_CACHE_DIR", str(triton_cache))
         patch.delenv("TRITON_INTERPRET", raising=False)
         # What is the default anyway, and what Triton 3.9 warns of unless it is said.
         patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")

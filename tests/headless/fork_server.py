@@ -9,12 +9,12 @@ import gc
 import json
 import os
 import random
-import signal
 import socket
 import struct
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 NUMBER = struct.Struct("i")
@@ -24,26 +24,35 @@ MOST_BYTES = 1 << 20
 def serve(requests: socket.socket) -> None:
     """Fork for each request until the other end is closed."""
     import torch  # noqa: F401
-    import triton  # noqa: F401
+    from triton.runtime.cache import triton_key
 
+    # The hash of Triton's own files, which each process takes before it compiles.
+    triton_key()
     # A fork has only the thread that forked: the locks of another would stay locked in it.
     assert len(list(Path("/proc/self/task").iterdir())) == 1
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         text, descriptors, *_ = socket.recv_fds(requests, MOST_BYTES, 4)
         if not text:
+            _reap()
             return
         if not os.fork():
             requests.close()
             _watch(json.loads(text), descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
+        _reap()
+
+
+def _reap() -> None:
+    """Wait for the forks that have ended, so that their time counts as that of the session."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _watch(request: dict, descriptors: Sequence[int]) -> None:
     """Run the program in a fork, and report how it ends."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *streams, report = descriptors
     child = os.fork()
     if not child:

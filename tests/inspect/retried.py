@@ -20,7 +20,10 @@ from traceview.ptx.model import Argument, Compiled
 
 
 def allow(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Let Triton compile here, with its cache in a folder; skip where something is missing."""
+    """Let Triton compile here, with its cache in a folder; skip where something is missing.
+
+    The cache may be that of the session, as it holds what Triton made of the same source.
+    """
     pytest.importorskip("triton", reason="compiles with Triton", exc_type=ImportError)
     need("ptxas", "nvdisasm")
     patch.setenv("TRITON_CACHE_DIR", str(folder))

@@ -14,9 +14,9 @@ TWO, THREE = "*fp32:16, *fp32:16", "*fp32:16, *fp32:16, *fp32:16"
 
 
 @pytest.fixture
-def retried(tmp_path, monkeypatch):
+def retried(triton_cache, monkeypatch):
     """A kernel of kernels/apart.py with these arguments."""
-    allow(tmp_path, monkeypatch)
+    allow(triton_cache, monkeypatch)
     from tests.ptx.kernels import apart
 
     def made(kernel: str, signature: str, **options) -> Retried:

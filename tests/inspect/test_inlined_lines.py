@@ -86,8 +86,8 @@ def test_the_report_says_where_calls_lead(tmp_path):
     assert places["gelu.py:54"] == []
 
 
-def test_both_levels_have_the_line_of_a_helper_that_triton_inlines(tmp_path, monkeypatch):
-    allow(tmp_path, monkeypatch)
+def test_both_levels_have_the_line_of_a_helper_that_triton_inlines(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
     from tests.inspect.retried import Retried
     from tests.inspect.rules import narrow_kernels
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-import traceview
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
+from traceview.inspect.targets.python import compile_python
+from traceview.toolchain.listings import code_of
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -15,14 +16,13 @@ pytest.importorskip("elftools")
 @pytest.fixture(scope="module")
 def ffma():
     """Operands of the FFMA of each Triton kernel on sm_90."""
-    report = traceview.inspect_ptx(REPOSITORY / "kernels" / "divergence.py", arch="sm_90")
-    if any(kernel.sass is None for kernel in report.kernels):
+    compiled = compile_python(str(REPOSITORY / "kernels" / "divergence.py"))
+    sass = {each.name: code_of(each).sass for each in compiled}
+    if None in sass.values():
         pytest.skip("needs ptxas and nvdisasm, which Triton's wheel brings on Linux")
     return {
-        kernel.compiled.name: [
-            each.operands for each in kernel.sass.instructions if each.opcode == "FFMA"
-        ]
-        for kernel in report.kernels
+        name: [each.operands for each in code.instructions if each.opcode == "FFMA"]
+        for name, code in sass.items()
     }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-import traceview
+from traceview.inspect.targets.python import compile_python
 
 pytest.importorskip("torch", reason="runs a script that imports PyTorch")
 pytest.importorskip("triton", reason="compiles with Triton", exc_type=ImportError)
@@ -32,7 +32,7 @@ fill[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](a, 4096)
 def test_a_script_with_cublas_runs_and_all_configurations_are_compiled(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    kernels = traceview.inspect_ptx(path).kernels
-    blocks = [a.value for k in kernels for a in k.compiled.arguments if a.name == "BLOCK"]
+    kernels = compile_python(str(path))
+    blocks = [a.value for kernel in kernels for a in kernel.arguments if a.name == "BLOCK"]
     # One is compiled in another process, and each is reported once.
     assert sorted(blocks) == [256, 512, 1024]

@@ -27,9 +27,9 @@ def test_changes_are_merged_unless_they_contradict():
 
 
 @pytest.fixture
-def settle(tmp_path, monkeypatch):
+def settle(triton_cache, monkeypatch):
     """Settle advice on a real kernel, recompiled here; `worse` are findings by number of warps."""
-    allow(tmp_path, monkeypatch)
+    allow(triton_cache, monkeypatch)
     from tests.ptx.kernels.apart import copy_heads
 
     def settled(found, worse=None):

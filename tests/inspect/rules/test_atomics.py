@@ -17,8 +17,8 @@ HALVES = "*fp16:16, *fp16:16"
 
 
 @pytest.fixture
-def kernels(tmp_path, monkeypatch):
-    allow(tmp_path, monkeypatch)
+def kernels(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
     from tests.inspect.rules import kernels_under_pressure
 
     return kernels_under_pressure

@@ -16,9 +16,9 @@ POINTERS = "*fp32:16, *fp32:16"
 
 
 @pytest.fixture
-def findings(tmp_path, monkeypatch):
+def findings(triton_cache, monkeypatch):
     """The findings on a kernel of narrow_kernels.py with these arguments."""
-    allow(tmp_path, monkeypatch)
+    allow(triton_cache, monkeypatch)
     from tests.inspect.rules import narrow_kernels
 
     def found(kernel, signature):
@@ -137,9 +137,9 @@ def test_loads_and_stores_with_one_cause_are_one_finding(findings):
     assert "(16 × 32 bits)" in finding.message
 
 
-def test_lanes_that_nobody_reads_are_not_loaded(tmp_path, monkeypatch):
+def test_lanes_that_nobody_reads_are_not_loaded(triton_cache, monkeypatch):
     """Of four neighbours two are kept: v4.b32 in PTX is LDG.E.64 in SASS."""
-    allow(tmp_path, monkeypatch)
+    allow(triton_cache, monkeypatch)
     from tests.inspect.rules.kernels_under_pressure import front_half
 
     report = Retried(front_half, f"{POINTERS}, i32:16, 1024").report()

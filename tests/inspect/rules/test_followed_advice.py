@@ -14,8 +14,8 @@ OPTIONS = ("num_warps", "num_stages")
 
 
 @pytest.fixture
-def kernels(tmp_path, monkeypatch):
-    allow(tmp_path, monkeypatch)
+def kernels(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
     from tests.inspect.rules import rival_kernels
 
     return rival_kernels

@@ -32,8 +32,8 @@ SERIALISED = "(C7510) Potential Performance Loss: wgmma.mma_async instructions a
 
 
 @pytest.fixture
-def kernels(tmp_path, monkeypatch):
-    allow(tmp_path, monkeypatch)
+def kernels(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
     from tests.inspect.rules import kernels_under_pressure
 
     return kernels_under_pressure

@@ -300,10 +300,11 @@ def test_what_was_compiled_before_a_script_raised_is_kept(script):
 @needs_torch
 def test_what_was_compiled_before_the_time_ran_out_is_kept(script):
     notes = []
+    compile_python(script(LAUNCH))  # From then on it is in the cache, on a busy machine, too.
     looping = script(LAUNCH + "while True:\n    fill[(4,)](x, 4096, BLOCK=1024)\n")
-    (compiled,) = compile_python(looping, CompileOptions(timeout_s=8.0), note=notes.append)
+    (compiled,) = compile_python(looping, CompileOptions(timeout_s=2.0), note=notes.append)
     assert compiled.launches >= 2
-    assert notes[0].startswith("script.py did not end within 8 s and was stopped")
+    assert notes[0].startswith("script.py did not end within 2 s and was stopped")
 
 
 @needs_triton
@@ -349,9 +350,9 @@ def test_bytes_that_are_no_text(tmp_path):
 @needs_triton
 def test_a_script_that_loops_for_ever(tmp_path):
     (tmp_path / "script.py").write_text("while True: pass\n")
-    said = error_of(str(tmp_path / "script.py"), TraceviewError, timeout_s=4.0)
+    said = error_of(str(tmp_path / "script.py"), TraceviewError, timeout_s=0.5)
     assert said == (
-        "script.py did not end within 4 s and was stopped before any kernel was compiled; "
+        "script.py did not end within 0.5 s and was stopped before any kernel was compiled; "
         "allow more time with --timeout"
     )
 
