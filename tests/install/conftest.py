@@ -54,10 +54,16 @@ def pure_wheel(dist: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=PYTHONS)
+@pytest.fixture(scope="session", params=PYTHONS)
 def python(request: pytest.FixtureRequest) -> Path:
     """Each supported version of Python that is on this machine."""
     return find_python(request.param) or pytest.skip(f"no Python {request.param} here")
+
+
+@pytest.fixture(scope="session")
+def installed(python: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The wheel in a fresh environment of that Python; tests leave it as it is."""
+    return Environment.create(tmp_path_factory.mktemp("installed") / "environment", python, wheel)
 
 
 @pytest.fixture
