@@ -189,17 +189,26 @@ def analyze(
         facts,
         chosen,
         outcomes,
-        ranked(
-            outcomes,
-            loop_times(trace),
-            lambda finding: time_of(trace, finding),
-            max(steady_spans_ns(trace).values(), default=0),
-        ),
+        _ranked(trace, outcomes),
         len(steps(trace)),
         found,
         scoreboard(trace),
         run_time(trace, facts.duration_ns),
         trace,
+    )
+
+
+def findings_of(trace: Trace) -> tuple[RankedFinding, ...]:
+    """The findings of the report of a trace, worst first, without the tables of its analyses."""
+    return _ranked(trace, {each.name: each.findings(trace) for each in registered.ALL})
+
+
+def _ranked(trace: Trace, outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:
+    return ranked(
+        outcomes,
+        loop_times(trace),
+        lambda finding: time_of(trace, finding),
+        max(steady_spans_ns(trace).values(), default=0),
     )
 
 

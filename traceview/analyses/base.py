@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from traceview import display
 from traceview.findings import Finding
@@ -14,6 +14,34 @@ from traceview.trace.schema import TABLES
 
 if TYPE_CHECKING:
     from traceview.display import Figure
+
+Value = TypeVar("Value")
+
+
+class Deferred(Mapping[str, Value], Generic[Value]):
+    """A mapping that is computed when it is first read.
+
+    The report of many ranks has the findings of each rank, and never reads its tables.
+    """
+
+    def __init__(self, compute: Callable[[], Mapping[str, Value]]) -> None:
+        self._compute: Callable[[], Mapping[str, Value]] = compute
+        self._computed: Mapping[str, Value] | None = None
+
+    @property
+    def _items(self) -> Mapping[str, Value]:
+        if self._computed is None:
+            self._computed = self._compute()
+        return self._computed
+
+    def __getitem__(self, name: str) -> Value:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
 
 
 @dataclass(frozen=True)
@@ -142,6 +170,13 @@ class Analysis:
 
     def run(self, trace: Trace) -> Result | Skipped:
         """The answer, or which recorded table is missing and how to record it."""
+        outcome = self.findings(trace)
+        if isinstance(outcome, Skipped):
+            return outcome
+        return replace(outcome, tables=dict(outcome.tables), summary=dict(outcome.summary))
+
+    def findings(self, trace: Trace) -> Result | Skipped:
+        """As `run`, with tables and summary that are computed when they are first read."""
         absent = [name for name in self.needs if name not in trace.tables]
         if absent:
             meant = [f"{name} table ({TABLES[name].meaning})" for name in absent]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.communication.findings import exposed_communication
 from traceview.analyses.communication.pairing import Waiting, waiting
 from traceview.analyses.communication.sizes import BUS, SIZES, known_sums, rates, sizes
@@ -103,15 +103,17 @@ RANKS = TableSpec(
 def compute(trace: Trace) -> Result:
     moved, waits = transfers(trace), waiting(trace)
     devices = groups.different(moved.device)
-    ranks = _ranks(trace, moved, waits, devices)
-    return Result(
-        {
+    tables = Deferred(
+        lambda: {
             "collectives": _collectives(trace, moved, waits, devices),
             "sizes": sizes(trace, moved, waits),
-            "ranks": ranks,
-        },
+            "ranks": _ranks(trace, moved, waits, devices),
+        }
+    )
+    return Result(
+        tables,
         tuple(exposed_communication(trace, moved, waits)),
-        _summary(ranks),
+        Deferred(lambda: _summary(tables["ranks"])),
         tuple(_notes(trace, moved, waits)),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
 from traceview.analyses.gpu_idle.lines import idle_samples, line_cells, sum_lines
@@ -176,13 +176,15 @@ MUCH = 0.10
 def compute(trace: Trace) -> Result:
     every = gaps(trace)
     return Result(
-        {
-            "devices": _devices(trace, every),
-            "causes": _causes(trace, every),
-            "late": _late(trace),
-            "lines": _lines(trace, every),
-            "gaps": _longest(trace, every),
-        },
+        Deferred(
+            lambda: {
+                "devices": _devices(trace, every),
+                "causes": _causes(trace, every),
+                "late": _late(trace),
+                "lines": _lines(trace, every),
+                "gaps": _longest(trace, every),
+            }
+        ),
         idle_findings(trace),
         notes=(*warm_up_notes(trace), *_line_notes(trace, every), *_sample_notes(trace)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.kernel_share.findings import (
     costliest_own_kernel,
@@ -134,24 +134,24 @@ INCLUSIVE = TableSpec(
 
 def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[kernel_operations(trace)]
+    return Result(
+        Deferred(lambda: _tables(trace, chosen)),
+        _findings(trace, chosen),
+        Deferred(lambda: _summary(trace, chosen)),
+        _whole_graph_notes(trace),
+    )
+
+
+def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
     kernels = trace.kernels.take(chosen)
     labels = kernel_labels(trace).take(chosen)
     duration_ns = kernels.duration_ns
     steady_ns = np.where(steady_kernels(trace)[chosen], duration_ns, 0)
-    return Result(
-        {
-            "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
-            "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
-            **_by_range(trace, chosen, kernels, duration_ns),
-        },
-        _findings(trace, chosen),
-        {
-            "kernel_calls": len(kernels),
-            "kernel_total_ns": int(duration_ns.sum()),
-            **_attributed(trace, chosen, duration_ns),
-        },
-        _whole_graph_notes(trace),
-    )
+    return {
+        "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
+        "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
+        **_by_range(trace, chosen, kernels, duration_ns),
+    }
 
 
 def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
@@ -169,12 +169,14 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
     )
 
 
-def _attributed(trace: Trace, chosen: Mask, duration_ns: Integers) -> dict[str, int]:
-    """Kernel time inside any range, and the part of it whose range is inferred."""
-    attribution = attributed_operations(trace)
+def _summary(trace: Trace, chosen: Mask) -> dict[str, int]:
+    """Kernel time, that inside any range, and the part of it whose range is inferred."""
+    attribution, duration_ns = attributed_operations(trace), trace.kernels.duration_ns[chosen]
     ops = kernel_operations(trace)[chosen]
     within, inferred = attribution.range[ops] >= 0, attribution.inferred[ops]
     return {
+        "kernel_calls": len(duration_ns),
+        "kernel_total_ns": int(duration_ns.sum()),
         "attributed_ns": int(duration_ns[within].sum()),
         "inferred_ns": int(duration_ns[inferred].sum()),
     }

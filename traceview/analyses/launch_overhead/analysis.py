@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, intervals, units
-from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.launch_overhead.cpu_time import API, RANGES, api_table, range_table
@@ -59,17 +59,39 @@ CALLS = TableSpec(
 
 def compute(trace: Trace) -> Result:
     calls, full = api_calls(trace), queue_full(trace)
-    launches = (calls.does == CallKind.LAUNCH) & selected_calls(trace)
-    rows = np.flatnonzero(launches)
+    rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selected_calls(trace))
+    held = picked(full.held_ns, rows)
+    by_device = _launches_by_device(trace, rows)
+    tables = Deferred(
+        lambda: {
+            "calls": _calls(trace, rows, by_device),
+            "api": api_table(trace),
+            "ranges": range_table(trace),
+        }
+    )
+    return Result(
+        tables,
+        _findings(trace, by_device, tables),
+        {
+            "launches": len(rows),
+            "launch_overhead_ns": int((calls.duration_ns[rows] - held).sum()),
+            "queue_full_ns": int(held.sum()),
+        },
+        _notes(int(held.sum()), full.recorded),
+    )
+
+
+def _calls(trace: Trace, rows: Integers, by_device: Mapping[int, Integers]) -> Table:
+    """The launch calls in these rows, by name."""
+    calls, full = api_calls(trace), queue_full(trace)
     held = picked(full.held_ns, rows)
     took = calls.duration_ns[rows] - held
-    by_device = _launches_by_device(trace, rows)
     exposed = exposed_ns(gaps(trace), calls, by_device, full)[rows]
     first = first_launch_calls(trace)[rows]
     names = trace.api_calls.texts("name").take(rows)
     each = groups.group(names.codes)
     figures = groups.stats(each, took)
-    table = Table(
+    return Table(
         CALLS.columns,
         {
             "api": names.take(each.first),
@@ -82,16 +104,6 @@ def compute(trace: Trace) -> Result:
             "queue_full_ns": groups.sums(each, held),
         },
     ).take(np.argsort(-figures.total, kind="stable"))
-    return Result(
-        {"calls": table, "api": api_table(trace), "ranges": range_table(trace)},
-        _findings(trace, by_device, table),
-        {
-            "launches": len(rows),
-            "launch_overhead_ns": int(took.sum()),
-            "queue_full_ns": int(held.sum()),
-        },
-        _notes(int(held.sum()), full.recorded),
-    )
 
 
 def _notes(held_ns: int, recorded: bool) -> tuple[str, ...]:
@@ -135,7 +147,9 @@ def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]
     return result
 
 
-def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> tuple[Finding, ...]:
+def _findings(
+    trace: Trace, by_device: Mapping[int, Integers], tables: Mapping[str, Table]
+) -> tuple[Finding, ...]:
     """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
     inside_ns, spans = _idle_inside_calls(trace, by_device), steady_spans_ns(trace)
     every = gaps(trace)
@@ -150,6 +164,7 @@ def _findings(trace: Trace, by_device: Mapping[int, Integers], table: Table) -> 
     longest = int(np.argmax(np.where(own, inside_ns, -1)))
     gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[own].sum())}
+    table = tables["calls"]
     row: dict[str, Cell] = {"api": table.texts("api")[int(np.argmax(table["exposed_ns"]))]}
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Keep, Result, TableSpec
 from traceview.analyses.run_ahead.findings import verdict_findings
 from traceview.analyses.run_ahead.verdicts import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.idle.gaps import device_work
@@ -125,11 +125,13 @@ RANGES = TableSpec(
 def compute(trace: Trace) -> Result:
     rows = {device: _device_row(trace, device) for device in device_work(trace)}
     return Result(
-        {
-            "streams": _streams(trace),
-            "devices": Table.from_rows(DEVICES.columns, [*rows.values()]),
-            "ranges": _ranges(trace),
-        },
+        Deferred(
+            lambda: {
+                "streams": _streams(trace),
+                "devices": Table.from_rows(DEVICES.columns, [*rows.values()]),
+                "ranges": _ranges(trace),
+            }
+        ),
         tuple(verdict_findings(trace, rows)),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Keep, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Keep, Result, TableSpec
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.steps.findings import step_findings
 from traceview.analyses.steps.operators import OPERATORS, operator_table
@@ -164,12 +164,14 @@ def compute(trace: Trace) -> Result:
     chosen = selected(trace, found.process, found.cpu_start_ns)
     labels = step_names(whole)
     return Result(
-        {
-            "series": _series(whole, chosen),
-            "steps": _steps(whole, chosen, labels),
-            "parts": _parts(whole, chosen, labels),
-            "operators": operator_table(trace),
-        },
+        Deferred(
+            lambda: {
+                "series": _series(whole, chosen),
+                "steps": _steps(whole, chosen, labels),
+                "parts": _parts(whole, chosen, labels),
+                "operators": operator_table(trace),
+            }
+        ),
         tuple(step_findings(whole, chosen, labels)),
         summary={"steps_from": steps_source(whole)},
         notes=_notes(whole, chosen) if len(found) else (_no_steps(whole),),

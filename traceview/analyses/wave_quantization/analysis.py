@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.recorder_wording import by_recorder, on_amd
 from traceview.analyses.warm_up_wording import OF_WARM_UP
@@ -146,11 +146,13 @@ def compute(trace: Trace) -> Result | Skipped:
     reported = costliest(trace, grid_losses(trace), tile_losses(trace))
     missing = (f"{each.reason}. {_remedy([each])}" for each in unknown)
     return Result(
-        {
-            "kernels": _kernels(trace, grids),
-            "tiles": gemm_table.table(trace, tile_waves(trace)),
-            "grids": _grids(every_sweep(trace), selected_sweeps(trace)),
-        },
+        Deferred(
+            lambda: {
+                "kernels": _kernels(trace, grids),
+                "tiles": gemm_table.table(trace, tile_waves(trace)),
+                "grids": _grids(every_sweep(trace), selected_sweeps(trace)),
+            }
+        ),
         tuple(finding for _, finding in reported),
         _summary(grids, tile_waves(trace)),
         (*missing, *_notes(trace, grids), *_warm_up_notes([early for early, _ in reported])),

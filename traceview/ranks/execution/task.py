@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import traceview
+from traceview.analyses.verdict import verdict
 from traceview.errors import InputError
 from traceview.facts.steps.inferred import with_steps
 from traceview.ranking import RankedFinding
@@ -12,7 +14,8 @@ from traceview.ranks.execution.inputs import RankFile
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.extraction.rank_trace import rank_traces
 from traceview.ranks.figures import RankFigures, RankFinding
-from traceview.report import Report, analyze
+from traceview.report import findings_of
+from traceview.trace import Trace
 
 _MOST_FINDINGS = 5
 
@@ -28,22 +31,21 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
         raise InputError("no GPU work was recorded", "record the rank while it works on its GPU")
     own = rank_traces(trace)
     traces = {id(each): each for each in own}
-    # The other cores read other ranks: two threads would only wait for each other.
-    told = {name: analyze(each, threads=1) for name, each in traces.items()}
+    told = {name: _told(each) for name, each in traces.items()}
     return tuple(
-        _with_report(replace(figures, path=file.path), told[id(each)])
+        replace(figures, path=file.path, **told[id(each)])
         for figures, each in zip(ranks, own, strict=True)
     )
 
 
-def _with_report(figures: RankFigures, report: Report) -> RankFigures:
-    verdict = report.verdict
-    return replace(
-        figures,
-        verdict=verdict.text if verdict else "",
-        limit=verdict.limit if verdict else "unknown",
-        findings=tuple(map(_finding, report.findings[:_MOST_FINDINGS])),
-    )
+def _told(trace: Trace) -> dict[str, Any]:
+    """What the report of a rank says of it."""
+    findings, found = findings_of(trace), verdict(trace)
+    return {
+        "verdict": found.text if found else "",
+        "limit": found.limit if found else "unknown",
+        "findings": tuple(map(_finding, findings[:_MOST_FINDINGS])),
+    }
 
 
 def _finding(ranked: RankedFinding) -> RankFinding:
