@@ -8,7 +8,7 @@
 # make docs     refresh the output that README and docs/ show, and the list of facts
 # make site     build the documentation site in build/site/html
 # make pictures    redraw the pictures of the README; needs Chromium
-# make benchmark  time the whole report beside nsys stats, nsys-ai and pandas; see docs/performance.md
+# make benchmark  time the whole report beside nsys stats, nsys-ai and pandas, into docs/performance.md
 # make dist     build and check the source distribution and the wheels of all platforms, in dist/
 # make test-install   install these in fresh environments, and run what was installed
 # make script   bundle the scripts of the pages; needs npm
@@ -62,12 +62,14 @@ corpus: modules
 corpus-seconds: .venv/dev .venv/workloads .venv/ptx
 	@$(BIN)/python -m tests.headless.corpus.seconds
 
-# nsys-ai, which wants packages of its own, is compared where it is on the PATH. BENCHMARK="--kernels
-# 1000 100000 --runs 3" asks for other lengths; those of ten million kernels need 5 GB of disk.
+# nsys-ai, which wants packages of its own, is compared where it is on the PATH; its DuckDB must be able
+# to load sqlite_scanner. BENCHMARK="--kernels 1000 100000 --runs 3" asks for other lengths; those of ten
+# million kernels need 5 GB of disk.
 benchmark: .venv/dev nsys
 	@mkdir -p .cache
 	@PATH="$$PATH:$(NSYS_HOME)/bin" $(BIN)/python benchmarks/report.py \
 		--json .cache/benchmark.json --picture docs/performance.svg $(BENCHMARK)
+	@$(BIN)/python benchmarks/results.py .cache/benchmark.json --into docs/performance.md
 
 dist: .venv/release
 	@rm -rf dist

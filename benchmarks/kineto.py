@@ -26,7 +26,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-STEP_EVENTS = 12
+CALLS_PER_STEP, OTHER_EVENTS_PER_STEP = 8, 4
 
 
 def main() -> None:
@@ -61,13 +61,18 @@ def main() -> None:
             compare(path)
 
 
-def make(path: Path, gigabytes: float, events: int | None) -> None:
-    """Write a gzipped trace of about that size."""
-    size, step = 0, 0
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(HEADER.encode())
-        while (step * STEP_EVENTS < events) if events else (size < gigabytes * 1e9):
-            block = "".join(one_step(number) for number in range(step, step + 1000)).encode()
+def make(path: Path, gigabytes: float, events: int | None, calls: int = CALLS_PER_STEP) -> None:
+    """Write a trace of about that size, gzipped where its name says so.
+
+    Each kernel comes with that many nested Python calls, its operator, its launch and its arrow.
+    """
+    size, step, per_step = 0, 0, calls + OTHER_EVENTS_PER_STEP
+    with (
+        gzip.open(path, "wb", compresslevel=1) if path.suffix == ".gz" else path.open("wb") as file
+    ):
+        file.write(HEADER.replace('"with_stack": 1', f'"with_stack": {int(calls > 0)}').encode())
+        while (step * per_step < events) if events else (size < gigabytes * 1e9):
+            block = "".join(one_step(number, calls) for number in range(step, step + 1000)).encode()
             file.write(block)
             size += len(block)
             step += 1000
@@ -136,11 +141,11 @@ FOOTER = '  {\n    "ph": "i", "s": "g", "name": "Record Window End"\n  }\n  ],"t
 FIRST_NS = 4_488_084_880_550_402
 
 
-def one_step(number: int) -> str:
-    """Eight nested Python calls, an operator, a launch, its kernel and the arrow between them."""
+def one_step(number: int, calls: int) -> str:
+    """Nested Python calls, an operator, a launch, its kernel and the arrow between them."""
     at = FIRST_NS + 40_000 * number
-    events, first = [], 8 * number + 1
-    for depth in range(8):
+    events, first = [], calls * number + 1
+    for depth in range(calls):
         parent = first + depth - 1 if depth else "null"
         name = f"model/layer_{depth}.py({10 * depth + 3}): forward"
         ids = f'"Python parent id": {parent}, "Python id": {first + depth}, "Ev Idx": {number}'

@@ -17,10 +17,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from results import wall_s
 from surroundings import sentence
-from tools import NSYS, NSYS_AI, OURS, PANDAS
+from tools import NSYS, NSYS_AI, NSYS_AI_DIRECT, OURS, PANDAS
 
 matplotlib.use("svg")
 COLORS = {OURS: "#0b6e4f", NSYS: "#b3541e", NSYS_AI: "#6a4c93", PANDAS: "#4a6fa5"}
+COLORS[NSYS_AI_DIRECT] = "#b58bd6"
 BYTES = "the bytes alone (cat)"
 INK, QUIET = "#1c1c1c", "#767676"
 

@@ -1,20 +1,24 @@
-"""Time the whole report and other tools on traces of several lengths, after checking all results.
+"""Time the whole report and other tools on traces of several lengths, and check their results.
 
     python benchmarks/report.py [--kernels 1000 100000 1000000 10000000]
-        [--shapes dense dynamic …] [--shape-kernels 1000000] [--runs 5]
+        [--shapes dense dynamic kineto …] [--shape-kernels 1000000]
+        [--runs 5] [--format-runs 5] [--rival-runs 5] [--patience 120] [--minutes 20]
         [--nsys PATH] [--nsys-ai PATH] [--folder .cache/benchmark]
         [--json RESULTS.json [--resume]] [--picture docs/performance.svg]
 
 Prints Markdown. Every run is a process of its own, from start to exit, with the file in the page
-cache. The tools take turns, so that other load on the machine affects all of them. CPU is user and
-system time of the process and its children. First each tool's time and count per kernel are
-compared with those of SQLite: a tool that is wrong, or that skips part of the work, ends the
-benchmark.
+cache. CPU is user and system time of the process and its children. Each tool's time and count per
+kernel are compared with those of SQLite: one that is wrong, or that skips part of the work, has no
+time in the table, and the benchmark ends with status 1.
 
-nsys stats runs the reports that answer the same questions, nsys-ai its cache and then its skills. A
-tool that is not installed is skipped, as is one that would take more than --patience seconds by its
-time on a shorter trace. --shapes are those of trace_shapes.py; all but the plain one by default.
---resume keeps the traces that an interrupted run has already written to --json.
+First `traceview report` runs on every trace, --runs times, then with --json and --html, then one
+tool after the other, the fastest first: what is there after an interruption is of use, and --resume
+goes on from it. A tool that is not installed is left out, as is one that takes more than --patience
+seconds, or would by its time on a smaller trace. After --minutes nothing more is started.
+
+nsys stats runs the reports that answer the same questions; nsys-ai its skills, on its cache in
+Parquet, which it makes first, and on the SQLite file. The shapes are those of trace_shapes.py, and
+kineto: a trace of torch.profiler, beside json.load.
 """
 
 from __future__ import annotations
@@ -23,24 +27,30 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import repeat
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
+import kineto
 from results import markdown, rows_of
 from surroundings import machine
-from tools import OURS, Way, WrongError, prepare, true_sums, ways
+from tools import FORMATS, OURS, RIVALS, Sums, Way, WrongError, clean, prepare, true_sums, ways
 from trace_shapes import SHAPES
 
 HERE = Path(__file__).parent
-START_UP_KERNELS = 100_000
+KINETO = "kineto"
+START_UP_BYTES = 20_000_000
+NO_LIMIT_S = 1e9
 MIB = 1024  # ru_maxrss counts KiB on Linux
 # A pass at the speed of C, without the start of the interpreter.
 NUMPY_PASS = (
@@ -57,144 +67,224 @@ class Timed:
     peak_mib: float
 
 
-def run(command: Sequence[str], keep: bool = False) -> tuple[Timed, str]:
-    """Time a command, which prints into a pipe; what it printed, if it is to be kept.
+class TooLongError(Exception):
+    """The tool was ended after as long as its user would wait."""
 
-    This process stays small: Linux counts what it holds as the peak of its children.
+
+def run(command: Sequence[str], printed: Path, limit_s: float = NO_LIMIT_S) -> Timed:
+    """Time a command, which prints into a file.
+
+    Raises TooLongError after limit_s, and WrongError if the command fails.
     """
-    begun, kept = time.perf_counter(), []
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    with process.stdout as printed:
-        while block := printed.read(1 << 20):
-            kept += [block] if keep else []
-    _, status, used = os.wait4(process.pid, 0)
+    with printed.open("wb") as output:
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        timer = Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
+        timer.start()
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begun
+        timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
-    wall = time.perf_counter() - begun
+    if wall >= limit_s:
+        raise TooLongError
     if process.returncode:
         raise WrongError(f"{' '.join(command)} ended with {process.returncode}")
-    timed = Timed(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / MIB)
-    return timed, b"".join(kept).decode(errors="replace")
+    return Timed(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / MIB)
 
 
-def measure(trace: Path, way: Way) -> Timed:
+def measure(trace: Path, way: Way, printed: Path, limit_s: float = NO_LIMIT_S) -> Timed:
+    """One run of all commands of a tool; what each prints goes into a file of the folder."""
     prepare(trace, way)
-    done = [run(command)[0] for command in way.commands]
+    done: list[Timed] = []
+    for number, command in enumerate(way.commands):
+        left = limit_s - sum(each.wall_s for each in done)
+        done.append(run(command, printed / str(number), left))
     wall, cpu = (sum(getattr(each, name) for each in done) for name in ("wall_s", "cpu_s"))
     return Timed(wall, cpu, max(each.peak_mib for each in done))
 
 
-def check(trace: Path, way: Way, expected: Any) -> str:
-    """Raise WrongError if a tool's sums differ from those of SQLite."""
+def check(way: Way, printed: Path, expected: Sums) -> str:
+    """Raise WrongError if the sums that a tool printed differ from those of SQLite."""
     if way.sums is None:
         return "not compared"
-    prepare(trace, way)
-    found = way.sums([run(command, keep=True)[1] for command in way.commands])
+    texts = [(printed / str(at)).read_text(errors="replace") for at in range(len(way.commands))]
+    found = way.sums(texts)
     if found != expected:
         odd = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
         raise WrongError(f"{way.name} is wrong about {len(odd)} kernels, such as {odd[0]}")
     return f"{len(found)} equal"
 
 
-def checked(trace: Path, way: Way) -> str:
-    return check(trace, way, true_sums(trace) if way.sums else {})
+_sums_once = cache(true_sums)
+
+
+def checked(trace: Path, way: Way, printed: Path) -> str:
+    return check(way, printed, _sums_once(trace) if way.sums else {})
 
 
 def made(folder: Path, kernels: int, shape: str) -> Path:
+    """The trace, which stays in the folder for the next time."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{kernels}-{shape}.sqlite"
-    if not path.exists():
+    path = folder / f"{kernels}-{shape}.{'json' if shape == KINETO else 'sqlite'}"
+    if path.exists():
+        return path
+    if shape == KINETO:
+        kineto.make(path, 0, kernels * kineto.OTHER_EVENTS_PER_STEP, calls=0)
+    else:
         command = [sys.executable, HERE / "make_trace.py", path, "--kernels", str(kernels)]
         subprocess.run([*command, "--shape", shape], check=True, stdout=subprocess.DEVNULL)
     return path
 
 
-def compared(trace: Path, chosen: Sequence[Way], runs: int) -> Iterator[dict[str, Any]]:
-    """One line per tool, after all runs of all tools."""
-    with ProcessPoolExecutor(1) as apart:
-        checks = [*apart.map(checked, repeat(trace), chosen)]
-    turns = [{way.name: measure(trace, way) for way in chosen} for _ in range(runs)]
-    for way, said in zip(chosen, checks, strict=True):
-        mine = [asdict(turn[way.name]) for turn in turns]
-        figures = {name: [each[name] for each in mine] for name in mine[0]}
-        yield {"tool": way.name, **figures, "sums": said}
+def measured(apart: Executor, trace: Path, way: Way, runs: int, limit_s: float) -> dict[str, Any]:
+    """All runs of a tool on a trace, or why there are none.
+
+    They are checked in another process: Linux counts what this one holds as the peak of its
+    children.
+    """
+    with TemporaryDirectory() as folder:
+        try:
+            turns = [asdict(measure(trace, way, Path(folder), limit_s)) for _ in range(runs)]
+            said = apart.submit(checked, trace, way, Path(folder)).result()
+        except TooLongError:
+            return {"tool": way.name, "left_out": f"over {limit_s:.0f} s"}
+        except (WrongError, ValueError) as error:
+            return {"tool": way.name, "wrong": str(error) or type(error).__name__}
+        finally:
+            clean(way)
+    figures = {name: [turn[name] for turn in turns] for name in turns[0]}
+    return {"tool": way.name, **figures, "sums": said}
 
 
 def bytes_alone(trace: Path, runs: int) -> dict[str, Any]:
     """Seconds to only read the file: cat, and one sum over all of it."""
-    cat = [run(("sh", "-c", 'cat "$0" > /dev/null', str(trace)))[0].wall_s for _ in range(runs)]
     one_pass = (sys.executable, "-c", NUMPY_PASS, str(trace))
-    added = [float(run(one_pass, keep=True)[1]) for _ in range(runs)]
+    cat, added = [], []
+    with TemporaryDirectory() as folder:
+        printed = Path(folder, "printed")
+        for _ in range(runs):
+            cat.append(run(("sh", "-c", 'cat "$0" > /dev/null', str(trace)), printed).wall_s)
+            run(one_pass, printed)
+            added.append(float(printed.read_text()))
     return {"file_bytes": trace.stat().st_size, "cat_s": cat, "numpy_s": added}
 
 
-def benchmark(given: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {"machine": machine(given.nsys, given.nsys_ai), "runs": given.runs}
-    helped = (sys.executable, "-m", "traceview", "--help")
-    found["help_s"] = [run(helped)[0].wall_s for _ in range(given.runs)]
-    wanted = [(kernels, "plain") for kernels in given.kernels]
-    wanted += [(given.shape_kernels, shape) for shape in given.shapes]
-    found["traces"] = _measured_before(given)
-    there = {(trace["kernels"], trace["shape"]) for trace in found["traces"]}
-    for kernels, shape in [each for each in wanted if each not in there]:
-        trace = made(given.folder, kernels, shape)
-        every = ways(trace, given.nsys, given.nsys_ai)
-        chosen = [way for way in every if _bearable(found["traces"], way, kernels, given.patience)]
-        tools = list(compared(trace, chosen, given.runs))
-        facts = {"kernels": kernels, "shape": shape, **bytes_alone(trace, given.runs)}
-        found["traces"].append({**facts, "tools": tools})
-        print(*rows_of(found["traces"][-1]), sep="\n", file=sys.stderr, flush=True)
+def benchmark(given: argparse.Namespace, apart: Executor) -> dict[str, Any]:
+    """Measure each tool on each trace, and write what is known after each of them."""
+    begun = time.monotonic()
+    found = _measured_before(given) or _nothing_yet(given)
+    for tool, runs, (kernels, shape) in _planned(given):
+        if time.monotonic() - begun > given.minutes * 60:
+            print(f"Stopped after {given.minutes:g} min; --resume goes on.", file=sys.stderr)
+            break
+        trace = _trace(found, given, kernels, shape)
+        path = made(given.folder, kernels, shape)
+        way = next((w for w in ways(path, given.nsys, given.nsys_ai) if w.name == tool), None)
+        if way is None or any(known["tool"] == tool for known in trace["tools"]):
+            continue
+        row = _left_out(found["traces"], trace, tool, given.patience)
+        limit_s = NO_LIMIT_S if tool in _OURS else given.patience
+        row = row or measured(apart, path, way, runs, limit_s)
+        trace["tools"].append(row)
+        print(rows_of(trace)[-1], file=sys.stderr, flush=True)
         if given.json:
             given.json.write_text(json.dumps(found, indent=1) + "\n")
     return found
 
 
-def _measured_before(given: argparse.Namespace) -> list[dict[str, Any]]:
-    if not (given.resume and given.json and given.json.exists()):
-        return []
-    traces: list[dict[str, Any]] = json.loads(given.json.read_text())["traces"]
-    return traces
+_OURS = (OURS, *FORMATS)
 
 
-def _bearable(before: Sequence[dict[str, Any]], way: Way, kernels: int, patience: float) -> bool:
-    """Whether the tool is fast enough, judged by a shorter trace. Ours always runs."""
-    # Of a short trace, most of the time is start-up and does not grow.
+def _planned(given: argparse.Namespace) -> Iterator[tuple[str, int, tuple[int, str]]]:
+    """Each tool, how often it runs, and the trace; what matters most comes first."""
+    plain = [(kernels, "plain") for kernels in given.kernels]
+    shapes = [(given.shape_kernels, shape) for shape in given.shapes]
+    traces = list(dict.fromkeys([*plain, *shapes]))
+    tools = [(OURS, given.runs), *((tool, given.format_runs or given.runs) for tool in FORMATS)]
+    tools += [(tool, given.rival_runs or given.runs) for tool in RIVALS]
+    return ((tool, runs, trace) for tool, runs in tools for trace in traces)
+
+
+def _nothing_yet(given: argparse.Namespace) -> dict[str, Any]:
+    helped = (sys.executable, "-m", "traceview", "--help")
+    nothing = Path(os.devnull)
+    help_s = [run(helped, nothing).wall_s for _ in range(given.runs)]
+    return {"machine": machine(given.nsys, given.nsys_ai), "help_s": help_s, "traces": []}
+
+
+def _measured_before(given: argparse.Namespace) -> dict[str, Any]:
+    there = given.resume and given.json and given.json.exists()
+    before: dict[str, Any] = json.loads(given.json.read_text()) if there else {}
+    return before
+
+
+def _trace(
+    found: Mapping[str, Any], given: argparse.Namespace, kernels: int, shape: str
+) -> dict[str, Any]:
+    """The results of a trace; begins with the cost of its bytes, which brings it into the cache."""
+    known = (t for t in found["traces"] if (t["kernels"], t["shape"]) == (kernels, shape))
+    trace: dict[str, Any] | None = next(known, None)
+    if trace is None:
+        beside = bytes_alone(made(given.folder, kernels, shape), given.runs)
+        trace = {"kernels": kernels, "shape": shape, **beside, "tools": []}
+        found["traces"].append(trace)
+    return trace
+
+
+def _left_out(
+    traces: Sequence[Mapping[str, Any]], trace: Mapping[str, Any], tool: str, patience: float
+) -> dict[str, Any] | None:
+    """A row without a time where the tool would take too long. Ours always runs."""
+    # Of a small trace, most of the time is start-up and does not grow.
     known = [
-        statistics.median(tool["wall_s"])
-        * max(kernels / max(trace["kernels"], START_UP_KERNELS), 1)
-        for trace in before
-        for tool in trace["tools"]
-        if tool["tool"] == way.name
+        (statistics.median(row["wall_s"]), max(each["file_bytes"], START_UP_BYTES))
+        for each in traces
+        for row in each["tools"]
+        if row["tool"] == tool and "wall_s" in row
     ]
-    was_left_out = bool(before) and not known
-    return way.name.startswith(OURS) or not (was_left_out or (known and known[-1] > patience))
+    size = max(trace["file_bytes"], START_UP_BYTES)
+    nearest = min(known, key=lambda each: (abs(each[1] - size), -each[0]), default=(0.0, size))
+    expected = nearest[0] * max(size / nearest[1], 1)
+    if tool in _OURS or expected <= patience:
+        return None
+    return {"tool": tool, "left_out": f"about {expected:.0f} s"}
+
+
+def wrong(found: Mapping[str, Any]) -> list[str]:
+    rows = [row for trace in found["traces"] for row in trace["tools"]]
+    return [row["wrong"] for row in rows if "wrong" in row]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The whole report beside other tools.")
     lengths = [1_000, 100_000, 1_000_000, 10_000_000]
     parser.add_argument("--kernels", type=int, nargs="*", default=lengths)
-    others = [shape for shape in SHAPES if shape != "plain"]
-    parser.add_argument("--shapes", nargs="*", choices=SHAPES, default=others, metavar="SHAPE")
+    shapes = [*SHAPES, KINETO]
+    parser.add_argument("--shapes", nargs="*", choices=shapes, default=shapes, metavar="SHAPE")
     parser.add_argument("--shape-kernels", type=int, default=1_000_000)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=5, help="of traceview report")
+    parser.add_argument("--format-runs", type=int, help="with --json and --html; default: --runs")
+    parser.add_argument("--rival-runs", type=int, help="of other tools; default: --runs")
     parser.add_argument("--nsys", default=shutil.which("nsys"))
     parser.add_argument("--nsys-ai", default=shutil.which("nsys-ai"))
     parser.add_argument("--patience", type=float, default=120.0, metavar="SECONDS")
+    parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
     parser.add_argument("--json", type=Path, metavar="RESULTS.json")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--picture", type=Path, metavar="OUT.svg")
     given = parser.parse_args()
-    try:
-        found = benchmark(given)
-    except WrongError as error:
-        raise SystemExit(str(error)) from error
+    with ProcessPoolExecutor(1) as apart:
+        found = benchmark(given, apart)
     print(markdown(found))
     if given.picture:
         from picture import draw
 
         given.picture.write_text(draw(found))
+    if found_wrong := wrong(found):
+        raise SystemExit("\n".join(found_wrong))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,34 @@
-"""Render the results of a benchmark as Markdown tables."""
+"""Render the results of benchmarks/report.py as Markdown tables.
+
+    python benchmarks/results.py RESULTS.json [--into docs/performance.md] [--picture OUT.svg]
+
+Without --into the tables are printed; with it they take the place of those in the page.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from surroundings import sentence
 from tools import OURS
 
 Trace = Mapping[str, Any]
-_HEAD = ("trace", "tool", "wall s", "least", "CPU s", "peak MiB", "sums of kernels")
+_HEAD = ("trace", "tool", "runs", "wall s", "least", "CPU s", "peak MiB", "sums of kernels")
+BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    traces = found["traces"]
+    traces = [trace for trace in found["traces"] if trace["tools"]]
     plain = [trace for trace in traces if trace["shape"] == "plain"]
     parts = [
-        f"{sentence(found['machine'])}. Medians of {found['runs']}.",
-        f"`traceview --help` takes {_median(found['help_s']):.2f} s.",
-        _table(_HEAD, (row for trace in traces for row in _cells(trace))),
+        f"{sentence(found['machine'])}. `traceview --help` takes {_median(found['help_s']):.2f} s.",
+        "Seconds from start to exit, medians of as many runs as the first line says:",
+        _table(*_seconds(traces)),
         "Times as long as `traceview report`, the whole of it:",
         _table(*_ratios(traces)),
         "Linear? Time of `traceview report` by kernel:",
@@ -27,26 +36,67 @@ def markdown(found: Mapping[str, Any]) -> str:
         _steepness(plain),
         "Beside the cost of the bytes alone, the file in the cache of the system:",
         _table(*_bytes(traces)),
+        "All figures:",
+        _table(_HEAD, (row for trace in traces for row in _cells(trace))),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def rows_of(trace: Trace) -> Iterator[str]:
-    """The lines of the first table for one trace."""
-    return (_line(cells) for cells in _cells(trace))
+def rows_of(trace: Trace) -> list[str]:
+    """The lines of the last table for one trace."""
+    return [_line(cells) for cells in _cells(trace)]
 
 
 def wall_s(trace: Trace, tool: str) -> float | None:
     """The median; None for a tool that was skipped."""
-    return next((_median(t["wall_s"]) for t in trace["tools"] if t["tool"] == tool), None)
+    row = _row(trace, tool)
+    return _median(row["wall_s"]) if "wall_s" in row else None
+
+
+def _row(trace: Trace, tool: str) -> Mapping[str, Any]:
+    return next((row for row in trace["tools"] if row["tool"] == tool), {})
 
 
 def _cells(trace: Trace) -> Iterator[tuple[str, ...]]:
     for tool in trace["tools"]:
+        name = (_named(trace), tool["tool"])
+        if "wall_s" not in tool:
+            yield (*name, "", _without(tool), "", "", "", "")
+            continue
         wall = tool["wall_s"]
         figures = (f"{_median(wall):.2f}", f"{min(wall):.2f}", f"{_median(tool['cpu_s']):.2f}")
-        peak = f"{max(tool['peak_mib']):.0f}"
-        yield (_named(trace), tool["tool"], *figures, peak, tool["sums"])
+        yield (*name, str(len(wall)), *figures, f"{max(tool['peak_mib']):.0f}", tool["sums"])
+
+
+def _without(row: Mapping[str, Any]) -> str:
+    return "wrong" if "wrong" in row else str(row.get("left_out", ""))
+
+
+def _seconds(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:
+    """One line per trace and one column per tool, after the number of runs of each."""
+
+    def lines() -> Iterator[tuple[str, ...]]:
+        yield ("runs", *(_runs(traces, tool) for tool in tools))
+        for trace in traces:
+            cells = (_row(trace, tool) for tool in tools)
+            yield (_named(trace), *map(_cell, cells))
+
+    tools = _tools(traces)
+    return ("trace", *tools), lines()
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return f"{_median(row['wall_s']):.2f}" if "wall_s" in row else _without(row)
+
+
+def _runs(traces: Sequence[Trace], tool: str) -> str:
+    rows = (_row(trace, tool) for trace in traces)
+    runs = sorted({len(row["wall_s"]) for row in rows if "wall_s" in row})
+    return " to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))) if runs else ""
+
+
+def _tools(traces: Sequence[Trace]) -> list[str]:
+    return list(dict.fromkeys(row["tool"] for trace in traces for row in trace["tools"]))
 
 
 def _named(trace: Trace) -> str:
@@ -54,14 +104,7 @@ def _named(trace: Trace) -> str:
 
 
 def _ratios(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:
-    others = list(
-        dict.fromkeys(
-            tool["tool"]
-            for trace in traces
-            for tool in trace["tools"]
-            if not tool["tool"].startswith(OURS)
-        )
-    )
+    others = [tool for tool in _tools(traces) if not tool.startswith(OURS)]
     rows = (
         (_named(trace), *(_times(wall_s(trace, tool), wall_s(trace, OURS)) for tool in others))
         for trace in traces
@@ -123,3 +166,33 @@ def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def into(page: str, tables: str) -> str:
+    """The page with these tables between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"the page lacks {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Results of a benchmark as Markdown.")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--into", type=Path, metavar="PAGE.md")
+    parser.add_argument("--picture", type=Path, metavar="OUT.svg")
+    given = parser.parse_args()
+    found = json.loads(given.results.read_text())
+    if given.into:
+        given.into.write_text(into(given.into.read_text(), markdown(found)))
+    else:
+        print(markdown(found))
+    if given.picture:
+        from picture import draw
+
+        given.picture.write_text(draw(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -63,7 +63,7 @@ def _installed(tool: str | None, package: str) -> str | None:
 
 def _said(tool: str | None, *arguments: str) -> str | None:
     """The last word of its output, which is the version."""
-    if tool is None:
+    if not tool:
         return None
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     words = done.stdout.split()

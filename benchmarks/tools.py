@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import mmap
+import re
 import shutil
 import sqlite3
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +34,13 @@ NSYS_AI_SKILLS = (
     "iteration_timing",
 )
 OURS, JSON, HTML = "traceview report", "traceview report --json", "traceview report --html"
-PANDAS = "pandas (five sums)"
-NSYS, NSYS_AI = (
-    f"nsys stats ({len(NSYS_REPORTS)} reports)",
-    f"nsys-ai ({len(NSYS_AI_SKILLS)} skills)",
-)
+PANDAS, JSON_LOAD = "pandas (five sums)", "json.load (one sum)"
+NSYS = f"nsys stats ({len(NSYS_REPORTS)} reports)"
+NSYS_AI = f"nsys-ai, Parquet ({len(NSYS_AI_SKILLS)} skills)"
+NSYS_AI_DIRECT = f"nsys-ai, SQLite ({len(NSYS_AI_SKILLS)} skills)"
+FORMATS = (JSON, HTML)
+RIVALS = (JSON_LOAD, PANDAS, NSYS_AI, NSYS_AI_DIRECT, NSYS)
+"""Cheapest first, so that an interrupted benchmark has most of them."""
 Command = tuple[str, ...]
 Sums = Mapping[str, tuple[int, int]]
 """Calls and nanoseconds of each kernel."""
@@ -49,8 +54,7 @@ class WrongError(Exception):
 class Way:
     """A tool: its commands in order, and how to read time per kernel from its output.
 
-    `files` are what it needs beside the trace, by name and how to make them; `cache` is what it
-    left behind in an earlier run.
+    `copy` is where it reads a copy of the trace, `cache` what an earlier run of it left behind.
     """
 
     name: str
@@ -61,37 +65,70 @@ class Way:
 
 
 def ways(trace: Path, nsys: str | None, nsys_ai: str | None) -> Iterator[Way]:
-    """The installed tools. nsys and nsys-ai write beside their input and get a copy."""
+    """The installed tools that read this format. nsys and nsys-ai write beside it: a copy."""
     report = (sys.executable, "-m", "traceview", "report", str(trace))
     page = str(trace.with_suffix(".html"))
     yield Way(OURS, (report,))
     yield Way(JSON, ((*report, "--json"),), traceview_sums)
     yield Way(HTML, ((*report, "--html", page, "--force"),))
-    yield Way(PANDAS, ((sys.executable, __file__, str(trace)),), pandas_said)
+    sums = (sys.executable, __file__, str(trace))
+    if trace.suffix == ".json":
+        yield Way(JSON_LOAD, (sums,), printed_sums)
+        return
+    yield Way(PANDAS, (sums,), printed_sums)
+    if nsys_ai:
+        yield from nsys_ai_ways(trace, nsys_ai)
     if nsys:
         copy = trace.with_name(f"{trace.stem}-nsys.sqlite")
         chosen = [part for name in NSYS_REPORTS for part in ("--report", name)]
         stats = (nsys, "stats", "--format", "csv", "--force-export=false", *chosen, str(copy))
         yield Way(NSYS, (stats,), nsys_sums, copy=copy)
-    if nsys_ai:
-        copy = trace.with_name(f"{trace.stem}-nsys-ai.sqlite")
-        skills = ((nsys_ai, "skill", "run", skill, str(copy)) for skill in NSYS_AI_SKILLS)
-        commands = ((nsys_ai, "warm", str(copy)), *skills)
-        cache = copy.with_suffix(".nsys-cache")
-        # It prints rounded milliseconds, so its sums cannot be compared.
-        yield Way(NSYS_AI, commands, cache=cache, copy=copy)
+
+
+def nsys_ai_ways(trace: Path, nsys_ai: str) -> Iterator[Way]:
+    """Its default, a cache in Parquet and then its skills, and the skills on the SQLite file.
+
+    It prints rounded milliseconds, so its sums cannot be compared.
+    """
+    copy = trace.with_name(f"{trace.stem}-nsys-ai.sqlite")
+    skills = [(nsys_ai, "skill", "run", skill, str(copy)) for skill in NSYS_AI_SKILLS]
+    cache = copy.with_suffix(".nsys-cache")
+    yield Way(NSYS_AI, ((nsys_ai, "warm", str(copy)), *skills), cache=cache, copy=copy)
+    direct = tuple((*skill, "--no-cache") for skill in skills)
+    yield Way(NSYS_AI_DIRECT, direct, cache=cache, copy=copy)
 
 
 def prepare(trace: Path, way: Way) -> None:
     """Provide the tool's files and remove its cache: a first run is timed."""
-    if way.copy and not way.copy.exists():
+    if way.copy:
         shutil.copyfile(trace, way.copy)
+        _add_sync_names(way.copy)
     if way.cache:
         shutil.rmtree(way.cache, ignore_errors=True)
 
 
+def _add_sync_names(copy: Path) -> None:
+    """A table of names that each export has, without which nsys-ai leaves out a skill."""
+    with sqlite3.connect(copy) as connection:
+        head = "CREATE TABLE IF NOT EXISTS ENUM_CUPTI_SYNC_TYPE"
+        connection.execute(f"{head} (id INTEGER PRIMARY KEY, name TEXT, label TEXT)")
+        kinds = ("Event sync", "Stream wait event", "Stream sync", "Context sync")
+        rows = [(at, kind.upper().replace(" ", "_"), kind) for at, kind in enumerate(kinds, 1)]
+        connection.executemany("INSERT OR IGNORE INTO ENUM_CUPTI_SYNC_TYPE VALUES (?, ?, ?)", rows)
+    connection.close()
+
+
+def clean(way: Way) -> None:
+    """Remove what the tool needed and left."""
+    if way.copy:
+        for path in way.copy.parent.glob(f"{way.copy.stem}.*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def true_sums(trace: Path) -> Sums:
-    """Sums by SQLite itself: slow, with little memory."""
+    """Sums by SQLite itself, or of the lines of a JSON file: slow, with little memory."""
+    if trace.suffix == ".json":
+        return line_sums(trace)
     query = (
         "SELECT value, count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL"
         " JOIN StringIds ON StringIds.id = demangledName GROUP BY demangledName"
@@ -107,7 +144,18 @@ def traceview_sums(outputs: Sequence[str]) -> Sums:
     return {row["name"]: (row["calls"], row["total_ns"]) for row in rows}
 
 
-def pandas_said(outputs: Sequence[str]) -> Sums:
+def line_sums(trace: Path) -> Sums:
+    """Sums over the lines that libkineto writes for a kernel, without parsing JSON."""
+    sums: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    with trace.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for found in re.finditer(rb'"kernel", "name": "([^"]*)".*\n.*"dur": ([\d.]+)', text):
+            name, us = found.group(1).decode(), found.group(2)
+            calls, total = sums[name]
+            sums[name] = (calls + 1, total + int(us.replace(b".", b"")))
+    return dict(sums)
+
+
+def printed_sums(outputs: Sequence[str]) -> Sums:
     stored = json.loads(outputs[-1])
     return {name: (calls, total) for name, (calls, total) in stored.items()}
 
@@ -155,5 +203,18 @@ def pandas_sums(path: str) -> Sums:
     return {str(names[key]): (int(count), int(total)) for key, count, total in by_name.itertuples()}
 
 
+def loaded_sums(path: str) -> Sums:
+    """Sums the way most people read a Chrome trace: all of it, as objects of Python."""
+    with Path(path).open("rb") as file:
+        events = json.load(file)["traceEvents"]
+    sums: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for event in events:
+        if event.get("cat") == "kernel":
+            calls, total = sums[event["name"]]
+            sums[event["name"]] = (calls + 1, total + round(event["dur"] * 1000))
+    return sums
+
+
 if __name__ == "__main__":
-    print(json.dumps(pandas_sums(sys.argv[1])))
+    printed = loaded_sums if sys.argv[1].endswith(".json") else pandas_sums
+    print(json.dumps(printed(sys.argv[1])))

@@ -1,10 +1,13 @@
 """The benchmarks measure work that was done, and add it up right."""
 
+import json
 import sqlite3
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from argparse import Namespace
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +19,7 @@ from traceview.trace.load import load
 # The benchmarks' programs import each other from there; nobody installs them.
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
+import kineto
 import picture
 import ranks
 import report
@@ -58,26 +62,92 @@ def test_all_ranges_of_a_dense_trace_nest(made):
     assert deepest == SHAPES["dense"].ranges_per_launch + 4
 
 
-def test_traceview_and_pandas_agree_with_sqlite(made):
+def test_traceview_and_pandas_agree_with_sqlite(made, tmp_path):
     pytest.importorskip("pandas")
     expected = tools.true_sums(made["plain"])
     assert sum(calls for calls, _ in expected.values()) == KERNELS
     for way in tools.ways(made["plain"], None, None):
         if way.sums:
-            assert report.check(made["plain"], way, expected) == f"{len(expected)} equal"
+            assert report.measure(made["plain"], way, tmp_path).cpu_s > 0
+            assert report.check(way, tmp_path, expected) == f"{len(expected)} equal"
 
 
-def test_a_tool_that_is_wrong_ends_the_benchmark(made):
-    way = next(way for way in tools.ways(made["plain"], None, None) if way.name == tools.JSON)
-    with pytest.raises(tools.WrongError, match="is wrong about 1 kernels, such as ghost"):
-        report.check(made["plain"], way, {**tools.true_sums(made["plain"]), "ghost": (1, 1)})
+def test_a_trace_of_torch_profiler_has_the_sums_of_its_lines(tmp_path):
+    trace = report.made(tmp_path, 1_000, "kineto")
+    expected = tools.true_sums(trace)
+    assert sum(calls for calls, _ in expected.values()) == 1_000
+    assert trace.read_text().count('"ph": "X"') == 3_000
+    kineto.make(tmp_path / "stacks.json", 0, 12_000)
+    assert tools.true_sums(tmp_path / "stacks.json") == expected
+    by_name = {way.name: way for way in tools.ways(trace, "nsys", "nsys-ai")}
+    assert list(by_name) == [tools.OURS, tools.JSON, tools.HTML, tools.JSON_LOAD]
+    for name in (tools.JSON, tools.JSON_LOAD):
+        report.measure(trace, by_name[name], tmp_path)
+        assert report.check(by_name[name], tmp_path, expected) == f"{len(expected)} equal"
+
+
+def test_a_tool_that_is_wrong_has_no_time(made, tmp_path):
+    (tmp_path / "0").write_text('{"gemm": [1, 5], "ghost": [1, 1]}')
+    way = tools.Way("a tool", (("cat", str(tmp_path / "0")),), tools.printed_sums)
+    with pytest.raises(tools.WrongError, match="a tool is wrong about 1 kernels, such as ghost"):
+        report.check(way, tmp_path, {"gemm": (1, 5)})
+    with ThreadPoolExecutor() as apart:
+        row = report.measured(apart, made["plain"], way, 2, 60.0)
+        assert row["wrong"].startswith("a tool is wrong about")
+        assert report.wrong({"traces": [{"tools": [row]}]}) == [row["wrong"]]
+        slow = tools.Way("slow", (("sleep", "0.01"), ("sleep", "60")))
+        row = report.measured(apart, made["plain"], slow, 2, 0.2)
+        assert row == {"tool": "slow", "left_out": "over 0 s"}
+    assert results.markdown({**found(), "traces": [{**found()["traces"][0], "tools": [row]}]})
+
+
+def test_the_others_get_a_copy_that_is_removed(made):
+    way = next(w for w in tools.ways(made["plain"], None, "nsys-ai") if w.name == tools.NSYS_AI)
+    tools.prepare(made["plain"], way)
+    way.cache.mkdir()
+    with sqlite3.connect(way.copy) as connection:
+        assert len(connection.execute("SELECT * FROM ENUM_CUPTI_SYNC_TYPE").fetchall()) == 4
+    connection.close()
+    tools.clean(way)
+    assert not way.copy.exists()
+    assert not way.cache.exists()
+    assert made["plain"].exists()
+
+
+def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
+    written = tmp_path / "results.json"
+    folder = ["--folder", str(tmp_path), "--json", str(written), "--nsys", "", "--nsys-ai", ""]
+    traces = ["--kernels", "500", "--shapes", "kineto", "--shape-kernels", "1000", "--runs", "1"]
+
+    def ran(*more):
+        monkeypatch.setattr(sys, "argv", ["report.py", *folder, *traces, *more])
+        report.main()
+        rows = json.loads(written.read_text())["traces"]
+        return [(trace["shape"], row["tool"]) for trace in rows for row in trace["tools"]]
+
+    shapes = ("plain", "kineto")
+    ours = [(shape, tool) for shape in shapes for tool in (tools.OURS, tools.JSON, tools.HTML)]
+    whole = [*ours[:3], ("plain", tools.PANDAS), *ours[3:], ("kineto", tools.JSON_LOAD)]
+    assert ran() == whole
+    kept = json.loads(written.read_text())
+    for trace in kept["traces"]:
+        del trace["tools"][1:]
+        trace["tools"][0]["wall_s"] = [77.0]
+    written.write_text(json.dumps(kept))
+    capsys.readouterr()
+    assert len(ran("--resume", "--minutes", "-1")) == 2
+    printed = capsys.readouterr()
+    assert "--resume goes on" in printed.err
+    assert "| 1,000 kineto | 77.00 |" in printed.out
+    assert ran("--resume", "--format-runs", "2") == whole
+    assert "| runs | 1 | 2 | 2 | 1 | 1 |" in capsys.readouterr().out
 
 
 def nsys_output(*blocks: str) -> str:
     return "".join(f"Processing [x.sqlite] with [{block}" for block in blocks)
 
 
-def test_a_report_that_nsys_skips_ends_the_benchmark():
+def test_a_report_that_nsys_skips_is_no_result():
     head = "a.py]...\n\nTime (%),Total Time (ns),Instances,Name\n1.0,70,2,gemm\n"
     whole = nsys_output(*[head] * len(tools.NSYS_REPORTS))
     assert tools.nsys_sums([whole]) == {"gemm": (2, 70)}
@@ -100,17 +170,17 @@ def found():
         beside = {"file_bytes": kernels * 200, "cat_s": [0.1], "numpy_s": [0.2]}
         return {"kernels": kernels, "shape": shape, **beside, "tools": [ours, *tools_]}
 
+    left_out = {"tool": tools.NSYS, "left_out": "about 400 s"}
     machine = {"cpu": "a CPU", "cores": 2, "memory_gb": 24, "system": "Linux", "load_at_start": 0.0}
     versions = dict.fromkeys(("traceview", "python", "numpy", "pandas", "sqlite", "nsys"), "1.0")
     return {
         "machine": {**machine, **versions, "nsys_ai": None},
-        "runs": 3,
         "help_s": [0.07, 0.05, 0.06],
         "traces": [
             trace(1_000, 0.5, tool(tools.NSYS, 1.0)),
             trace(100_000, 0.7, tool(tools.NSYS, 1.4)),
             trace(1_000_000, 2.9),
-            trace(5_000, 0.6, shape="dense"),
+            trace(5_000, 0.6, left_out, shape="dense"),
         ],
     }
 
@@ -120,8 +190,14 @@ def test_results_are_told_as_tables():
     assert "2 cores of a CPU, 24 GB, Linux; load 0.0 at the start; traceview 1.0" in told
     assert "nsys-ai" not in told
     assert "`traceview --help` takes 0.06 s." in told
-    assert "| 1,000,000 | traceview report | 2.90 | 2.89 | 1.00 | 20 | 96 equal |" in told
+    assert "| 1,000,000 | traceview report | 3 | 2.90 | 2.89 | 1.00 | 20 | 96 equal |" in told
+    assert "| runs | 3 | 1 |\n| 1,000 | 0.50 | 1.00 |\n| 100,000 | 0.70 | 1.40 |" in told
+    assert "| 5,000 dense | nsys stats (6 reports) |  | about 400 s |  |  |  |  |" in told
     assert "| 100,000 | 2.0 |\n| 1,000,000 |  |\n| 5,000 dense |  |" in told
+    page = f"# P\n\n{results.BEGIN}\nold\n{results.END}\n\nend\n"
+    assert results.into(page, told) == page.replace("old", f"\n{told}\n")
+    with pytest.raises(SystemExit, match="the page lacks"):
+        results.into("# P", told)
     assert "| 100,000 | 7.00 | 2.00 |\n| 1,000,000 | 2.90 | 2.40 |\n\n" in told
     assert "from 100,000 kernels on: whole 2.41, less start-up 1.20." in told
     assert "| 1,000,000 | 200 | 0.100 | 0.200 | 2.90 | 69 | 29 |" in told
@@ -137,13 +213,23 @@ def test_the_picture_is_one_and_always_the_same():
 
 def test_a_tool_that_would_take_too_long_is_left_out():
     traces = found()["traces"][:2]
-    nsys, ours = tools.Way(tools.NSYS, ()), tools.Way(tools.JSON, ())
-    assert report._bearable(traces, nsys, 1_000_000, 14.1)
-    assert not report._bearable(traces, nsys, 1_000_000, 13.9)
-    assert report._bearable([], nsys, 1_000_000, 1.0)
-    # Once left out, it stays away from what is longer still.
-    assert not report._bearable([*traces, found()["traces"][2]][2:], nsys, 10_000_000, 1e9)
-    assert report._bearable(traces, ours, 10_000_000, 0.1)
+    longer = {"file_bytes": 200_000_000, "tools": []}
+    expected = {"tool": tools.NSYS, "left_out": "about 14 s"}
+    assert report._left_out(traces, longer, tools.NSYS, 14.1) is None
+    assert report._left_out(traces, longer, tools.NSYS, 13.9) == expected
+    assert report._left_out([], longer, tools.NSYS, 1.0) is None
+    assert report._left_out(traces, longer, tools.JSON, 0.1) is None
+    assert report._left_out(traces, traces[0], tools.NSYS, 1.5) is None
+
+
+def test_ours_comes_first_and_the_slowest_last():
+    given = Namespace(kernels=[500, 1_000], shapes=["plain", "dense"], shape_kernels=1_000)
+    given.runs, given.format_runs, given.rival_runs = 5, None, 1
+    plan = list(report._planned(given))
+    traces = [(500, "plain"), (1_000, "plain"), (1_000, "dense")]
+    assert plan[:3] == [(tools.OURS, 5, trace) for trace in traces]
+    assert plan[3:6] == [(tools.JSON, 5, trace) for trace in traces]
+    assert plan[-3:] == [(tools.NSYS, 1, trace) for trace in traces]
 
 
 def test_a_job_of_ranks_has_one_that_the_report_names(tmp_path):
