@@ -86,7 +86,8 @@ class HeatMap:
 
     `steps` names them in order, `warm_up` and `duration_ns` have shape (ranks, steps), NULL where a
     rank has no such step. `parts_ns` splits each step, shape (ranks, steps, len(PARTS)); it is 0
-    where the step is absent. `late_ns` is how long the others waited for the rank in that step.
+    where the step is absent. `late_ns` is how long the others waited for the rank in that step,
+    `more_work_ns` is as much of that as its GPU works longer than the median rank.
     """
 
     steps: tuple[str, ...]
@@ -94,6 +95,7 @@ class HeatMap:
     warm_up: npt.NDArray[np.bool_]
     parts_ns: Integers
     late_ns: Integers
+    more_work_ns: Integers
 
     @property
     def largest_loss(self) -> Array:

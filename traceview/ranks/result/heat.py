@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.ranks.job import PARTS, HeatMap
+from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
 from traceview.ranks.result.facts import JobFacts
 from traceview.tables import NULL, Integers
 
@@ -25,9 +26,11 @@ def heat_map(job: JobFacts) -> HeatMap:
         parts[rank, there, 2] = wait
         parts[rank, there, 3] = steps.copies_ns[own]
         parts[rank, there, 4:] = steps.idle_ns[own]
-    late = np.zeros((count, total), np.int64)
-    late[:, job.late.steps] = job.late.late_ns[:, : len(job.late.steps)]
-    return HeatMap(job.steps.names, duration, warm, parts, late)
+    late, more = np.zeros((count, total), np.int64), np.zeros((count, total), np.int64)
+    if len(job.late.steps):
+        late[:, job.late.steps] = job.late.late_ns
+        more[:, job.late.steps] = job.late.parts_ns[:, :, LATE_CAUSES.index(GPU_WORK)]
+    return HeatMap(job.steps.names, duration, warm, parts, late, more)
 
 
 def waits_in_steps(job: JobFacts, rank: int) -> Integers:

@@ -97,9 +97,15 @@ def _binned(heat: HeatMap, cpu_ns: Integers) -> _Binned:
     shown = [np.where(times >= _LEAST_SHARE * duration, times, 0) for times in parts]
     last = np.minimum(first + width, steps) - 1
     warm_up = np.maximum.reduceat(heat.warm_up.any(axis=0), first)
-    short = [name.removeprefix(_loop_name(heat.steps)).lstrip("_# ") for name in heat.steps]
+    short = short_names(heat.steps)
     names = [_name(short[a], short[b]) for a, b in zip(first, last, strict=True)]
     return _Binned(names, width, warm_up, duration, mean(heat.late_ns), mean(cpu_ns), shown)
+
+
+def short_names(steps: Sequence[str]) -> list[str]:
+    """The names of steps without what all begin with: `10` of `step_10`."""
+    loop = _loop_name(steps)
+    return [name.removeprefix(loop).lstrip("_# ") for name in steps]
 
 
 def _loop_name(steps: Sequence[str]) -> str:

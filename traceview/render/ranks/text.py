@@ -22,6 +22,7 @@ from traceview.render.ranks.header import (
     single_values,
     warnings,
 )
+from traceview.render.ranks.heat_text import heat_lines
 from traceview.render.ranks.rank_rows import rank_rows
 from traceview.render.report.table_text import TextOptions, table_lines
 from traceview.render.report.text import table_block
@@ -34,7 +35,8 @@ _LEAST_FINDINGS = 8
 """Lines that the findings have at least: a table gives up rows for them."""
 _NARROWEST, _VERDICT_LINES, _MOST_WARNINGS, _MOST_NOTES = 40, 3, 3, 2
 _MORE = ("More: --all every table", "--html the page", "--rank N the report of one rank")
-_ALL = TextOptions(rows=20)
+_ALL, _MAP_LINES = TextOptions(rows=20), 40
+"""Rows of a table, and lines of the heat map, where all tables are shown."""
 
 
 def render_job(
@@ -53,18 +55,13 @@ def render_job(
     width = max(width, _NARROWEST)
     above = [*_opening(job, width), Text("")]
     below = [Text(""), *_closing(job, width)] if not all_tables else []
-    tables = [*_ranks(job, width), *_groups(job, width), Text("")]
-    left = MOST_LINES - len(above) - len(below) - len(tables)
+    ranks, groups = list(_ranks(job, width)), list(_groups(job, width))
+    left = MOST_LINES - sum(map(len, (above, below, ranks, groups))) - 1
     findings = finding_lines(ranked_findings(job), whole_of(job), width, max(left, _LEAST_FINDINGS))
-    lines = [
-        *above,
-        *(findings or wrapped_lines(nothing_found(job), width)),
-        Text(""),
-        *tables[:-1],
-    ]
-    return drawn(
-        [Text("\n").join([*lines, *below]), *_tables(job, width, all_tables, only)], width, color
-    )
+    findings = findings or wrapped_lines(nothing_found(job), width)
+    room = _MAP_LINES if all_tables else left - len(findings)
+    lines = [*above, *findings, Text(""), *ranks, *_map(job, width, room), *groups, *below]
+    return drawn([Text("\n").join(lines), *_tables(job, width, all_tables, only)], width, color)
 
 
 def wrapped_lines(text: str, width: int, most: int = _VERDICT_LINES, style: str = "") -> list[Text]:
@@ -98,6 +95,13 @@ def _ranks(job: JobReport, width: int) -> Iterator[Text]:
     per = ", mean per step" if job.verdict.step_median_ns else ""
     yield Text(f"Ranks{per}", "bold underline")
     yield from table_lines(spec, table, width, single_values(job), TextOptions(rows=len(table)))
+
+
+def _map(job: JobReport, width: int, room: int) -> Iterator[Text]:
+    """The heat map below an empty line, in so many lines; not half of one."""
+    lines = heat_lines(job, width, room - 1)
+    if lines:
+        yield from (Text(""), *lines)
 
 
 def _groups(job: JobReport, width: int) -> Iterator[Text]:

@@ -1,0 +1,199 @@
+"""The heat map of ranks and steps in letters: one per cell, which says what took the time.
+
+It is ASCII alone, and the letters tell the same without colours. Where a terminal is too small for
+all ranks or steps, a cell shows the worst of several; the heading says of how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.text import Text
+
+from traceview import units
+from traceview.ranks.job import PARTS, HeatMap, JobReport
+from traceview.ranks.lateness import GPU_WORK
+from traceview.render.base.paragraphs import cut, wrapped
+from traceview.render.base.safe_text import visible
+from traceview.render.ranks.heat_map import short_names
+from traceview.render.ranks.rank_rows import outliers
+from traceview.tables import NULL, Array, Integers
+
+LEAST_SHARE, LARGE_SHARE = 0.05, 0.5
+"""Of a step: what takes less has no letter, what takes more a capital."""
+_ABSENT, _QUIET, _WAIT = " ", ".", "w"
+_LETTERS = {
+    "wait": (_WAIT, "waits for others"),
+    GPU_WORK: ("g", "more GPU work"),
+    "launch-late": ("l", "CPU late"),
+    "graph-launch": ("l", "CPU late"),
+    "sync-drain": ("s", "GPU drained by a sync"),
+    "dependency": ("d", "waits for other streams"),
+    "communication": ("c", "communication"),
+    "copies": ("m", "copies"),
+    "copy-wait": ("m", "copies"),
+    "jit-compile": ("k", "compilation"),
+    "module-load": ("k", "compilation"),
+    "compilation": ("k", "compilation"),
+    "allocation": ("a", "allocation"),
+    "profiler": ("p", "profiler"),
+    "lost-work": ("x", "work not recorded"),
+    "unknown": ("u", "unknown cause"),
+}
+"""By part of a step. GPU work counts as far as it exceeds that of the others, who wait for it."""
+_WIDEST_CELL, _TICK, _LEGEND_LINES, _MOST_SINGLE, _BLOCKS, _LEAST_ROWS = 2, 10, 3, 4, 16, 2
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Letters as characters and how bad each is, −1 where the step is absent; (rows, columns)."""
+
+    letters: Array
+    weight: Integers
+
+    def worst(self, axis: int) -> _Cells:
+        """The worst cell along an axis of arrays with one more dimension."""
+        at = np.expand_dims(self.weight.argmax(axis=axis), axis)
+        letters, weight = (
+            np.take_along_axis(each, at, axis).squeeze(axis) for each in (self.letters, self.weight)
+        )
+        return _Cells(letters, weight)
+
+
+def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
+    """The map in at most `room` lines of `width` cells; none where there is nothing to show.
+
+    That is so for a single rank, without steady steps, and where no rank loses much in any of them.
+    """
+    steps = np.flatnonzero(~job.heat.warm_up.any(axis=0))
+    if len(job.ranks) < 2 or not len(steps):
+        return []
+    whole_ns = float(np.median(_known(job.heat.duration_ns[:, steps])))
+    cells = _cells(job.heat, steps, whole_ns)
+    legend = _legend(cells.letters, width)
+    rows = _rows(job, room - 2 - len(legend))
+    if not rows or not (cells.weight > 0).any():
+        return []
+    label = max(len("step"), *(len(name) for name, _ in rows)) + 2
+    names = [short_names(job.heat.steps)[step] for step in steps.tolist()]
+    folded, across = _folded(cells, max(width - label, 1))
+    pitch = min(max((width - label) // folded.letters.shape[1], 1), _WIDEST_CELL)
+    ticks = _ticks(names[::across], pitch)
+    return [
+        _heading(rows, across, width),
+        Text(f"{'step':<{label}}{ticks}"[:width].rstrip(), "dim"),
+        *(_line(name, places, folded, label, pitch) for name, places in rows),
+        *legend,
+    ]
+
+
+def _known(times_ns: Integers) -> Integers:
+    known: Integers = times_ns[times_ns != NULL]
+    return known
+
+
+def _cells(heat: HeatMap, steps: Integers, whole_ns: float) -> _Cells:
+    """The letter of each rank and step. One that waits is less bad than one that takes as long."""
+    most = np.full((len(heat.duration_ns), len(steps)), -1, np.int64)
+    letters = np.full(most.shape, _QUIET)
+    # One part at a time: all at once are a gigabyte for 1,024 ranks of 5,000 steps.
+    for part, times in _lost(heat):
+        longer = times[:, steps] > most
+        most[longer], letters[longer] = times[:, steps][longer], _LETTERS[part][0]
+    weight = np.where(letters == _WAIT, most - most // 10, most)
+    large, quiet = most >= LARGE_SHARE * whole_ns, most < LEAST_SHARE * whole_ns
+    letters[large] = np.char.upper(letters[large])
+    letters[quiet], weight[quiet] = _QUIET, 0
+    absent = heat.duration_ns[:, steps] == NULL
+    letters[absent], weight[absent] = _ABSENT, -1
+    return _Cells(letters, weight)
+
+
+def _lost(heat: HeatMap) -> Iterator[tuple[str, Integers]]:
+    """The parts of all steps but compute, by name."""
+    for part, name in enumerate(PARTS[1:], 1):
+        yield name, heat.parts_ns[:, :, part]
+    yield GPU_WORK, heat.more_work_ns
+
+
+def _folded(cells: _Cells, room: int) -> tuple[_Cells, int]:
+    """The map in `room` columns at most, and how many steps each column has."""
+    ranks, steps = cells.letters.shape
+    across = -(-steps // room)
+    spare = -steps % across
+    letters = np.pad(cells.letters, ((0, 0), (0, spare)), constant_values=_ABSENT)
+    weight = np.pad(cells.weight, ((0, 0), (0, spare)), constant_values=-1)
+    shape = (ranks, -1, across)
+    return _Cells(letters.reshape(shape), weight.reshape(shape)).worst(2), across
+
+
+def _rows(job: JobReport, most: int) -> list[tuple[str, Integers]]:
+    """Name and places of the ranks of each row: all singly, or those that stand out and blocks."""
+    count = len(job.ranks)
+    numbers = [rank.name.rank for rank in job.ranks]
+    if count <= most:
+        return [(str(number), np.array([place])) for place, number in enumerate(numbers)]
+    if most < _LEAST_ROWS:
+        return []
+    single = outliers(job)[: min(_MOST_SINGLE, most // 2)]
+    others = np.setdiff1d(np.arange(count), single)
+    blocks = np.array_split(others, min(most - len(single), _BLOCKS))
+    named = [(str(numbers[place]), np.array([place])) for place in single]
+    if len(blocks) == 1 and single:
+        return [*named, ("others", others)]
+    return named + [(_block_name(numbers, places), places) for places in blocks]
+
+
+def _block_name(numbers: Sequence[int], places: Integers) -> str:
+    first, last = numbers[places[0]], numbers[places[-1]]
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _heading(rows: Sequence[tuple[str, Integers]], across: int, width: int) -> Text:
+    """The title, and of how many ranks and steps a cell shows the worst."""
+    most = max(len(places) for _, places in rows)
+    differ = any(len(places) not in (1, most) for _, places in rows)
+    ranks = [f"{'up to ' if differ else ''}{units.counted(most, 'rank')}"] if most > 1 else []
+    several = [*ranks, *([units.counted(across, "step")] if across > 1 else [])]
+    of = f", worst of {' × '.join(several)}" if several else ""
+    title = "Ranks and steps"
+    rest = cut(f"largest part but compute{of}", width - len(title) - 2)
+    return Text.assemble((title, "bold underline"), (f"  {rest}", "dim"))
+
+
+def _ticks(names: Sequence[str], pitch: int) -> str:
+    """The names of columns, as many as have room, above the columns that they are of."""
+    line = ""
+    for column in range(0, len(names), max(_TICK // pitch, 1)):
+        at = column * pitch
+        name = visible(names[column], 60)
+        line = f"{line[: at - 1]:<{at}}{name}" if at else name
+    return line[: len(names) * pitch + _TICK]
+
+
+def _line(name: str, places: Integers, cells: _Cells, label: int, pitch: int) -> Text:
+    row = _Cells(cells.letters[places], cells.weight[places]).worst(0).letters
+    text = Text(f"{name:<{label}}")
+    for letter in row.tolist():
+        text.append(f"{letter:<{pitch}}", _style(letter))
+    text.rstrip()
+    return text
+
+
+def _style(letter: str) -> str:
+    if letter in (_QUIET, _ABSENT):
+        return "dim"
+    color = "magenta" if letter.lower() == _WAIT else "yellow"
+    return f"bold {color}" if letter.isupper() else color
+
+
+def _legend(letters: Array, width: int) -> list[Text]:
+    """The meaning of each letter that occurs, and of capitals."""
+    found = {letter.lower() for letter in np.unique(letters).tolist()}
+    meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
+    used = [each for each in meanings if each[0] in found]
+    scale = f"{_QUIET} below {round(100 * LEAST_SHARE)} % of a step"
+    lines = wrapped(" · ".join([*used, scale, "CAPITAL half or more"]), width, _LEGEND_LINES)
+    return [Text(line, "dim") for line in lines]
