@@ -26,6 +26,9 @@ from traceview.tables import Array, Column, Table
 from traceview.trace import Selection, Trace
 
 THREADS = 2
+_STARTED_FIRST = ("kernel-share", "launch-overhead", "wave-quantization", "trace-health")
+"""The first needs ranges and steps at once, the others after work of their own: two threads that
+begin with what all need wait for each other."""
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
 
 FINDING_COLUMNS = (
@@ -180,9 +183,10 @@ def analyze(
     chosen = selected(analyses, only)
     # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(threads) as pool:
-        results = pool.map(lambda analysis: analysis.run(trace), chosen)
+        running = {each.name: pool.submit(each.run, trace) for each in _in_order_of_start(chosen)}
         outcomes: dict[str, Outcome] = {
-            analysis.name: next(results) for analysis in in_stage("Analyzing", chosen)
+            analysis.name: running[analysis.name].result()
+            for analysis in in_stage("Analyzing", chosen)
         }
     found, facts = verdict(trace), facts_of(trace)
     return Report(
@@ -196,6 +200,12 @@ def analyze(
         run_time(trace, facts.duration_ns),
         trace,
     )
+
+
+def _in_order_of_start(analyses: Sequence[Analysis]) -> list[Analysis]:
+    """The analyses of `_STARTED_FIRST`, then the others in reading order."""
+    place = {name: number for number, name in enumerate(_STARTED_FIRST)}
+    return sorted(analyses, key=lambda each: place.get(each.name, len(place)))
 
 
 def findings_of(trace: Trace) -> tuple[RankedFinding, ...]:

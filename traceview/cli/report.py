@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -45,6 +47,8 @@ _DEFAULT_PATH = ""
 
 def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """The names in options that may each hold several, separated by commas."""
+    if not given:
+        return ()
     from traceview.analyses import ALL
     from traceview.ranks.tables import TABLES
 
@@ -276,10 +280,11 @@ _OF_ONE_RANK = (
 
 
 def _check_analyses(only: Sequence[str]) -> None:
-    from traceview.analyses import ALL
+    if only:
+        from traceview.analyses import ALL
 
-    for name in only:
-        _known(name, [each.name for each in ALL])
+        for name in only:
+            _known(name, [each.name for each in ALL])
 
 
 def _compared(request: RanksRequest) -> JobReport:
@@ -323,6 +328,11 @@ def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
 
+def _import_analyses() -> None:
+    for module in ("traceview.report", "traceview.render.report.text"):
+        import_module(module)
+
+
 def _analyzed(
     load: Callable[[], Trace],
     only: tuple[str, ...] = (),
@@ -336,6 +346,8 @@ def _analyzed(
     from traceview.trace.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
+    # Reading is C code for the most part, which leaves the interpreter to these imports.
+    Thread(target=_import_analyses).start()
     with progress("Reading the trace") as next_step:
         trace = load()
         next_step("Analyzing")

@@ -16,11 +16,11 @@ from traceview import groups, intervals
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.operations.operations import Kind, operations, operations_by_stream
 from traceview.facts.steps.steps import step_of_operations
 from traceview.intervals import Intervals
-from traceview.tables import Array, Integers, Mask
-from traceview.trace import Trace
+from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.trace import Trace, fact
 
 # Kernels of eager operators: those of compilers and of hand-written code are fused already.
 _TORCH, _CUPY = re.compile(r"\bat::native::"), re.compile(r"^cupy_")
@@ -90,26 +90,33 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
 
     Nothing fuses the end of a step with the begin of the next one.
     """
-    kernels = trace.recorded("kernels")
-    rows = np.flatnonzero(steady_kernels(trace))
-    keys = [kernels[key][rows] for key in ("process", "device", "context_id", "stream_id")]
-    rows = rows[np.lexsort((kernels["start_ns"][rows], *reversed(keys)))]
-    keys = [kernels[key][rows] for key in ("process", "device", "context_id", "stream_id")]
-    step = step_of_operations(trace)[kernel_operations(trace)[rows]]
-    run = np.cumsum(groups.opens(wanted[rows], step, *keys)) - 1
-    run, rows = run[wanted[rows]], rows[wanted[rows]]
+    rows, opens = _steady_in_order(trace)
+    here = wanted[rows]
+    run = np.cumsum(opens | groups.opens(here)) - 1
+    run, rows = run[here], rows[here]
     if not len(rows):
         return ()
     several = np.bincount(run)[run] > 1
     run, rows = run[several], rows[several]
-    devices = kernels["device"][rows]
+    by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     return tuple(
-        _of_device(trace, device, run[devices == device], rows[devices == device], operation)
-        for device in groups.different(devices).tolist()
+        _of_device(trace, device, run[own], rows[own], operation)
+        for device, own in by_device.items()
     )
 
 
-def _of_device(trace: Trace, device: int, run: Integers, rows: Integers, operation: Array) -> Runs:
+@fact
+def _steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
+    """The steady kernels by stream and start, and where another stream or step begins."""
+    ops, order = operations(trace), operations_by_stream(trace)
+    order = order[ops.kind[order] == Kind.KERNEL]
+    order = order[steady_kernels(trace)[ops.row[order]]]
+    return ops.row[order], groups.opens(ops.stream[order], step_of_operations(trace)[order])
+
+
+def _of_device(
+    trace: Trace, device: int, run: Integers, rows: RowNumbers, operation: Array
+) -> Runs:
     kernels = trace.recorded("kernels")
     duration_ns, kinds = kernels.duration_ns[rows], kernel_classes(trace)[rows]
     by_run = groups.group(run)

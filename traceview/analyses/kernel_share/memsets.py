@@ -17,11 +17,11 @@ from traceview.facts.idle.gpu_limited import claimable_operations_ns
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.operations import Kind, operations, operations_by_stream
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.findings import Evidence, Finding, share_pct
-from traceview.tables import Integers
+from traceview.tables import RowNumbers
 from traceview.trace import Trace
 from traceview.units import Value
 
@@ -71,13 +71,12 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
     )
 
 
-def _before_own_kernels(trace: Trace) -> tuple[Integers, Integers]:
+def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
     """Steady memsets whose next operation on the stream is a kernel of the program, and these."""
-    ops = operations(trace)
-    order = np.lexsort((ops.start_ns, ops.stream))
-    now, then = order[:-1], order[1:]
-    follows = (ops.stream[now] == ops.stream[then]) & (ops.kind[now] == Kind.SET)
-    follows &= ops.kind[then] == Kind.KERNEL
+    ops, order = operations(trace), operations_by_stream(trace)
+    place = np.flatnonzero(ops.kind[order[:-1]] == Kind.SET)
+    now, then = order[place], order[place + 1]
+    follows = (ops.stream[now] == ops.stream[then]) & (ops.kind[then] == Kind.KERNEL)
     now, then = now[follows], then[follows]
     own = kernel_owners(trace)[ops.row[then]] == KernelOwner.PROGRAM
     own &= selected_operations(trace)[now] & ~operations_in_warm_up(trace)[now]

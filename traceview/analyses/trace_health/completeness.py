@@ -190,9 +190,11 @@ def repeated_rows(trace: Trace) -> list[Check]:
     if not len(ops):
         return []
     # Nodes of a graph may start and end together on one stream only if they are the same row.
-    keys = groups.group(ops.stream, ops.kind, ops.start_ns, ops.end_ns, ops.call)
-    known = ops.launched & (ops.end_ns > ops.start_ns)
-    repeated = int(known.sum()) - len(groups.different(keys.ids[known]))
+    together = ops.start_ns[1:] == ops.start_ns[:-1]
+    rows = np.flatnonzero(np.append(False, together) | np.append(together, False))
+    rows = rows[ops.launched[rows] & (ops.end_ns[rows] > ops.start_ns[rows])]
+    keys = (ops.stream, ops.kind, ops.start_ns, ops.end_ns, ops.call)
+    repeated = len(rows) - groups.group(*(key[rows] for key in keys)).size
     if not repeated:
         return []
     template = (

@@ -21,7 +21,11 @@ from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import busy, every_gap
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind
-from traceview.facts.operations.operations import kernel_operations, operations
+from traceview.facts.operations.operations import (
+    kernel_operations,
+    operations,
+    operations_by_device,
+)
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.intervals import Intervals
@@ -69,15 +73,14 @@ def _steady_limited(trace: Trace) -> dict[int, Intervals]:
     ops, early = operations(trace), operations_in_warm_up(trace)
     result = {}
     for device, limited in gpu_limited(trace).items():
-        rows = np.flatnonzero((ops.device == device) & ~early)
+        rows = operations_by_device(trace)[device]
+        rows = rows[~early[rows]]
         steady = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
         result[device] = intervals.intersection(limited, steady)
     return result
 
 
-def claimable_ns(
-    trace: Trace, device: int, rows: Integers, saved_ns: Integers | None = None
-) -> int:
+def claimable_ns(trace: Trace, device: int, rows: Array, saved_ns: Integers | None = None) -> int:
     """What the program gains at most from kernels that take less time. Each claim passes here.
 
     `rows` are kernels of the device and `saved_ns` the time that each takes less, all of it by

@@ -98,6 +98,12 @@ def operations_by_process(trace: Trace) -> dict[int, RowNumbers]:
 
 
 @fact
+def operations_by_stream(trace: Trace) -> RowNumbers:
+    """The operations by stream, and in order of start on each."""
+    return row_numbers(groups.order_of(operations(trace).stream))
+
+
+@fact
 def migrations(trace: Trace) -> Mask:
     """True for the rows of copies that are page migrations of unified memory."""
     direction = trace.recorded("copies").texts("direction")

@@ -150,7 +150,7 @@ def _launches_by_process(trace: Trace) -> tuple[Integers, Integers]:
     """Starts of launch calls by process and time, and where those of each process begin."""
     calls, rows = trace.recorded("api_calls"), np.flatnonzero(_launching(trace))
     process, start = calls["process"][rows], calls["start_ns"][rows]
-    order = np.lexsort((start, process))
+    order = groups.order_of(process) if groups.in_order(start) else np.lexsort((start, process))
     every = np.arange(len(trace.recorded("processes")) + 1)
     return start[order], np.searchsorted(process[order], every)
 

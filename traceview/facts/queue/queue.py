@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import intervals
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
-from traceview.facts.operations.operations import Operations, operations
+from traceview.facts.operations.operations import Operations, operations, operations_by_stream
 from traceview.facts.ranges.selection import selected_operations
 from traceview.intervals import Depth
-from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 
@@ -70,7 +70,7 @@ def rows_by_stream(trace: Trace) -> tuple[RowNumbers, ...]:
     """The operations of each stream, in order of start: one pass for all streams."""
     ops = operations(trace)
     ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
-    return tuple(np.split(row_numbers(groups.order_of(ops.stream)), ends[:-1]))
+    return tuple(np.split(operations_by_stream(trace), ends[:-1]))
 
 
 def depth_of(trace: Trace, rows: Array, chosen: Mask) -> Depth:
