@@ -28,7 +28,7 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
     trace = with_steps(traceview.load(file.path))
     ranks = figures_of_ranks(trace)
     if not ranks:
-        raise InputError("no GPU work was recorded", "record the rank while it works on its GPU")
+        raise _without_gpu_work(trace.run.get("exit_status", "0"))
     own = rank_traces(trace)
     traces = {id(each): each for each in own}
     told = {name: _told(each) for name, each in traces.items()}
@@ -36,6 +36,13 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
         replace(figures, path=file.path, **told[id(each)])
         for figures, each in zip(ranks, own, strict=True)
     )
+
+
+def _without_gpu_work(exit_status: str) -> InputError:
+    if exit_status in ("0", "130"):
+        return InputError("no GPU work was recorded", "record the rank while it works on its GPU")
+    what = f"no GPU work was recorded: the program ended with exit status {exit_status[:8]}"
+    return InputError(what, "events that were not yet saved are lost when a program is killed")
 
 
 def _told(trace: Trace) -> dict[str, Any]:
