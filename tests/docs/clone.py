@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.docs.blocks import Block, command_of, excerpt
 from tests.places import REPOSITORY
+from traceview.cli import run
 
 WIDTH = 80
 SECONDS = 120
@@ -50,6 +55,21 @@ def environment() -> dict[str, str]:
 
 def run_command(command: str, folder: Path) -> str:
     """Run a shell command and return what it printed, both streams as a terminal shows them."""
+    words = _of_traceview_ptx(command)
+    status, printed = _run_here(words, folder) if words else _run_in_shell(command, folder)
+    assert status == 0, f"{command}: exit status {status}\n{printed}"
+    return printed
+
+
+def _of_traceview_ptx(command: str) -> list[str]:
+    """The arguments of a command that is `traceview ptx` alone, without a pipe or a redirection."""
+    words = shlex.split(command, comments=True)
+    # An operator that is quoted, as in an expectation, may go to the shell as well.
+    is_alone = words[:2] == ["traceview", "ptx"] and not set("|&;<>$`") & set(command)
+    return words[1:] if is_alone else []
+
+
+def _run_in_shell(command: str, folder: Path) -> tuple[int, str]:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -60,8 +80,40 @@ def run_command(command: str, folder: Path) -> str:
         text=True,
         timeout=SECONDS,
     )
-    assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}"
-    return done.stdout
+    return done.returncode, done.stdout
+
+
+def _run_here(words: list[str], folder: Path) -> tuple[int, str]:
+    """Run `traceview` in this process, whose workers need not import PyTorch anew."""
+    with tempfile.TemporaryFile("w+") as printed, _descriptors_into(printed.fileno()):
+        # As in a process of its own: what stdout holds is written in blocks, and at the end.
+        with (
+            open(1, "w", closefd=False) as out,
+            open(2, "w", 1, closefd=False) as err,
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(folder),
+        ):
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            for name, value in environment().items():
+                patch.setenv(name, value)
+            status = run(words)
+        printed.seek(0)
+        return status, printed.read()
+
+
+@contextlib.contextmanager
+def _descriptors_into(file: int) -> Iterator[None]:
+    """Let stdout and stderr of this process, and of those that it starts, go to a file."""
+    kept = [(os.dup(stream), stream) for stream in (1, 2)]
+    try:
+        for stream in (1, 2):
+            os.dup2(file, stream)
+        yield
+    finally:
+        for copy, stream in kept:
+            os.dup2(copy, stream)
+            os.close(copy)
 
 
 def rendered_shell(block: Block, folder: Path) -> str:
