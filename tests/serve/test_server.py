@@ -10,6 +10,8 @@ import pytest
 
 import traceview
 from tests.places import DATA, REPOSITORY
+from traceview.analyses import ALL
+from traceview.serve.brevity import MOST_CHARACTERS, compact, kernels_of, trimmed
 
 mcp = pytest.importorskip("mcp")
 
@@ -29,6 +31,8 @@ def folder(tmp_path_factory) -> Path:
     shutil.copy(REPOSITORY / "examples/training.sqlite.xz", root / RECORDING)
     for name in ("mlp_nosync", "mlp_print_loss"):
         shutil.copy(DATA / f"{name}.sqlite.xz", root / "runs")
+    for rank in (0, 1):
+        shutil.copy(DATA / f"ranks/ddp_sleep.rank{rank}.sqlite.xz", root / f"rank{rank}.sqlite.xz")
     shutil.copy(DATA / "gelu-nvrtc-12.9-sm90.ptx", root / "gelu.ptx")
     (root / ".cache/old.sqlite").touch()
     (root / "broken.sqlite").write_text("no database")
@@ -69,7 +73,7 @@ def test_from_the_list_to_the_evidence(folder):
         ("list_recordings", {}),
         ("list_questions", {}),
         ("report", {"recording": RECORDING}),
-        ("answer", {"recording": RECORDING, "question": "gpu-idle", "rows": 3}),
+        ("answer", {"recording": RECORDING, "question": "gpu-idle", "table": "gaps", "rows": 3}),
         ("evidence", {"recording": RECORDING, "finding": 0, "rows": 2}),
     )
     names = [each["recording"] for each in listed["recordings"]]
@@ -82,8 +86,9 @@ def test_from_the_list_to_the_evidence(folder):
     first = report["findings"][0]
     assert first["message"] == expected.findings[0].finding.message
     assert (first["finding"], evidence["finding"]["message"]) == (0, first["message"])
+    assert list(answer["tables"]) == ["gaps"]
     assert len(answer["tables"]["gaps"]) == 3
-    assert set(answer["tables"]["gaps"][0]) == set(answer["columns"]["gaps"])
+    assert set(answer["tables"]["gaps"][0]) <= set(answer["columns"])
     assert all(len(rows) <= 2 for rows in evidence["tables"].values())
     window = evidence["finding"]["evidence"]
     kernels = evidence["kernels_in_window"]
@@ -98,6 +103,46 @@ def test_kernels_and_comparisons(folder):
     )
     assert kernel["kernels"][0]["accesses"]
     assert comparison["changes"]
+    assert all(each["before"] != each["after"] for each in comparison["counts"])
+
+
+def test_every_answer_fits_into_the_context_of_an_agent(folder):
+    pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
+    ranks = {"recordings": ["rank0.sqlite.xz", "rank1.sqlite.xz"]}
+    questions = [{"recording": RECORDING, "question": analysis.name} for analysis in ALL]
+    found = len(traceview.analyze(traceview.load(folder / RECORDING)).findings)
+    results = told(
+        folder,
+        *[("list_questions", {}), ("report", {"recording": RECORDING}), ("compare", pair)],
+        *[("answer", each) for each in questions],
+        *[("evidence", {"recording": RECORDING, "finding": number}) for number in range(found)],
+        *[("inspect_kernel", {"target": "gelu.ptx"}), ("compare_ranks", ranks)],
+    )
+    for result in results:
+        assert not result.is_error
+        assert len(result.content[0].text) <= 8_000
+        assert json.loads(result.content[0].text)
+        assert result.structured_content is None
+    assert "sleeps in data.py" in results[-1].content[0].text
+
+
+def test_what_an_answer_leaves_out_is_counted(folder):
+    pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
+    short, long = documents(folder, ("compare", {**pair, "rows": 1}), ("compare", pair))
+    assert len(short["parts"]) == 1
+    assert short["parts_left_out"] == len(long["parts"]) + long["parts_left_out"] - 1
+    kernels = [f"kernel_{number}" for number in range(100)]
+    access = {"kind": "load", "space": "global", "opcode": "ld.b32", "width_bits": 32, "count": 1}
+    access |= {"source": "x.py:1"}
+    one = dict.fromkeys(
+        ("launches", "registers", "spill_bytes", "occupancy", "elements_per_thread")
+    )
+    many = [{**one, "name": name, "accesses": [access] * 9, "findings": []} for name in kernels]
+    summed = kernels_of({"arch": "sm_90", "kernels": many})
+    assert summed["kernels"][0]["accesses"] == [access] * 9
+    assert summed["kernels_by_name"] == kernels
+    assert len(compact(summed)) <= MOST_CHARACTERS
+    assert trimmed({"a": None, "b": [1 / 3], "c": "x" * 9}, 4) == {"b": [0.33333], "c": "xxxx…"}
 
 
 REFUSED = (
@@ -108,6 +153,7 @@ REFUSED = (
     ("report", {"recording": "a\0b"}, "there is no file"),
     ("report", {"recording": "broken.sqlite"}, "broken.sqlite"),
     ("answer", {"recording": RECORDING, "question": "gpu-idel"}, "gpu-idle"),
+    ("answer", {"recording": RECORDING, "question": "gpu-idle", "table": "gap"}, "gaps"),
     ("evidence", {"recording": RECORDING, "finding": 99}, "there is no finding 99"),
     ("inspect_kernel", {"target": "kernels.py"}, "runs no program"),
 )

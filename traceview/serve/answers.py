@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +23,18 @@ from traceview.render.kernels.json import as_document
 from traceview.render.ranks.json import render_json as job_json
 from traceview.render.report.json import finding_document, tables_document
 from traceview.report import Report
+from traceview.serve.brevity import (
+    MOST_ROWS,
+    Document,
+    comparison_of,
+    fitted,
+    job_of,
+    kernels_of,
+)
 from traceview.serve.folder import ServedFolder
 
-Document = dict[str, Any]
-MOST_ROWS = 200
 _MOST_FINDINGS = 10
 _CODE = (".ptx", ".cubin")
-_MOST_KERNELS = 50
 _KEPT_REPORTS = 2
 
 
@@ -57,7 +61,7 @@ class Answers:
     def report(self, recording: str) -> Document:
         """The verdict, the figures to look at first, and the first findings, numbered."""
         report = self._report(recording)
-        return _plain(
+        document = _plain(
             {
                 "verdict": vars(report.verdict) if report.verdict else None,
                 "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
@@ -71,9 +75,12 @@ class Answers:
                 ],
             }
         )
+        return fitted(lambda _: document, None)
 
-    def answer(self, recording: str, question: str, rows: int) -> Document:
-        """The tables of one question, `rows` of each, with what the columns mean."""
+    def answer(
+        self, recording: str, question: str, table: str | None, rows: int | None
+    ) -> Document:
+        """The first rows of a question's tables; of one table, also what its columns mean."""
         known = [analysis.name for analysis in ALL]
         if question not in known:
             raise InputError(f"no question is named {question!r}", suggestion(question, known))
@@ -81,22 +88,17 @@ class Answers:
         if isinstance(outcome, Skipped):
             return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
         meaning = explained(question)
-        return _plain(
-            {
-                "status": "ok",
-                "asks": meaning.question,
-                "method": meaning.method,
-                "columns": {
-                    spec.name: {column.name: column.meaning for column in spec.columns}
-                    for spec in meaning.tables
-                },
-                **tables_document(meaning.tables, outcome, _bounded(rows)),
-                "summary": dict(outcome.summary),
-                "notes": list(outcome.notes),
-            }
-        )
+        specs = [spec for spec in meaning.tables if table in (None, spec.name)]
+        if not specs:
+            names = [spec.name for spec in meaning.tables]
+            raise InputError(f"{question} has no table {table!r}", suggestion(str(table), names))
+        said: Document = {"status": "ok", "asks": meaning.question}
+        if table is not None:
+            said["columns"] = {column.name: column.meaning for column in specs[0].columns}
+        said |= {"summary": dict(outcome.summary), "notes": list(outcome.notes)}
+        return fitted(lambda most: _plain({**said, **tables_document(specs, outcome, most)}), rows)
 
-    def evidence(self, recording: str, finding: int, rows: int) -> Document:
+    def evidence(self, recording: str, finding: int, rows: int | None) -> Document:
         """A finding with all its values, the table that shows it, and the kernels meanwhile."""
         report = self._report(recording)
         if not 0 <= finding < len(report.findings):
@@ -115,11 +117,15 @@ class Answers:
             ),
             None,
         )
-        shown: Document = {}
-        if spec is not None and isinstance(outcome, Result):
-            shown = tables_document([spec], outcome, _bounded(rows))
-        document = {"finding": finding_document(ranked), **shown}
-        return _plain({**document, "kernels_in_window": self._kernels(report, ranked)})
+
+        def shown(most: int) -> Document:
+            tables: Document = {}
+            if spec is not None and isinstance(outcome, Result):
+                tables = tables_document([spec], outcome, most)
+            kernels = self._kernels(report, ranked, most)
+            return _plain({"finding": finding_document(ranked), **tables, **kernels})
+
+        return fitted(shown, rows)
 
     def kernel(self, target: str, kernel: str | None) -> Document:
         """The memory accesses, occupancy and findings of kernels; no program is run.
@@ -133,15 +139,17 @@ class Answers:
                 "the server runs no program: use traceview ptx for a Python file",
             )
         report = traceview.inspect_ptx(path, kernel=kernel)
-        return _plain(as_document(report, traceview.__version__))
+        return kernels_of(_plain(as_document(report, traceview.__version__)))
 
-    def compare(self, before: Sequence[str], after: Sequence[str]) -> Document:
+    def compare(self, before: Sequence[str], after: Sequence[str], rows: int | None) -> Document:
         sides = [[self._recording(name) for name in names] for names in (before, after)]
-        return _loaded(comparison_json(traceview.compare(*sides), traceview.__version__))
+        text = comparison_json(traceview.compare(*sides), traceview.__version__)
+        return comparison_of(json.loads(text), rows)
 
-    def ranks(self, recordings: Sequence[str]) -> Document:
+    def ranks(self, recordings: Sequence[str], rows: int | None) -> Document:
         files = [self._recording(name) for name in recordings]
-        return _loaded(job_json(traceview.analyze_ranks(files), traceview.__version__, MOST_ROWS))
+        text = job_json(traceview.analyze_ranks(files), traceview.__version__, MOST_ROWS)
+        return job_of(json.loads(text), rows)
 
     def _recording(self, name: str) -> Path:
         path = self._folder.file(name)
@@ -165,40 +173,36 @@ class Answers:
             return self._reports[key]
 
     @staticmethod
-    def _kernels(report: Report, ranked: RankedFinding) -> list[Document]:
+    def _kernels(report: Report, ranked: RankedFinding, most: int) -> Document:
+        """The first kernels in the window of a finding, and how many there are."""
         start_ns, end_ns = ranked.finding.evidence.start_ns, ranked.finding.evidence.end_ns
         trace = report.recording
         if trace is None or start_ns is None or end_ns is None:
-            return []
+            return {}
         kernels = trace.recorded("kernels")
         inside = (kernels["end_ns"] > start_ns) & (kernels["start_ns"] < end_ns)
-        rows = np.flatnonzero(inside)
-        rows = rows[np.argsort(kernels["start_ns"][rows], kind="stable")][:_MOST_KERNELS]
+        found = np.flatnonzero(inside)
+        rows = found[np.argsort(kernels["start_ns"][found], kind="stable")][:most]
         labels = kernel_labels(trace).take(rows).decode()
         times = zip(
             kernels["start_ns"][rows].tolist(), kernels["end_ns"][rows].tolist(), strict=True
         )
-        return [
+        first = [
             {"kernel": label, "start_ns": begin, "duration_ns": end - begin}
             for label, (begin, end) in zip(labels, times, strict=True)
         ]
+        return {"kernels_in_window": first, "kernels_left_out": len(found) - len(rows)}
 
 
 def _brief(number: int, ranked: RankedFinding) -> Document:
     whole = finding_document(ranked)
-    kept = ("analysis", "severity", "message", "action", "time_at_stake_ns", "subject", "forecast")
-    return {"finding": number, **{name: whole[name] for name in kept}}
-
-
-def _bounded(rows: int) -> int:
-    return max(1, min(rows, MOST_ROWS))
+    kept = ("analysis", "severity", "message", "action", "time_at_stake_ns", "subject")
+    forecast = whole["forecast"] or {}
+    saved = {name: forecast.get(name) for name in ("saved_per_step_ns", "speedup_at_most")}
+    return {"finding": number, **{name: whole[name] for name in kept}, **saved}
 
 
 def _plain(document: Document) -> Document:
     """The document of plain values: tables as lists of rows."""
-    return _loaded(written(document))
-
-
-def _loaded(text: str) -> Document:
-    document: Document = json.loads(text)
-    return document
+    plain: Document = json.loads(written(document))
+    return plain

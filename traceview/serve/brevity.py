@@ -1,0 +1,127 @@
+"""Documents short enough for an agent: what is left out is counted, and can be asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Document = dict[str, Any]
+MOST_CHARACTERS = 7_000
+"""Of an answer that nobody asked to be longer: some 2,000 tokens."""
+MOST_ROWS = 200
+_LONGEST_TEXT = 200
+_DIGITS = 5
+_KERNEL_DETAILS = (
+    "code_lines",
+    "live_registers",
+    "instruction_classes",
+    "spilled_values",
+    "layout_conversions",
+)
+_KERNEL_SUMMARY = (
+    "name",
+    "launches",
+    "registers",
+    "spill_bytes",
+    "occupancy",
+    "elements_per_thread",
+)
+_ACCESS = ("kind", "space", "opcode", "width_bits", "count", "source")
+_FINDING = ("severity", "message", "action", "time_at_stake_ns")
+_COMPARED = ("headline", "step", "certainty", "changes", "environment", "notes")
+
+
+def compact(document: Document) -> str:
+    """The document as JSON on one line, in any text's own letters."""
+    text = json.dumps(document, ensure_ascii=False)
+    return text.encode(errors="replace").decode()
+
+
+def trimmed(value: Any, longest: int | None = None) -> Any:
+    """The value without absent entries, fractions to five digits, and texts of bounded length."""
+    if isinstance(value, dict):
+        return {key: trimmed(each, longest) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [trimmed(each, longest) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, str) and longest is not None and len(value) > longest:
+        return f"{value[:longest]}…"
+    return value
+
+
+def fitted(document: Callable[[int], Document], rows: int | None) -> Document:
+    """The document with that many rows of each table, or with as many as keep it short.
+
+    Texts are whole where the rows are asked for.
+    """
+    if rows is not None:
+        return trimmed(document(max(1, min(rows, MOST_ROWS))))  # type: ignore[no-any-return]
+    for most in (20, 10, 5, 3, 2, 1):
+        short: Document = trimmed(document(most), _LONGEST_TEXT)
+        if len(compact(short)) <= MOST_CHARACTERS:
+            break
+    return short
+
+
+def kernels_of(report: Document) -> Document:
+    """What `traceview ptx` says of kernels; of many, only what their findings and accesses are."""
+    kernels = [
+        {key: each for key, each in kernel.items() if key not in _KERNEL_DETAILS}
+        for kernel in report["kernels"]
+    ]
+    whole: Document = trimmed({**report, "kernels": kernels})
+    if len(compact(whole)) <= MOST_CHARACTERS or len(kernels) == 1:
+        return whole
+    return fitted(
+        lambda most: {
+            "arch": report["arch"],
+            "kernels": [_kernel_summary(each) for each in kernels[:most]],
+            "kernels_by_name": [each["name"] for each in kernels[:MOST_ROWS]],
+        },
+        None,
+    )
+
+
+def _kernel_summary(kernel: Mapping[str, Any]) -> Document:
+    accesses = [{key: each[key] for key in _ACCESS} for each in kernel["accesses"]]
+    findings = [{key: each[key] for key in _FINDING[:3]} for each in kernel["findings"]]
+    kept = {key: kernel[key] for key in _KERNEL_SUMMARY}
+    return {**kept, "accesses": accesses, "findings": findings}
+
+
+def comparison_of(comparison: Document, rows: int | None) -> Document:
+    """What changed between two versions: counts that differ, and the parts that changed most."""
+    parts = [
+        {key: part[key] for key in ("kind", "sentence", "difference_ns")}
+        for part in comparison["parts"]
+    ]
+    counts = [each for each in comparison["counts"] if each["before"] != each["after"]]
+    kept = {key: comparison[key] for key in _COMPARED}
+    return fitted(
+        lambda most: {
+            **kept,
+            "counts": counts,
+            "parts": parts[:most],
+            "parts_left_out": max(0, len(parts) - most),
+        },
+        rows,
+    )
+
+
+def job_of(whole: Document, rows: int | None) -> Document:
+    """What the ranks of a job say together; each rank's own report is asked for by `report`."""
+    job = whole["job"]
+    findings = [{key: each[key] for key in _FINDING} for each in job["findings"]]
+    tables: dict[str, list[Any]] = job["tables"]
+    kept = {key: job[key] for key in ("world_size", "missing_ranks", "verdict", "notes")}
+    return fitted(
+        lambda most: {
+            **kept,
+            "findings": findings[:10],
+            "failed": whole["failed"],
+            "tables": {name: each[:most] for name, each in tables.items()},
+        },
+        rows,
+    )
