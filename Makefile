@@ -108,7 +108,7 @@ format: .venv/dev
 		{ echo "make: $(PYTHON) is older than 3.11; try make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv
 
-.venv/core: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
+.venv/core: pyproject.toml requirements-ci.txt setup.py $(wildcard traceview/*/*.c traceview/*/*/*.c) | .venv/bin/python
 	@$(PIP) -e .
 	@touch $@
 
@@ -134,7 +134,7 @@ format: .venv/dev
 	@touch $@
 
 # All extras at once: every call of pip builds the project again.
-.venv/all: pyproject.toml requirements-ci.txt setup.py traceview/trace/sqlite/pages.c | .venv/bin/python
+.venv/all: pyproject.toml requirements-ci.txt setup.py $(wildcard traceview/*/*.c traceview/*/*/*.c) | .venv/bin/python
 	@$(PIP) -e '.[dev,dask,workloads,ptx,site,mcp]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx .venv/site $@

@@ -1,4 +1,4 @@
-"""How the compiled page decoder is built; everything else about the project is in pyproject.toml.
+"""How the compiled library is built; everything else about the project is in pyproject.toml.
 
 It is a library for ctypes that knows nothing of Python. So one wheel per platform serves every
 version of Python, and its tag says so: py3-none-PLATFORM. Where nothing can be compiled, or
@@ -12,9 +12,13 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-DECODER = Extension(
+LIBRARY = Extension(
     "traceview.trace.sqlite.pages",
-    ["traceview/trace/sqlite/pages.c"],
+    [
+        "traceview/trace/sqlite/pages.c",
+        "traceview/compiled/texts.c",
+        "traceview/facts/ranges/nesting.c",
+    ],
     extra_compile_args=["-O3"],
     # Without a compiler numpy takes its place.
     optional=True,
@@ -37,6 +41,6 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[] if os.environ.get("TRACEVIEW_PURE") else [DECODER],
+    ext_modules=[] if os.environ.get("TRACEVIEW_PURE") else [LIBRARY],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": PlatformWheel},
 )

@@ -27,6 +27,7 @@ LEVELS = (
         "version",
         "stages",
         "statistics",
+        "compiled",
     },
     {"hardware"},
     {"ptx"},

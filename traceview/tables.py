@@ -118,6 +118,10 @@ class Texts:
             self._values = self._values()
         return self._values
 
+    def value(self, code: int) -> str:
+        """One of the distinct texts."""
+        return str(self.values[code])
+
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
         """Encode a sequence of str or None; values are in order of first appearance."""

@@ -16,7 +16,12 @@ from packages.platforms import PLATFORMS
 
 LIBRARY = "traceview/trace/sqlite/pages.so"
 # Sources of what ships built: of the page's script (render/templates/report.js), of the library.
-SOURCES = ("traceview/render/script/", "traceview/trace/sqlite/pages.c")
+SOURCES = (
+    "traceview/render/script/",
+    "traceview/trace/sqlite/pages.c",
+    "traceview/compiled/texts.c",
+    "traceview/facts/ranges/nesting.c",
+)
 # What setuptools adds to a source distribution, beside the folder egg-info.
 WRITTEN = {"PKG-INFO", "setup.cfg"}
 

@@ -7,10 +7,11 @@ from click.testing import CliRunner
 
 from tests.recorders import fake_nsys
 from traceview.cli.doctor import command
+from traceview.compiled import library
 from traceview.recorders import check_machine
 from traceview.recorders import nsys as nsys_tool
 from traceview.toolchain import processes
-from traceview.trace.sqlite import c_decoder as sqlite_compiled
+from traceview.trace.sqlite import c_decoder
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
 
@@ -46,19 +47,19 @@ def test_all_is_well(machine, tmp_path):
 
 
 def test_the_page_decoder(machine, monkeypatch):
-    monkeypatch.delenv(sqlite_compiled.SWITCH, raising=False)
-    monkeypatch.setattr(sqlite_compiled, "_library", object)
+    monkeypatch.delenv(library.SWITCH, raising=False)
+    monkeypatch.setattr(c_decoder, "is_available", lambda: True)
     check = machine()["page decoder"]
     assert (check.status, check.detail, check.remedy) == ("ok", "compiled", "")
-    monkeypatch.setattr(sqlite_compiled, "_library", lambda: None)
+    monkeypatch.setattr(c_decoder, "is_available", lambda: False)
     check = machine()["page decoder"]
     assert check.status == "missing"
     assert check.detail.startswith(
         "numpy fallback (traceview was installed without its compiled part); traces load"
     )
     assert "C compiler" in check.remedy
-    monkeypatch.setenv(sqlite_compiled.SWITCH, "1")
-    assert machine()["page decoder"].remedy == f"unset {sqlite_compiled.SWITCH}"
+    monkeypatch.setenv(library.SWITCH, "1")
+    assert machine()["page decoder"].remedy == f"unset {library.SWITCH}"
 
 
 @pytest.mark.parametrize(

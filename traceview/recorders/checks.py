@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from traceview.compiled.library import SWITCH
 from traceview.errors import TraceviewError
 from traceview.recorders import environment as surroundings
 from traceview.recorders import nvtx_compatibility
@@ -62,8 +63,8 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
 def _page_decoder() -> MachineCheck:
     if c_decoder.is_available():
         return MachineCheck("page decoder", "ok", "compiled")
-    if os.environ.get(c_decoder.SWITCH):
-        reason, remedy = f"{c_decoder.SWITCH} is set", f"unset {c_decoder.SWITCH}"
+    if os.environ.get(SWITCH):
+        reason, remedy = f"{SWITCH} is set", f"unset {SWITCH}"
     else:
         reason = "traceview was installed without its compiled part"
         remedy = "install the wheel for this platform, or from source with a C compiler"

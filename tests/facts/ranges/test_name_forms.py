@@ -6,15 +6,27 @@ import re
 import numpy as np
 import pytest
 
+from traceview.compiled import library
+from traceview.compiled.packed_texts import PackedTexts
+from traceview.facts.ranges import name_forms
 from traceview.facts.ranges.name_forms import MOST_DIGITS, forms_of
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.trace.sqlite.row_reader import lenient_text, lenient_texts
+
+
+@pytest.fixture(params=["compiled", "numpy"], autouse=True)
+def way(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setenv(library.SWITCH, "1")
+    elif not library.has("traceview_zero_numbers"):
+        pytest.skip("there is no compiled library here")
+
 
 NAMES = ["step_1", "step_2", "step_10", "forward", "step_1", "h2d 7 of 9", "", "h2d 3 of 8", "ß 5"]
 
 
 def test_texts_that_differ_in_digits_alone_are_of_one_form():
-    forms = forms_of(NAMES)
+    forms = forms_of(PackedTexts.encoded(NAMES))
 
     assert forms.form.tolist() == [0, 0, 1, 2, 0, 3, 4, 3, 5]
     assert forms.examples == ["step_1", "step_10", "forward", "h2d 7 of 9", "", "ß 5"]
@@ -27,7 +39,7 @@ def test_texts_that_differ_in_digits_alone_are_of_one_form():
 def test_digits_between_letters_are_no_number():
     names = ["f8e4m3fn", "f8e5m2fn", "h2d", "d2h 4", "d2h 5", "a1", "a2", "1a", "2a", "x12y 3"]
 
-    assert forms_of(names).examples == [
+    assert forms_of(PackedTexts.encoded(names)).examples == [
         "f8e4m3fn",
         "f8e5m2fn",
         "h2d",
@@ -41,7 +53,7 @@ def test_digits_between_letters_are_no_number():
 def test_texts_of_one_form_have_one_pattern():
     rng = random.Random(5)
     names = ["".join(rng.choices("ab1290_ é", k=rng.randrange(9))) for _ in range(4_000)]
-    forms = forms_of(names)
+    forms = forms_of(PackedTexts.encoded(names))
 
     for name, form in zip(names, forms.form.tolist(), strict=True):
         assert pattern_of(name) == pattern_of(forms.examples[form])
@@ -51,7 +63,7 @@ def test_texts_of_one_form_have_one_pattern():
 def test_the_last_number_of_each_text(odd):
     names = [*NAMES, odd, "9" * MOST_DIGITS, "9" * (MOST_DIGITS + 1), "1 2\n3 x"]
 
-    numbers = forms_of(names).last_numbers()
+    numbers = forms_of(PackedTexts.encoded(names)).last_numbers()
 
     found = [re.search(r"(\d+)\D*$", name) for name in names]
     assert numbers.tolist() == [
@@ -60,7 +72,7 @@ def test_the_last_number_of_each_text(odd):
 
 
 def test_no_texts_have_no_forms():
-    forms = forms_of([])
+    forms = forms_of(PackedTexts.encoded([]))
 
     assert (len(forms.examples), forms.last_numbers().tolist()) == (0, [])
     assert forms.matching(bool).tolist() == [False]
@@ -93,8 +105,19 @@ def test_forms_of_many_texts_are_those_of_each():
     names = [
         f"{word}_{at}, id = {at * 37}" for at, word in enumerate(rng.choice(["a", "b"], 3_000))
     ]
-    forms = forms_of(names)
+    forms = forms_of(PackedTexts.encoded(names))
 
     zeroed = [re.sub(r"\d", "0", name) for name in names]
     assert len(forms.examples) == len(set(zeroed))
     assert forms.last_numbers().tolist() == [at * 37 for at in range(3_000)]
+
+
+def test_forms_of_texts_in_parts_are_those_of_all_at_once(monkeypatch):
+    rng = random.Random(7)
+    names = ["".join(rng.choices("ab12\0é", k=rng.randrange(7))) for _ in range(3_000)]
+    whole = forms_of(PackedTexts.encoded(names))
+    monkeypatch.setattr(name_forms, "_TEXTS_EACH", 7)
+    parts = forms_of(PackedTexts.encoded(names))
+
+    assert parts.form.tolist() == whole.form.tolist()
+    assert parts.examples == whole.examples

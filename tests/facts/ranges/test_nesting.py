@@ -1,10 +1,12 @@
 """The innermost interval at a time, against a plain search."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.facts.ranges.nesting import nest
+from traceview.compiled import library
+from traceview.facts.ranges.nesting import Nesting, nest
 from traceview.intervals import Intervals
 
 Row = tuple[int, int, int]
@@ -50,8 +52,14 @@ crossing = st.lists(
 def check(rows: list[Row]) -> None:
     rows = sorted(rows, key=lambda row: (row[0], row[1], -row[2]))
     track, start, end = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    found = nest(track, start, end)
+    for way in ("compiled", "numpy"):
+        with pytest.MonkeyPatch.context() as patched:
+            if way == "numpy":
+                patched.setenv(library.SWITCH, "1")
+            check_nesting(rows, nest(track, start, end))
 
+
+def check_nesting(rows: list[Row], found: Nesting) -> None:
     asked = np.repeat(np.arange(TRACKS), len(TIMES))
     times = np.tile(TIMES, TRACKS)
     expected = [brute(rows, t, time) for t, time in zip(asked, times, strict=True)]

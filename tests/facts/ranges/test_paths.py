@@ -7,7 +7,7 @@ import numpy as np
 from tests.build import Export
 from traceview.facts.ranges.paths import PATH_CHARACTERS, UNATTRIBUTED, Paths
 from traceview.facts.ranges.ranges import range_tree
-from traceview.tables import object_array
+from traceview.tables import Texts
 
 
 def test_one_path_and_all_paths_have_the_same_texts(tmp_path):
@@ -62,9 +62,9 @@ def test_paths_are_found_by_their_text_without_the_texts_of_all():
         depth = [0] * count
         for row, above in enumerate(parent):
             depth[row] = depth[above] + 1 if above >= 0 else 0
-        values = object_array(["", "a", "b", "a/b", "/", "ab"])
-        names = [rng.randrange(len(values)) for _ in parent]
-        paths = Paths(*(np.array(each, np.int32) for each in (parent, names, depth)), values)
+        named = Texts.of(["", "a", "b", "a/b", "/", "ab"])
+        names = [rng.randrange(len(named)) for _ in parent]
+        paths = Paths(*(np.array(each, np.int32) for each in (parent, names, depth)), named)
 
         texts = list(paths)
         for text in {*texts, "a/b/a", "c", "a/"}:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from traceview.compiled import library
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder as sqlite_compiled
 from traceview.trace.sqlite.c_decoder import CompiledDecoder
@@ -87,7 +88,7 @@ def read(path: Path, kinds: dict[str, Kind], way: str) -> Cells | str:
         if way == "sqlite3":
             return cells(read_rows(database._connection, "s", kinds, 1 << 30))
         if way == "numpy":
-            patch.setenv(sqlite_compiled.SWITCH, "1")
+            patch.setenv(library.SWITCH, "1")
         assert database._pages is not None
         stored = database.describe("s")
         places = {name: stored.places[name] for name in kinds}
@@ -154,8 +155,9 @@ def chunk_of(pages: Sequence[bytes], usable_bytes: int) -> Chunk:
 
 def plain(piece: Piece) -> object:
     if piece.texts is not None:
-        assert len(set(piece.texts)) == len(piece.texts)
-        return piece.texts, piece.values.tolist()
+        texts = list(piece.texts)
+        assert len(set(texts)) == len(texts)
+        return texts, piece.values.tolist()
     assert [piece.least, piece.greatest] == (
         [piece.values.min(), piece.values.max()] if len(piece) else [0, 0]
     )
@@ -254,13 +256,13 @@ def colliding(count: int) -> Iterator[bytes]:
 
 
 def test_a_library_of_another_version_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_compiled, "INTERFACE", sqlite_compiled.INTERFACE + 1)
-    sqlite_compiled._library.cache_clear()
+    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
+    library._functions.cache_clear()
     try:
         assert not sqlite_compiled.is_available()
     finally:
         monkeypatch.undo()
-        sqlite_compiled._library.cache_clear()
+        library._functions.cache_clear()
     assert sqlite_compiled.is_available()
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceview.compiled.packed_texts import PackedTexts
 from traceview.tables import constant
 from traceview.trace.nsys.names import numbered
 from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
@@ -78,7 +79,7 @@ def test_a_first_null_late_leaves_the_rows_before_it() -> None:
 
 def text_piece(codes: Sequence[int], texts: Sequence[bytes]) -> Piece:
     stored = np.array(codes, np.int64)
-    return Piece(stored, None, int(stored.min()), int(stored.max()), texts)
+    return Piece(stored, None, int(stored.min()), int(stored.max()), PackedTexts.of(texts))
 
 
 def test_texts_of_all_pieces_are_stored_once() -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHIPPED
+from traceview.compiled import library
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder
 from traceview.trace.sqlite.file import Database, opened
@@ -35,7 +36,7 @@ Row = Sequence[object]
 def _decoder(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "numpy":
-            patch.setenv(c_decoder.SWITCH, "1")
+            patch.setenv(library.SWITCH, "1")
         elif not c_decoder.is_available():
             pytest.skip("there is no compiled page decoder here")
         yield

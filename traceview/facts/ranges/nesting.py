@@ -7,12 +7,16 @@ ranges, two NVTX domains on one thread) are rare; the tracks that hold some are 
 
 from __future__ import annotations
 
+from ctypes import c_int64
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.compiled import library
+from traceview.compiled.library import pointer
 from traceview.facts.ranges.lanes import Key
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, RowNumbers, row_numbers
@@ -43,7 +47,8 @@ class Nesting:
 
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
-        result = self._by_start(track, time)
+        find = _innermost_compiled if library.has("traceview_innermost") else _innermost
+        result = find(self, track, time)
         for number in self.walked:
             asked = np.flatnonzero(track == number)
             own = np.flatnonzero(self.track == number)
@@ -53,44 +58,68 @@ class Nesting:
 
     def edges(self, track: int, window: Intervals) -> Integers:
         """Times within the windows (a union) at which intervals of a track start or end."""
-        if not len(self.start):
+        if track + 1 >= len(self.bounds):
             return np.zeros(0, np.int64)
-        key = self._key
-        number = np.full(len(window.start), track)
-        asked = Intervals(key.of(number, window.start), key.of(number, window.end))
-        begun = self.start[intervals.rows_inside(asked, self._starts)]
-        ended = key.time(track, self._ends[intervals.rows_inside(asked, self._ends)])
-        return np.concatenate([begun, ended])
-
-    def _by_start(self, track: Array, time: Integers) -> RowNumbers:
-        if not len(self.start):
-            return np.full(len(time), -1, np.int32)
-        asked = self._key.of(track, time)
-        result = row_numbers(np.searchsorted(self._starts, asked, side="right") - 1)
-        result[self.track[result] != track] = -1
-        # What is open is the interval that started last, or lies around it.
-        ended = np.flatnonzero((result >= 0) & (self.end[result] <= time))
-        while len(ended):
-            row = self.parent[result[ended]]
-            result[ended] = row
-            ended = ended[(row >= 0) & (self.end[row] <= time[ended])]
-        return result
+        own = slice(*self.bounds[track : track + 2].tolist())
+        start, end = self.start[own], self._ends[own]
+        begun, ended = (intervals.rows_inside(window, time) for time in (start, end))
+        return np.concatenate([start[begun], end[ended]])
 
     @cached_property
-    def _key(self) -> Key:
-        return Key(self.track, self.start, self.end)
-
-    @cached_property
-    def _starts(self) -> Integers:
-        return self._key.of(self.track, self.start)
+    def bounds(self) -> Integers:
+        """The first row of each track, also of those without intervals, and the end of the last."""
+        tracks = int(self.track[-1]) + 1 if len(self.track) else 0
+        return np.searchsorted(self.track, np.arange(tracks + 1)).astype(np.int64)
 
     @cached_property
     def _ends(self) -> Integers:
-        return np.sort(self._key.of(self.track, self.end))
+        """The ends, ascending within their tracks."""
+        ends = self.end.copy()
+        for first, last in pairwise(self.bounds.tolist()):
+            ends[first:last].sort()
+        return ends
+
+
+def _innermost(nesting: Nesting, track: Array, time: Integers) -> RowNumbers:
+    if not len(nesting.start):
+        return np.full(len(time), -1, np.int32)
+    key = Key(nesting.track, nesting.start, nesting.end)
+    starts = key.of(nesting.track, nesting.start)
+    result = row_numbers(np.searchsorted(starts, key.of(track, time), side="right") - 1)
+    result[nesting.track[result] != track] = -1
+    # What is open is the interval that started last, or lies around it.
+    ended = np.flatnonzero((result >= 0) & (nesting.end[result] <= time))
+    while len(ended):
+        row = nesting.parent[result[ended]]
+        result[ended] = row
+        ended = ended[(row >= 0) & (nesting.end[row] <= time[ended])]
+    return result
+
+
+def _innermost_compiled(nesting: Nesting, track: Array, time: Integers) -> RowNumbers:
+    bounds, result = nesting.bounds, np.empty(len(time), np.int32)
+    places = np.empty(len(bounds), np.int64)
+    track, time = np.ascontiguousarray(track, np.int32), np.ascontiguousarray(time, np.int64)
+    library.call(
+        "traceview_innermost",
+        pointer(nesting.start),
+        pointer(nesting.end),
+        pointer(nesting.parent),
+        pointer(bounds),
+        c_int64(len(bounds) - 1),
+        pointer(places),
+        pointer(track),
+        pointer(time),
+        c_int64(len(time)),
+        pointer(result),
+    )
+    return result
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     """Parents and depths of intervals sorted by (track, start, −end), none of them empty."""
+    if library.has("traceview_nest"):
+        return _nest_compiled(track, start, end)
     rows = len(start)
     parent = np.full(rows, -1, np.int32)
     if not rows:
@@ -109,6 +138,25 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
         around = _containing(end[own])
         parent[own] = np.where(around >= 0, own[np.maximum(around, 0)], -1)
     return Nesting(track, start, end, parent, depths(parent) if walked else depth, walked)
+
+
+def _nest_compiled(track: Array, start: Integers, end: Integers) -> Nesting:
+    start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
+    parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
+    bounds = Nesting(track, start, end, parent, depth, frozenset()).bounds
+    crossing = np.zeros(len(bounds) - 1, np.uint8)
+    library.call(
+        "traceview_nest",
+        pointer(start),
+        pointer(end),
+        pointer(bounds),
+        c_int64(len(crossing)),
+        pointer(parent),
+        pointer(depth),
+        pointer(crossing),
+    )
+    walked = frozenset(np.flatnonzero(crossing).tolist())
+    return Nesting(track, start, end, parent, depth, walked)
 
 
 def depths(parent: RowNumbers) -> RowNumbers:

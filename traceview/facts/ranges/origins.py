@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from traceview.compiled.packed_texts import packed
 from traceview.facts.ranges.name_forms import TextForms, forms_of
 from traceview.tables import Array, Mask
 from traceview.trace import Trace, fact
@@ -49,7 +50,7 @@ names or patterns of names."""
 @fact
 def range_name_forms(trace: Trace) -> TextForms:
     """The forms of the distinct names of ranges."""
-    return forms_of(trace.recorded("ranges").texts("name").values.tolist())
+    return forms_of(packed(trace.recorded("ranges").texts("name")))
 
 
 @fact

@@ -24,13 +24,18 @@ class Paths:
     """All paths, one row per path, level by level.
 
     `parent` is the path without the last name, −1 at the top; `name` is the code of the last name
-    in `names`, `depth` the number of names before it.
+    in `naming`, `depth` the number of names before it.
     """
 
     parent: RowNumbers
     name: RowNumbers
     depth: RowNumbers
-    names: TextValues
+    naming: Texts
+
+    @property
+    def names(self) -> TextValues:
+        """The texts of the names, by code."""
+        return self.naming.values
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -39,7 +44,7 @@ class Paths:
         """The names of a path joined by /, with the middle left out of an absurdly long one."""
         names = []
         while path >= 0:
-            names.append(_bounded(str(self.names[self.name[path]])))
+            names.append(_bounded(self.naming.value(int(self.name[path]))))
             path = int(self.parent[path])
         text = names.pop()
         while names:
@@ -65,7 +70,7 @@ class Paths:
         return sorted(found)
 
     def _end(self, path: int, ends: Mapping[int, int], text: str) -> int | None:
-        name, begin = str(self.names[self.name[path]]), ends[int(self.parent[path])] + 1
+        name, begin = self.naming.value(int(self.name[path])), ends[int(self.parent[path])] + 1
         end = begin + len(name)
         whole = text.startswith(name, begin) and text[end : end + 1] in ("", "/")
         return end if whole and text[max(begin - 1, 0) : begin] in ("", "/") else None
@@ -116,7 +121,7 @@ def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[R
         levels.append(np.full(each.size, level, np.int32))
         known += each.size
     parent, code, level_of = (np.concatenate(each) for each in (parents, codes, levels))
-    return path, Paths(parent, code, level_of, names.values)
+    return path, Paths(parent, code, level_of, names)
 
 
 def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:

@@ -25,13 +25,13 @@ DEVIATIONS_PER_MAD = 1.4826
 
 def numbers(names: Texts) -> Array:
     """An integer for each name, equal for names that differ in leading zeros only (007 and 7)."""
-    used = groups.different(names.codes[names.codes >= 0])
-    short = names.values[used]
-    if not any(map(_LEADING_ZEROS.search, short)):
+    each = groups.group(names.codes)
+    texts = names.take(each.first[names.codes[each.first] >= 0]).decode()
+    if not any(map(_LEADING_ZEROS.search, texts)):
         return names.codes
-    values = names.values.copy()
-    values[used] = [_LEADING_ZEROS.sub("", str(name)) for name in short]
-    return names.map(values.tolist()).codes
+    shortened = Texts.of([_LEADING_ZEROS.sub("", text) for text in texts]).codes
+    # The group of absent names comes first.
+    return np.append(np.full(each.size - len(texts), -1, np.int32), shortened)[each.ids]
 
 
 def enters(series: Array, around: Array) -> Mask:

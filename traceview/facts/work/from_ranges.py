@@ -55,9 +55,9 @@ def from_declared(trace: Trace) -> tuple[WorkEstimate, Passages] | None:
 @fact
 def _declaring(trace: Trace) -> tuple[Integers, Integers, dict[int, DeclaredWork]] | None:
     relevant = range_name_forms(trace).matching(may_declare)[:-1]
-    names = trace.recorded("ranges").texts("name").values
+    names = trace.recorded("ranges").texts("name")
     for code in np.flatnonzero(relevant).tolist():
-        relevant[code] = parse_declaration(str(names[code]), 0) is not None
+        relevant[code] = parse_declaration(names.value(code), 0) is not None
     return _innermost(trace, parse_declaration, relevant)
 
 
@@ -191,7 +191,7 @@ def _innermost(
     content = {
         number: parsed
         for number, row in enumerate(alike.first.tolist())
-        if (parsed := parse(str(names.values[text[used[row]]]), _number(payload[row]))) is not None
+        if (parsed := parse(names.value(int(text[used[row]])), _number(payload[row]))) is not None
     }
     return of, code, content
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.compiled.packed_texts import packed
 from traceview.tables import NULL, Integers, Mask, Texts, object_array, picked
 from traceview.trace.nsys.names import (
     UNNAMED,
@@ -31,7 +32,7 @@ PAYLOADS = ExportTable(
     "NVTX_EVENTS", ("start",), ("int64Value", "uint64Value", "int32Value", "uint32Value")
 )
 # Placeholder in a range name for its payload: see facts.work.declared.
-REFERS_TO_PAYLOAD = '"payload"'
+REFERS_TO_PAYLOAD = b'"payload"'
 # The second of each kind comes from an imported NVTXT file.
 KINDS = {59: "push-pop", 70: "push-pop", 60: "start-end", 71: "start-end", 34: "mark", 65: "mark"}
 MARK = 34
@@ -90,7 +91,7 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
 def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
     """The integer payload of each range, read only if a range name refers to it."""
     found = np.full(len(names), NULL)
-    if REFERS_TO_PAYLOAD not in "\n".join(names.values):
+    if not packed(names).holds(REFERS_TO_PAYLOAD):
         return found
     rows = reader.export.rows(PAYLOADS)
     if rows is None:

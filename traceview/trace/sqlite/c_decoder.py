@@ -1,30 +1,20 @@
-"""The compiled page decoder, pages.c: what cells.py does, several times as fast.
-
-In the wheels of the known platforms, and built by an installation from source if there is a C
-compiler. Called through ctypes, which releases the GIL.
-"""
+"""The compiled page decoder, pages.c: what cells.py does, several times as fast."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
-from ctypes import Structure, c_char_p, c_int64, c_void_p
-from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
+from ctypes import Structure, c_int64, c_void_p
 from typing import Any, ClassVar
 
 import numpy as np
 
+from traceview.compiled import library
+from traceview.compiled.library import address
+from traceview.compiled.packed_texts import PackedTexts
 from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn
 from traceview.trace.sqlite.columns import Piece
 from traceview.trace.sqlite.record_layout import DeclinedError
-
-# Set to anything to use the numpy decoder, e.g. to rule out a bug in the compiled code.
-SWITCH = "TRACEVIEW_NO_C"
-# The version in pages.c: an editable install may have a library built from older source.
-INTERFACE = 1
 
 
 class _CChunk(Structure):
@@ -56,24 +46,7 @@ class _CColumn(Structure):
 
 def is_available() -> bool:
     """Whether the compiled decoder is installed and not switched off."""
-    return not os.environ.get(SWITCH) and _library() is not None
-
-
-@cache
-def _library() -> Any:
-    """The loaded library; None if traceview was installed without it."""
-    here = Path(__file__).parent
-    # pages.so; an editable install may have one that an older setup named after its Python.
-    files = (here / f"pages{suffix}" for suffix in reversed(EXTENSION_SUFFIXES))
-    try:
-        library = ctypes.CDLL(str(next(file for file in files if file.exists())))
-        if c_int64.in_dll(library, "traceview_interface").value != INTERFACE:
-            return None
-        for name in ("traceview_count_rows", "traceview_decode"):
-            getattr(library, name).restype = c_char_p
-    except (StopIteration, OSError, AttributeError, ValueError):
-        return None
-    return library
+    return library.has("traceview_count_rows", "traceview_decode")
 
 
 class _ColumnBuffers:
@@ -88,11 +61,16 @@ class _ColumnBuffers:
             self.slots = np.empty(1 << (2 * rows).bit_length(), np.int32)
 
     def described(self) -> _CColumn:
-        found = _CColumn(place=self.wanted.place, values=_at(self.values), null=_at(self.null))
+        found = _CColumn(
+            place=self.wanted.place, values=address(self.values), null=address(self.null)
+        )
         if self.wanted.kind == "text":
             found.is_text = 1
-            found.text_starts, found.text_bytes = _at(self.text_starts), _at(self.text_bytes)
-            found.slots, found.slot_count = _at(self.slots), len(self.slots)
+            found.text_starts, found.text_bytes = (
+                address(self.text_starts),
+                address(self.text_bytes),
+            )
+            found.slots, found.slot_count = address(self.slots), len(self.slots)
         return found
 
     def piece(self, chunk: Chunk, column: _CColumn, rows: int) -> Piece:
@@ -100,10 +78,8 @@ class _ColumnBuffers:
         null = self.null[:rows] if column.nulls and texts is None else None
         return Piece(self.values[:rows], null, column.least, column.greatest, texts)
 
-    def _texts(self, chunk: Chunk, count: int) -> list[bytes]:
-        starts, sizes = self.text_starts[:count].tolist(), self.text_bytes[:count].tolist()
-        content = chunk.content.data
-        return [bytes(content[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
+    def _texts(self, chunk: Chunk, count: int) -> PackedTexts:
+        return PackedTexts(chunk.content, self.text_starts[:count], self.text_bytes[:count])
 
 
 class CompiledDecoder:
@@ -129,7 +105,9 @@ class CompiledDecoder:
         """The wanted columns of all rows, in order. Raises DeclinedError."""
         starts = np.ascontiguousarray(chunk.starts, np.int64)
         size = len(chunk.content) - PAD
-        given = _CChunk(_at(chunk.content), size, _at(starts), len(starts), chunk.usable_bytes)
+        given = _CChunk(
+            address(chunk.content), size, address(starts), len(starts), chunk.usable_bytes
+        )
         counted = c_int64()
         _call("traceview_count_rows", ctypes.byref(given), ctypes.byref(counted))
         rows = counted.value
@@ -150,10 +128,6 @@ class CompiledDecoder:
 
 
 def _call(name: str, *given: Any) -> None:
-    reason = getattr(_library(), name)(*given)
+    reason = library.call(name, *given)
     if reason is not None:
-        raise DeclinedError(reason.decode())
-
-
-def _at(array: np.ndarray[Any, Any]) -> int:
-    return array.ctypes.data
+        raise DeclinedError(reason)

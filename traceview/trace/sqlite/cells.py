@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from traceview.compiled.packed_texts import PackedTexts
 from traceview.tables import Array, Integers, Mask
 from traceview.trace.sqlite.columns import Piece
 from traceview.trace.sqlite.record_layout import (
@@ -248,7 +249,7 @@ class _CellColumn:
         least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         if self._kind == "text":
             codes, texts = _by_appearance(values, list(self._index))
-            return Piece(codes, None, least, greatest, texts)
+            return Piece(codes, None, least, greatest, PackedTexts.of(texts))
         return Piece(values, self._null, least, greatest)
 
 

@@ -6,14 +6,15 @@ equal: memory that is never written costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, filterfalse
 from typing import Any
 
 import numpy as np
 
+from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts
+from traceview.compiled.text_numbers import CollidingTextsError, text_numbers
 from traceview.tables import Array, Mask, Texts, constant, object_array
+from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Numbers, lenient_texts
 
 _Types = tuple[np.dtype[Any], ...]
@@ -25,14 +26,14 @@ _CODES: _Types = (np.dtype("i4"),)
 class Piece:
     """A column of one chunk, with its minimum and maximum; valid until the next chunk.
 
-    A text column has codes, −1 for NULL, and the distinct texts as stored.
+    A text column has codes, −1 for NULL, and the distinct texts as stored, in order of appearance.
     """
 
     values: Array
     null: Mask | None
     least: int
     greatest: int
-    texts: Sequence[bytes] | None = None
+    texts: PackedTexts | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -112,22 +113,28 @@ class TextColumn:
 
     def __init__(self) -> None:
         self._codes = _Growing(_CODES)
-        # By text, not by bytes: two damaged texts may read the same.
-        self._index: dict[str, int] = {}
+        self._numbers = text_numbers()
 
     def add(self, piece: Piece, expected: int) -> None:
-        """Append a copy of the piece; `expected` estimates the final number of rows."""
-        index, texts = self._index, lenient_texts(piece.texts or ())
-        first, new = len(index), list(filterfalse(index.__contains__, texts))
-        index.update(zip(dict.fromkeys(new), count(first)))
-        if len(index) == first + len(texts):
-            places = np.arange(first, len(index), dtype=np.int32)
-        else:
-            places = np.fromiter(map(index.__getitem__, texts), np.int32, len(texts))
+        """Append a copy of the piece; `expected` estimates the final number of rows.
+
+        Raises DeclinedError for texts that are made to have equal hashes.
+        """
+        places = np.empty(0, np.int32)
+        if piece.texts:
+            try:
+                places = self._numbers.of(piece.texts)
+            except CollidingTextsError as error:
+                raise DeclinedError(str(error)) from error
         codes = np.append(places, np.int32(-1))[piece.values]
-        greatest = len(index) - 1 if texts else -1
+        greatest = len(self._numbers) - 1 if piece.texts else -1
         self._codes.add(codes, len(piece), -1, greatest, expected)
 
     def collected(self) -> Texts:
         """All texts; distinct values are in order of appearance."""
-        return Texts(self._codes.collected(), object_array(list(self._index)))
+        codes, texts = self._codes.collected(), self._numbers.distinct()
+        if texts.is_utf8:
+            return PackedTextColumn(codes, texts)
+        # Two damaged texts may read the same.
+        values = lenient_texts(texts.raw())
+        return Texts(codes, object_array(values)).map(values)

@@ -9,6 +9,7 @@ from itertools import repeat
 
 import numpy as np
 
+from traceview.compiled.packed_texts import packed
 from traceview.tables import Mask, Texts, object_array
 from traceview.trace.nsys.rows import Staged
 
@@ -18,10 +19,10 @@ PREFIX = "traceview:range:"
 
 def starting(texts: Texts, *prefixes: str) -> Mask:
     """Of each distinct text, whether it starts with one of these, and False for an absent one."""
+    every = packed(texts)
+    if not any(every.holds(prefix.encode()) for prefix in prefixes):
+        return np.zeros(len(every) + 1, bool)
     values = texts.values.tolist()
-    joined = "".join(values)
-    if not any(prefix in joined for prefix in prefixes):
-        return np.zeros(len(values) + 1, bool)
     hit = map(str.startswith, values, repeat(prefixes))
     return np.append(np.fromiter(hit, bool, len(values)), False)
 

@@ -1,0 +1,73 @@
+"""Functions written in C beside the modules that call them.
+
+In the wheels of the known platforms, and built by an installation from source if there is a C
+compiler. Called through ctypes, which releases the GIL. Every caller has another way without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import c_char_p, c_int64
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Set to anything to do without it, e.g. to rule out a bug in the compiled code.
+SWITCH = "TRACEVIEW_NO_C"
+# The version in pages.c: an editable install may have a library built from older source.
+INTERFACE = 1
+# Results by function; a library of an editable install may lack some.
+_RESULTS: dict[str, Any] = {
+    "traceview_count_rows": c_char_p,
+    "traceview_decode": c_char_p,
+    "traceview_index_texts": c_char_p,
+    "traceview_number_texts": c_char_p,
+    "traceview_zero_numbers": None,
+    "traceview_nest": None,
+    "traceview_innermost": None,
+}
+
+
+def has(*names: str) -> bool:
+    """Whether the library is installed, not switched off, and has these functions."""
+    return not os.environ.get(SWITCH) and set(names) <= _functions().keys()
+
+
+def call(name: str, *given: Any) -> str | None:
+    """Call a function; returns the reason why it could not be done, if any."""
+    reason = _functions()[name](*given)
+    return reason.decode() if reason is not None else None
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Where the numbers of an array without gaps begin."""
+    assert array.flags.c_contiguous
+    return array.ctypes.data
+
+
+def pointer(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
+    """The address, as an argument of `call`."""
+    return ctypes.c_void_p(address(array))
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    """The functions of the library; none if traceview was installed without it."""
+    here = Path(__file__).parent.parent / "trace" / "sqlite"
+    # pages.so; an editable install may have one that an older setup named after its Python.
+    files = (here / f"pages{suffix}" for suffix in reversed(EXTENSION_SUFFIXES))
+    try:
+        library = ctypes.CDLL(str(next(file for file in files if file.exists())))
+        if c_int64.in_dll(library, "traceview_interface").value != INTERFACE:
+            return {}
+    except (StopIteration, OSError, ValueError):
+        return {}
+    found = {name: getattr(library, name, None) for name in _RESULTS}
+    for name, function in found.items():
+        if function is not None:
+            function.restype = _RESULTS[name]
+    return {name: function for name, function in found.items() if function is not None}

@@ -1,0 +1,138 @@
+"""Texts as bytes in one array, for columns in which nearly every row has a text of its own.
+
+A million str take half a second and a hundred MB, and a report shows a handful of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Array, Integers, Texts, TextValues, object_array, picked, thrifty
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """Text i is the `sizes[i]` bytes of `content` from `starts[i]` on.
+
+    `separated` where they follow each other with one NUL after each and nothing else.
+    """
+
+    content: Bytes
+    starts: Integers
+    sizes: Integers
+    separated: bool = False
+
+    @classmethod
+    def of(cls, raw: Sequence[bytes]) -> PackedTexts:
+        """Texts one after another."""
+        content = np.frombuffer(b"\0".join((*raw, b"")), np.uint8)
+        sizes = np.fromiter(map(len, raw), np.int64, len(raw))
+        return cls(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
+
+    @classmethod
+    def encoded(cls, texts: Sequence[str]) -> PackedTexts:
+        """Texts one after another; encoded at once where none holds a NUL."""
+        joined = "\0".join((*texts, ""))
+        if joined.count("\0") != len(texts):
+            return cls.of([text.encode("utf-8", "surrogatepass") for text in texts])
+        content = np.frombuffer(joined.encode("utf-8", "surrogatepass"), np.uint8)
+        ends = np.flatnonzero(content == 0)
+        starts = np.append(0, ends + 1)[:-1]
+        return cls(content, starts, ends - starts, separated=True)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, number: int) -> bytes:
+        start = int(self.starts[number])
+        return self.content[start : start + int(self.sizes[number])].tobytes()
+
+    def __iter__(self) -> Iterator[bytes]:
+        content, ends = self.content.data, (self.starts + self.sizes).tolist()
+        for start, end in zip(self.starts.tolist(), ends, strict=True):
+            yield bytes(content[start:end])
+
+    def slice(self, part: slice) -> PackedTexts:
+        """Some texts in a row, of the same content."""
+        return PackedTexts(self.content, self.starts[part], self.sizes[part])
+
+    def raw(self) -> list[bytes]:
+        """All texts, split at once where none holds a NUL."""
+        if self.separated and len(self) and not self._holds_nul:
+            return self.content.tobytes().split(b"\0")[:-1]
+        return list(self)
+
+    @cached_property
+    def _holds_nul(self) -> bool:
+        return int(np.count_nonzero(self.content == 0)) != len(self)
+
+    def holds(self, part: bytes) -> bool:
+        """Whether the bytes occur in a text; they hold no NUL. Texts are separated."""
+        return part in self.content.tobytes()
+
+    @cached_property
+    def is_utf8(self) -> bool:
+        """Whether every text can be decoded. Texts are separated."""
+        if not len(self.content) or int(self.content.max()) < 0x80:
+            return True
+        try:
+            str(self.content.data, "utf-8")
+        except UnicodeDecodeError:
+            return False
+        # A NUL behind each text keeps half a character from becoming a whole one.
+        return True
+
+    def decoded(self, number: int) -> str:
+        return self[number].decode("utf-8", "surrogatepass")
+
+    @cached_property
+    def every(self) -> TextValues:
+        """All texts as str, which are UTF-8."""
+        if self.separated and len(self) and not self._holds_nul:
+            return object_array(str(self.content.data, "utf-8", "surrogatepass").split("\0")[:-1])
+        return object_array([raw.decode("utf-8", "surrogatepass") for raw in self])
+
+
+class PackedTextColumn(Texts):
+    """A text column whose distinct values are packed, and become str when they are asked for."""
+
+    __slots__ = ("packed",)
+
+    # Decoding one text alone costs as much as this many decoded together.
+    _FEW = 8
+
+    def __init__(self, codes: npt.NDArray[np.int32], packed: PackedTexts) -> None:
+        super().__init__(codes, lambda: packed.every)
+        self.packed = packed
+
+    def value(self, code: int) -> str:
+        return self.packed.decoded(code)
+
+    def __getitem__(self, row: int) -> str | None:
+        code = int(self.codes[row])
+        return None if code < 0 else self.packed.decoded(code)
+
+    def decode(self) -> npt.NDArray[np.object_]:
+        if self._FEW * len(self.codes) > len(self.packed):
+            return super().decode()
+        return object_array([self[row] for row in range(len(self.codes))])
+
+    def take(self, rows: Array) -> Texts:
+        return PackedTextColumn(picked(self.codes, rows), self.packed)
+
+    def thrifty(self) -> Texts:
+        return PackedTextColumn(thrifty(self.codes), self.packed)
+
+
+def packed(texts: Texts) -> PackedTexts:
+    """The distinct values of a column."""
+    if isinstance(texts, PackedTextColumn):
+        return texts.packed
+    return PackedTexts.encoded(texts.values.tolist())

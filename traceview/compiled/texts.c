@@ -1,0 +1,186 @@
+/* Texts numbered in order of appearance, and the forms of their names: text_numbers.py and
+ * facts/ranges/name_forms.py, compiled.
+ *
+ * The texts are any bytes and are compared as such. Python makes the room: nothing is written
+ * beyond what it says there is. Knows nothing of Python, and may run in several threads.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#ifdef _WIN32
+#define EXPORTED __declspec(dllexport)
+#else
+#define EXPORTED __attribute__((visibility("default")))
+#endif
+
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) ((void)(address))
+#endif
+
+/* Far beyond what happens by chance in a table that is at most half full. */
+enum { MOST_PROBES = 512, AHEAD = 32 };
+static const uint64_t FREE = UINT64_MAX;
+
+static const char NO_ROOM[] = "there is no room for the texts";
+static const char COLLISIONS[] = "texts that are made to collide";
+
+/* The distinct texts so far, one behind the other with a NUL after each.
+ *
+ * Text i begins at starts[i] and ends one byte before starts[i + 1]. `slots` is a hash table, a
+ * power of two at least twice `most_texts`: the hash in the upper half, the number in the lower.
+ */
+struct text_table {
+    uint8_t *content;
+    int64_t most_bytes;
+    int64_t *starts;
+    int64_t most_texts; /* `starts` has one place more */
+    int64_t texts;
+    uint64_t *slots;
+    int64_t slot_count;
+};
+
+static uint64_t word_at(const uint8_t *text, int64_t bytes)
+{
+    uint64_t word = 0;
+    memcpy(&word, text, bytes < 8 ? (size_t)bytes : 8);
+    return word;
+}
+
+static uint32_t hash_of(const uint8_t *text, int64_t bytes)
+{
+    const uint64_t mix = 0x9E3779B97F4A7C15u;
+    uint64_t hash = (uint64_t)bytes * mix;
+    for (int64_t at = 0; at < bytes; at += 8) {
+        hash = (hash ^ word_at(text + at, bytes - at)) * mix;
+        hash ^= hash >> 32;
+    }
+    return (uint32_t)(hash * mix >> 32);
+}
+
+static int is_text(const struct text_table *table, int64_t number, const uint8_t *text,
+                   int64_t bytes)
+{
+    int64_t start = table->starts[number];
+    return table->starts[number + 1] - 1 - start == bytes &&
+           memcmp(table->content + start, text, (size_t)bytes) == 0;
+}
+
+/* The slot of a text, free if it has no number yet; -1 if that takes too long to find. */
+static int64_t slot_of(const struct text_table *table, const uint8_t *text, int64_t bytes,
+                       uint32_t hash)
+{
+    uint64_t mask = (uint64_t)table->slot_count - 1, slot = hash;
+    for (int probe = 0; probe < MOST_PROBES; probe++, slot++) {
+        uint64_t there = table->slots[slot & mask];
+        if (there == FREE ||
+            (there >> 32 == hash && is_text(table, (int64_t)(uint32_t)there, text, bytes)))
+            return (int64_t)(slot & mask);
+    }
+    return -1;
+}
+
+/* A slot for a text that has none yet; -1 if that takes too long to find. */
+static int64_t free_slot(const struct text_table *table, uint32_t hash)
+{
+    uint64_t mask = (uint64_t)table->slot_count - 1, slot = hash;
+    for (int probe = 0; probe < MOST_PROBES; probe++, slot++)
+        if (table->slots[slot & mask] == FREE)
+            return (int64_t)(slot & mask);
+    return -1;
+}
+
+/* Enter all texts into new slots. Like number, returns NULL, or the reason why it cannot. */
+EXPORTED const char *traceview_index_texts(struct text_table *table)
+{
+    uint32_t hashes[AHEAD];
+    uint64_t mask = (uint64_t)table->slot_count - 1;
+    memset(table->slots, 0xFF, (size_t)table->slot_count * sizeof *table->slots);
+    for (int64_t first = 0; first < table->texts; first += AHEAD) {
+        int64_t end = table->texts - first < AHEAD ? table->texts : first + AHEAD;
+        for (int64_t number = first; number < end; number++) {
+            int64_t start = table->starts[number], bytes = table->starts[number + 1] - 1 - start;
+            hashes[number - first] = hash_of(table->content + start, bytes);
+            PREFETCH(&table->slots[hashes[number - first] & mask]);
+        }
+        for (int64_t number = first; number < end; number++) {
+            uint32_t hash = hashes[number - first];
+            int64_t slot = free_slot(table, hash);
+            if (slot < 0)
+                return COLLISIONS;
+            table->slots[slot] = (uint64_t)hash << 32 | (uint64_t)number;
+        }
+    }
+    return NULL;
+}
+
+/* The number of a text, a new one where it has none. */
+static const char *number_text(struct text_table *table, const uint8_t *text, int64_t bytes,
+                               uint32_t hash, int32_t *result)
+{
+    int64_t slot = slot_of(table, text, bytes, hash), number = table->texts;
+    if (slot < 0)
+        return COLLISIONS;
+    if (table->slots[slot] == FREE) {
+        int64_t start = table->starts[number];
+        if (number >= table->most_texts || bytes >= table->most_bytes - start)
+            return NO_ROOM;
+        memcpy(table->content + start, text, (size_t)bytes);
+        table->content[start + bytes] = 0;
+        table->starts[number + 1] = start + bytes + 1;
+        table->slots[slot] = (uint64_t)hash << 32 | (uint64_t)number;
+        table->texts++;
+    }
+    *result = (int32_t)(uint32_t)table->slots[slot];
+    return NULL;
+}
+
+/* The number of each of `count` texts of some content. */
+EXPORTED const char *traceview_number_texts(struct text_table *table, const uint8_t *content,
+                                            const int64_t *starts, const int64_t *sizes,
+                                            int64_t count, int32_t *numbers)
+{
+    uint32_t hashes[AHEAD];
+    uint64_t mask = (uint64_t)table->slot_count - 1;
+    for (int64_t first = 0; first < count; first += AHEAD) {
+        int64_t some = count - first < AHEAD ? count - first : AHEAD;
+        /* Most of the time is waiting for the memory of slots: ask for several at once. */
+        for (int64_t i = 0; i < some; i++) {
+            hashes[i] = hash_of(content + starts[first + i], sizes[first + i]);
+            PREFETCH(&table->slots[hashes[i] & mask]);
+        }
+        for (int64_t i = 0; i < some; i++) {
+            const char *reason = number_text(table, content + starts[first + i], sizes[first + i],
+                                             hashes[i], &numbers[first + i]);
+            if (reason)
+                return reason;
+        }
+    }
+    return NULL;
+}
+
+static int is_digit(uint8_t byte)
+{
+    return (uint8_t)(byte - '0') < 10;
+}
+
+static int is_letter(uint8_t byte)
+{
+    return (uint8_t)((byte | 0x20) - 'a') < 26;
+}
+
+/* Make the digits of numbers zeroes, in place; digits between two letters are no number. */
+EXPORTED void traceview_zero_numbers(uint8_t *text, int64_t bytes)
+{
+    for (int64_t at = 0; at < bytes; at++) {
+        if (!is_digit(text[at]))
+            continue;
+        int64_t end = at + 1;
+        while (end < bytes && is_digit(text[end]))
+            end++;
+        if (at == 0 || end == bytes || !is_letter(text[at - 1]) || !is_letter(text[end]))
+            memset(text + at, '0', (size_t)(end - at));
+        at = end;
+    }
+}

@@ -1,0 +1,90 @@
+/* The nesting of intervals in one pass, as on a stack: nesting.py, compiled.
+ *
+ * The intervals are sorted by (track, start, -end) and none is empty; rows bounds[t] to
+ * bounds[t + 1] are those of track t. The open intervals are a chain of parents, so there is no
+ * other stack.
+ */
+#include <stdint.h>
+
+#ifdef _WIN32
+#define EXPORTED __declspec(dllexport)
+#else
+#define EXPORTED __attribute__((visibility("default")))
+#endif
+
+/* The innermost interval that contains each one, -1 where none does, and how many do.
+ *
+ * `crossing` is 1 for the tracks on which intervals overlap without nesting. There an interval that
+ * overlaps another is its sibling.
+ */
+EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int64_t *bounds,
+                             int64_t tracks, int32_t *parent, int32_t *depth, uint8_t *crossing)
+{
+    for (int64_t track = 0; track < tracks; track++) {
+        int32_t open = -1;
+        crossing[track] = 0;
+        for (int64_t row = bounds[track]; row < bounds[track + 1]; row++) {
+            while (open >= 0 && end[open] < end[row]) {
+                crossing[track] |= end[open] > start[row];
+                open = parent[open];
+            }
+            parent[row] = open;
+            depth[row] = open < 0 ? 0 : depth[open] + 1;
+            open = (int32_t)row;
+        }
+    }
+}
+
+/* How many of the ascending times from `first` to `last` are at most `time`, plus `first`. */
+static int64_t begun_by(const int64_t *start, int64_t first, int64_t last, int64_t time)
+{
+    while (first < last) {
+        int64_t middle = first + (last - first) / 2;
+        if (start[middle] <= time)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+}
+
+/* The same, near the place where the last search ended: times are mostly asked in order. */
+static int64_t begun_near(const int64_t *start, int64_t first, int64_t last, int64_t near,
+                          int64_t time)
+{
+    if (near > first && start[near - 1] > time)
+        return begun_by(start, first, near - 1, time);
+    for (int64_t step = 1; near < last && start[near] <= time; step *= 2) {
+        if (last - near <= step || start[near + step] > time)
+            return begun_by(start, near + 1, last - near <= step ? last : near + step, time);
+        near += step;
+    }
+    return near;
+}
+
+/* The row of the interval open at each time on its track that began last, -1 where none is.
+ *
+ * Only for tracks without crossing. `places` is room for one number per track.
+ */
+EXPORTED void traceview_innermost(const int64_t *start, const int64_t *end, const int32_t *parent,
+                                  const int64_t *bounds, int64_t tracks, int64_t *places,
+                                  const int32_t *track, const int64_t *time, int64_t count,
+                                  int32_t *result)
+{
+    for (int64_t each = 0; each < tracks; each++)
+        places[each] = bounds[each];
+    for (int64_t i = 0; i < count; i++) {
+        result[i] = -1;
+        int32_t own = track[i];
+        if (own < 0 || own >= tracks)
+            continue;
+        int64_t begun = begun_near(start, bounds[own], bounds[own + 1], places[own], time[i]);
+        places[own] = begun;
+        if (begun == bounds[own])
+            continue;
+        int32_t row = (int32_t)(begun - 1);
+        while (row >= 0 && end[row] <= time[i])
+            row = parent[row];
+        result[i] = row;
+    }
+}
