@@ -1,4 +1,4 @@
-"""`traceview report` of several ranks: recordings of a simulated job, read by real processes."""
+"""`traceview report` of several ranks, of recordings of a simulated job."""
 
 import json
 import os
@@ -15,6 +15,8 @@ from tests.ranks.simulated_figures import recordings
 from tests.ranks.simulated_jobs import Fault, Job, run
 from tests.render.schemas.strictness import validator
 from traceview import cli
+from traceview.ranks.execution import reading
+from traceview.ranks.execution.outcome import attempt
 
 RANKS = 4
 LATE = 2
@@ -49,11 +51,28 @@ def recorded(tmp_path_factory):
 
 
 @pytest.fixture
-def job(recorded, tmp_path, monkeypatch):
-    """A copy of them in an empty folder."""
+def read_apart(recorded, tmp_path, monkeypatch):
+    """A copy of them in an empty folder, read by worker processes as a user's are."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return shutil.copytree(recorded, tmp_path / "job")
+
+
+class ThisProcess:
+    """Does what worker processes do, where the question is what the command does with it."""
+
+    def __init__(self, *_):
+        pass
+
+    def outcomes(self, function, items):
+        yield from enumerate(attempt(function, item) for item in items)
+
+
+@pytest.fixture
+def job(read_apart, monkeypatch):
+    """The same, read in this process."""
+    monkeypatch.setattr(reading, "ProcessPool", ThisProcess)
+    return read_apart
 
 
 def told(capsys, *arguments, status=0):
@@ -65,8 +84,8 @@ def document(capsys, *arguments):
     return json.loads(told(capsys, *arguments, "--json").out)
 
 
-def test_a_folder_is_a_job_on_one_screen(job, capsys):
-    shown = told(capsys, job)
+def test_a_folder_is_a_job_on_one_screen(read_apart, capsys):
+    shown = told(capsys, read_apart)
     assert "4 ranks" in shown.out
     assert len(shown.out.splitlines()) <= 40
     assert shown.err == ""
@@ -79,6 +98,13 @@ def test_files_a_glob_and_a_folder_are_the_same_job(job, capsys):
     files = sorted(job.glob("*.sqlite"))
     assert document(capsys, *reversed(files)) == whole
     assert document(capsys, job, "--jobs", 1) == whole
+
+
+def test_processes_and_one_process_give_the_same(read_apart, monkeypatch, capsys):
+    whole = document(capsys, read_apart)
+    assert document(capsys, read_apart, "--jobs", 1) == whole
+    monkeypatch.setattr(reading, "ProcessPool", ThisProcess)
+    assert document(capsys, read_apart) == whole
 
 
 def test_the_rank_that_is_late_is_found(job, capsys):
@@ -298,23 +324,25 @@ def environment(tmp_path):
     return {**os.environ, "TMPDIR": str(left), "TERM": "xterm-256color"}, left
 
 
-def test_a_terminal_shows_how_far_it_is(job, tmp_path):
+def test_a_terminal_shows_how_far_it_is(read_apart, tmp_path):
     variables, left = environment(tmp_path)
-    session = in_terminal(["report", str(job), "--jobs", "1"], environment=variables)
+    session = in_terminal(["report", str(read_apart), "--jobs", "1"], environment=variables)
     assert session.status == 0
     assert re.search(r"Reading ranks [0-4] of 4", session.text)
     assert list(left.iterdir()) == []
 
 
 @pytest.mark.parametrize("option", [[], ["--dask", "local:2"]], ids=["processes", "dask"])
-def test_ctrl_c_ends_at_once_and_leaves_nothing(job, tmp_path, option):
+def test_ctrl_c_ends_at_once_and_leaves_nothing(read_apart, tmp_path, option):
     if option:
         pytest.importorskip("distributed")
     for number in range(100):
-        shutil.copy(job / "run_0.sqlite", job / f"more_{number}.sqlite")
+        shutil.copy(read_apart / "run_0.sqlite", read_apart / f"more_{number}.sqlite")
     variables, left = environment(tmp_path)
     session = in_terminal(
-        ["report", str(job), *option], [("Reading ranks", CTRL_C)], environment=variables
+        ["report", str(read_apart), *option],
+        [("Reading ranks", CTRL_C)],
+        environment=variables,
     )
     assert session.status == 130
     assert "Traceback" not in session.text

@@ -14,7 +14,7 @@ import pytest
 import traceview
 from tests.recorders import fake_nsys
 from tests.recorders import torch_programs as programs
-from traceview import analyze
+from traceview import analyze, cli
 from traceview.recorders import torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.interrupts import StopSignals
@@ -42,9 +42,9 @@ def without_nsys() -> dict[str, str]:
 def record(tmp_path):
     """Record a program by the command line; returns the process and the output's path."""
 
-    def run(program, *options, arguments=(), backend="torch"):
+    def run(program, *options, backend="torch"):
         (tmp_path / "train.py").write_text(program)
-        words = ("record", "--backend", backend, *options, "train.py", *arguments)
+        words = ("record", "--backend", backend, *options, "train.py")
         done = run_traceview(*words, cwd=tmp_path, environment=without_nsys())
         assert not list(tmp_path.glob(".traceview-*"))
         return done, tmp_path / "train.sqlite"
@@ -74,12 +74,22 @@ def in_program(program, folder, options):
     return gathered
 
 
-def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(record, tmp_path, monkeypatch):
-    fake_nsys.script(tmp_path / "bin/nvidia-smi", fake_nsys.SMI)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    _, path = record(programs.TRAINING)
-    run = traceview.load(path).run
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A training recorded beside an nvidia-smi that answers; the process and the trace."""
+    folder = tmp_path_factory.mktemp("trained")
+    fake_nsys.script(folder / "bin/nvidia-smi", fake_nsys.SMI)
+    (folder / "train.py").write_text(programs.TRAINING)
+    environment = {**without_nsys(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    words = ("record", "--backend", "torch", "train.py", "--lr", "3")
+    done = run_traceview(*words, cwd=folder, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done, traceview.load(folder / "train.sqlite")
+
+
+def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(trained):
+    run = trained[1].run
     assert [run[f"sm_clock_mhz_{when}"] for when in ("before", "after")] == ["1980", "1980"]
     assert run["other_processes_before"] == run["other_processes_after"] == "1"
     assert run["other_processes_mib_after"] == "512"
@@ -103,12 +113,11 @@ def test_the_tables_hold_what_kineto_wrote(tmp_path):
     assert len(own_ranges(trace)) == sum("traceview:nvtx:" in e["name"] for e in kineto)
 
 
-def test_ranges_of_the_nvtx_package(record):
+def test_ranges_of_the_nvtx_package(trained):
     pytest.importorskip("nvtx")
-    done, path = record(programs.TRAINING, arguments=("--lr", "3"))
-    assert done.returncode == 0, done.stderr
+    done, trace = trained
     assert "arguments ['--lr', '3'] __main__" in done.stdout
-    assert own_ranges(traceview.load(path)) == [
+    assert own_ranges(trace) == [
         *((f"mine_{number}", "program", "push-pop") for number in range(6)),
         ('a "quoted"\n<name>', None, "push-pop"),
         ("a mark", None, "mark"),
@@ -128,10 +137,9 @@ def test_ranges_of_torch(record):
     ]
 
 
-def test_operators_of_all_threads_are_recorded(record):
+def test_operators_of_all_threads_are_recorded(trained):
     pytest.importorskip("nvtx")
-    _, path = record(programs.TRAINING)
-    trace = traceview.load(path)
+    trace = trained[1]
     names, threads = trace.ranges.texts("name"), trace.ranges["thread"]
     assert set(threads[names.isin(["aten::mul"])]) - set(threads[names.isin(["aten::linear"])])
 
@@ -352,10 +360,12 @@ def test_auto_does_not_ignore_options_of_nsys(record):
         ("--steps", "1:2", "--range", "x"),
     ],
 )
-def test_misuse_exits_with_2(record, options):
-    done, path = record(programs.EXITS, *options)
-    assert done.returncode == 2
-    assert not path.exists()
+def test_misuse_exits_with_2(tmp_path, monkeypatch, options):
+    (tmp_path / "train.py").write_text(programs.EXITS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACEVIEW_NSYS", "/nowhere/nsys")
+    assert cli.run(["record", "--backend", "torch", *options, "train.py"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_private_values_are_not_in_the_file(tmp_path):

@@ -41,7 +41,10 @@ class OpenPage:
 @contextmanager
 def a_browser() -> Iterator["Browser"]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        # Without --disable-gpu a process draws with a GPU that is not there.
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 
