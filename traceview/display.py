@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from traceview.errors import ToolNotFoundError
 from traceview.outputs import check_output
@@ -26,6 +26,50 @@ if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
     from traceview.render.interactive.text import Displayable
     from traceview.report import Report
+
+
+class WrittenReport:
+    """A report that is a page, a JSON document, one screen as `repr`, and HTML in a notebook."""
+
+    @overload
+    def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
+    @overload
+    def to_html(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
+    def to_html(
+        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
+    ) -> str | Path:
+        """The report as one HTML page; with a path, write it there and return the path.
+
+        The page has the first 1,000 rows of each table unless `all_rows`. Raises
+        OutputExistsError if the file exists and not `force`.
+        """
+        return output(lambda: self._page(all_rows), path, force)
+
+    @overload
+    def to_json(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
+    @overload
+    def to_json(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
+    def to_json(
+        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
+    ) -> str | Path:
+        """The report as JSON, as `traceview report --json` prints it; with a path, write it there.
+
+        A table has at most 10,000 rows unless `all_rows`. Raises OutputExistsError if the file
+        exists and not `force`.
+        """
+        return output(lambda: self._document(all_rows), path, force)
+
+    def __repr__(self) -> str:
+        return text(self)  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        return html(self)  # type: ignore[arg-type]
+
+    def _page(self, all_rows: bool) -> str:
+        raise NotImplementedError
+
+    def _document(self, all_rows: bool) -> str:
+        raise NotImplementedError
 
 
 def text(value: Displayable) -> str:
@@ -92,13 +136,6 @@ def comparison_markdown(comparison: RunComparison) -> str:
     from traceview.render.comparison.markdown import render_markdown
 
     return render_markdown(comparison)
-
-
-def job_text(job: JobReport) -> str:
-    """One screen of a job of many ranks."""
-    from traceview.render.ranks.text import render_job
-
-    return render_job(job)
 
 
 def job_page(job: JobReport, all_rows: bool) -> str:

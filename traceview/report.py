@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import overload
 
 import numpy as np
 
@@ -92,7 +90,7 @@ class TraceFacts:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(display.WrittenReport):
     """The outcome of every analysis of one trace.
 
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
@@ -134,39 +132,11 @@ class Report:
         """All findings, one row per finding, worst first; `.to_pandas()` makes a frame of it."""
         return findings_table(self.findings)
 
-    @overload
-    def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
-    @overload
-    def to_html(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
-    def to_html(
-        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
-    ) -> str | Path:
-        """The report as one HTML page; with a path, write it there and return the path.
+    def _page(self, all_rows: bool) -> str:
+        return display.page(self, all_rows)
 
-        The page has the first 1,000 rows of each table unless `all_rows`. Raises
-        OutputExistsError if the file exists and not `force`.
-        """
-        return display.output(lambda: display.page(self, all_rows), path, force)
-
-    @overload
-    def to_json(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
-    @overload
-    def to_json(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
-    def to_json(
-        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
-    ) -> str | Path:
-        """The report as JSON, as `traceview report --json` prints it; with a path, write it there.
-
-        A table has at most 10,000 rows unless `all_rows`. Raises OutputExistsError if the file
-        exists and not `force`.
-        """
-        return display.output(lambda: display.document(self, all_rows), path, force)
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
+    def _document(self, all_rows: bool) -> str:
+        return display.document(self, all_rows)
 
 
 def analyze(

@@ -231,7 +231,8 @@ def unit_of(name: str) -> str:
 
 def is_moment(name: str) -> bool:
     """Whether the name is of a point in time on the clock of the recording, not a duration."""
-    return name in ("time_ns", "at_ns") or f"_{name}".endswith(("_start_ns", "_end_ns"))
+    ends = ("_start_ns", "_begin_ns", "_end_ns")
+    return name in ("time_ns", "at_ns") or f"_{name}".endswith(ends)
 
 
 def axis(name: str, largest: float) -> tuple[float, str]:

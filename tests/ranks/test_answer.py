@@ -14,6 +14,7 @@ from traceview.ranks.job import PARTS
 from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.process_groups import ranks_text, stride_of
+from traceview.ranks.result.group_rows import bus_rate
 from traceview.ranks.result.step_pattern import pattern_of
 from traceview.ranks.tables import TABLES
 
@@ -245,6 +246,14 @@ def test_avoidable_time_ends_where_the_second_rank_arrives():
     [held] = [row for row in rows_ if row["what"] == "launch-late"]
     assert (held["rank"], held["duration_ns"], held["avoidable_ns"]) == (2, 12 * MS, 7 * MS)
     assert held["place"] == "data.py:40"
+    assert held["offset_ns"] == sum(row["duration_ns"] for row in rows_[: rows_.index(held)])
+
+
+def test_a_rate_above_the_peak_of_the_link_is_unknown():
+    bus, duration, wait = np.array([100]), np.array([30]), np.array([10])
+    assert bus_rate(bus, duration, wait, 5_000_000_000) == 5_000_000_000
+    assert bus_rate(bus, duration, wait, 4_999_999_999) is None
+    assert bus_rate(bus, duration, wait, None) == 5_000_000_000
 
 
 def test_the_heat_map_splits_each_step():

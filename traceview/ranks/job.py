@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -125,7 +123,7 @@ class JobVerdict:
 
 
 @dataclass(frozen=True, repr=False)
-class JobReport:
+class JobReport(display.WrittenReport):
     """All ranks of a job side by side, the findings worst first.
 
     `ranks` are in order of their number. `result` has the tables of `ranks.tables.TABLES`.
@@ -139,37 +137,12 @@ class JobReport:
     heat: HeatMap
     matched: tuple[MatchedCommunicator, ...]
 
-    @overload
-    def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
-    @overload
-    def to_html(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
-    def to_html(
-        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
-    ) -> str | Path:
-        """The job as one HTML page; with a path, write it there and return the path.
-
-        The page has the first 1,000 rows of each table unless `all_rows`. Raises
-        OutputExistsError if the file exists and not `force`.
-        """
-        return display.output(lambda: display.job_page(self, all_rows), path, force)
-
-    @overload
-    def to_json(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
-    @overload
-    def to_json(self, path: str | Path, *, force: bool = False, all_rows: bool = False) -> Path: ...
-    def to_json(
-        self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
-    ) -> str | Path:
-        """The job as JSON, as `traceview report --json` prints it; with a path, write it there.
-
-        A table has at most 10,000 rows unless `all_rows`. Raises OutputExistsError if the file
-        exists and not `force`.
-        """
-        return display.output(lambda: display.job_document(self, all_rows), path, force)
-
     def to_markdown(self) -> str:
         """The job as Markdown, for an issue or a pull request."""
         return display.job_markdown(self)
 
-    def __repr__(self) -> str:
-        return display.job_text(self)
+    def _page(self, all_rows: bool) -> str:
+        return display.job_page(self, all_rows)
+
+    def _document(self, all_rows: bool) -> str:
+        return display.job_document(self, all_rows)

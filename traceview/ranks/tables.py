@@ -161,7 +161,7 @@ CRITICAL_PATH = TableSpec(
     (
         _RANK,
         Column("what", "text", "gpu-work, a cause of idle time, or the kind of a collective"),
-        Column("start_ns", "int64", "start, from the begin of the step on that path"),
+        Column("offset_ns", "int64", "its start, since the begin of the step on that path"),
         Column("duration_ns", "int64", "time on the path"),
         Column(
             "avoidable_ns",
@@ -170,7 +170,7 @@ CRITICAL_PATH = TableSpec(
         ),
         _PLACE,
     ),
-    brief=("rank", "what", "start_ns", "duration_ns", "avoidable_ns", "place"),
+    brief=("rank", "what", "offset_ns", "duration_ns", "avoidable_ns", "place"),
     adds=("duration_ns",),
     rare=True,
 )

@@ -79,7 +79,7 @@ def groups_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
 
 def _group_row(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> dict[str, Cell]:
     link, peak = link_of(job, of)
-    rate = _rate(calls.bus_bytes, calls.duration_ns, calls.wait_ns)
+    rate = bus_rate(calls.bus_bytes, calls.duration_ns, calls.wait_ns, peak)
     _, first = np.unique(calls.call, return_index=True)
     known = calls.wait_ns >= 0
     sizes = calls.bytes[first]
@@ -101,13 +101,18 @@ def _group_row(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> dict[str,
     }
 
 
-def _rate(bus: Integers, duration: Integers, wait: Integers) -> int | None:
-    """Bus bytes per second without waits; None where sizes or waits are unknown."""
+def bus_rate(bus: Integers, duration: Integers, wait: Integers, peak: int | None) -> int | None:
+    """Bus bytes per second without waits; None where sizes or waits are unknown.
+
+    Nor is it known where it exceeds the peak of the link: then data moved before the last rank
+    arrived, as the root of a broadcast sends while others are not there yet.
+    """
     chosen = (bus > 0) & (wait >= 0)
     time = int((duration - wait)[chosen].sum())
     if not time or (bus < 0).any():
         return None
-    return round(int(bus[chosen].sum()) / time * 1e9)
+    rate = round(int(bus[chosen].sum()) / time * 1e9)
+    return None if peak and rate > peak else rate
 
 
 def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
@@ -154,7 +159,7 @@ def _sizes(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> Iterator[dict
         last = own[known & (wait == 0)]
         _, first = np.unique(calls.call[own], return_index=True)
         skew = calls.skew_ns[own[first]]
-        rate = _rate(calls.bus_bytes[own], calls.duration_ns[own], wait)
+        rate = bus_rate(calls.bus_bytes[own], calls.duration_ns[own], wait, peak)
         size = int(calls.bytes[own[0]])
         yield {
             "group": of.label,

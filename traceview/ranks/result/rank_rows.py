@@ -94,7 +94,7 @@ def _segments(job: JobFacts) -> Rows:
         yield {
             "rank": job.ranks[each.rank].name.rank,
             "what": each.what,
-            "start_ns": at,
+            "offset_ns": at,
             "duration_ns": each.duration_ns,
             "avoidable_ns": each.avoidable_ns,
             "place": place.text or None if place else None,

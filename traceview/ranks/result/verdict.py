@@ -42,11 +42,17 @@ def verdict_of(job: JobFacts, heat: HeatMap, found: Sequence[Finding] = ()) -> J
         gpu_busy_pct=busy,
         figures={
             "waiting_pct": None if waiting is None else 100.0 * waiting,
+            "exposed_wait_ns": None if waiting is None else round(waiting * span / _steady(job)),
             "exposed_pct": 100.0 * exposed,
             "stragglers": len(job.stragglers),
             "saved_ns": saved,
         },
     )
+
+
+def _steady(job: JobFacts) -> int:
+    """Steady steps of all ranks together; of a rank without steps its whole time is one."""
+    return sum(job.steady_count(place) for place in range(len(job.ranks)))
 
 
 def _waiting_share(job: JobFacts) -> float:

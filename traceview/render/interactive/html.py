@@ -10,13 +10,18 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import PurePath
 
+from traceview import units
 from traceview.analyses.base import Result, Skipped
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
+from traceview.ranks.job import JobReport
+from traceview.ranks.tables import TABLES
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.comparison.page import compared_view
 from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
+from traceview.render.ranks import header as job_header
+from traceview.render.ranks.figures import job_finding, ranked_findings
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import SectionView, finding_view, section_view
 from traceview.report import Report, TraceFacts, facts_of
@@ -86,6 +91,33 @@ def _(value: Finding) -> str:
 @snippet.register
 def _(value: RunComparison) -> str:
     return _drawn(comparison=compared_view(value))
+
+
+@snippet.register
+def _(value: JobReport) -> str:
+    return _drawn(
+        header=_Header(
+            job_header.job_title(value),
+            job_header.job_facts(value),
+            [],
+            tuple(job_header.warnings(value)),
+        ),
+        verdict=value.verdict.text,
+        findings=[
+            job_finding(value, each, units.stem(each.analysis)) for each in ranked_findings(value)
+        ],
+        nothing_found=job_header.nothing_found(value),
+        sections=[
+            SectionView(
+                "",
+                units.stem(spec.name).capitalize(),
+                "",
+                tables=(table_view(spec, table, MOST_ROWS),),
+            )
+            for spec, table in value.result.shown(TABLES)
+            if len(table)
+        ],
+    )
 
 
 def _header(facts: TraceFacts) -> _Header:

@@ -16,17 +16,19 @@ from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding, Forecast
+from traceview.ranks.job import JobReport
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import cells, drawn
 from traceview.render.comparison.header import sides
+from traceview.render.ranks.text import render_job
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.saving import saving
 from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
 
-Displayable = Trace | Report | Result | Skipped | Table | Finding | RunComparison
+Displayable = Trace | Report | Result | Skipped | Table | Finding | RunComparison | JobReport
 
 WIDTH = 99
 """One less than 100: the last line ends in a bracket."""
@@ -67,6 +69,11 @@ def _(value: Report) -> str:
     more = len(value.findings) - MOST_FINDINGS
     lines += [f"  … and {units.count(more)} more in findings_table()"] if more > 0 else []
     return "\n".join(lines) + ">"
+
+
+@described.register
+def _(value: JobReport) -> str:
+    return render_job(value).rstrip("\n")
 
 
 def _counts(report: Report) -> str:

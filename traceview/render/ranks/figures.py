@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from traceview import units
 from traceview.findings import Finding, LoopTime, forecast
 from traceview.intervals import Intervals
 from traceview.ranking import RankedFinding
-from traceview.ranks.job import JobReport
+from traceview.ranks.job import JobReport, JobVerdict
 from traceview.ranks.membership import world_size
 from traceview.render.report.scoreboard import ScoreTile
+from traceview.render.report.views import FindingEntry, finding_view
 from traceview.tables import NULL, Table
 
 WHOLE_STEP, WHOLE_RUN = "a step", "the run"
@@ -31,6 +33,18 @@ def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
     )
 
 
+def job_finding(
+    job: JobReport, ranked: RankedFinding, title: str, section: str = ""
+) -> FindingEntry:
+    """A finding as a page shows it; its saving is that per step where there are steps."""
+    entry = finding_view(ranked.finding, whole_of(job), title, section, ranked.forecast)
+    saved_ns = ranked.forecast.saved_per_step_ns if ranked.forecast else None
+    if not entry.stake or not saved_ns:
+        return entry
+    share = f"per step, {units.percent(ranked.finding.share_of_step_pct)}"
+    return replace(entry, stake=units.duration(saved_ns), share=share)
+
+
 def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:
     """The steps that the share of a finding is of, as one loop; none without steps or a share.
 
@@ -45,7 +59,7 @@ def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:
 
 
 def job_tiles(job: JobReport) -> tuple[ScoreTile, ...]:
-    """Ranks, step, GPU busy, communication, waits and lateness as text, times per step."""
+    """Ranks, step, GPU busy, communication, waits and lateness as text: means over the steps."""
     return tuple(_tiles(job))
 
 
@@ -60,9 +74,16 @@ def _tiles(job: JobReport) -> Iterator[ScoreTile]:
     yield ScoreTile("step_median_ns", "Step", units.duration(verdict.step_median_ns), steps)
     least = f"least: rank {_rank_of(table, 'busy_pct', least=True)}" if len(table) else ""
     yield ScoreTile("gpu_busy_pct", "GPU busy", units.percent(verdict.gpu_busy_pct), least)
-    yield _mean(table, "exposed_ns", "Communication", "exposed")
-    yield _mean(table, "wait_ns", "Waiting", "for other ranks")
-    yield _latest(table)
+    mean = ", mean" if verdict.steps else ""
+    yield _mean(table, "exposed_ns", "Communication", f"exposed{mean}")
+    yield _mean(table, "wait_ns", "Waiting", _exposed_wait(verdict))
+    yield _latest(table, mean)
+
+
+def _exposed_wait(verdict: JobVerdict) -> str:
+    """The part of waits that no compute hides: that one costs time."""
+    waited = verdict.figures.get("exposed_wait_ns")
+    return "" if waited is None else f"{units.duration(waited)} exposed"
 
 
 def _mean(table: Table, name: str, title: str, detail: str) -> ScoreTile:
@@ -73,12 +94,12 @@ def _mean(table: Table, name: str, title: str, detail: str) -> ScoreTile:
     return ScoreTile(name, title, value, detail if mean else "")
 
 
-def _latest(table: Table) -> ScoreTile:
+def _latest(table: Table, mean: str) -> ScoreTile:
     """The rank that others wait for most."""
     late = table["late_ns"][~table.is_null("late_ns")]
     if not len(late) or late.max() <= 0:
         return ScoreTile("late_ns", "Late", "none" if len(late) else "unknown")
-    rank = f"rank {_rank_of(table, 'late_ns')}"
+    rank = f"rank {_rank_of(table, 'late_ns')}{mean}"
     return ScoreTile("late_ns", "Late", units.duration(int(late.max())), rank)
 
 
