@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
 
 NO_ROWS = np.zeros(0, np.int32)
 _FEW = 4
@@ -124,37 +124,49 @@ def group(*keys: Array) -> Groups:
             continue
         if span * base > most:
             (number, span), (digit, base) = _renumbered(number, span), _renumbered(digit, base)
-        number, span = _numbers(number * base + digit, most)
+        joint = number * np.int64(base) if span * base > most else number * number.dtype.type(base)
+        joint += digit
+        number, span = _numbers(joint, most)
+        del joint, digit
     # Written in reverse, so that the first row of each group remains.
     slots = np.full(span, -1, np.int32)
     slots[number[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
     used = slots >= 0
     first = slots[used].astype(np.int64)
-    return Groups(_places(used)[number].astype(np.int64), first)
+    return Groups(_taken(_places(used), number), first)
 
 
-def _follows(number: Integers, span: int, digit: Integers) -> bool:
+def _taken(places: RowNumbers, number: Array) -> Integers:
+    """`places[number]` as int64, by widening whichever is shorter."""
+    if len(places) < len(number):
+        return places.astype(np.int64)[number]
+    return places[number].astype(np.int64)
+
+
+def _follows(number: Array, span: int, digit: Array) -> bool:
     """Whether equal numbers always have equal digits, so that the digit separates no more rows."""
     first = np.zeros(span, np.int64)
     first[number] = digit
     return bool((first[number] == digit).all())
 
 
-def _numbers(key: Array, most: int) -> tuple[Integers, int]:
+def _numbers(key: Array, most: int) -> tuple[Array, int]:
     """Map keys to numbers from 0, in key order, and give their bound, at most `most`."""
     least = int(key.min())
     span = int(key.max()) - least + 1
     if span > most:
         distinct, ids = np.unique(key, return_inverse=True)
         return ids.astype(np.int64), len(distinct)
-    return np.subtract(key, least, dtype=np.int64), span
+    # Wrapped or not, the difference is less than `span`.
+    narrow = np.int32 if most <= MOST_ROWS else np.int64
+    return np.subtract(key, key.dtype.type(least), dtype=narrow, casting="unsafe"), span
 
 
-def _renumbered(number: Integers, span: int) -> tuple[Integers, int]:
+def _renumbered(number: Array, span: int) -> tuple[Array, int]:
     """Renumber without gaps."""
     used = np.zeros(span, bool)
     used[number] = True
-    return _places(used)[number].astype(np.int64), int(used.sum())
+    return _places(used)[number], int(used.sum())
 
 
 def _places(used: Mask) -> RowNumbers:

@@ -38,7 +38,6 @@ _ARGUMENTS = re.compile(r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[
 # Digits between letters belong to a word: h2d, all2all.
 _NUMBER = re.compile(r"(?<![A-Za-z\d])\d+|\d+(?![A-Za-z\d])")
 _AUTOGRAD = "pt_autograd"
-NEVER_NS = np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True)
@@ -109,16 +108,8 @@ def pattern_of(text: str) -> str:
 def range_tree(trace: Trace) -> RangeTree:
     """The tree of all push/pop and start/end ranges. One that never ended lasts to the end."""
     ranges = trace.recorded("ranges")
-    end = np.where(ranges["end_ns"] == NULL, NEVER_NS, ranges["end_ns"])
-    lasting = (end > ranges["start_ns"]) & ~ranges.texts("kind").isin(["mark"])
-    rows = row_numbers(np.flatnonzero(lasting))
-    keys = (ranges["thread"][rows], ranges["start_ns"][rows], -end[rows])
-    if not groups.in_order(*keys):
-        rows = rows[np.lexsort(keys[::-1])]
-    del keys
-    last = _last_time(trace)
-    nesting = nest(ranges["thread"][rows], ranges["start_ns"][rows], np.minimum(end[rows], last))
-    process = ranges["process"][rows]
+    rows, nesting = _nested(trace)
+    process = picked(ranges["process"], rows)
     parent = _cross_thread_parents(trace, nesting, rows, process)
     depth = nesting.depth if parent is nesting.parent else depths(parent)
     names = ranges.texts("name").take(rows)
@@ -143,6 +134,25 @@ def range_tree(trace: Trace) -> RangeTree:
         return tree
     lent = np.where(parent != nesting.parent, 1, np.where(parent < 0, 0, -1)).astype(np.int32)
     return replace(tree, lent=tree.own_or_inherited(lent) == 1)
+
+
+def _nested(trace: Trace) -> tuple[RowNumbers, Nesting]:
+    """The rows of the ranges with a duration, and how they nest."""
+    ranges = trace.recorded("ranges")
+    start, end = ranges["start_ns"], ranges["end_ns"]
+    if (open_ := end == NULL).any():
+        end = np.where(open_, _last_time(trace), end)
+    lasting = (end > start) & ~ranges.texts("kind").isin(["mark"])
+    columns = ranges["thread"], start, end
+    rows = row_numbers(np.flatnonzero(lasting))
+    if len(rows) < len(ranges):
+        # Else the columns of the tree are those of the table.
+        columns = picked(columns[0], rows), start[rows], end[rows]
+    thread, start, end = columns
+    if not groups.in_order(thread, start, -end):
+        order = np.lexsort((-end, start, thread))
+        rows, thread, start, end = rows[order], thread[order], start[order], end[order]
+    return rows, nest(thread, start, end)
 
 
 def _cross_thread_parents(
@@ -223,25 +233,30 @@ def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> At
         return Attribution(row, constant(False, len(row), bool))
     without = np.flatnonzero(row < 0)
     if len(without):
-        every = row_numbers(np.arange(len(tree.row)))
-        row[without] = of_main_thread(trace, every, process[without], time[without])
+        row[without] = of_main_thread(trace, None, process[without], time[without])
     inferred = picked(tree.lent, row) & (row >= 0)
     inferred[without] = row[without] >= 0
     return Attribution(row, inferred)
 
 
-def of_main_thread(trace: Trace, value: RowNumbers, process: Array, time: Integers) -> RowNumbers:
+def of_main_thread(
+    trace: Trace, value: RowNumbers | None, process: Array, time: Integers
+) -> RowNumbers:
     """The value of the range open on the main thread of a process, else on its only other thread.
 
-    `value` has an entry for each range in the tree; negative ones count as not open. The result is
-    −1 where nothing is open, where several other threads have a range open, and in a strict trace.
+    `value` has an entry for each range in the tree; negative ones count as not open. Without it,
+    the value of a range is its row. The result is −1 where nothing is open, where several other
+    threads have a range open, and in a strict trace.
     """
     result = np.full(len(time), -1, np.int32)
     tree = range_tree(trace)
     if trace.strict:
         return result
-    lends, main = value >= 0, _main_thread(trace)
-    lenders = groups.different(tree.nesting.track[lends])
+    main = _main_thread(trace)
+    if value is None:
+        lenders = np.flatnonzero(np.diff(tree.nesting.bounds))
+    else:
+        lenders = groups.different(tree.nesting.track[value >= 0])
     of_process = groups.rows_of(trace.threads["process"][lenders])
     for number, asked in groups.rows_of(process).items():
         threads = lenders[of_process.get(number, groups.NO_ROWS)]
@@ -250,14 +265,14 @@ def of_main_thread(trace: Trace, value: RowNumbers, process: Array, time: Intege
 
 
 def _of_threads(
-    tree: RangeTree, value: RowNumbers, threads: Array, main: int, time: Integers
+    tree: RangeTree, value: RowNumbers | None, threads: Array, main: int, time: Integers
 ) -> RowNumbers:
     only = np.full(len(time), -1, np.int32)
     first = only.copy()
     having = np.zeros(len(time), np.int64)
     for thread in threads.tolist():
         found = tree.nesting.innermost(np.full(len(time), thread), time)
-        here = np.where(found >= 0, value[found], -1)
+        here = found if value is None else np.where(found >= 0, value[found], -1)
         having += here >= 0
         only = np.where(here >= 0, here, only)
         if thread == main:

@@ -20,6 +20,7 @@ from traceview.trace.sqlite.row_reader import Numbers, lenient_texts
 _Types = tuple[np.dtype[Any], ...]
 _NUMBERS: _Types = tuple(np.dtype(f"i{size}") for size in (1, 2, 4, 8))
 _CODES: _Types = (np.dtype("i4"),)
+_LIMITS = {t: (int(np.iinfo(t).min), int(np.iinfo(t).max)) for t in _NUMBERS}
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class _Growing:
         return new
 
     def _type_of(self, least: int, greatest: int) -> np.dtype[Any]:
-        limits = ((t, np.iinfo(t)) for t in self._types)
-        return next(t for t, limit in limits if limit.min <= least and greatest <= limit.max)
+        limits = ((t, *_LIMITS[t]) for t in self._types)
+        return next(t for t, low, high in limits if low <= least and greatest <= high)
 
     def collected(self) -> Array:
         """All values; a `constant` if they are all equal."""
