@@ -79,7 +79,10 @@ def critical_path(
     ]
     if not usable:
         return None
-    lasted = {step: _between(job, of, columns[step], columns[step + 1]) for step in usable}
+    first, last = (
+        np.array([columns[step + ahead] for step in usable], np.int64) for ahead in (0, 1)
+    )
+    lasted = dict(zip(usable, _between(job, of, first, last).tolist(), strict=True))
     middle = sorted(usable, key=lambda step: (lasted[step], step))[(len(usable) - 1) // 2]
     segments = _walk(job, of, columns[middle], columns[middle + 1])
     return CriticalPath(middle, tuple(_merged(segments))) if segments else None
@@ -93,10 +96,9 @@ def _anchors(
         known = np.flatnonzero(of.last >= 0)
         step = column_of(ranks, of.ranks, of.rows[:, known], "step")
         common = np.where(step >= 0, step + steps.shift[list(of.ranks)][:, None], -1).max(axis=0)
-        found: dict[int, int] = {}
-        for column, number in zip(known.tolist(), common.tolist(), strict=True):
-            if number >= 0:
-                found.setdefault(number, column)
+        numbers, at = np.unique(common, return_index=True)
+        pairs = zip(numbers.tolist(), known[at].tolist(), strict=True)
+        found = {number: column for number, column in pairs if number >= 0}
         if any(number + 1 in found for number in found):
             return of, found
     return None
@@ -121,14 +123,12 @@ def _rows_before(rank: RankFigures) -> Integers:
     return np.where(number >= 0, order[np.maximum(number, 0)], -1) if len(ends) else ends
 
 
-def _between(job: _Job, of: MatchedCommunicator, first: int, last: int) -> int:
-    """The time between two collectives on the first rank that has both."""
+def _between(job: _Job, of: MatchedCommunicator, first: Integers, last: Integers) -> Integers:
+    """The time between pairs of collectives on the first rank that has both, 0 without one."""
     both = (of.rows[:, first] >= 0) & (of.rows[:, last] >= 0)
-    if not both.any():
-        return 0
-    place = int(np.argmax(both))
-    ends = job.ranks[of.ranks[place]].collectives.end_ns
-    return int(ends[of.rows[place, last]] - ends[of.rows[place, first]])
+    place = both.argmax(axis=0)
+    ends = column_of(job.ranks, of.ranks, of.rows, "end_ns")
+    return np.where(both.any(axis=0), ends[place, last] - ends[place, first], 0)
 
 
 def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[PathSegment]:

@@ -25,7 +25,7 @@ from traceview.ranks.figures import POINT_TO_POINT, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.needs import Needs
 from traceview.ranks.step_alignment import CommonSteps
-from traceview.ranks.waits import Reals, column_of, exposed_waits
+from traceview.ranks.waits import Reals, column_of, exposed_waits, values_at
 from traceview.tables import Array, Integers, Mask
 
 GPU_WORK = "gpu-work"
@@ -188,10 +188,10 @@ def _late_rows(
     rows = of.rows[:, columns]
     wait = exposed_waits(ranks, of)[:, columns]
     there = (rows >= 0) & (wait >= 0)
-    own = own_time(ranks, of.ranks, rows)
+    own = values_at([_own_ns(ranks[rank]) for rank in of.ranks], rows)
     late = excess(wait.max(axis=0) - wait, there)
     # What came before the first collective of a recording is not in it.
-    extra = np.where(rows > 0, excess(own.sum(axis=2), there), 0.0)
+    extra = np.where(rows > 0, excess(own, there), 0.0)
     message = np.isin(of.kind[columns], POINT_TO_POINT)
     blame = np.where(there, np.clip(np.where(message, late, np.minimum(late, extra)), 0, None), 0)
     rank, column = np.nonzero(blame > 0)
@@ -201,18 +201,16 @@ def _late_rows(
         column=columns[column],
         step=_steps_of(ranks, of, rows, rank, column, steps),
         blame_ns=blame[rank, column].astype(np.int64),
-        parts_ns=_parts(own, there, blame, rank, column),
+        parts_ns=_parts([ranks[each] for each in of.ranks], rows, blame, rank, column),
     )
 
 
-def own_time(ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers) -> Integers:
-    """Work and idle time by cause before each collective; (ranks, collectives, LATE_CAUSES)."""
-    own = np.zeros((*rows.shape, len(LATE_CAUSES)), np.int64)
-    for place, rank in enumerate(members):
-        there, found = rows[place] >= 0, ranks[rank].collectives
-        own[place, there, 0] = found.work_ns[rows[place, there]]
-        own[place, there, 1:] = found.idle_ns[rows[place, there]]
-    return own
+def _own_ns(rank: RankFigures) -> Integers:
+    """Work and idle time before each collective of a rank."""
+    total: Integers = rank.collectives.work_ns.copy()
+    for idle in rank.collectives.idle_ns.T:
+        total += idle
+    return total
 
 
 def excess(values: Array, there: Mask) -> Reals:
@@ -254,15 +252,25 @@ def _steps_of(
     return common
 
 
-def _parts(own: Integers, there: Mask, blame: Reals, rank: Integers, column: Integers) -> Reals:
+def _parts(
+    ranks: Sequence[RankFigures], rows: Integers, blame: Reals, rank: Integers, column: Integers
+) -> Reals:
     """The blame divided among what took longer than on the median rank, in proportion."""
     result = np.zeros((len(rank), len(LATE_CAUSES)))
     used, place = np.unique(column, return_inverse=True)
+    rows = rows[:, used]
     for cause in range(len(LATE_CAUSES)) if len(used) else ():
-        part = own[:, used, cause]
-        if part.any():
-            result[:, cause] = excess(part, there[:, used])[rank, place]
+        own = [_spent(each, cause) for each in ranks]
+        if any(each.any() for each in own):
+            result[:, cause] = excess(values_at(own, rows), rows >= 0)[rank, place]
     result = np.clip(result, 0, None)
     total = result.sum(axis=1, keepdims=True)
     result /= np.where(total > 0, total, 1.0)
     return result * blame[rank, column][:, None]
+
+
+def _spent(rank: RankFigures, cause: int) -> Integers:
+    """Time before each collective of a rank, by its place in LATE_CAUSES."""
+    found = rank.collectives
+    spent: Integers = found.idle_ns[:, cause - 1] if cause else found.work_ns
+    return spent

@@ -44,10 +44,19 @@ def column_of(
     ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers, name: str
 ) -> Integers:
     """A column of RankCollectives as (ranks, collectives), −1 where a rank's is absent."""
+    return values_at([getattr(ranks[rank].collectives, name) for rank in members], rows)
+
+
+def values_at(values: Sequence[Array], rows: Integers) -> Integers:
+    """One array per rank at the rows of that rank, −1 where a row is absent."""
     result = np.full(rows.shape, UNKNOWN, np.int64)
-    for place, rank in enumerate(members):
-        there = rows[place] >= 0
-        result[place, there] = getattr(ranks[rank].collectives, name)[rows[place, there]]
+    for own, at, to in zip(values, rows, result, strict=True):
+        if len(own):
+            # −1 wraps around to the last value.
+            to[:] = own.take(at, mode="wrap")
+    absent = rows < 0
+    if absent.any():
+        result[absent] = UNKNOWN
     return result
 
 

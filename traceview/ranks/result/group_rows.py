@@ -41,9 +41,9 @@ class GroupCalls:
 def group_calls(job: JobFacts, of: ProcessGroups) -> GroupCalls:
     """The collectives of a shape of group."""
     parts = [_calls(job, place) for place in of.members]
-    number = np.cumsum([0, *(len(set(part["call"].tolist())) for part in parts)])
+    number = np.cumsum([0, *(int(part["call"].max(initial=-1)) + 1 for part in parts)])
     for part, first in zip(parts, number.tolist(), strict=False):
-        part["call"] = np.unique(part["call"], return_inverse=True)[1].astype(np.int64) + first
+        part["call"] += first
     names = parts[0]
     return GroupCalls(**{name: np.concatenate([part[name] for part in parts]) for name in names})
 
@@ -53,20 +53,20 @@ def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
     there = of.rows >= 0
     member, column = np.nonzero(there)
     found = {
-        name: column_of(job.ranks, of.ranks, of.rows, name)[member, column]
-        for name in ("bytes", "bus_bytes", "start_ns", "end_ns", "exposed_ns", "step")
+        name: column_of(job.ranks, of.ranks, of.rows, name)[there]
+        for name in ("bus_bytes", "start_ns", "end_ns", "exposed_ns", "step")
     }
     rank = np.array(of.ranks, np.int64)[member]
     shift = job.steps.shift[rank]
     return {
-        "call": column.astype(np.int64),
+        "call": (np.cumsum(there.any(axis=0)) - 1)[column],
         "rank": rank,
         "kind": of.kind[column].astype(np.int64),
         "bytes": of.bytes[column],
         "bus_bytes": found["bus_bytes"],
         "duration_ns": found["end_ns"] - found["start_ns"],
         "exposed_ns": found["exposed_ns"],
-        "wait_ns": of.wait_ns[member, column],
+        "wait_ns": of.wait_ns[there],
         "skew_ns": np.where(of.last >= 0, of.late_ns, UNKNOWN)[column],
         "step": np.where(found["step"] >= 0, found["step"] + shift, -1),
     }
@@ -80,7 +80,7 @@ def groups_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
 def _group_row(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> dict[str, Cell]:
     link, peak = link_of(job, of)
     rate = bus_rate(calls.bus_bytes, calls.duration_ns, calls.wait_ns, peak)
-    _, first = np.unique(calls.call, return_index=True)
+    first = groups.group(calls.call).first
     known = calls.wait_ns >= 0
     sizes = calls.bytes[first]
     return {
@@ -157,7 +157,7 @@ def _sizes(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> Iterator[dict
     for own in np.split(order, np.flatnonzero(np.diff(by.ids[order])) + 1):
         wait, known = calls.wait_ns[own], calls.wait_ns[own] >= 0
         last = own[known & (wait == 0)]
-        _, first = np.unique(calls.call[own], return_index=True)
+        first = groups.group(calls.call[own]).first
         skew = calls.skew_ns[own[first]]
         rate = bus_rate(calls.bus_bytes[own], calls.duration_ns[own], wait, peak)
         size = int(calls.bytes[own[0]])
