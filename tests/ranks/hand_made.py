@@ -98,10 +98,8 @@ def _rank(
     collectives = RankCollectives(
         start_ns=start,
         end_ns=end,
-        launched_ns=start - 50_000,
         kind=np.array([call.kind for call in calls], np.int8),
         communicator=np.array([call.communicator for call in calls], np.int64),
-        sequence=np.arange(len(calls)),
         bytes=np.array([call.bytes for call in calls], np.int64),
         bus_bytes=np.array([call.bytes for call in calls], np.int64),
         members=np.array([groups[call.communicator][0] for call in calls], np.int64),
@@ -109,7 +107,6 @@ def _rank(
         stream=np.full(len(calls), 20),
         exposed_ns=end - start,
         step=step,
-        symmetric=np.zeros(len(calls), bool),
         work_ns=np.array([call.work_ns for call in calls], np.int64),
         idle_ns=idle,
         place=np.where(idle[:, LATE] > 0, 0 if made.places else -1, -1),

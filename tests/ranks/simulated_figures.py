@@ -226,10 +226,8 @@ class _Extraction:
         return RankCollectives(
             start_ns=start,
             end_ns=end,
-            launched_ns=self.call[rows],
             kind=np.array([KINDS.index(op.kind) for op in ops], np.int8),
             communicator=np.array([op.communicator if named else NULL for op in ops], np.int64),
-            sequence=_sequence(ops, named=named),
             bytes=np.array([self._bytes(op) for op in ops], np.int64),
             bus_bytes=np.array([self._bus_bytes(op) for op in ops], np.int64),
             members=np.array([op.members if self.sized else 0 for op in ops], np.int32),
@@ -237,7 +235,6 @@ class _Extraction:
             stream=np.array([op.stream for op in ops], np.int32),
             exposed_ns=end - start - self.computing.within(start, end),
             step=self._step_of([op.step for op in ops]),
-            symmetric=np.zeros(len(rows), bool),
             work_ns=self.working.within(since, start),
             idle_ns=idle,
             place=place,
@@ -357,16 +354,6 @@ def whole_steps(line: RankTimeline, recorded: Recorded) -> list[int]:
 
 def _place(pause: Pause) -> Place:
     return Place(pause.file, pause.line, pause.function, "", pause.what)
-
-
-def _sequence(ops: Sequence[Operation], *, named: bool) -> Integers:
-    seen: Counter[tuple[int, int]] = Counter()
-    result = []
-    for op in ops:
-        key = (op.communicator, 0) if named else (0, op.stream)
-        result.append(seen[key])
-        seen[key] += 1
-    return np.array(result, np.int32)
 
 
 def lossy(recorded: Sequence[Recorded], lines: Sequence[RankTimeline], seed: int) -> list[Recorded]:

@@ -17,12 +17,10 @@ from traceview.ranks.figures import RankFigures
 from traceview.trace.load import load
 
 EQUAL = (
-    *("start_ns", "end_ns", "kind", "communicator", "sequence", "bytes", "bus_bytes", "members"),
-    *("exposed_ns", "step", "symmetric", "work_ns"),
+    *("start_ns", "end_ns", "kind", "communicator", "bytes", "bus_bytes", "members"),
+    *("exposed_ns", "step", "work_ns"),
 )
 STEPS = ("number", "begin_ns", "end_ns", "compute_ns", "exposed_ns", "hidden_ns", "copies_ns")
-CALL_NS = 500
-"""NCCL launches its kernel so much after its range begins."""
 
 
 Pairs = list[tuple[RankFigures, RankFigures]]
@@ -51,8 +49,6 @@ def test_collectives_of_a_recording(pairs: Pairs):
             np.testing.assert_array_equal(
                 getattr(extracted.collectives, name), getattr(simulated.collectives, name), name
             )
-        launched = simulated.collectives.launched_ns + CALL_NS
-        assert np.abs(extracted.collectives.launched_ns - launched).max() <= 1
         assert extracted.name.rank == simulated.name.rank
         if extracted.communicators:
             assert extracted.communicators == simulated.communicators

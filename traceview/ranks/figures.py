@@ -1,4 +1,4 @@
-"""The figures of one rank that the answer for a job uses: kilobytes, sent between processes.
+"""The figures of one rank that the answer for a job uses, sent between processes in few bytes.
 
 A rank is a GPU of a process that has GPU work. Times are int64 nanoseconds on the clock of the
 rank's own recording, NULL where absent.
@@ -6,7 +6,7 @@ rank's own recording, NULL where absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from traceview.facts.idle.causes import CAUSES
 from traceview.findings import Severity
 from traceview.intervals import Timed
+from traceview.ranks.packing import PackedColumn, PackedTable, PackedTexts
 from traceview.tables import Array, Integers, Mask
 
 KINDS = (
@@ -47,14 +48,11 @@ Numbered = Literal["recording", "file name", "communicator", "order"]
 class RankCollectives(Timed):
     """The collectives and messages of a rank, one row each, in order of start.
 
-    `kind` is an index into KINDS. `launched_ns` is the start of the call on the CPU that launched
-    it. `communicator` is a number equal on all members, NULL where unknown. `sequence` is the place
-    among the collectives of that communicator and stream, from 0, or the number that the recorder
-    gave. `bytes` (of the larger buffer) and `bus_bytes` are −1 where unknown, `members` (ranks of
-    the communicator) 0. `peer` is the rank within the communicator that a message goes to or comes
-    from, −1 where there is none or it is unknown. `exposed_ns` is its time without compute on the
-    same GPU. `step` is a row of RankSteps, −1 for none. `symmetric` marks kernels on symmetric
-    memory, which reduce through NVLink without NCCL.
+    `kind` is an index into KINDS. `communicator` is a number equal on all members, NULL where
+    unknown. `bytes` (of the larger buffer) and `bus_bytes` are −1 where unknown, `members` (ranks
+    of the communicator) 0. `peer` is the rank within the communicator that a message goes to or
+    comes from, −1 where there is none or it is unknown. `exposed_ns` is its time without compute on
+    the same GPU. `step` is a row of RankSteps, −1 for none.
 
     What the rank did between the end of its last collective before and the start of this one:
     `work_ns` is busy time without communication, `idle_ns` idle time by cause, shape
@@ -64,10 +62,8 @@ class RankCollectives(Timed):
 
     start_ns: Integers
     end_ns: Integers
-    launched_ns: Integers
     kind: Array
     communicator: Integers
-    sequence: Integers
     bytes: Integers
     bus_bytes: Integers
     members: Integers
@@ -75,7 +71,6 @@ class RankCollectives(Timed):
     stream: Integers
     exposed_ns: Integers
     step: Integers
-    symmetric: Mask
     work_ns: Integers
     idle_ns: Integers
     place: Integers
@@ -83,6 +78,17 @@ class RankCollectives(Timed):
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As differences, which have fewer bytes.
+        apart = {"end_ns": self.duration_ns, "exposed_ns": self.duration_ns - self.exposed_ns}
+        return _packed({**vars(self), **apart})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        columns = _unpacked(state)
+        columns["exposed_ns"] = columns["end_ns"] - columns["exposed_ns"]
+        columns["end_ns"] += columns["start_ns"]
+        vars(self).update(columns)
 
     def take(self, rows: Array) -> RankCollectives:
         """The collectives of an index array or a mask."""
@@ -118,6 +124,15 @@ class RankSteps:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        apart = {"end_ns": self.duration_ns, "names": PackedTexts.of(self.names)}
+        return _packed({**vars(self), **apart})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        columns = _unpacked(state)
+        columns["end_ns"] += columns["begin_ns"]
+        vars(self).update(columns)
 
     @property
     def duration_ns(self) -> Integers:
@@ -232,11 +247,40 @@ class RankFigures:
     findings: tuple[RankFinding, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return _packed(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(_unpacked(state))
+
+
+def _packed(state: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass with their arrays packed, as they are sent between processes."""
+    return {
+        name: _PACK.get(getattr(value, "ndim", 0), _same)(value) for name, value in state.items()
+    }
+
+
+def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: _UNPACK.get(type(value), _same)(value) for name, value in state.items()}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_PACK: Mapping[int, Callable[[Any], Any]] = {1: PackedColumn.of, 2: PackedTable.of}
+_UNPACK: Mapping[type, Callable[[Any], Any]] = {
+    PackedColumn: PackedColumn.column,
+    PackedTable: PackedTable.table,
+    PackedTexts: PackedTexts.texts,
+}
+
 
 def no_collectives() -> RankCollectives:
     """Those of a rank that exchanges nothing."""
     columns: dict[str, Any] = {each.name: np.zeros(0, np.int64) for each in fields(RankCollectives)}
-    columns |= {"kind": np.zeros(0, np.int8), "symmetric": np.zeros(0, bool)}
+    columns["kind"] = np.zeros(0, np.int8)
     columns["idle_ns"] = np.zeros((0, len(CAUSES)), np.int64)
     return RankCollectives(**columns)
 

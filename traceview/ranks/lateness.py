@@ -98,8 +98,10 @@ def lateness(
     for each in rows:
         at = place[each.step]
         inside = at >= 0
-        np.add.at(late, (each.rank[inside], at[inside]), each.blame_ns[inside])
-        np.add.at(parts, (each.rank[inside], at[inside]), each.parts_ns[inside])
+        cell = each.rank[inside] * shape[1] + at[inside]
+        late += _sums(cell, each.blame_ns[inside], shape).astype(np.int64)
+        for cause in np.flatnonzero(each.parts_ns.any(axis=0)).tolist():
+            parts[:, :, cause] += _sums(cell, each.parts_ns[inside, cause], shape)
     alone = None
     if len(numbers):
         more, longer = _longer_steps(ranks, steps, numbers)
@@ -109,6 +111,12 @@ def lateness(
         else:
             late, parts = _at_most(late, more, _backed_by_cpu(longer, needs))
     return Lateness(late, parts, numbers, rows, steps.row[:, numbers], alone)
+
+
+def _sums(cell: Integers, values: Array, shape: tuple[int, int]) -> Reals:
+    """The sums of values by cell of a table, the cells row by row."""
+    total = np.bincount(cell, values.astype(np.float64), minlength=shape[0] * shape[1])
+    return total.reshape(shape)
 
 
 def _backed_by_cpu(parts: Reals, needs: Needs | None) -> Reals:

@@ -99,5 +99,7 @@ def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
         wait = np.maximum(exposed_waits(ranks, of), 0)
         member, column = np.nonzero(step >= 0)
         rank = np.array(of.ranks, np.int64)[member]
-        np.add.at(result, (rank, step[member, column]), wait[member, column])
+        cell = rank * most + step[member, column]
+        total = np.bincount(cell, wait[member, column], minlength=result.size)
+        result += total.astype(np.int64).reshape(result.shape)
     return result

@@ -18,7 +18,6 @@ from traceview.ranks.figures import (
     RankSteps,
 )
 from traceview.ranks.job import FailedRank, JobReport
-from traceview.tables import NULL
 
 MS = 1_000_000
 SLEEP_NS = 12_500_000
@@ -116,7 +115,6 @@ def _collectives(shape: Shape, times: _Times, rank: int, own: int) -> RankCollec
         "end_ns": times.end[rank].ravel() + own,
         "kind": np.full(count, ALL_REDUCE, np.int8),
         "communicator": np.full(count, 5),
-        "sequence": np.arange(count),
         "bytes": np.full(count, 26_214_400),
         "members": np.full(count, shape.ranks),
         "exposed_ns": (times.end - times.arrival)[rank].ravel(),
@@ -126,11 +124,9 @@ def _collectives(shape: Shape, times: _Times, rank: int, own: int) -> RankCollec
         "place": np.where(times.idle[rank].ravel() > MS, 0, -1),
     }
     rest = {
-        "launched_ns": np.full(count, NULL),
         "bus_bytes": np.full(count, -1),
         "peer": np.full(count, -1),
         "stream": np.full(count, 20),
-        "symmetric": np.zeros(count, bool),
         "place_ns": np.zeros(count, np.int64),
     }
     return RankCollectives(**known, **rest)

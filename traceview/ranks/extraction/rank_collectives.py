@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import intervals
 from traceview.facts.collectives.transfers import Transfers, transfers
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import step_of_operations
@@ -26,10 +25,8 @@ from traceview.ranks.figures import (
     RankCollectives,
     no_collectives,
 )
-from traceview.tables import NULL, Array, Integers, Mask
+from traceview.tables import Array, Integers
 from traceview.trace import Trace
-
-_SYMMETRIC = re.compile(r"multimem|symm_?mem|(one|two)_?shot_?all_?reduce", re.IGNORECASE)
 
 
 class CollectivesOfRank(NamedTuple):
@@ -55,10 +52,8 @@ def rank_collectives(
     found = RankCollectives(
         start_ns=start,
         end_ns=end,
-        launched_ns=_launched_ns(trace, operation),
         kind=_kinds(moved, rows),
         communicator=moved.communicator[rows],
-        sequence=_sequence(moved, rows),
         bytes=moved.bytes[rows],
         bus_bytes=moved.bus_bytes[rows],
         members=moved.ranks[rows],
@@ -66,7 +61,6 @@ def rank_collectives(
         stream=moved.stream[rows].astype(np.int64),
         exposed_ns=end - start - intervals.overlap(time.compute, start, end),
         step=_steps(trace, operation, loop),
-        symmetric=_symmetric(trace, operation),
         work_ns=intervals.overlap(time.busy_without_communication, before, start),
         idle_ns=time.idle_ns(before, start),
         place=idle.place,
@@ -82,14 +76,6 @@ def _end_before(start: Integers, end: Integers) -> Integers:
     return np.where(number > 0, ends[np.maximum(number, 1) - 1], start)
 
 
-def _launched_ns(trace: Trace, operation: Array) -> Integers:
-    call, calls = operations(trace).call[operation], trace.recorded("api_calls")
-    if not len(calls):
-        return np.full(len(operation), NULL)
-    result: Integers = np.where(call >= 0, calls["start_ns"][np.maximum(call, 0)], NULL)
-    return result
-
-
 def _kinds(moved: Transfers, rows: Integers) -> Array:
     numbers = {name: number for number, name in enumerate(KINDS)}
     named = np.array([numbers.get(name, OTHER) for name in moved.kinds], np.int8)
@@ -100,19 +86,6 @@ def _kinds(moved: Transfers, rows: Integers) -> Array:
     return kind
 
 
-def _sequence(moved: Transfers, rows: Integers) -> Integers:
-    """The place of each among the collectives of its communicator, or of its stream."""
-    number = np.unique(moved.communicator[rows], return_inverse=True)[1].astype(np.int64)
-    lane = np.where(moved.communicator[rows] == NULL, moved.stream[rows], -1)
-    by = groups.group(number, lane)
-    order = groups.order_of(by.ids)
-    ordered = by.ids[order]
-    place = np.arange(len(rows)) - np.flatnonzero(groups.opens(ordered))[ordered]
-    result = np.empty(len(rows), np.int64)
-    result[order] = place
-    return result
-
-
 def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
     """The place in the loop of the step that launched each operation, −1 outside of it."""
     step = step_of_operations(trace)[operation]
@@ -120,13 +93,6 @@ def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
     places[loop] = np.arange(len(loop))
     result: Integers = places[step]
     return result
-
-
-def _symmetric(trace: Trace, operation: Array) -> Mask:
-    names = trace.recorded("kernels").texts("short_name")
-    named = np.array([bool(_SYMMETRIC.search(str(name))) for name in names.values], bool)
-    codes = names.codes[operations(trace).row[operation]]
-    return named[codes] if len(named) else np.zeros(len(operation), bool)
 
 
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:

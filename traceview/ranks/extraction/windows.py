@@ -38,7 +38,7 @@ class RankTime:
 
     def idle_ns(self, start: Integers, end: Integers) -> Integers:
         """Idle time of each [start, end) by cause; shape (intervals, len(CAUSES))."""
-        idle = np.zeros((len(start), len(self.idle)), np.int64)
+        idle = np.zeros((len(start), len(self.idle)), np.int64, order="F")
         for cause, each in enumerate(self.idle):
             idle[:, cause] = intervals.overlap(each, start, end)
         return idle

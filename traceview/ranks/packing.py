@@ -1,0 +1,175 @@
+"""Columns in few bytes, for the way from the process that reads a recording to the one that asks.
+
+A column that hardly changes is sent as runs. Of any other one the numbers, or the differences of
+neighbours where these are smaller, are sent byte by byte of their rank: the lowest bytes of all,
+then the next ones, as many as the largest number has. Upper bytes are mostly equal, so that a few
+large numbers cost little. Nothing is lost, whatever the numbers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables import Array, Integers
+
+_Unsigned = npt.NDArray[np.uint64]
+_BYTES = 8
+_OF_RUN = 4
+"""Bytes that a run takes: its value and its length are packed as well."""
+_TEXT_LEVEL = 1
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A column as values and how often each one is repeated."""
+
+    values: PackedNumbers
+    lengths: PackedNumbers
+
+    def numbers(self) -> _Unsigned:
+        """The column."""
+        return np.repeat(self.values.numbers(), self.lengths.numbers().astype(np.int64))
+
+
+@dataclass(frozen=True)
+class BytePlanes:
+    """`rows` numbers less `base`, as planes of one byte per number, the lowest ones first.
+
+    With `first`, they are the differences of neighbours in a column that begins with it.
+    """
+
+    rows: int
+    base: int
+    planes: tuple[PackedNumbers | bytes, ...]
+    first: int | None = None
+
+    def numbers(self) -> _Unsigned:
+        """The column, modulo 2^64."""
+        table = np.zeros((self.rows, _BYTES), np.uint8)
+        for place, plane in enumerate(self.planes):
+            if isinstance(plane, bytes):
+                table[:, place] = np.frombuffer(plane, np.uint8)
+            else:
+                table[:, place] = plane.numbers()
+        numbers = table.view("<u8")[:, 0].astype(np.uint64)
+        numbers += np.uint64(self.base)
+        if self.first is None:
+            return numbers
+        return np.cumsum(np.append(np.uint64(self.first), numbers), dtype=np.uint64)
+
+
+PackedNumbers = Runs | BytePlanes
+
+
+@dataclass(frozen=True)
+class PackedColumn:
+    """A column of integers or booleans."""
+
+    dtype: str
+    packed: PackedNumbers
+
+    @classmethod
+    def of(cls, column: Array) -> PackedColumn:
+        return cls(column.dtype.str, _packed(column.astype(np.int64).view(np.uint64)))
+
+    def column(self) -> Array:
+        return self.packed.numbers().view(np.int64).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class PackedTable:
+    """A two-dimensional array of integers by its columns; those of zeros only are left out."""
+
+    shape: tuple[int, int]
+    columns: tuple[tuple[int, PackedColumn], ...]
+
+    @classmethod
+    def of(cls, table: Integers) -> PackedTable:
+        used = [place for place in range(table.shape[1]) if table[:, place].any()]
+        columns = tuple((place, PackedColumn.of(table[:, place])) for place in used)
+        return cls((table.shape[0], table.shape[1]), columns)
+
+    def table(self) -> Integers:
+        # Column by column: those of zeros take no memory.
+        result = np.zeros(self.shape, np.int64, order="F")
+        for place, packed in self.columns:
+            result[:, place] = packed.column()
+        return result
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """Texts one after another, and the length of each."""
+
+    text: bytes
+    lengths: PackedColumn
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> PackedTexts:
+        whole = "".join(texts).encode("utf-8", "surrogatepass")
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return cls(zlib.compress(whole, _TEXT_LEVEL), PackedColumn.of(lengths))
+
+    def texts(self) -> tuple[str, ...]:
+        whole = zlib.decompress(self.text).decode("utf-8", "surrogatepass")
+        ends = np.cumsum(self.lengths.column()).tolist()
+        return tuple(whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
+
+
+def _packed(numbers: _Unsigned) -> PackedNumbers:
+    changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    if len(numbers) and _OF_RUN * len(changes) <= len(numbers):
+        starts = np.append(0, changes)
+        lengths = np.diff(starts, append=len(numbers)).view(np.uint64)
+        return _runs(numbers[starts], lengths) if len(changes) else _constant(numbers)
+    return _smaller(numbers)
+
+
+def _constant(numbers: _Unsigned) -> BytePlanes:
+    return BytePlanes(len(numbers), int(numbers[0]), ())
+
+
+def _runs(values: _Unsigned, lengths: _Unsigned) -> Runs:
+    return Runs(_packed(values), _packed(lengths))
+
+
+def _smaller(numbers: _Unsigned) -> BytePlanes:
+    """The numbers, or the differences of neighbours, whichever have fewer bytes."""
+    itself = _less_least(numbers)
+    if len(numbers) < 2:
+        return _planes(*itself)
+    apart = _less_least(np.diff(numbers))
+    if _width(apart[1]) < _width(itself[1]):
+        return _planes(*apart, first=int(numbers[0]))
+    return _planes(*itself)
+
+
+def _less_least(numbers: _Unsigned) -> tuple[int, _Unsigned]:
+    """The least number with its sign, modulo 2^64, and by how much each one exceeds it."""
+    if not len(numbers):
+        return 0, numbers
+    base = numbers.view(np.int64).min().view(np.uint64)
+    return int(base), numbers - base
+
+
+def _width(numbers: _Unsigned) -> int:
+    """Bytes of the largest number."""
+    return (int(numbers.max(initial=np.uint64(0))).bit_length() + 7) // 8
+
+
+def _planes(base: int, numbers: _Unsigned, first: int | None = None) -> BytePlanes:
+    table = numbers.astype("<u8").view(np.uint8).reshape(-1, _BYTES)
+    planes = tuple(_plane(table[:, place].copy()) for place in range(_width(numbers)))
+    return BytePlanes(len(numbers), base, planes, first)
+
+
+def _plane(plane: npt.NDArray[np.uint8]) -> PackedNumbers | bytes:
+    changes = int(np.count_nonzero(plane[1:] != plane[:-1]))
+    if _OF_RUN * changes <= len(plane):
+        return _packed(plane.astype(np.uint64))
+    return plane.tobytes()
