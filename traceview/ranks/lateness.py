@@ -115,7 +115,7 @@ def lateness(
 
 def _sums(cell: Integers, values: Array, shape: tuple[int, int]) -> Reals:
     """The sums of values by cell of a table, the cells row by row."""
-    total = np.bincount(cell, values.astype(np.float64), minlength=shape[0] * shape[1])
+    total: Reals = np.bincount(cell, values, minlength=shape[0] * shape[1])  # type: ignore[assignment]
     return total.reshape(shape)
 
 
