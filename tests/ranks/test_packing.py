@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ranks.hand_made import MS, Call, Made, job
-from traceview.ranks.packing import PackedColumn, PackedTable, PackedTexts
+from traceview.ranks.packing import SentColumn, SentTable, SentTexts
 
 LIMITS = np.iinfo(np.int64)
 INTEGERS = st.integers(int(LIMITS.min), int(LIMITS.max))
@@ -32,37 +32,37 @@ def sent(value: object) -> object:
 @given(COLUMNS)
 def test_a_column_is_equal_afterwards(values: list[int]):
     column = np.array(values, np.int64)
-    np.testing.assert_array_equal(sent(PackedColumn.of(column)).column(), column)
+    np.testing.assert_array_equal(sent(SentColumn.of(column)).column(), column)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "bool"])
 def test_a_column_keeps_its_type(dtype: str):
     column = np.array([0, 1, 1, 0, 1], dtype)
-    back = PackedColumn.of(column).column()
+    back = SentColumn.of(column).column()
     assert back.dtype == column.dtype
     assert back.tolist() == column.tolist()
 
 
 @given(st.lists(st.text(st.characters()), max_size=9))
 def test_texts_are_equal_afterwards(texts: list[str]):
-    assert PackedTexts.of(texts).texts() == tuple(texts)
+    assert SentTexts.of(texts).texts() == tuple(texts)
 
 
 def test_lone_surrogates_and_zeros_stay():
     texts = ("\ud800", "a\0b", "", "é")
-    assert PackedTexts.of(texts).texts() == texts
+    assert SentTexts.of(texts).texts() == texts
 
 
 def test_a_table_is_equal_afterwards_without_its_columns_of_zeros():
     table = np.zeros((1000, 9), np.int64)
     table[:, 4] = np.arange(1000) ** 2
-    packed = PackedTable.of(table)
+    packed = SentTable.of(table)
     assert [place for place, _ in packed.columns] == [4]
     np.testing.assert_array_equal(packed.table(), table)
 
 
 def size(column: np.ndarray) -> int:
-    return len(pickle.dumps(PackedColumn.of(column)))
+    return len(pickle.dumps(SentColumn.of(column)))
 
 
 def test_the_bytes_of_columns():

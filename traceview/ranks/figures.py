@@ -15,7 +15,7 @@ import numpy as np
 from traceview.facts.idle.causes import CAUSES
 from traceview.findings import Severity
 from traceview.intervals import Timed
-from traceview.ranks.packing import PackedColumn, PackedTable, PackedTexts
+from traceview.ranks.packing import SentColumn, SentTable, SentTexts
 from traceview.tables import Array, Integers, Mask
 
 KINDS = (
@@ -126,7 +126,7 @@ class RankSteps:
         return len(self.names)
 
     def __getstate__(self) -> dict[str, Any]:
-        apart = {"end_ns": self.duration_ns, "names": PackedTexts.of(self.names)}
+        apart = {"end_ns": self.duration_ns, "names": SentTexts.of(self.names)}
         return _packed({**vars(self), **apart})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -269,11 +269,11 @@ def _same(value: Any) -> Any:
     return value
 
 
-_PACK: Mapping[int, Callable[[Any], Any]] = {1: PackedColumn.of, 2: PackedTable.of}
+_PACK: Mapping[int, Callable[[Any], Any]] = {1: SentColumn.of, 2: SentTable.of}
 _UNPACK: Mapping[type, Callable[[Any], Any]] = {
-    PackedColumn: PackedColumn.column,
-    PackedTable: PackedTable.table,
-    PackedTexts: PackedTexts.texts,
+    SentColumn: SentColumn.column,
+    SentTable: SentTable.table,
+    SentTexts: SentTexts.texts,
 }
 
 

@@ -25,11 +25,11 @@ _TEXT_LEVEL = 1
 
 
 @dataclass(frozen=True)
-class Runs:
+class SentRuns:
     """A column as values and how often each one is repeated."""
 
-    values: PackedNumbers
-    lengths: PackedNumbers
+    values: SentNumbers
+    lengths: SentNumbers
 
     def numbers(self) -> _Unsigned:
         """The column."""
@@ -37,7 +37,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class BytePlanes:
+class SentPlanes:
     """`rows` numbers less `base`, as planes of one byte per number, the lowest ones first.
 
     With `first`, they are the differences of neighbours in a column that begins with it.
@@ -45,7 +45,7 @@ class BytePlanes:
 
     rows: int
     base: int
-    planes: tuple[PackedNumbers | bytes, ...]
+    planes: tuple[SentNumbers | bytes, ...]
     first: int | None = None
 
     def numbers(self) -> _Unsigned:
@@ -63,18 +63,18 @@ class BytePlanes:
         return np.cumsum(np.append(np.uint64(self.first), numbers), dtype=np.uint64)
 
 
-PackedNumbers = Runs | BytePlanes
+SentNumbers = SentRuns | SentPlanes
 
 
 @dataclass(frozen=True)
-class PackedColumn:
+class SentColumn:
     """A column of integers or booleans."""
 
     dtype: str
-    packed: PackedNumbers
+    packed: SentNumbers
 
     @classmethod
-    def of(cls, column: Array) -> PackedColumn:
+    def of(cls, column: Array) -> SentColumn:
         return cls(column.dtype.str, _packed(column.astype(np.int64).view(np.uint64)))
 
     def column(self) -> Array:
@@ -82,16 +82,16 @@ class PackedColumn:
 
 
 @dataclass(frozen=True)
-class PackedTable:
+class SentTable:
     """A two-dimensional array of integers by its columns; those of zeros only are left out."""
 
     shape: tuple[int, int]
-    columns: tuple[tuple[int, PackedColumn], ...]
+    columns: tuple[tuple[int, SentColumn], ...]
 
     @classmethod
-    def of(cls, table: Integers) -> PackedTable:
+    def of(cls, table: Integers) -> SentTable:
         used = [place for place in range(table.shape[1]) if table[:, place].any()]
-        columns = tuple((place, PackedColumn.of(table[:, place])) for place in used)
+        columns = tuple((place, SentColumn.of(table[:, place])) for place in used)
         return cls((table.shape[0], table.shape[1]), columns)
 
     def table(self) -> Integers:
@@ -103,17 +103,17 @@ class PackedTable:
 
 
 @dataclass(frozen=True)
-class PackedTexts:
+class SentTexts:
     """Texts one after another, and the length of each."""
 
     text: bytes
-    lengths: PackedColumn
+    lengths: SentColumn
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> PackedTexts:
+    def of(cls, texts: Sequence[str]) -> SentTexts:
         whole = "".join(texts).encode("utf-8", "surrogatepass")
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        return cls(zlib.compress(whole, _TEXT_LEVEL), PackedColumn.of(lengths))
+        return cls(zlib.compress(whole, _TEXT_LEVEL), SentColumn.of(lengths))
 
     def texts(self) -> tuple[str, ...]:
         whole = zlib.decompress(self.text).decode("utf-8", "surrogatepass")
@@ -121,7 +121,7 @@ class PackedTexts:
         return tuple(whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
 
 
-def _packed(numbers: _Unsigned) -> PackedNumbers:
+def _packed(numbers: _Unsigned) -> SentNumbers:
     changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     if len(numbers) and _OF_RUN * len(changes) <= len(numbers):
         starts = np.append(0, changes)
@@ -130,15 +130,15 @@ def _packed(numbers: _Unsigned) -> PackedNumbers:
     return _smaller(numbers)
 
 
-def _constant(numbers: _Unsigned) -> BytePlanes:
-    return BytePlanes(len(numbers), int(numbers[0]), ())
+def _constant(numbers: _Unsigned) -> SentPlanes:
+    return SentPlanes(len(numbers), int(numbers[0]), ())
 
 
-def _runs(values: _Unsigned, lengths: _Unsigned) -> Runs:
-    return Runs(_packed(values), _packed(lengths))
+def _runs(values: _Unsigned, lengths: _Unsigned) -> SentRuns:
+    return SentRuns(_packed(values), _packed(lengths))
 
 
-def _smaller(numbers: _Unsigned) -> BytePlanes:
+def _smaller(numbers: _Unsigned) -> SentPlanes:
     """The numbers, or the differences of neighbours, whichever have fewer bytes."""
     itself = _less_least(numbers)
     if len(numbers) < 2:
@@ -162,13 +162,13 @@ def _width(numbers: _Unsigned) -> int:
     return (int(numbers.max(initial=np.uint64(0))).bit_length() + 7) // 8
 
 
-def _planes(base: int, numbers: _Unsigned, first: int | None = None) -> BytePlanes:
+def _planes(base: int, numbers: _Unsigned, first: int | None = None) -> SentPlanes:
     table = numbers.astype("<u8").view(np.uint8).reshape(-1, _BYTES)
     planes = tuple(_plane(table[:, place].copy()) for place in range(_width(numbers)))
-    return BytePlanes(len(numbers), base, planes, first)
+    return SentPlanes(len(numbers), base, planes, first)
 
 
-def _plane(plane: npt.NDArray[np.uint8]) -> PackedNumbers | bytes:
+def _plane(plane: npt.NDArray[np.uint8]) -> SentNumbers | bytes:
     changes = int(np.count_nonzero(plane[1:] != plane[:-1]))
     if _OF_RUN * changes <= len(plane):
         return _packed(plane.astype(np.uint64))
