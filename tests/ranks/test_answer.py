@@ -17,6 +17,7 @@ from traceview.ranks.process_groups import ranks_text, stride_of
 from traceview.ranks.result.group_rows import bus_rate
 from traceview.ranks.result.step_pattern import pattern_of
 from traceview.ranks.tables import TABLES
+from traceview.render.ranks.figures import ranked_findings
 
 SLEEP = Place("/job/data.py", 40, "load", what="sleep")
 TRAIN = Place("/job/train.py", 7, "step")
@@ -254,6 +255,21 @@ def test_a_rate_above_the_peak_of_the_link_is_unknown():
     assert bus_rate(bus, duration, wait, 5_000_000_000) == 5_000_000_000
     assert bus_rate(bus, duration, wait, 4_999_999_999) is None
     assert bus_rate(bus, duration, wait, None) == 5_000_000_000
+
+
+def test_the_steady_time_is_that_of_the_steps_that_are_steady_on_all_ranks():
+    ranks = late_in_every_third(steps=12)
+    warm = np.arange(12) < 4
+    ranks[0] = replace(ranks[0], steps=replace(ranks[0].steps, warm_up=warm))
+    facts = job_facts(ranks)
+    shared = np.flatnonzero(facts.steps.steady)
+    assert len(shared) < (~ranks[1].steps.warm_up).sum()
+    assert facts.span_ns == ranks[1].steps.duration_ns[shared].sum()
+
+    found = [each for each in ranked_findings(job_report(ranks)) if each.forecast]
+    assert found
+    for each in found:
+        assert each.forecast.step_ns == pytest.approx(facts.span_ns / len(shared), rel=1e-6)
 
 
 def test_the_heat_map_splits_each_step():

@@ -27,7 +27,7 @@ from traceview.ranks.result.rank_rows import (
     stragglers_table,
 )
 from traceview.ranks.result.verdict import verdict_of
-from traceview.ranks.step_alignment import common_steps
+from traceview.ranks.step_alignment import CommonSteps, common_steps
 from traceview.ranks.stragglers import stragglers
 from traceview.ranks.waits import matched_communicators
 from traceview.tables import NULL, Cell
@@ -69,7 +69,7 @@ def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
     steps = common_steps(ordered, matched)
     needs = needs_of(ordered, matched, steps)
     late = lateness(ordered, matched, steps, needs)
-    span_ns = int(np.median([each.span_ns for each in ordered])) if ordered else 0
+    span_ns = steady_span_ns(ordered, steps)
     facts = JobFacts(
         ranks=ordered,
         matched=matched,
@@ -85,6 +85,19 @@ def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
         needs=needs,
     )
     return replace(facts, stragglers=stragglers(ordered, matched, late, span_ns, needs))
+
+
+def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:
+    """The time of the steady steps that all ranks have, of the median rank; 0 without ranks.
+
+    Without such steps it is that of the whole steady time.
+    """
+    shared = np.flatnonzero(steps.steady & (steps.row >= 0).all(axis=0))
+    spans = [
+        int(each.steps.duration_ns[steps.row[place, shared]].sum()) if len(shared) else each.span_ns
+        for place, each in enumerate(ranks)
+    ]
+    return int(np.median(spans)) if spans else 0
 
 
 def _summary(job: JobFacts) -> dict[str, Cell]:

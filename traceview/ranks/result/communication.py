@@ -97,7 +97,7 @@ def exposed_communication(
         f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing{most}.",
         "Overlap it with compute: start each collective as soon as its data is ready, on a stream "
         "of its own. Or exchange fewer bytes.",
-        transfer_ns * steps,
+        transfer_ns * max(int(job.steps.steady.sum()), 1),
         Subject("rank", f"rank {row['rank']}"),
         Evidence(
             {"rank": row["rank"], "transfer_ns": transfer_ns, "step_ns": whole_ns, **values},

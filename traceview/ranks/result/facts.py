@@ -20,7 +20,8 @@ from traceview.tables import Integers
 
 @dataclass(frozen=True)
 class JobFacts:
-    """The ranks, by number, and what their collectives tell. `span_ns` is the median steady time.
+    """The ranks, by number, and what their collectives tell. `span_ns` is the time of
+    the steady steps that all share, of the median rank; without steps the whole steady time.
 
     `wait_ns` has one array per rank, a row per collective of it: how long it waited there, −1 where
     that is unknown.

@@ -131,7 +131,7 @@ def _why(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
         return "its GPU works longer between collectives", {}
     values: dict[str, Value] = {"work_factor": longer.factor}
     if longer.all_slower:
-        return "all its kernels take {work_factor} as long as on the others", values
+        return "all its kernels take {work_factor} as long as on other ranks", values
     values |= {"kernel_class": longer.kind, "more_ns": longer.more_ns}
     if longer.more_ns >= _MOST_OF_IT * longer.whole_ns:
         return "its {kernel_class} kernels take {more_ns} more per step", values
@@ -147,7 +147,8 @@ def _launches(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
         "launches": round(launched_per_step(job.ranks[each.rank])[0]),
         "usual_launches": round(float(np.median(others))) if others else None,
     }
-    return "its CPU launches {launches:kernel} per step, {usual_launches} on the others", values
+    whose = "that of the other" if len(others) == 1 else "those of the others"
+    return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
 
 
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:

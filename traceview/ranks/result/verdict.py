@@ -86,7 +86,7 @@ def _phrases(
     if median is not None:
         yield f"{units.counted(steps, 'steady step')} of {units.duration(median)}"
     else:
-        yield f"No common steps in {units.duration(job.span_ns)}"
+        yield f"no common steps in {units.duration(job.span_ns)}"
     if busy is not None:
         yield f"GPU busy {units.percent(busy)}"
     if waiting is not None and waiting >= _WORTH_SAYING:

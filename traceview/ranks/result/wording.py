@@ -43,7 +43,7 @@ def doing(cause: str, place: Place | None) -> str:
 def remedy(each: Straggler) -> str:
     """What to do about a late rank, an imperative with the fields of its finding."""
     if each.more_work:
-        return "Share the work evenly: batch sizes, tokens per expert or layers per stage."
+        return "Share the work evenly: balance batch sizes, tokens per expert or layers per stage."
     if each.cause == GPU_WORK:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
@@ -52,4 +52,4 @@ def remedy(each: Straggler) -> str:
         return (
             "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."
         )
-    return "Read the report of rank {rank}: traceview report {path} --rank {rank}"
+    return "Read the report of rank {rank} alone: run the same command with --rank {rank}."
