@@ -117,9 +117,9 @@ def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, In
     `pattern` is that of each range, `size` of one that does not count.
     """
     calls, inside = api_calls(trace), attributed_calls(trace)
-    cuda, launches = (np.zeros(size + 1, np.int64) for _ in range(2))
+    cuda = np.zeros(size + 1, np.int64)
     within = (inside.range >= 0) & ~inside.inferred
     of_calls = pattern[inside.range[within]]
     np.add.at(cuda, of_calls, calls.duration_ns[within])
-    np.add.at(launches, of_calls, calls.does[within] == CallKind.LAUNCH)
+    launches = np.bincount(of_calls[calls.does[within] == CallKind.LAUNCH], minlength=size + 1)
     return cuda, launches

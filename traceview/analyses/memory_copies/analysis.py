@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import units
+from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.memory_copies.copies import (
     COPIES,
@@ -60,7 +60,8 @@ def _chosen(trace: Trace, kind: Kind, rows: int) -> Mask:
 def _notes(trace: Trace, copies: Table) -> tuple[str, ...]:
     """The source of the link's rate: no recording says how a GPU is connected."""
     crosses = copies.texts("direction").isin(OVER_THE_LINK)
-    links = [peaks(trace)[device].get("link") for device in np.unique(copies["device"][crosses])]
+    devices = groups.different(copies["device"][crosses])
+    links = [peaks(trace)[device].get("link") for device in devices]
     notes = {
         f"link_pct is relative to {units.quantity('bytes_per_s', link.value)} per direction "
         f"({link.source})."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview import groups
 from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.phases.phases import Phase, Phases
 from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, LOST_WORK, SYNC_DRAIN
@@ -70,7 +71,7 @@ def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
     """The phase in which each gap ends; −1 for processes without any."""
     gaps, ops = every_gap(trace), operations(trace)
     process, result = ops.process[gaps.after], np.full(len(gaps), -1, np.int64)
-    for number in np.unique(every.process).tolist():
+    for number in groups.different(every.process).tolist():
         rows = np.flatnonzero(every.process == number)
         own = np.flatnonzero(process == number)
         at = np.searchsorted(every.start_ns[rows], gaps.end_ns[own], side="right") - 1

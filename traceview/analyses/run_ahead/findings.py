@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview import groups
 from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
@@ -151,9 +150,9 @@ class Lead(NamedTuple):
 def _lead(trace: Trace, device: int) -> Lead | None:
     """The lead in steps that work on this device alone; None without such steps."""
     ops, every = operations(trace), steps(trace)
-    elsewhere = groups.different(ops.process[ops.device != device])
-    here = groups.different(ops.process[ops.device == device])
-    own = (every.operations > 0) & np.isin(every.process, np.setdiff1d(here, elsewhere))
+    process, of_stream = ops.streams[:, 0], ops.streams[:, 1]
+    alone = ~np.isin(process, process[of_stream != device])
+    own = (every.operations > 0) & np.isin(every.process, process[alone])
     own &= selected(trace, every.process, every.cpu_start_ns)
     if not own.any():
         return None

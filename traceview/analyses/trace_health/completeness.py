@@ -103,7 +103,7 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
     """
     calls = trace.recorded("api_calls")
     launching = groups.different(calls["process"][call_kinds(trace) == CallKind.LAUNCH])
-    working = np.union1d(launching, groups.different(operations(trace).process))
+    working = groups.different(np.concatenate([launching, operations(trace).process]))
     if not len(working):
         return np.ones(len(messages), bool)
     own = np.isin(messages["process_id"], trace.processes["process_id"][working])

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.gpu_idle.starvation import starved
 from traceview.facts.idle.causes import (
@@ -196,7 +196,7 @@ def _fp32_gemm_ns(trace: Trace, rows: Integers) -> int:
     chosen[rows] = True
     kernels = trace.recorded("kernels").take(chosen[kernel_operations(trace)])
     names = kernels.texts("name")
-    used = np.unique(names.codes[names.codes >= 0]).tolist()
+    used = groups.different(names.codes[names.codes >= 0]).tolist()
     gemms = [code for code in used if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
     return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
 
@@ -206,7 +206,7 @@ def _idle_parts(trace: Trace, device: int) -> dict[Limit, int]:
     every = gaps(trace)
     steady = (every.device == device) & ~every.one_time
     parts: dict[Limit, int] = {}
-    for cause in np.unique(every.cause[steady]).tolist():
+    for cause in groups.different(every.cause[steady]).tolist():
         limit = _LIMITS.get(cause, "unknown")
         idle_ns = int(every.idle_ns[steady & (every.cause == cause)].sum())
         parts[limit] = parts.get(limit, 0) + idle_ns

@@ -294,7 +294,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
 def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
     """At most one wave of cuBLAS's newer kernels; older ones launch one block per tile."""
     names = grids.configurations.name
-    used = np.unique(names.codes)
+    used = groups.different(names.codes)
     newer = [code for code in used.tolist() if code >= 0 and "nvjet" in names.values[code]]
     mask: Mask = grids.known & (grids.whole == 1) & np.isin(names.codes, newer)
     return mask

@@ -80,7 +80,7 @@ def read(database: Database, path: str) -> Trace:
 def _run(database: Database, meta: ExportMeta, staged: Mapping[str, Table]) -> Mapping[str, str]:
     """What was noted of the run, its clock, and the rank if only one process used GPUs."""
     noted = {**clock_origin(database), **meta.run}
-    several = "kernels" in staged and len(np.unique(staged["kernels"]["process"])) > 1
+    several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
     if several or "rank" in meta.run:
         return noted
     return {**rank_of_program(database), **noted}

@@ -18,6 +18,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from traceview import groups
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder
 from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn, decode
@@ -159,7 +160,7 @@ def _leaves(file: PageFile, root: int) -> Pages:
 def _check_pages(file: PageFile, level: Pages) -> None:
     if not len(level) or level.min() < 2 or level.max() > file.pages:
         raise DeclinedError("a page number is out of bounds")
-    if len(np.unique(level)) != len(level):
+    if len(groups.different(level)) != len(level):
         raise DeclinedError("a page occurs twice")
 
 
