@@ -12,14 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.facts.idle.causes import CAUSES
-from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.gaps import busy, gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import (
+    operations,
+    operations_by_device,
+    operations_by_process,
+)
 from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_order
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
+from traceview.intervals import Intervals
 from traceview.tables import Integers, thrifty
 from traceview.trace import Trace, fact
 
@@ -176,11 +181,10 @@ def _gpus(trace: Trace) -> _Gpus:
     count = np.bincount(series[pairs.first])
     order = in_order(gap.device, gap.start_ns)
     idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
-    process = ops.process * np.int64(devices) + ops.device
     return _Gpus(
         own=Lanes.union(pairs.ids, ops.start_ns[rows], ops.end_ns[rows]),
-        program=Lanes.union(process, ops.start_ns, ops.end_ns),
-        any=Lanes.union(ops.device, ops.start_ns, ops.end_ns),
+        program=_lanes(_busy_by_program(trace, devices)),
+        any=_lanes(busy(trace)),
         idle=idle,
         causes={each: idle.coverage(cause == each) for each in groups.different(cause).tolist()},
         once=idle.coverage(gap.one_time[order]),
@@ -189,6 +193,30 @@ def _gpus(trace: Trace) -> _Gpus:
         device=ops.device[rows[pairs.first]].astype(np.int64),
         devices=devices,
     )
+
+
+def _busy_by_program(trace: Trace, devices: int) -> dict[int, Intervals]:
+    """Union of the operations of each process on each device, by process * devices + device."""
+    ops, result = operations(trace), {}
+    for process, rows in operations_by_process(trace).items():
+        for device, own in groups.rows_of(ops.device[rows]).items():
+            alone = len(own) == len(operations_by_device(trace)[device])
+            own = rows[own]
+            result[process * devices + device] = (
+                busy(trace)[device]
+                if alone
+                else intervals.union(ops.start_ns[own], ops.end_ns[own])
+            )
+    return result
+
+
+def _lanes(unions: Mapping[int, Intervals]) -> Lanes:
+    """The unions as lanes, in ascending order of their numbers."""
+    none = np.zeros(0, np.int64)
+    lane = np.repeat([*unions], [len(each.start) for each in unions.values()])
+    start = np.concatenate([none, *(each.start for each in unions.values())])
+    end = np.concatenate([none, *(each.end for each in unions.values())])
+    return Lanes(lane.astype(np.int64), start, end)
 
 
 def _fill_in(part: npt.NDArray[np.int64], gpus: _Gpus, visits: _Visits) -> None:
