@@ -28,7 +28,7 @@ test_with() {
         path=$PWD/.cache/triton-$version${path:+:$path}
     fi
     # shellcheck disable=SC2086 (several options)
-    PYTHONPATH=$path "$PYTHON" -m pytest ${PYTEST:--q -n auto} \
+    PYTHONPATH=$path TRACEVIEW_TEST_ARCHES=all "$PYTHON" -m pytest ${PYTEST:--q -n auto} \
         tests/ptx tests/toolchain tests/headless tests/inspect tests/oracles/test_tutorials.py
 }
 

@@ -1,4 +1,4 @@
-"""A process that has imported Triton and PyTorch, and forks itself for each worker of traceview.
+"""A process that has imported Triton and PyTorch, and forks itself for each program it is given.
 
 Run with a Unix socket of datagrams as stdin. A request names the program text, its arguments, the
 current folder and the environment, and brings four descriptors: stdin, stdout, stderr, and a pipe
@@ -82,6 +82,8 @@ def _run(request: dict, streams: Sequence[int]) -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
+    finally:
+        sys.stdout.flush()
     os._exit(0)
 
 

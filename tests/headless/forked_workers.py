@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -28,12 +29,15 @@ _DROPPED = {*client._UNSET, *_READ_LATER}
 fresh_start = client._start
 
 
-class ForkedWorker:
+class Fork:
     """A fork with as much of `subprocess.Popen` as traceview.headless.client takes."""
 
-    def __init__(self, report: socket.socket, stdin: int, stdout: int) -> None:
-        self.stdin, self.stdout = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0)
-        self._report, self._status = report, None
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+
+    def __init__(self, report: socket.socket) -> None:
+        self._report = report
+        self._status: int | None = None
         self.pid: int = self._number()
 
     def poll(self) -> int | None:
@@ -46,7 +50,7 @@ class ForkedWorker:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
         if self._status is None and not select.select([self._report], [], [], timeout)[0]:
-            raise subprocess.TimeoutExpired("a forked worker", timeout or 0)
+            raise subprocess.TimeoutExpired("a fork", timeout or 0)
         status = self.poll()
         assert status is not None
         return status
@@ -62,24 +66,33 @@ class ForkedWorker:
 
 
 class ForkServer:
-    """The process that forks; it starts with the first worker, and with its environment."""
+    """The process that forks; it starts with the first fork, and with the environment of that."""
 
     def __init__(self) -> None:
-        self._at_start = _read_at_start()
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(
-        self, command: list[str], folder: Path, request: Request
-    ) -> "subprocess.Popen[bytes] | ForkedWorker":
-        """Start a worker in place of traceview.headless.client._start."""
-        is_alike = _read_at_start() == self._at_start
-        if command[:3] != [sys.executable, "-P", "-c"] or not is_alike:
-            return fresh_start(command, folder, request)
-        environment = client._environment(folder, request)
+    def fork(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        streams: Sequence[int],
+    ) -> Fork:
+        """Run a program in a fork; `streams` are the descriptors of its stdin, stdout, stderr."""
         if self._requests is None:
             self._requests, self._process = _served(environment)
-        return self._forked(self._requests, command[3:], environment)
+        ours, theirs = socket.socketpair()
+        request = {
+            "program": program,
+            "arguments": arguments,
+            "folder": str(Path.cwd()),
+            "environment": environment,
+        }
+        with theirs:
+            descriptors = [*streams, theirs.fileno()]
+            socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
+        return Fork(ours)
 
     def stop(self) -> None:
         """Close its socket, which ends it."""
@@ -87,25 +100,28 @@ class ForkServer:
             self._requests.close()
             self._process.wait()
 
-    @staticmethod
-    def _forked(
-        requests: socket.socket, program: Sequence[str], environment: dict[str, str]
-    ) -> ForkedWorker:
-        ours, theirs = socket.socketpair()
+
+class WorkerServer(ForkServer):
+    """It starts the workers of traceview."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at_start = _read_at_start()
+
+    def start(
+        self, command: list[str], folder: Path, request: Request
+    ) -> "subprocess.Popen[bytes] | Fork":
+        """Start a worker in place of traceview.headless.client._start."""
+        is_alike = _read_at_start() == self._at_start
+        if command[:3] != [sys.executable, "-P", "-c"] or not is_alike:
+            return fresh_start(command, folder, request)
         (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
-        text = json.dumps(
-            {
-                "program": program[0],
-                "arguments": program[1:],
-                "folder": str(Path.cwd()),
-                "environment": environment,
-            }
-        )
-        socket.send_fds(requests, [text.encode()], [stdin, stdout, 2, theirs.fileno()])
-        theirs.close()
+        environment = client._environment(folder, request)
+        forked = self.fork(command[3], command[4:], environment, (stdin, stdout, 2))
         os.close(stdin)
         os.close(stdout)
-        return ForkedWorker(ours, to_stdin, from_stdout)
+        forked.stdin, forked.stdout = os.fdopen(to_stdin, "wb", 0), os.fdopen(from_stdout, "rb", 0)
+        return forked
 
 
 def _read_at_start() -> dict[str, str]:
@@ -134,7 +150,7 @@ def forked_workers() -> Iterator[None]:
     if sys.platform != "linux" or not (find_spec("torch") and find_spec("triton")):
         yield
         return
-    server = ForkServer()
+    server = WorkerServer()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_start", server.start)
         yield

@@ -8,10 +8,12 @@ shares nothing with traceview.
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -182,8 +184,16 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("arch", ARCHES)
-@pytest.mark.parametrize("name", RULES)
+def cases() -> Iterator[tuple[str, str]]:
+    """Each rule on sm_90 and on one other architecture, these in turn; a new Triton sees all."""
+    others = cycle(arch for arch in ARCHES if arch != "sm_90")
+    for name, rule in RULES.items():
+        other = "sm_100" if rule.on_sm_100 else next(others)
+        chosen = ARCHES if os.environ.get("TRACEVIEW_TEST_ARCHES") == "all" else ("sm_90", other)
+        yield from ((name, arch) for arch in chosen)
+
+
+@pytest.mark.parametrize(("name", "arch"), [*cases()])
 def test_rule(name, arch, compile_triton):
     need("nvdisasm")
     rule = RULES[name]
