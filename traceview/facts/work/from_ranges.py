@@ -181,7 +181,8 @@ def _innermost(
     if not relevant.any() or not len(tree.row):
         return None
     text = names.codes[tree.row]
-    nearest = tree.own_or_inherited(np.where(relevant[text], np.arange(len(text)), -1))
+    every = np.arange(len(text), dtype=np.int32)
+    nearest = tree.own_or_inherited(np.where(relevant[text], every, np.int32(-1)))
     inner = attributed_operations(trace).range[kernel_operations(trace)]
     of = np.where(inner >= 0, nearest[inner], -1)
     used = groups.different(of[of >= 0])
