@@ -9,7 +9,7 @@ from tests.ranks.hand_made import MS, WORLD, Call, Made, job
 from traceview.findings import field_names
 from traceview.ranks.answer import job_facts, job_report
 from traceview.ranks.critical_path import critical_path
-from traceview.ranks.figures import ALL_GATHER, Place, WorkPart
+from traceview.ranks.figures import ALL_GATHER, Place, RankCollectives, WorkPart
 from traceview.ranks.job import PARTS
 from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
@@ -59,6 +59,27 @@ def test_a_straggler_with_its_pattern_cause_and_place():
     assert [row["wait_ns"] for row in rows(report, "ranks")] == [
         0 if rank == 3 else 36 * MS // 11 for rank in range(8)
     ]
+
+
+def test_a_wait_under_compute_costs_nobody_anything():
+    """Rank 3 arrives 12 ms late; the others compute for 10 of their 13 ms in the call."""
+    ranks = [
+        each
+        if each.name.rank == 3
+        else replace(each, collectives=_hidden(each.collectives, 10 * MS))
+        for each in late_in_every_third()
+    ]
+    report = job_report(ranks)
+
+    [row] = rows(report, "stragglers")
+    assert (row["rank"], row["steps"], row["late_median_ns"]) == (3, "every third step", 3 * MS)
+    assert row["others_wait_ns"] == 7 * 9 * MS
+
+
+def _hidden(calls: RankCollectives, hidden_ns: int) -> RankCollectives:
+    """The collectives with part of their waits under compute."""
+    waits = calls.duration_ns > hidden_ns
+    return replace(calls, exposed_ns=calls.duration_ns - np.where(waits, hidden_ns, 0))
 
 
 def test_a_balanced_job_names_nobody():
