@@ -328,7 +328,7 @@ def gate(
 
     rules = read_config(Path(config))
     before, after = (
-        [run.figures for run in side(given, load)] for given in (baselines, candidates)
+        [run.figures for run in side(given, load, force=force)] for given in (baselines, candidates)
     )
     return decide(before, after, rules, force=force)
 
@@ -594,7 +594,7 @@ def compare(
     from traceview.comparison.decomposition import compare_runs
     from traceview.comparison.inputs import median_recording, side
 
-    old, new = side(before, load), side(after, load)
+    old, new = (side(each, load, force=force) for each in (before, after))
     compared = compare_runs([run.figures for run in old], [run.figures for run in new], force=force)
     return replace(compared, recordings=(median_recording(old), median_recording(new)))
 

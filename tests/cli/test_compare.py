@@ -36,6 +36,20 @@ def test_the_cause_is_named_first(capsys, monkeypatch):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_ranks_of_a_job_are_no_repeated_runs(capsys, tmp_path):
+    for rank in (0, 1):
+        shutil.copy(DATA / f"ranks/moe.rank{rank}.sqlite.xz", tmp_path)
+    status, out, err = compared(capsys, tmp_path, tmp_path)
+    assert (status, out) == (2, "")
+    assert err == (
+        "traceview: error: moe.rank0.sqlite.xz and moe.rank1.sqlite.xz are ranks 0 and 1 of a job, "
+        "not repeated runs of it; pass recordings of one rank, the same on both sides\n"
+    )
+    status, out, _ = compared(capsys, tmp_path, tmp_path, "--force")
+    assert status == 0
+    assert "2 runs per side" in out
+
+
 def test_json_alone_goes_to_stdout_and_its_parts_sum_up(capsys):
     status, out, err = compared(capsys, BEFORE, AFTER, "--json")
     document = json.loads(out)

@@ -20,31 +20,60 @@ Recording = Path | Trace
 
 @dataclass(frozen=True)
 class Run:
-    """The figures of a run, and the recording they are of, to draw its timeline."""
+    """The figures of a run, and the recording they are of, to draw its timeline.
+
+    `rank` is that of the recording in a job of several ranks, None else.
+    """
 
     figures: RunFigures
     recording: Recording | None
+    rank: int | None = None
 
 
-def side(given: Input | Sequence[Input], load: Callable[[Path], Trace]) -> list[Run]:
+def side(
+    given: Input | Sequence[Input], load: Callable[[Path], Trace], *, force: bool = False
+) -> list[Run]:
     """The runs of a side. Recordings are read one after the other, and not kept.
 
-    Raises ComparisonRefusedError for a side without a recording, and what `load` raises.
+    Raises ComparisonRefusedError for a side without a recording or, unless `force`, with several
+    ranks of a job, and what `load` raises.
     """
     inputs = [given] if isinstance(given, str | Path | Trace) else list(given)
-    return [run for each in inputs for run in _runs(each, load)]
+    runs = [run for each in inputs for run in _runs(each, load)]
+    if not force:
+        _check_ranks(runs)
+    return runs
+
+
+def _check_ranks(runs: Sequence[Run]) -> None:
+    """Ranks wait for each other in every step: they differ less than repeated runs would."""
+    ranked = {run.rank: run.figures.name for run in runs if run.rank is not None}
+    if len(ranked) < 2:
+        return
+    numbers = sorted(ranked)
+    names = f"{ranked[numbers[0]]} and {ranked[numbers[1]]}"
+    raise ComparisonRefusedError(
+        f"{names} are ranks {numbers[0]} and {numbers[1]} of a job, not repeated runs of it",
+        "pass recordings of one rank, the same on both sides",
+    )
+
+
+def _rank_of(trace: Trace) -> int | None:
+    identity = trace.rank
+    return identity.rank if identity and (identity.world_size or 1) > 1 else None
 
 
 def _runs(given: Input, load: Callable[[Path], Trace]) -> Iterator[Run]:
     if isinstance(given, Trace):
-        yield Run(figures_of(given), given)
+        yield Run(figures_of(given), given, _rank_of(given))
         return
     path = Path(given)
     for file in _recordings_in(path) if path.is_dir() else [path]:
         if is_baseline(file):
             yield from (Run(figures, None) for figures in read_baseline(file))
         else:
-            yield Run(_named(figures_of(load(file)), file), file)
+            trace = load(file)
+            yield Run(_named(figures_of(trace), file), file, _rank_of(trace))
 
 
 def _named(figures: RunFigures, file: Path) -> RunFigures:
