@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,12 @@ def aside(x):
 
 aside(torch.randn(1000, device="cuda"))
 """
+# Keep what Inductor made as it lays it out where TRITON_CACHE_DIR is not set.
+KEEP = """
+import os, shutil
+shutil.copytree(os.environ["TORCHINDUCTOR_CACHE_DIR"], "{0}")
+shutil.copytree(os.environ["TRITON_CACHE_DIR"], "{0}/triton/0")
+"""
 
 
 @pytest.fixture
@@ -107,13 +114,33 @@ def script(tmp_path):
     return write
 
 
+@dataclass(frozen=True)
+class Run:
+    """A script that was compiled: its kernels, its notes, and a copy of Inductor's cache."""
+
+    compiled: list[Compiled]
+    notes: list[str]
+    cache: Path
+
+
+@pytest.fixture(scope="module")
+def forward(tmp_path_factory):
+    """FORWARD, compiled once for the tests that look at it."""
+    folder, notes = tmp_path_factory.mktemp("forward"), list[str]()
+    cache = folder / "torchinductor_user"
+    (folder / "script.py").write_text(FORWARD + KEEP.format(cache))
+    with pytest.MonkeyPatch.context() as patch:
+        # Triton then has a cache of this program alone.
+        patch.setenv("TRACEVIEW_CACHE_DIR", "")
+        options = CompileOptions(compile_torch=True)
+        compiled = compile_python(str(folder / "script.py"), options, note=notes.append)
+    return Run(compiled, notes, cache)
+
+
 @compiles
-def test_generated_kernels_are_compiled_as_they_launch(script):
-    notes = []
-    first, second = compile_python(
-        script(FORWARD), CompileOptions(compile_torch=True), note=notes.append
-    )
-    assert notes == [
+def test_generated_kernels_are_compiled_as_they_launch(forward):
+    first, second = forward.compiled
+    assert forward.notes == [
         "--compile is experimental (tested with PyTorch 2.11 and 2.13): where Inductor selects by "
         "timing, its first candidate is shown as launched",
         "script.py: 1 kernel in 2 variants compiled as launched",
@@ -128,8 +155,8 @@ def test_generated_kernels_are_compiled_as_they_launch(script):
 
 
 @compiles
-def test_the_generated_source_outlives_its_folder(script):
-    compiled = compile_python(script(FORWARD), CompileOptions(compile_torch=True))[0]
+def test_the_generated_source_outlives_its_folder(forward):
+    compiled = forward.compiled[0]
     assert not Path(compiled.source_file).exists()
     definition = compiled.source_text.splitlines()[compiled.source_line - 1]
     assert definition.startswith("def triton_poi_fused_gelu_mul_0(")
@@ -191,21 +218,11 @@ def test_a_kernel_of_the_users_among_generated_ones(script):
 
 
 @compiles
-def test_a_cache_of_inductors_is_a_target(script, tmp_path, monkeypatch):
+def test_a_cache_of_inductors_is_a_target(forward, tmp_path):
     from traceview.inspect.targets.cache import read_cache
 
-    # Triton then has a cache of this program alone.
-    monkeypatch.setenv("TRACEVIEW_CACHE_DIR", "")
-    # As Inductor lays it out where TRITON_CACHE_DIR is not set.
-    keep = """
-import os, shutil
-shutil.copytree(os.environ["TORCHINDUCTOR_CACHE_DIR"], "{0}")
-shutil.copytree(os.environ["TRITON_CACHE_DIR"], "{0}/triton/0")
-"""
-    cache = tmp_path / "torchinductor_user"
-    launched = compile_python(
-        script(FORWARD + keep.format(cache)), CompileOptions(compile_torch=True)
-    )
+    launched, cache = forward.compiled, tmp_path / "torchinductor_user"
+    shutil.copytree(forward.cache, cache)
     found = read_cache(cache)
     assert {each.ptx for each in found} == {each.ptx for each in launched}
     assert {each.cubin for each in found} == {each.cubin for each in launched}
