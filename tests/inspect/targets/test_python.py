@@ -57,6 +57,7 @@ def error_of(target: str, kind=InputError, **options) -> str:
 
 @needs_triton
 @needs_torch
+@pytest.mark.usefixtures("fresh_workers")
 def test_a_script_compiles_as_it_launches():
     even, odd = compile_python(str(TRITON_KERNELS / "gelu.py"))
     assert (even.name, even.how, even.arch) == ("gelu_kernel", "launched", "sm_90")
