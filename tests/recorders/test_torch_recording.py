@@ -169,6 +169,13 @@ def test_steps_samples_and_the_run_are_there(record):
     assert torch.cuda.is_available() or not report.findings
 
 
+def test_a_program_that_compiles_nothing_does_not_import_the_compiler(record):
+    seen = "print('torch._inductor' in sys.modules, torch._inductor.config is not None)"
+    done, path = record(f"{programs.GRADIENTS}\nstep()\n{seen}\n")
+    assert done.stdout.startswith("False True\n"), done.stderr
+    assert traceview.load(path).ranges.texts("name").isin(["aten::linear"]).sum() == 2
+
+
 @pytest.mark.parametrize(
     ("program", "status"),
     [(programs.RAISES, 1), (programs.EXITS, 3), (programs.LEAVES, 4)],

@@ -15,6 +15,19 @@ def step(x=None):
     optimizer.step()
     return loss.item()
 """
+# Without an optimizer, whose construction imports torch._dynamo.
+GRADIENTS = """
+import torch, sys
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+
+def step(x=None):
+    x = torch.randn(8, 16) if x is None else x
+    loss = model(x).square().mean()
+    loss.backward()
+    return loss.item()
+"""
 TRAINING = f"""{MODEL}
 import nvtx, threading
 for number in range(6):
@@ -47,16 +60,16 @@ number = torch.cuda.nvtx.range_start("free")
 torch.cuda.nvtx.mark("moment")
 torch.cuda.nvtx.range_end(number)
 """
-RAISES = f"{MODEL}\nstep()\nraise ValueError('on purpose')\n"
-EXITS = f"{MODEL}\nstep()\nsys.exit(3)\n"
-LEAVES = f"{MODEL}\nimport os\nstep()\nsys.stdout.flush()\nos._exit(4)\n"
-ENDLESS = f"""{MODEL}
+RAISES = f"{GRADIENTS}\nstep()\nraise ValueError('on purpose')\n"
+EXITS = f"{GRADIENTS}\nstep()\nsys.exit(3)\n"
+LEAVES = f"{GRADIENTS}\nimport os\nstep()\nsys.stdout.flush()\nos._exit(4)\n"
+ENDLESS = f"""{GRADIENTS}
 for number in range(10**9):
     step()
     if number == 3:
         print("running", flush=True)
 """
-DEAF = f"""{MODEL}
+DEAF = f"""{GRADIENTS}
 import time
 for number in range(10**9):
     try:
@@ -70,7 +83,7 @@ DEAF_TO_ALL = f"""import signal
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
 {ENDLESS}"""
-WORKERS = f"""{MODEL}
+WORKERS = f"""{GRADIENTS}
 from torch.utils.data import DataLoader, TensorDataset
 import subprocess
 data = TensorDataset(torch.arange(32 * 16, dtype=torch.float32).reshape(32, 16))
@@ -92,7 +105,7 @@ for _ in range(3):
     print(f"{{step():.9f}}")
 print(inside(torch.zeros(2)).tolist())
 """
-OWN_PROFILER = f"""{MODEL}
+OWN_PROFILER = f"""{GRADIENTS}
 from torch.profiler import profile
 step()
 with profile() as mine:

@@ -7,6 +7,7 @@ gets its name when it is whole.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from functools import wraps
 
 from .. import notes
@@ -14,7 +15,7 @@ from . import mirrored_ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
     from typing import Any
 
@@ -60,7 +61,8 @@ class TorchSession:
             self._calling = True
             try:
                 self._profiler = _profiler(self._torch, shapes=self._shapes)
-                self._profiler.start()
+                with _without_inductor(self._torch):
+                    self._profiler.start()
             finally:
                 self._calling = False
             self._state = _RUNNING
@@ -149,6 +151,24 @@ def _giving_way(original: Any) -> Any:
 def _event_maker(torch: Any) -> Any:
     fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)
     return fast or torch.autograd.profiler.record_function
+
+
+@contextmanager
+def _without_inductor(torch: Any) -> Iterator[None]:
+    """Keep torch.profiler, which asks for an option of Inductor, from importing it: that takes 3 s.
+
+    Before it is imported, the environment alone can have set that option.
+    """
+    lazy = getattr(torch, "_lazy_modules", None)
+    asked = os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
+    if asked or not isinstance(lazy, set) or "_inductor" in vars(torch) or "_inductor" not in lazy:
+        yield
+        return
+    lazy.remove("_inductor")
+    try:
+        yield
+    finally:
+        lazy.add("_inductor")
 
 
 def _profiler(torch: Any, *, shapes: bool) -> Any:
