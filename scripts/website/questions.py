@@ -54,6 +54,7 @@ def _text(
     answer: Explanation, more: dict[str, Any], found: Sequence[Finding], picture: str | None
 ) -> str:
     lines = [f"# {answer.title}", "", f"**{answer.question}**", "", answer.method, ""]
+    lines += [more["computed"], ""] if "computed" in more else []
     lines += ["## In a recording", ""]
     if picture:
         lines += [f"![{answer.title} of {more['example']}]({picture}.svg)", ""]
