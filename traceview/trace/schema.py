@@ -205,6 +205,18 @@ COLLECTIVE_CALLS = TableSchema(
         ),
         replace(_COMMUNICATOR, nullable=True),
         Column("bytes", "int64", "bytes of one message of the call", nullable=True),
+        Column(
+            "total_bytes",
+            "int64",
+            "bytes of the larger buffer, where the messages of the call differ in size",
+            nullable=True,
+        ),
+        Column(
+            "bus_bytes",
+            "int64",
+            "bytes exchanged with other ranks in the busier direction, where messages differ",
+            nullable=True,
+        ),
         Column("peer", "int32", "rank sent to or received from, or the root", nullable=True),
     ),
 )

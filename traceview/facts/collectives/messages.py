@@ -1,14 +1,17 @@
 """What NCCL was called to move by each of its kernels: bytes, communicator and ranks.
 
 A kernel is launched inside the call it serves, or, between ncclGroupStart and ncclGroupEnd, inside
-the latter for all calls of the group. Sizes and bus bandwidth are those of nccl-tests
-(doc/PERFORMANCE.md there): of the larger buffer, and times 2 (n − 1) ÷ n for an all-reduce of n
-ranks, (n − 1) ÷ n where each rank has a part, 1 for a broadcast, a reduction or a message.
+the latter for all calls of the group. torch.profiler does not show groups: calls that launch
+nothing are served by the next kernel of their thread that is launched outside of any call. Sizes
+and bus bandwidth are those of nccl-tests (doc/PERFORMANCE.md there): of the larger buffer, and
+times 2 (n − 1) ÷ n for an all-reduce of n ranks, (n − 1) ÷ n where each rank has a part, 1 for a
+broadcast, a reduction or a message. Where the parts differ, they are those of the busier direction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,7 +61,10 @@ def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
     units = _units(calls)
     moves = units.marks == 0
     calls, unit = calls.take(units.order[moves]), units.number[moves]
-    kernel_unit = _units_of_launches(trace, units, rows)
+    kernel_unit, launched = _units_of_launches(trace, units, rows)
+    if moves.all():
+        of_unit, kernel_unit = _coalesced(units, kernel_unit, launched)
+        unit = of_unit[unit]
     kernel = _kernels_of_calls(unit, _classes(calls), kernel_unit, _kernel_classes(kinds))
     return _summed(trace, calls, kernel, count)
 
@@ -108,8 +114,16 @@ def _depth_before(marks: Integers) -> Integers:
     return np.concatenate((np.zeros(1, np.int64), depth[:-1]))
 
 
-def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> Integers:
-    """The unit that launched each operation, −1 for none."""
+class _Launches(NamedTuple):
+    """Launch calls of the kernels `row`, places among those asked for."""
+
+    row: Integers
+    thread: Array
+    start_ns: Integers
+
+
+def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> tuple[Integers, _Launches]:
+    """The unit that launched each operation, −1 for none, and the launches."""
     calls, call = trace.recorded("api_calls"), operations(trace).call[rows]
     result = np.full(len(rows), UNKNOWN, np.int64)
     launched = np.flatnonzero(call >= 0)
@@ -119,7 +133,38 @@ def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> Integers:
         at = np.searchsorted(units.start[own], time[thread == each], side="right") - 1
         inside = (at >= 0) & (time[thread == each] < units.end[own][np.maximum(at, 0)])
         result[launches[inside]] = own[at[inside]]
-    return result
+    return result, _Launches(launched, thread, time)
+
+
+def _coalesced(
+    units: _Units, kernel_unit: Integers, launched: _Launches
+) -> tuple[Integers, Integers]:
+    """The units of calls, by their unit so far, and of kernels, with coalesced calls in one unit.
+
+    Calls that launched nothing since the launch before on their thread are of one unit, which the
+    next launches there outside of any call serve.
+    """
+    of_unit, kernel_unit = np.arange(len(units.thread)), kernel_unit.copy()
+    idle = np.bincount(kernel_unit[kernel_unit >= 0], minlength=len(units.thread)) == 0
+    for thread in groups.different(units.thread).tolist():
+        own = np.flatnonzero(launched.thread == thread)
+        own = own[np.argsort(launched.start_ns[own], kind="stable")]
+        times, outside = launched.start_ns[own], kernel_unit[launched.row[own]] < 0
+        calls = np.flatnonzero(idle & (units.thread == thread))
+        following = np.searchsorted(times, units.start[calls])
+        calls, following = calls[following < len(own)], following[following < len(own)]
+        calls, following = calls[outside[following]], following[outside[following]]
+        first, which = np.unique(following, return_inverse=True)
+        of_unit[calls] = calls[np.searchsorted(following, first)][which]
+        # Launches up to the next call, or the next launch within a call, serve the same unit.
+        edges = np.zeros(len(own), np.int64)
+        edges[first] = 1
+        unit = np.append(UNKNOWN, of_unit[calls[np.searchsorted(following, first)]])
+        run = np.cumsum(edges)
+        unbroken = np.cumsum(~outside) == np.append(UNKNOWN, np.cumsum(~outside)[first])[run]
+        served = outside & unbroken
+        kernel_unit[launched.row[own[served]]] = unit[run[served]]
+    return of_unit, kernel_unit
 
 
 def _classes(calls: Table) -> Integers:
@@ -186,17 +231,22 @@ def _summed(trace: Trace, calls: Table, kernel: Integers, count: int) -> Message
     bus_unknown = unknown | (kinds.isin(("all-reduce",)) & (ranks == 0))
     values = np.where(values == NULL, 0, values)
     to_itself = (sends | receives) & (own_rank >= 0) & (calls["peer"] == own_rank)
-    whole = np.where(parts, values * ranks, np.where(to_itself, 0, values))
-    bus = np.where(parts, values * np.maximum(ranks - 1, 0), whole)
+    named = _kinds(calls, kernel, count, ranks)
+    # A message to itself is part of the buffers of an all-to-all, and never uses the link.
+    apart = to_itself & (named[kernel] != "all-to-all")
+    whole = np.where(parts, values * ranks, np.where(apart, 0, values))
+    bus = np.where(parts, values * np.maximum(ranks - 1, 0), np.where(to_itself, 0, values))
     reduced = kinds.isin(("all-reduce",))
     bus = np.where(reduced, np.rint(2 * (ranks - 1) / np.maximum(ranks, 1) * values), bus)
+    whole = np.where(calls["total_bytes"] == NULL, whole, calls["total_bytes"])
+    bus = np.where(calls["bus_bytes"] == NULL, bus, calls["bus_bytes"])
     total, bus_total = (
         _sum(kernel, count, each, sends, receives) for each in (whole, bus.astype(np.int64))
     )
     none = np.bincount(kernel, minlength=count) == 0
     communicator, rank_count = _only_one(kernel, count, calls["communicator"], ranks)
     return Messages(
-        _kinds(calls, kernel, count, ranks),
+        named,
         np.where(none | _any(kernel, count, unknown), UNKNOWN, total),
         np.where(none | _any(kernel, count, bus_unknown), UNKNOWN, bus_total),
         communicator,

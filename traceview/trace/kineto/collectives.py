@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Integers, Texts
+from traceview import groups
+from traceview.tables import Array, Integers, Texts
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.gpu_work import Staged
+from traceview.trace.kineto.message_sizes import exchanged_bytes, sizes_of, splits_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import ABSENT, INT32, Codes, integers
 
@@ -34,10 +36,6 @@ _KINDS = (
     (re.compile(r"send"), "send"),
     (re.compile(r"recv"), "receive"),
 )
-_SIZES = {
-    "double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2,
-    "short": 2, "byte": 1, "char": 1, "bool": 1, "complexdouble": 16,
-}  # fmt: skip
 _MOST_RANKS = 1 << 20
 
 
@@ -47,6 +45,7 @@ class Collectives:
 
     parts: ColumnParts = field(default_factory=ColumnParts)
     kinds: Codes = field(default_factory=Codes)
+    splits: Codes = field(default_factory=Codes)
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
     descriptions: dict[int, str] = field(default_factory=dict)
 
@@ -60,13 +59,17 @@ class Collectives:
         args = [event.args or NO_ARGUMENTS for event in events]
         kinds = [kind_of(one.collective) for one in args]
         peers = list(map(_peer, args, kinds))
+        sizes = np.array(list(map(sizes_of, args, kinds)), np.int64)
         self.parts.add(
             start_ns=start,
             end_ns=end,
             thread=work.owners.of(events),
             kind=self.kinds.of(kinds),
             group=np.array([self._group(one) for one in args], np.int64),
-            bytes=np.array(list(map(_bytes, args, kinds)), np.int64),
+            bytes=sizes[:, 0],
+            total_bytes=sizes[:, 1],
+            bus_bytes=sizes[:, 2],
+            splits=self.splits.of(list(map(splits_of, args, kinds))),
             peer=integers(peers),
         )
 
@@ -89,26 +92,15 @@ def _peer(args: Any, kind: str | None) -> Any:
     return {"send": args.target_rank, "receive": args.source_rank}.get(kind or "")
 
 
-def _bytes(args: Any, kind: str | None) -> int:
-    dtype = str(args.dtype).lower()
-    size = _SIZES.get(dtype, 1 if dtype.startswith("float8") else 0)
-    count = args.elements_out if kind in ("reduce-scatter", "receive") else args.elements_in
-    if not size or type(count) is not int or not 0 <= count < 1 << 48:
-        return NULL
-    if kind == "all-to-all" and type(args.group_size) is int and args.group_size > 0:
-        count //= args.group_size
-    return count * size
-
-
 def collective_tables(
     found: Collectives, settled: SettledOwners, distributed: Mapping[str, Any]
 ) -> tuple[Staged, Staged]:
     """The collective_calls and communicators tables."""
     parts = found.parts
     provisional, group = parts.take("thread", np.int32), parts.take("group")
-    numbers = [_number(name, ranks) for name, ranks, _ in found.groups]
-    number = np.array(numbers, np.int64)
-    process, peer = settled.process[provisional], parts.take("peer")
+    listed = [_Group.of(key, distributed.get("rank")) for key in found.groups]
+    number = np.array([each.number for each in listed], np.int64)
+    process = settled.process[provisional]
     calls: Staged = {
         "start_ns": parts.take("start_ns"),
         "end_ns": parts.take("end_ns"),
@@ -116,39 +108,82 @@ def collective_tables(
         "process": process,
         "kind": found.kinds.texts(parts.take("kind", np.int32)),
         "communicator": number[group],
-        "bytes": parts.take("bytes"),
-        "peer": np.where((peer < 0) | (peer > INT32.max), ABSENT, peer).astype(np.int32),
+        **_sizes(found, listed, group),
+        "peer": _peers(listed, group, parts.take("peer")),
     }
-    return calls, _communicators(found, number, group, process, distributed)
+    return calls, _communicators(found, listed, group, process)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A process group: its number, its ranks of the job as far as listed, and the own rank, −1."""
+
+    number: int
+    size: int
+    members: tuple[int, ...]
+    own: int
+
+    @classmethod
+    def of(cls, key: tuple[str, str, int], rank: Any) -> _Group:
+        name, ranks, size = key
+        members = tuple(map(int, re.findall(r"\d{1,9}", ranks)))
+        whole = "..." not in ranks
+        own = members.index(rank) if whole and rank in members else rank
+        known = type(own) is int and 0 <= own < size
+        return cls(_number(name, ranks), size, members, own if known else -1)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.members) == self.size
+
+
+def _sizes(found: Collectives, listed: Sequence[_Group], group: Integers) -> Staged:
+    """The columns of bytes; those of an all-to-all with splits by the own rank in the group."""
+    names = ("bytes", "total_bytes", "bus_bytes")
+    sizes = np.stack([found.parts.take(name) for name in names], axis=1)
+    texts, splits = list(found.splits.index), found.parts.take("splits")
+    uneven = np.flatnonzero(splits != found.splits.index.get("", -1))
+    alike = groups.group(splits[uneven].astype(np.int64), group[uneven])
+    pairs = uneven[alike.first]
+    known = [
+        exchanged_bytes(texts[text], listed[place].own) or sizes[row]
+        for row, text, place in zip(
+            pairs.tolist(), splits[pairs].tolist(), group[pairs].tolist(), strict=True
+        )
+    ]
+    if known:
+        sizes[uneven] = np.array(known, np.int64)[alike.ids]
+    return {name: sizes[:, place].copy() for place, name in enumerate(names)}
+
+
+def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
+    """The rank within the group of each peer, which torch numbers within the whole job."""
+    result = np.where((peer < 0) | (peer > INT32.max), ABSENT, peer).astype(np.int32)
+    for place, each in enumerate(listed):
+        if each.members != tuple(range(len(each.members))):
+            rows = np.flatnonzero((group == place) & (result != ABSENT))
+            order = np.argsort(each.members)
+            ordered = np.array(each.members, np.int64)[order]
+            at = np.minimum(np.searchsorted(ordered, result[rows]), len(ordered) - 1)
+            result[rows] = np.where(ordered[at] == result[rows], order[at], ABSENT)
+    return result
 
 
 def _communicators(
-    found: Collectives,
-    number: Integers,
-    group: Integers,
-    process: Any,
-    distributed: Mapping[str, Any],
+    found: Collectives, listed: Sequence[_Group], group: Integers, process: Any
 ) -> Staged:
-    rank = distributed.get("rank")
-    rows, texts = [], []
-    for place, (_, ranks, size) in enumerate(found.groups):
-        members = (
-            [int(text) for text in re.findall(r"\d{1,9}", ranks)] if "..." not in ranks else []
-        )
-        own = members.index(rank) if rank in members else rank
-        if size > 0 and type(own) is int and 0 <= own < size:
-            used = process[group == place]
-            rows.append((int(used[0]), int(number[place]), size, own))
-            whole = ",".join(map(str, members)) if len(members) == size else None
-            texts.append((found.descriptions.get(place), whole))
-    table = np.array(rows, np.int64).reshape(-1, 4)
+    places = [place for place, each in enumerate(listed) if each.own >= 0]
+    chosen = [listed[place] for place in places]
+    used = [int(process[group == place][0]) for place in places]
     return {
-        "process": table[:, 0].astype(np.int32),
-        "communicator": table[:, 1].copy(),
-        "ranks": table[:, 2].astype(np.int32),
-        "rank": table[:, 3].astype(np.int32),
-        "name": Texts.of([name for name, _ in texts]),
-        "members": Texts.of([whole for _, whole in texts]),
+        "process": np.array(used, np.int32),
+        "communicator": np.array([each.number for each in chosen], np.int64),
+        "ranks": np.array([each.size for each in chosen], np.int32),
+        "rank": np.array([each.own for each in chosen], np.int32),
+        "name": Texts.of([found.descriptions.get(place) for place in places]),
+        "members": Texts.of(
+            [",".join(map(str, each.members)) if each.is_whole else None for each in chosen]
+        ),
     }
 
 

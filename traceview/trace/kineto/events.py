@@ -35,6 +35,8 @@ class Arguments(
         "collective": "Collective name",
         "elements_in": "In msg nelems",
         "elements_out": "Out msg nelems",
+        "splits_in": "In split size",
+        "splits_out": "Out split size",
         "group_size": "Group size",
         "group_name": "Process Group Name",
         "group_ranks": "Process Group Ranks",
@@ -71,6 +73,8 @@ class Arguments(
     collective: Any = None
     elements_in: Any = None
     elements_out: Any = None
+    splits_in: Any = None
+    splits_out: Any = None
     group_size: Any = None
     group_name: Any = None
     group_ranks: Any = None
@@ -109,8 +113,8 @@ Events = Sequence[KinetoEvent]
 NO_ARGUMENTS = Arguments()
 _PLACE = "device context stream correlation graph_node"
 _COLLECTIVE = (
-    "collective elements_in elements_out group_size group_name group_ranks group_description dtype "
-    "source_rank target_rank"
+    "collective elements_in elements_out splits_in splits_out group_size group_name "
+    "group_ranks group_description dtype source_rank target_rank"
 )
 _CALL = "correlation grid block shared_memory size"
 _KERNEL = f"{_PLACE} grid block registers shared_memory"

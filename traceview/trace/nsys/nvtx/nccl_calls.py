@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.tables import NULL, Integers, Mask, Texts
+from traceview.tables import NULL, Integers, Mask, Texts, constant
 from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.nvtx.payloads import (
     FIRST_STATIC_ID,
@@ -152,6 +152,8 @@ def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Intege
         "kind": kinds.take(chosen),
         "communicator": fields[_COMMUNICATOR][chosen],
         "bytes": bounded(fields[_BYTES][chosen], MOST_BYTES),
+        "total_bytes": constant(NULL, len(rows), np.int64),
+        "bus_bytes": constant(NULL, len(rows), np.int64),
         "peer": _narrow(peer[chosen]),
     }
 
