@@ -24,6 +24,7 @@ kineto: a trace of torch.profiler, beside json.load.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import shutil
@@ -48,6 +49,7 @@ from tools import FORMATS, OURS, RIVALS, Sums, Way, WrongError, clean, prepare, 
 from trace_shapes import SHAPES
 
 HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "traceview"
 KINETO = "kineto"
 START_UP_BYTES = 20_000_000
 NO_LIMIT_S = 1e9
@@ -276,6 +278,8 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--picture", type=Path, metavar="OUT.svg")
     given = parser.parse_args()
+    # As after an installation: where Python may not write bytecode, each run would compile anew.
+    compileall.compile_dir(PACKAGE, quiet=1)
     with ProcessPoolExecutor(1) as apart:
         found = benchmark(given, apart)
     print(markdown(found))
