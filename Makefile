@@ -20,6 +20,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 	echo "make: without fla-core and liger-kernel their tests skip"
+# Hundreds of tests start Python, which would otherwise compile all modules anew each time.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
