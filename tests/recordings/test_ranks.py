@@ -134,7 +134,6 @@ def test_who_has_more_work_is_named_and_half_of_it_stays(
 
 def test_collectives_of_symmetric_memory_are_matched(reports: Callable[[str], JobReport]):
     report = reports("symmetric")
-    assert all(each.collectives.symmetric.any() for each in report.ranks)
     assert [row["kinds"] for row in report.result.tables["groups"].rows()] == ["all-reduce"]
 
 
