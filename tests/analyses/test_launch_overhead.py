@@ -30,6 +30,11 @@ def test_a_gap_of_another_gpu_exposes_nothing(tmp_path):
     assert rows(result, "calls", "exposed_ns") == [(10,)]
 
 
+def test_work_without_any_recorded_call(tmp_path):
+    result = ask(ANALYSIS, Export().kernel_without_launch((10, 20)), tmp_path)
+    assert rows(result, "calls", "calls") == []
+
+
 def test_runtime_driver_and_graph_launches_have_rows_of_their_own(tmp_path):
     export = (
         Export()

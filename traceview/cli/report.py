@@ -328,11 +328,6 @@ def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
 
-def _import_analyses() -> None:
-    for module in ("traceview.report", "traceview.render.report.text"):
-        import_module(module)
-
-
 def _analyzed(
     load: Callable[[], Trace],
     only: tuple[str, ...] = (),
@@ -347,7 +342,7 @@ def _analyzed(
 
     keep_freed_memory()
     # Reading is C code for the most part, which leaves the interpreter to these imports.
-    Thread(target=_import_analyses).start()
+    Thread(target=import_module, args=("traceview.report",)).start()
     with progress("Reading the trace") as next_step:
         trace = load()
         next_step("Analyzing")

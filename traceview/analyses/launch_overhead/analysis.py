@@ -143,7 +143,8 @@ def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]
     result = {}
     for device, rows in operations_by_device(trace).items():
         call = operations(trace).call[rows]
-        result[device] = groups.different(call[(call >= 0) & picked(is_launch, call)])
+        call = call[call >= 0]
+        result[device] = groups.different(call[picked(is_launch, call)])
     return result
 
 
