@@ -178,8 +178,8 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         severity,
         f"The CPU sets the pace on {which}: it needs {{cpu_ns}} of a step of {{step_ns}}, the GPU "
         "{gpu_ns} without waits.",
-        "Launch less per step: torch.compile, CUDA graphs, or more work per kernel. The report of "
-        "one rank shows where the CPU spends the time.",
+        "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
+        "with a larger batch. The report of one rank shows where the CPU spends the time.",
         saved_ns,
         Subject("rank", f"rank {job.ranks[int(np.argmax(bound))].name.rank}"),
         Evidence(values, "ranks", {"rank": job.ranks[int(np.argmax(bound))].name.rank}),
