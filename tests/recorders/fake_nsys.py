@@ -94,9 +94,9 @@ def recording(*arguments, **options):
 
 
 def warnings(said: str) -> list[str]:
-    """The warnings, but for the one that nsys lost its way before the program started."""
+    """The warnings, but for those of failures of nsys that are tried again."""
     lines = [line for line in said.splitlines() if "warning: " in line]
-    return [line for line in lines if not line.endswith("; trying again")]
+    return [line for line in lines if not line.endswith("; retrying")]
 
 
 def leftovers(folder: Path) -> list[str]:

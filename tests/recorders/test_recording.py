@@ -290,7 +290,7 @@ def failing(tmp_path):
         ({"version": "NVIDIA Nsight Systems version 2020.1"}, "or newer is needed"),
         ({"version": "something else"}, "is broken"),
         ({"profile": "echo no; exit 2"}, "nsys left no recording (exit status 2"),
-        ({"profile": ": > ${out%-rep}.qdstrm"}, "nsys could not import its raw recording"),
+        ({"profile": ": > ${out%.nsys-rep}.qdstrm"}, "nsys left no recording (exit status 0"),
         ({"profile": ": > $out", "export": "echo 'Not a report' >&2; exit 1"}, "Not a report"),
         ({"profile": ": > $out", "export": "exit 0"}, "cannot export"),
         ({"profile": ": > $out", "export": "echo half > $out"}, "SQLite cannot read"),
@@ -300,6 +300,42 @@ def test_a_recorder_that_fails_leaves_no_half_written_output(failing, how, said)
     done = failing(**how)
     assert done.returncode == 1
     assert said in done.stderr.splitlines()[-1]
+
+
+RAW = "printf raw > ${out%.nsys-rep}.qdstrm"
+IMPORTS = """echo once >> runs
+[ $(wc -l < runs) -lt {runs} ] && {{ echo AnalysisStatus::SetNextState >&2; exit 1; }}
+[ "$1 $3" = "-i -o" ] && mv "$2" "$4" """
+
+
+def with_an_importer(tmp_path, runs):
+    """Record under an nsys whose importer is asked in vain before that many runs."""
+    (tmp_path / "train.py").touch()
+    tool = fake_nsys.nsys(tmp_path / "tools/target/nsys", profile=RAW, export="exit 1")
+    importer = tmp_path / "tools/host-linux-x64/QdstrmImporter"
+    fake_nsys.script(importer, f'[ "$1" = --help ] && exit 0\n{IMPORTS.format(runs=runs)}')
+    environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
+    return traceview("record", "train.py", cwd=tmp_path, environment=environment)
+
+
+def test_a_recording_whose_import_fails_is_imported_again(tmp_path):
+    done = with_an_importer(tmp_path, runs=2)
+    assert (tmp_path / "runs").read_text().count("once") == 2
+    assert done.stderr.count("could not import its raw recording; retrying") == 2
+    assert "cannot export" in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.glob("*.qdstrm"))
+
+
+def test_a_recording_that_cannot_be_imported_is_kept(tmp_path):
+    for name in ("train.qdstrm", "train1.qdstrm"):
+        done = with_an_importer(tmp_path, runs=99)
+        assert done.returncode == 1
+        last = done.stderr.splitlines()[-1]
+        assert f"kept as {name}; run traceview doctor" in last
+        assert last.endswith(f"import it: QdstrmImporter -i {name}")
+        assert (tmp_path / name).read_text() == "raw"
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    assert leftovers(tmp_path) == []
 
 
 STUMBLES = "echo once >> runs; {started}[ $(wc -l < runs) -lt 3 ] && exit 1; : > $out"

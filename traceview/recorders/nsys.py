@@ -41,6 +41,8 @@ INSIDE_NSIGHT_COMPUTE = (
 # On a busy machine the processes of nsys sometimes lose their connection before the program starts
 # ("End of file", "Connection to Agent lost", "Local Endpoint is not available"): nsys 2023.4 failed
 # so in 12 of 300 recordings, four at a time on two cores, and in none of 25 one at a time.
+# In one of 160 its importer failed (in AnalysisStatus::SetNextState), and imported the same file
+# when run again.
 ATTEMPTS = 3
 _VERSION = re.compile(r"NVIDIA Nsight Systems version ((\d{4})\.(\d+)[\w.\-]*)")
 _SHARED_LIBRARY = re.compile(r"(lib\w+)[\w.\-]*\.so[\w.]*: cannot open shared object")
@@ -62,6 +64,12 @@ class Nsys:
     path: Path
     version_text: str
     version: tuple[int, int]
+
+    @property
+    def importer(self) -> Path | None:
+        """The program that turns a raw recording into a report, if it is where nsys expects it."""
+        path = _importer_folder(self.path) / "QdstrmImporter"
+        return path if path.exists() else None
 
     @cached_property
     def defect(self) -> Defect | None:
@@ -139,18 +147,21 @@ def _none_works(broken: list[Broken]) -> ToolNotFoundError:
 
 def _importer_defect(tool: Path) -> Defect | None:
     """Check the importer, a second program, which turns the raw recording into a report."""
-    beside = tool.resolve().parent.parent
-    folder = beside / "host-linux-x64"
+    folder = _importer_folder(tool)
     if folder.is_dir():
         importer = folder / "QdstrmImporter"
         return _library_defect(run_process([importer, "--help"])) if importer.exists() else None
-    shipped = sorted(beside.glob("linux-desktop-*-x64"))
+    shipped = sorted(folder.parent.glob("linux-desktop-*-x64"))
     if not shipped:
         return None
     link = f"ln -s {shlex.quote(shipped[-1].name)} {shlex.quote(str(folder))}"
     return Defect(
         f"{tool} cannot find its importer (folder {folder} does not exist)", f"run: {link}"
     )
+
+
+def _importer_folder(tool: Path) -> Path:
+    return tool.resolve().parent.parent / "host-linux-x64"
 
 
 def _library_defect(answer: ProcessResult) -> Defect | None:

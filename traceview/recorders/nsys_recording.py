@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from traceview.errors import RecordingError
@@ -70,7 +71,8 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
                 status = job.run(command, requests, added)
             job.ended(status)
             facts |= surroundings.gpu_state("after")
-            _check_report(report, options, status)
+            _import_again(job, nsys, report, requests)
+            _check_report(report, options, status, job.out)
             for line in gathering.remarks(options, folder / GATHERED, job.command):
                 job.note(f"warning: {line}")
             ended = requests.status or status
@@ -93,7 +95,24 @@ def _never_ran(job: RecordingJob, options: RecordOptions, folder: Path) -> bool:
     return not recorded and gathering.never_ran(options, folder / GATHERED, job.command)
 
 
-def _check_report(report: Path, options: RecordOptions, status: int) -> None:
+def _import_again(
+    job: RecordingJob, nsys: Nsys, report: Path, requests: interrupts.StopSignals
+) -> None:
+    """Import the raw recording that nsys could not: a race in its importer, not the file."""
+    for _ in range(ATTEMPTS - 1):
+        raw = _raw_recording(report)
+        if report.is_file() or raw is None or nsys.importer is None:
+            return
+        job.note("warning: nsys could not import its raw recording; retrying")
+        job.run([str(nsys.importer), "-i", str(raw), "-o", str(report)], requests, {})
+
+
+def _raw_recording(report: Path) -> Path | None:
+    """What nsys wrote while the program ran, if there is anything in it."""
+    return next((raw for raw in report.parent.glob("*.qdstrm") if raw.stat().st_size), None)
+
+
+def _check_report(report: Path, options: RecordOptions, status: int, out: Path) -> None:
     if report.is_file():
         return
     if options.steps:
@@ -108,12 +127,26 @@ def _check_report(report: Path, options: RecordOptions, status: int) -> None:
             f"{options.range_name!r} (exit status {status})",
             "check the name; it is compared as a whole",
         )
-    raw = any(report.parent.glob("*.qdstrm"))
-    what = "nsys could not import its raw recording" if raw else "nsys left no recording"
+    doctor = "run traceview doctor, which tests nsys on an empty program"
+    raw = _raw_recording(report)
+    if raw is None:
+        what = f"nsys left no recording (exit status {status}; see its message above)"
+        raise RecordingError(what, doctor)
+    kept = _kept_raw(raw, out)
     raise RecordingError(
-        f"{what} (exit status {status}; see its message above)",
-        "run traceview doctor, which tests nsys on an empty program",
+        f"nsys could not import its raw recording (see its message above), kept as {kept}",
+        f"{doctor}, then import it: QdstrmImporter -i {shlex.quote(str(kept))}",
     )
+
+
+def _kept_raw(raw: Path, out: Path) -> Path:
+    """The raw recording beside the output: the program may have run for hours."""
+    names = (f"{out.stem}{number or ''}.qdstrm" for number in count())
+    kept = next(path for path in map(out.with_name, names) if not path.exists())
+    # It contains the environment: readable by the user only.
+    raw.chmod(0o600)
+    raw.replace(kept)
+    return kept
 
 
 def _export(

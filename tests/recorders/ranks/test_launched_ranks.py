@@ -41,7 +41,7 @@ FAILS = """
 import os, pathlib, sys, time
 rank = os.environ["RANK"]
 pathlib.Path(f"running{rank}").touch()
-while rank == "0" and not os.path.exists("running1"):
+while not os.path.exists(f"running{1 - int(rank)}"):  # Both are recorded before one fails.
     time.sleep(0.05)
 sys.exit(5) if rank == "1" else time.sleep(60)
 """

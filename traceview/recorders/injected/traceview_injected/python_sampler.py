@@ -47,9 +47,11 @@ class Sampler:
 
     def run(self) -> None:
         """Sample until stopped, by the thread of the sampler."""
-        own, written, pause = get_ident(), perf_counter(), PERIOD_S
+        own, written, cost, before = get_ident(), perf_counter(), 0.0, 0.0
         while not self._stopped:
-            sleep(pause)
+            # The lesser of two: a single collection of garbage, which may fall to this thread,
+            # would be followed by many seconds without samples.
+            sleep(max(PERIOD_S, min(cost, before) / MOST_COST))
             began, spent = perf_counter(), thread_time()
             try:
                 self.sample(own)
@@ -60,7 +62,7 @@ class Sampler:
             except Exception:  # The program must not notice.
                 return
             # CPU time: on a busy machine a sample waits for a core, at no cost to the program.
-            pause = max(PERIOD_S, (thread_time() - spent) / MOST_COST)
+            cost, before = thread_time() - spent, cost
 
     def sample(self, own: int) -> None:
         """Take one sample of every thread but our own."""
