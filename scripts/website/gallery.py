@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gallery.case import Case, all_cases
 
-from website.pages import Page, on_site
+from website.pages import Page, on_site, opened
 
 _MARK = re.compile(r"^<!-- (?:\w+|end) -->\n", re.MULTILINE)
 
@@ -33,7 +33,7 @@ def _case(repository: Path, name: str, case: Case) -> Iterator[Page]:
     text = text.replace("(lead.svg)", f"({name}.svg)").replace('"lead.svg"', f'"{name}.svg"')
     yield Page(f"gallery/{name}.svg", (folder / "lead.svg").read_bytes())
     reports = {file: body for file, body in case.files(case.analyze()) if file.endswith(".html")}
-    links = [f"- [{file}](../_static/gallery/{name}/{file})" for file in reports]
+    links = [f"- {opened(file, f'../_static/gallery/{name}/{file}')}" for file in reports]
     live = "\n".join(["## The whole reports", "", *links, ""])
     yield Page.of(f"gallery/{name}.md", f"{text}\n{live}")
     for file, body in reports.items():

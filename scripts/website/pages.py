@@ -29,6 +29,11 @@ class Page:
         return cls(name, text.encode())
 
 
+def opened(text: str, target: str) -> str:
+    """A link to a file as it is: Sphinx would copy it and have the browser save it instead."""
+    return f'<a href="{target}">{text}</a>'
+
+
 def documents(repository: Path) -> Iterator[Page]:
     """The site's own pages, those of docs/ and its pictures."""
     for name in ("index.md", "conf.py"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import click
 
@@ -12,7 +13,7 @@ import traceview
 from traceview.cli import VERBS, group
 from traceview.cli.schema import OUTPUTS
 from traceview.render.schemas.documents import schema
-from website.pages import Page
+from website.pages import Page, opened
 
 _WIDTH = 88
 
@@ -50,18 +51,53 @@ def _names() -> str:
             continue
         kind = "class" if inspect.isclass(value) else "def"
         lines += [f"## {name}", "", *_fenced("python", f"{kind} {name}{_signature(value)}")]
-        lines += _fenced("text", inspect.getdoc(value) or "")
+        lines += _prose(inspect.getdoc(value) or "")
         for method, documented in _methods(value):
-            lines += [f"### {name}.{method}", "", *_fenced("text", documented)]
+            lines += [f"### {name}.{method}", "", *_prose(documented)]
     return "\n".join(lines)
 
 
 def _signature(value: object) -> str:
+    """Its parameters with their types as written in the code, one per line where they are many."""
     try:
-        text = str(inspect.signature(value))  # type: ignore[arg-type]
+        whole = inspect.signature(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return ""
-    return text if len(text) < _WIDTH else text.replace(", ", ",\n    ")
+    plain = whole.replace(
+        parameters=[
+            each.replace(annotation=_as_written(each.annotation))
+            for each in whole.parameters.values()
+        ],
+        return_annotation=_as_written(whole.return_annotation),
+    )
+    text = str(plain)
+    return text if len(text) < _WIDTH else _one_per_line(plain)
+
+
+def _one_per_line(signature: inspect.Signature) -> str:
+    lines = []
+    starred = False
+    for each in signature.parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not starred:
+            lines.append("*")
+        starred = starred or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
+        lines.append(str(each))
+    end = str(signature.replace(parameters=()))
+    return "(\n" + "".join(f"    {line},\n" for line in lines) + end[1:]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A type as text: `inspect` prints what is no type by its `repr`."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _as_written(annotation: object) -> object:
+    return _Written(annotation) if isinstance(annotation, str) else annotation
 
 
 def _methods(value: object) -> Iterator[tuple[str, str]]:
@@ -86,11 +122,16 @@ def _schemas() -> str:
         "",
     ]
     lines += [
-        f"- [{output}](../_static/schemas/{output}.schema.json): "
+        f"- {opened(output, f'../_static/schemas/{output}.schema.json')}: "
         f"{schema(output).get('title', output)}"
         for output in OUTPUTS
     ]
     return "\n".join([*lines, ""])
+
+
+def _prose(text: str) -> list[str]:
+    """A docstring as it stands; the style sheet wraps its long lines."""
+    return ["```{code-block} text", ":class: wrapped", "", text.replace("```", "'''"), "```", ""]
 
 
 def _fenced(language: str, text: str) -> list[str]:

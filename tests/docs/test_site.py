@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.places import REPOSITORY
+from tests.render.chromium import a_browser, needs_chromium, opened
 from traceview.analyses import ALL
 from traceview.cli import VERBS
 
@@ -18,6 +19,19 @@ pytest.importorskip("furo")
 pytest.importorskip("matplotlib")
 
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+# A page of each kind: prose with commands, wide output, tables, a chart, generated reference.
+KINDS = (
+    "index",
+    "quick-start",
+    "report",
+    "accuracy",
+    "questions/10-roofline",
+    "gallery/gelu-five-ways",
+    "reference/commands",
+    "reference/python-api",
+)
+WIDE = """() => [...document.querySelectorAll(".highlight-bash pre, .wrapped pre")]
+    .filter(block => block.scrollWidth > block.clientWidth).map(block => block.textContent)"""
 # Relations of <link> that a browser does not load.
 NOT_LOADED = {"canonical", "next", "prev", "index", "search", "author"}
 
@@ -78,3 +92,19 @@ def test_every_question_verb_and_case_has_its_page(site):
     assert all(f"traceview {verb}</h2>" in commands.replace("<a ", "</h2><a ") for verb in VERBS)
     cases = {path.parent.name for path in (REPOSITORY / "reports").glob("*/lead.svg")}
     assert {path.name for path in (site / "_static/gallery").iterdir()} == cases
+
+
+def test_links_to_reports_and_schemas_open_them(site):
+    for path in site.rglob("*.html"):
+        assert "_static" in path.parts or " download=" not in path.read_text("utf-8"), path.name
+
+
+@needs_chromium
+def test_pages_fit_a_phone_and_their_commands_wrap(site):
+    with a_browser() as browser:
+        for name in KINDS:
+            phone = {"width": 390, "height": 844}
+            with opened(browser, site / f"{name}.html", viewport=phone) as shown:
+                width = shown.page.evaluate("document.documentElement.scrollWidth")
+                assert width <= phone["width"], name
+                assert shown.page.evaluate(WIDE) == [], name
