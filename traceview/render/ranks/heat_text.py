@@ -77,7 +77,8 @@ def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
     if not rows or not (cells.weight > 0).any():
         return []
     label = max(len("step"), *(len(name) for name, _ in rows)) + 2
-    names = [short_names(job.heat.steps)[step] for step in steps.tolist()]
+    short = short_names(job.heat.steps)
+    names = [short[step] for step in steps.tolist()]
     folded, across = _folded(cells, max(width - label, 1))
     pitch = min(max((width - label) // folded.letters.shape[1], 1), _WIDEST_CELL)
     ticks = _ticks(names[::across], pitch)
