@@ -198,13 +198,34 @@ class MadeTexts(Texts):
         return None if code[0] < 0 else str(self._source.some(code)[0])
 
     def take(self, rows: Array) -> Texts:
-        codes = super().take(rows).codes
+        taken = super().take(rows)
+        if not callable(self._values):
+            # They are made already.
+            return taken
+        codes = taken.codes
         if self._FEW * len(codes) > len(self._source):
             return MadeTexts(codes, self._source)
         used, places = np.unique(codes, return_inverse=True)
         absent = int(np.count_nonzero(used < 0))
-        source, wanted = self._source, used[absent:]
-        return Texts(places.astype(np.int32) - np.int32(absent), lambda: source.some(wanted))
+        part = _SomeTexts(self._source, used[absent:])
+        return MadeTexts(places.astype(np.int32) - np.int32(absent), part)
+
+
+class _SomeTexts:
+    """Some of the texts of a source, of which fewer still may be wanted."""
+
+    def __init__(self, source: TextSource, wanted: Array) -> None:
+        self._source, self._wanted = source, wanted
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    @property
+    def every(self) -> TextValues:
+        return self._source.some(self._wanted)
+
+    def some(self, codes: Array) -> TextValues:
+        return self._source.some(self._wanted[codes])
 
 
 def places_of(values: Sequence[Any], distinct: Iterable[Any]) -> RowNumbers:

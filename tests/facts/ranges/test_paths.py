@@ -10,6 +10,18 @@ from traceview.facts.ranges.ranges import range_tree
 from traceview.tables import Texts
 
 
+def made_paths(rng, names):
+    """Some paths, each behind its parent, with these names."""
+    count = rng.randrange(1, 30)
+    parent = [rng.randrange(-1, row) if row else -1 for row in range(count)]
+    depth = [0] * count
+    for row, above in enumerate(parent):
+        depth[row] = depth[above] + 1 if above >= 0 else 0
+    named = Texts.of(names)
+    codes = [rng.randrange(len(named)) for _ in parent]
+    return Paths(*(np.array(each, np.int32) for each in (parent, codes, depth)), named)
+
+
 def test_one_path_and_all_paths_have_the_same_texts(tmp_path):
     export = Export()
     for step in range(3):
@@ -54,18 +66,35 @@ def test_of_a_few_rows_only_their_own_texts_are_made(tmp_path):
     assert column.take(np.ones(len(column), bool)).decode().tolist() == column.decode().tolist()
 
 
+def test_of_many_rows_only_those_that_are_shown_are_made(tmp_path):
+    """A document takes the rows that it shows from a table, itself some rows of the paths."""
+    export = Export()
+    for step in range(200):
+        export.range(f"step_{step}", 100 * step, 100 * step + 90)
+        export.range("forward" + "x" * (step % 3), 100 * step + 1, 100 * step + 40)
+    tree = range_tree(export.load(tmp_path))
+    column = tree.paths.texts(tree.path)
+    some = column.take(np.arange(0, 80, 2))
+    shown = some.take(np.array([5, 1, 5]))
+    assert shown.decode().tolist() == [tree.paths[tree.path[row]] for row in (10, 2, 10)]
+    assert len(shown.values) == 2
+    assert some.decode()[[5, 1, 5]].tolist() == shown.decode().tolist()
+    assert "every" not in vars(tree.paths)
+
+
+def test_some_paths_have_the_texts_of_each_alone():
+    rng = random.Random(4)
+    for _ in range(40):
+        paths = made_paths(rng, ["a", "x" * 5000, "", "é/", "y" * 1800])
+        codes = np.array([rng.randrange(len(paths) + 1) for _ in range(rng.randrange(9))], int)
+        alone = [paths[code] if code < len(paths) else UNATTRIBUTED for code in codes.tolist()]
+        assert paths.some(codes).tolist() == alone
+
+
 def test_paths_are_found_by_their_text_without_the_texts_of_all():
     rng = random.Random(2)
     for _ in range(60):
-        count = rng.randrange(1, 30)
-        parent = [rng.randrange(-1, row) if row else -1 for row in range(count)]
-        depth = [0] * count
-        for row, above in enumerate(parent):
-            depth[row] = depth[above] + 1 if above >= 0 else 0
-        named = Texts.of(["", "a", "b", "a/b", "/", "ab"])
-        names = [rng.randrange(len(named)) for _ in parent]
-        paths = Paths(*(np.array(each, np.int32) for each in (parent, names, depth)), named)
-
+        paths = made_paths(rng, ["", "a", "b", "a/b", "/", "ab"])
         texts = list(paths)
         for text in {*texts, "a/b/a", "c", "a/"}:
             assert paths.called(text) == [at for at, each in enumerate(texts) if each == text]

@@ -82,8 +82,27 @@ class Paths:
 
     def some(self, codes: Array) -> TextValues:
         """The texts of a few paths; UNATTRIBUTED for the code after the last path."""
-        made = (UNATTRIBUTED if code == len(self) else self[code] for code in codes.tolist())
-        return object_array(list(made))
+        paths = self._with_ancestors(codes[codes < len(self)])
+        own = {
+            code: _bounded(self.naming.value(code))
+            for code in groups.different(self.name[paths]).tolist()
+        }
+        texts, parents = {len(self): UNATTRIBUTED}, self.parent[paths].tolist()
+        for path, above, name in zip(
+            paths.tolist(), parents, self.name[paths].tolist(), strict=True
+        ):
+            texts[path] = _bounded(f"{texts[above]}/{own[name]}") if above >= 0 else own[name]
+        return object_array([texts[code] for code in codes.tolist()])
+
+    def _with_ancestors(self, paths: Array) -> Array:
+        """The distinct paths and those that they begin with, each after its parent."""
+        levels, above = [np.zeros(0, np.int32)], groups.different(paths)
+        while len(above):
+            levels.append(above)
+            above = groups.different(self.parent[above])
+            above = above[above >= 0]
+        # A path is numbered behind its parent.
+        return groups.different(np.concatenate(levels))
 
     @cached_property
     def every(self) -> TextValues:
