@@ -18,7 +18,9 @@ LIBRARY = Extension(
         "traceview/trace/sqlite/pages.c",
         "traceview/compiled/texts.c",
         "traceview/facts/ranges/nesting.c",
+        "traceview/trace/kineto/scan/events.c",
     ],
+    depends=["traceview/compiled/texts.h"],
     extra_compile_args=["-O3"],
     # Without a compiler numpy takes its place.
     optional=True,

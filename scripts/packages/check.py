@@ -20,7 +20,9 @@ SOURCES = (
     "traceview/render/script/",
     "traceview/trace/sqlite/pages.c",
     "traceview/compiled/texts.c",
+    "traceview/compiled/texts.h",
     "traceview/facts/ranges/nesting.c",
+    "traceview/trace/kineto/scan/events.c",
 )
 # What setuptools adds to a source distribution, beside the folder egg-info.
 WRITTEN = {"PKG-INFO", "setup.cfg"}

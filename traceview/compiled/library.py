@@ -29,6 +29,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_zero_numbers": None,
     "traceview_nest": None,
     "traceview_innermost": None,
+    "traceview_scan_events": None,
 }
 
 

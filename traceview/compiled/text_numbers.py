@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import Structure, c_int64, c_void_p
-from itertools import count, filterfalse
+from itertools import count, filterfalse, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ class TextNumbers(Protocol):
 def text_numbers() -> TextNumbers:
     """None so far."""
     if library.has("traceview_number_texts", "traceview_index_texts"):
-        return _CompiledNumbers()
+        return CompiledNumbers()
     return TextDictionary()
 
 
@@ -71,8 +71,8 @@ class _CTable(Structure):
     )
 
 
-class _CompiledNumbers:
-    """The numbers in a hash table of texts.c."""
+class CompiledNumbers:
+    """The numbers in a hash table of texts.c, which other compiled code can be given."""
 
     def __init__(self) -> None:
         self._table = _CTable()
@@ -84,7 +84,7 @@ class _CompiledNumbers:
         return int(self._table.texts)
 
     def of(self, texts: PackedTexts) -> RowNumbers:
-        self._make_room(len(texts), int(texts.sizes.sum()) + len(texts))
+        self.make_room(len(texts), int(texts.sizes.sum()) + len(texts))
         starts, sizes = (np.ascontiguousarray(each) for each in (texts.starts, texts.sizes))
         numbers = np.empty(len(texts), np.int32)
         _call(
@@ -105,8 +105,19 @@ class _CompiledNumbers:
             self._content[: starts[-1]], starts[:-1], np.diff(starts) - 1, separated=True
         )
 
-    def _make_room(self, texts: int, size: int) -> None:
-        """Make room for so many more texts, with so many bytes in all."""
+    def since(self, first: int) -> list[bytes]:
+        """The texts from that number on."""
+        starts = self._starts[first : len(self) + 1].tolist()
+        content = self._content.data
+        return [bytes(content[start : end - 1]) for start, end in pairwise(starts)]
+
+    @property
+    def address(self) -> int:
+        """Where the table is, as long as this object is there."""
+        return ctypes.addressof(self._table)
+
+    def make_room(self, texts: int, size: int) -> None:
+        """Make room for so many more texts, with so many bytes in all, a NUL after each."""
         table, known = self._table, len(self)
         used = int(self._starts[known])
         if used + size > len(self._content):

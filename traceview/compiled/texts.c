@@ -4,7 +4,8 @@
  * The texts are any bytes and are compared as such. Python makes the room: nothing is written
  * beyond what it says there is. Knows nothing of Python, and may run in several threads.
  */
-#include <stdint.h>
+#include "texts.h"
+
 #include <string.h>
 
 #ifdef _WIN32
@@ -25,21 +26,6 @@ static const uint64_t FREE = UINT64_MAX;
 
 static const char NO_ROOM[] = "there is no room for the texts";
 static const char COLLISIONS[] = "texts that are made to collide";
-
-/* The distinct texts so far, one behind the other with a NUL after each.
- *
- * Text i begins at starts[i] and ends one byte before starts[i + 1]. `slots` is a hash table, a
- * power of two at least twice `most_texts`: the hash in the upper half, the number in the lower.
- */
-struct text_table {
-    uint8_t *content;
-    int64_t most_bytes;
-    int64_t *starts;
-    int64_t most_texts; /* `starts` has one place more */
-    int64_t texts;
-    uint64_t *slots;
-    int64_t slot_count;
-};
 
 static uint64_t word_at(const uint8_t *text, int64_t bytes)
 {
@@ -134,6 +120,12 @@ static const char *number_text(struct text_table *table, const uint8_t *text, in
     }
     *result = (int32_t)(uint32_t)table->slots[slot];
     return NULL;
+}
+
+const char *traceview_number_text(struct text_table *table, const uint8_t *text, int64_t bytes,
+                                  int32_t *number)
+{
+    return number_text(table, text, bytes, hash_of(text, bytes), number);
 }
 
 /* The number of each of `count` texts of some content. */

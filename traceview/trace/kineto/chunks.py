@@ -7,7 +7,7 @@ string, the decoder decides: a chunk that began at an event and ends elsewhere i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,12 @@ from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.events import KinetoEvent, decode_events
 from traceview.trace.kineto.repair import repaired
+from traceview.trace.kineto.scan.scanner import EventScanner, Scan, ScannedTable, ScanStop
 
 Span = tuple[int, int]
 CHUNK_BYTES = 1 << 20
+MOST_SCANNED_BYTES = 8 << 20
+"""A longer event is left to the decoder: a scan begins anew with each piece of it."""
 MOST_HEADER_BYTES = 64 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
@@ -29,6 +32,15 @@ _LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?:,\s*"|\}|$)')
 _CUTS_TRIED = 3
 _JOINED = 8
 """Neighboring pieces that are tried together, as a boundary may lie inside a string."""
+
+
+@dataclass(frozen=True)
+class ScannedEvents:
+    """Scanned events, those that are left to Python, and those whose rows lack something."""
+
+    scan: Scan
+    others: list[KinetoEvent]
+    details: list[tuple[ScannedTable, int, KinetoEvent]]
 
 
 @dataclass
@@ -48,14 +60,26 @@ class ChromeTrace:
 
     def chunks(self) -> Iterator[list[KinetoEvent]]:
         """The events, some at a time. Raises TraceFormatError if there are none to find."""
+        for chunk in self.scanned_chunks(None):
+            assert not isinstance(chunk, ScannedEvents)
+            yield chunk
+
+    def scanned_chunks(
+        self, scanner: EventScanner | None
+    ) -> Iterator[list[KinetoEvent] | ScannedEvents]:
+        """The events, those that the scanner does not know as objects. Raises TraceFormatError."""
         text = self._after_header()
-        ended = False
+        ended, scans = False, scanner is not None
         while True:
+            if scanner and scans and not ended:
+                text, stopped = yield from self._scanned(text, scanner)
+                ended = stopped == ScanStop.ENDED
+                scans = stopped == ScanStop.NEEDS_MORE and len(text) < MOST_SCANNED_BYTES
             more = self._more(max(CHUNK_BYTES - len(text), CHUNK_BYTES // 2))
             text += more
             if not more:
                 break
-            if ended:
+            if ended or scans:
                 continue
             cut = self._cut(text)
             if cut is None:
@@ -63,9 +87,30 @@ class ChromeTrace:
                 ended = ended or len(text) > MOST_HEADER_BYTES
                 continue
             events, length = cut
-            text = text[length:]
+            text, scans = text[length:], scanner is not None
             yield events
         yield from self._last(text)
+
+    def _scanned(
+        self, text: bytes, scanner: EventScanner
+    ) -> Generator[ScannedEvents, None, tuple[bytes, ScanStop]]:
+        """Events as long as the scanner knows them. Returns the text behind, and why it stopped."""
+        at, stopped = 0, ScanStop.IS_FULL
+        while stopped == ScanStop.IS_FULL:
+            scan = scanner.scan(text, at)
+            at, stopped = scan.end, scan.stopped
+            if scan.events:
+                yield self._with_others(text, scan)
+        return text[at:], stopped
+
+    def _with_others(self, text: bytes, scan: Scan) -> ScannedEvents:
+        others = list(self._decoded(b",".join(text[start:end] for start, end in scan.others)))
+        details = [
+            (table, row, event)
+            for table, row, (start, end) in scan.details
+            for event in decode_events(b"[" + text[start:end] + b"]")
+        ]
+        return ScannedEvents(scan, others[0] if others else [], details)
 
     def _more(self, least: int) -> bytes:
         parts, size = [], 0

@@ -59,7 +59,7 @@ class Collectives:
         args = [event.args or NO_ARGUMENTS for event in events]
         kinds = [kind_of(one.collective) for one in args]
         peers = list(map(_peer, args, kinds))
-        sizes = np.array(list(map(sizes_of, args, kinds)), np.int64)
+        sizes = np.array(list(map(sizes_of, args, kinds)), np.int64).reshape(-1, 3)
         self.parts.add(
             start_ns=start,
             end_ns=end,

@@ -86,16 +86,16 @@ class CpuWork:
             correlation_id=integers([one.correlation for one in args]),
             name=self.call_names.of([event.name for event in events]),
         )
-        self._add_shapes(args, self.calls.rows - len(args))
+        first = self.calls.rows - len(args)
+        noted = [row for row, one in enumerate(args) if _notes_shape(one)]
+        self.add_shapes([args[row] for row in noted], [first + row for row in noted])
 
-    def _add_shapes(self, args: Sequence[Arguments], first: int) -> None:
-        """What only ROCm notes at the call: the launch's shape, and the size of a copy."""
-        rows = [row for row, one in enumerate(args) if one.grid is not None or one.size is not None]
-        if not rows:
+    def add_shapes(self, args: Sequence[Arguments], calls: Sequence[int]) -> None:
+        """What only ROCm notes at these calls: the launch's shape, and the size of a copy."""
+        if not calls:
             return
-        args = [args[row] for row in rows]
         self.shapes.add(
-            call=np.array(rows, np.int64) + first,
+            call=np.array(calls, np.int64),
             grid=triples([one.grid for one in args]),
             block=triples([one.block for one in args]),
             shared=amounts([one.shared_memory for one in args]),
@@ -137,6 +137,10 @@ class CpuWork:
         )
 
 
+def _notes_shape(args: Arguments) -> bool:
+    return args.grid is not None or args.size is not None
+
+
 def _with_sizes(event: KinetoEvent) -> Any:
     """The operator's name with its tensor shapes, in the form of torch's emit_nvtx."""
     args = event.args
@@ -144,8 +148,11 @@ def _with_sizes(event: KinetoEvent) -> Any:
         return event.name
     if args is None or args.input_dims is NOTHING or len(args.input_dims) > _LONGEST_DIMS:
         return event.name
-    dims = bytes(args.input_dims)
-    return f"{event.name}, sizes = {dims.decode('ascii', 'replace')}"
+    return named_with_sizes(event.name, bytes(args.input_dims))
+
+
+def named_with_sizes(name: str, dims: bytes) -> str:
+    return f"{name}, sizes = {dims.decode('ascii', 'replace')}"
 
 
 _WITH_WORK = frozenset(

@@ -46,6 +46,11 @@ class KinetoOwners:
             return np.full(len(keys), threads[keys[0]], np.int32)
         return np.array([threads[key] for key in keys], np.int32)
 
+    def number(self, pid: Any, tid: Any) -> int:
+        """The provisional number of one thread."""
+        key = (_hashable(pid), _hashable(tid))
+        return self.threads.setdefault(key, len(self.threads))
+
     def note(self, event: KinetoEvent) -> None:
         """Keep what a metadata event names."""
         args = event.args or NO_ARGUMENTS

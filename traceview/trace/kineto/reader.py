@@ -14,11 +14,14 @@ from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import MOST_ROWS, Array, Table, Texts, rows_of, thrifty
 from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
-from traceview.trace.kineto.chunks import ChromeTrace
+from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
-from traceview.trace.kineto.events import Events, KinetoEvent
+from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
+from traceview.trace.kineto.scan import scanner
+from traceview.trace.kineto.scan.rows import ScannedRows, scanned_categories
+from traceview.trace.kineto.scan.scanner import EventScanner, ScannedTable
 from traceview.trace.kineto.stacks.calls import PythonCalls
 from traceview.trace.kineto.stacks.tables import python_tables
 from traceview.trace.kineto.values import integers
@@ -53,14 +56,42 @@ class Gathered:
     python: PythonCalls = field(default_factory=PythonCalls)
     categories: set[str] = field(default_factory=set)
     events: int = 0
+    scanned: ScannedRows = field(init=False)
 
-    def add(self, events: Events) -> None:
-        self.events += len(events)
+    def __post_init__(self) -> None:
+        self.scanned = ScannedRows(self.gpu, self.cpu, self.python)
+
+    def add(self, chunk: list[KinetoEvent] | ScannedEvents) -> None:
+        if not isinstance(chunk, ScannedEvents):
+            self._add(chunk)
+            return
+        self._count(chunk.scan.events - len(chunk.others))
+        self.categories |= scanned_categories(chunk.scan)
+        first = self.scanned.add(chunk.scan)
+        self._add(chunk.others)
+        self._add_details(chunk.details, first)
+
+    def _add_details(
+        self, details: Sequence[tuple[ScannedTable, int, KinetoEvent]], first: Sequence[int]
+    ) -> None:
+        operators = [event for table, _, event in details if table == ScannedTable.OPERATORS]
+        self.collectives.add(operators, self.cpu)
+        calls = [each for each in details if each[0] == ScannedTable.CALLS]
+        self.cpu.add_shapes(
+            [event.args or NO_ARGUMENTS for _, _, event in calls],
+            [first[ScannedTable.CALLS] + row for _, row, _ in calls],
+        )
+
+    def _count(self, events: int) -> None:
+        self.events += events
         if self.events > MOST_ROWS:
             raise TraceFormatError(
                 f"it has more than {MOST_ROWS:,} events",
                 "record fewer steps: see schedule(active=)",
             )
+
+    def _add(self, events: Events) -> None:
+        self._count(len(events))
         readers = self._readers()
         for category, some in _by_category(events).items():
             if read := readers.get(category):
@@ -130,9 +161,9 @@ def read(pieces: Iterator[bytes], path: str) -> Trace:
     Raises TraceFormatError if it is JSON of another kind.
     """
     source, gathered = ChromeTrace(pieces), Gathered()
-    for events in source.chunks():
+    for chunk in source.scanned_chunks(EventScanner() if scanner.is_available() else None):
         stage("Reading the trace")
-        gathered.add(events)
+        gathered.add(chunk)
     if not gathered.categories and not source.truncated:
         raise TraceFormatError(
             "it is a Chrome trace without any event of torch.profiler", USE_TRACE

@@ -48,7 +48,7 @@ def _text(value: Any) -> str:
 def _integer(value: Any, absent: int) -> int:
     if type(value) is float and value.is_integer():
         return int(value)
-    if type(value) is str and value.strip("-").isdecimal() and len(value) < 19:
+    if type(value) is str and value.removeprefix("-").isdecimal() and len(value) < 19:
         return int(value)
     return absent
 

@@ -1,0 +1,186 @@
+"""The compiled reader of events: tables equal those of the decoder, whatever a file holds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trace.kineto.traces import Digits, Event, call, kernel, span, text, training
+from traceview.compiled import library
+from traceview.errors import TraceFormatError
+from traceview.trace.kineto import chunks
+from traceview.trace.kineto.scan import scanner
+from traceview.trace.kineto.scan.scanner import EventScanner, ScannedTable, ScanStop
+from traceview.trace.load import load
+from traceview.trace.model import Trace
+
+pytestmark = pytest.mark.skipif(
+    not scanner.is_available(), reason="there is no compiled library here"
+)
+DATA = Path(__file__).parents[2] / "data"
+RECORDED = sorted([*DATA.glob("torch/*.json.xz"), *DATA.glob("ranks/kinds.rank*.json.xz")])
+
+COLLECTIVE = span(
+    "cpu_op", "record_param_comms", 5, 9, args={
+        "Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "Group size": 2,
+        "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]",
+    },
+)  # fmt: skip
+ROCM = [
+    span("hip_runtime", "hipLaunchKernel", 6, 9, args={"correlation": 90, "grid": [2, 1, 1]}),
+    span("hip_runtime", "hipMemcpy", 7, 9, args={"correlation": 91, "size": 77}),
+    span("kernel", "k", 8, 9, pid=1, tid=3, args={"correlation": 90}),
+]
+UNREAD = [
+    {"ph": "f", "id": 1, "pid": 0, "tid": 7, "ts": 5.1, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+    {"ph": "i", "s": "g", "name": "Record Window End"},
+    span("gpu_user_annotation", "step", 1, 2),
+    span("Trace", "PyTorch Profiler (0)", 0, 9, pid="Spans", tid="PyTorch Profiler"),
+]
+EVERY = [*training(), COLLECTIVE, *ROCM, *UNREAD]
+WORDS = [
+    "null", "-1", "0", "1.5", "1e3", "1e999", "9" * 18, "9" * 19, "9" * 100, "true", '"5"', '""',
+    '"\\u00e9"', '"\\ud83d\\ude00"', "[]", "[1, 2]", "[1, 2, 3]", "[1, 2, -3]", "{}", '{"a": [1]}',
+    '"-5-"', '"--5"', "[" * 40 + "]" * 40, "[" * 90 + "]" * 90, "0.0005",
+    "123456789012345.6789", "2147483648",
+]  # fmt: skip
+FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
+
+
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many events each scan took."""
+    counts: list[int] = []
+    real = EventScanner.scan
+
+    def scan(self: EventScanner, given: bytes, at: int) -> scanner.Scan:
+        result = real(self, given, at)
+        counts.append(result.events)
+        return result
+
+    monkeypatch.setattr(EventScanner, "scan", scan)
+    return counts
+
+
+def outcome(path: Path) -> Trace | str:
+    try:
+        return load(path)
+    except TraceFormatError as error:
+        return str(error)
+
+
+def both(path: Path) -> tuple[Trace | str, Trace | str]:
+    """What the compiled reader and the decoder say."""
+    with pytest.MonkeyPatch.context() as patch:
+        compiled = outcome(path)
+        patch.setenv(library.SWITCH, "1")
+        return compiled, outcome(path)
+
+
+def assert_equal(path: Path) -> None:
+    compiled, decoded = both(path)
+    if isinstance(compiled, str) or isinstance(decoded, str):
+        assert compiled == decoded
+        return
+    assert (compiled.warnings, compiled.run) == (decoded.warnings, decoded.run)
+    assert list(compiled.tables) == list(decoded.tables)
+    for name, table in decoded.tables.items():
+        for column in table.columns:
+            cells = compiled.tables[name].cells(column.name)
+            assert list(cells) == list(table.cells(column.name)), (name, column.name)
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_recordings(path: Path, scanned: list[int]) -> None:
+    assert_equal(path)
+    assert sum(scanned) > 1000
+
+
+@pytest.mark.parametrize("chunk_bytes", [64, 1000, 1 << 20])
+def test_every_kind_of_event(
+    chunk_bytes: int, tmp_path: Path, scanned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)
+    path = tmp_path / "t.json"
+    for written in (text(EVERY), json.dumps({"traceEvents": EVERY}), json.dumps(EVERY)):
+        path.write_text(written)
+        assert_equal(path)
+    assert sum(scanned) == 3 * len(EVERY)
+
+
+def test_events_that_torch_writes_become_no_objects() -> None:
+    events = [kernel("gemm", 9 * at, 5, at) for at in range(100)]
+    events += [call("cudaLaunchKernel", 9 * at, 5, at) for at in range(50)]
+    raw = json.dumps(events).encode()[1:]
+    scan = EventScanner().scan(raw, 0)
+    assert (scan.stopped, scan.events, raw[scan.end :]) == (ScanStop.ENDED, 150, b"]")
+    assert (list(scan.others), list(scan.details)) == ([], [])
+    rows = [columns.shape[1] for columns in scan.columns]
+    assert rows[ScannedTable.KERNELS] == 100
+    assert rows[ScannedTable.CALLS] == 50
+
+
+def test_any_value_of_any_field(tmp_path: Path) -> None:
+    every = [event for event in EVERY if event.get("cat") not in (None, "Trace", "ac2g")]
+    one_of_each = list({event["cat"]: event for event in every}.values())
+    path, mark = tmp_path / "t.json", '"@@@"'
+    for word in WORDS:
+        changed = [_with(event, place) for event in one_of_each for place in _places(event)]
+        path.write_text(text([*changed, *training()]).replace(mark, word))
+        assert_equal(path)
+
+
+def _places(event: Event) -> list[tuple[str, ...]]:
+    fields = [(field,) for field in FIELDS if field in event]
+    return fields + [("args", key) for key in event.get("args", {})]
+
+
+def _with(event: Event, place: tuple[str, ...]) -> dict[str, Any]:
+    changed = {**event, place[0]: "@@@"}
+    if len(place) > 1:
+        changed["args"] = {**event["args"], place[1]: "@@@"}
+    return changed
+
+
+@pytest.mark.parametrize("time", ["1790857026000000.123", "0.0005", "0.00049", "-3.25", "-0", "7"])
+def test_times_are_exact(time: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text([kernel("k", Digits(time), Digits("1.0015"), 1), *training()]))
+    assert_equal(path)
+
+
+def test_keys_that_are_escaped_or_there_twice(tmp_path: Path) -> None:
+    path, event = tmp_path / "t.json", json.dumps(kernel("k", 1, 2, 3))
+    for old, new in (
+        ('"ph"', '"p\\u0068"'),
+        ('"ph": "X"', '"ph": "X", "ph": "i"'),
+        ('"device": 0', '"device": 0, "device": 1'),
+        ('"stream"', '"str\\u0065am"'),
+        ('"cat": "kernel"', '"cat": "kernel", "cat": "cpu_op"'),
+    ):
+        path.write_text(f"[{json.dumps(training())[1:-1]}, {event.replace(old, new)}]")
+        assert_equal(path)
+
+
+def test_a_text_that_breaks_off_anywhere_is_read_up_to_its_last_whole_event() -> None:
+    raw = text(EVERY).encode()
+    raw = raw[raw.index(b'"traceEvents": [') + 16 :]
+    whole = EventScanner().scan(raw, 0)
+    ends = []
+    for size in range(0, len(raw), 7):
+        scan = EventScanner().scan(raw[:size], 0)
+        assert scan.stopped in (ScanStop.NEEDS_MORE, ScanStop.ENDED)
+        rest = EventScanner().scan(raw, scan.end)
+        assert scan.events + rest.events == whole.events
+        ends.append(scan.end)
+    assert ends == sorted(ends)
+
+
+def test_more_events_than_one_scan_has_room_for(tmp_path: Path, scanned: list[int]) -> None:
+    events = [span("user_annotation", f"n{at}", at, 1) for at in range(2 * scanner.MOST_EVENTS + 5)]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(events, separators=(",", ":")))
+    assert load(path).ranges.cells("name")[-1] == f"n{len(events) - 1}"
+    assert max(scanned) <= scanner.MOST_EVENTS
+    assert sum(scanned) == len(events)
