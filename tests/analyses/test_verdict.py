@@ -1,5 +1,7 @@
 """The verdict: steps, busy share and limit, from exact small recordings and shipped ones."""
 
+from dataclasses import replace
+
 import pytest
 
 import traceview
@@ -7,7 +9,7 @@ from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.analyses.verdict import verdict
 from traceview.analyses.verdict.parts import SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import limit_of
+from traceview.analyses.verdict.verdict import _loss_phrases, limit_of
 from traceview.trace import Selection
 
 DATA = REPOSITORY / "tests" / "data"
@@ -82,6 +84,24 @@ def test_verdicts_of_recordings(name, limit, steps, text):
     found = verdict(traceview.load(DATA / f"{name}.sqlite.xz"))
     assert (found.limit, found.steps, found.steps_from) == (limit, steps, "user-ranges")
     assert found.text == text
+
+
+def test_a_sleeping_cpu_is_told_from_one_that_launches_late():
+    """The program of this recording sleeps 8 ms per step in time.sleep, of 26.8 ms."""
+    found = traceview.analyze(traceview.load(DATA / "foreign/fault_sleep.sqlite.xz")).verdict
+    assert found.limit == "cpu-launch"
+    assert found.text.endswith(
+        "GPU busy 13.8 % · 56.0 % of the time waiting for the CPU to launch work · "
+        "29.9 % of the time waiting while the CPU sleeps"
+    )
+
+
+@pytest.mark.parametrize(("slept", "said"), [(40, 1), (4, 0)])
+def test_little_sleep_is_not_said_apart(slept, said):
+    divided = replace(parts(20, gpu_compute=20, cpu_launch=80), slept_ns=slept)
+    phrases = list(_loss_phrases(divided, "cpu-launch"))
+    assert sum("sleeps" in phrase for phrase in phrases) == said
+    assert len(phrases) == 1 + said
 
 
 def test_a_selection_without_work_has_no_verdict():

@@ -37,7 +37,7 @@ from traceview.facts.operations.kernel_classes import (
 from traceview.facts.operations.operations import Kind, kernel_operations, operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT
+from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT, SLEEP
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
@@ -86,8 +86,9 @@ class SteadyParts:
 
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
     busy time on the critical path: in the rest the CPU could not have launched earlier. `starved`
-    is True where the program waits for the DataLoader's workers again and again. `unknown` says how
-    much work was lost where that leaves busy and idle time unknown.
+    is True where the program waits for the DataLoader's workers again and again. `slept_ns` is the
+    part of cpu-launch in which the program sleeps. `unknown` says how much work was lost where that
+    leaves busy and idle time unknown.
     """
 
     device: int
@@ -97,11 +98,17 @@ class SteadyParts:
     parts_ns: Mapping[Limit, int]
     largest: LargestClass | None
     starved: bool = False
+    slept_ns: int = 0
     unknown: UnknownIdle | None = None
 
     @property
     def busy_pct(self) -> float:
         return 100.0 * self.busy_ns / self.span_ns if self.span_ns else 0.0
+
+    @property
+    def slept_pct(self) -> float:
+        """The share of the span in which work is late because the program sleeps, in percent."""
+        return 100.0 * self.slept_ns / max(self.span_ns, 1)
 
     def pct(self, *limits: Limit) -> float:
         """The share of the span that these parts take, in percent."""
@@ -129,6 +136,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         parts,
         _largest_class(trace, device),
         starved(trace)[device],
+        min(_sampled_ns(trace, device)["sleep"], parts.get("cpu-launch", 0)),
         unknown_idle(trace).get(device),
     )
 
@@ -224,8 +232,10 @@ def _idle_parts(trace: Trace, device: int) -> dict[Limit, int]:
     return parts
 
 
-def _sampled_ns(trace: Trace, device: int) -> dict[Limit, int]:
-    """Steady launch-late idle time in which the Python stacks load data or compile."""
+def _sampled_ns(
+    trace: Trace, device: int
+) -> dict[Literal["data-loading", "compilation", "sleep"], int]:
+    """Steady launch-late idle time in which the Python stacks load data, compile or sleep."""
     every, samples = gaps(trace), idle_samples(trace)
     late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
     own = late[samples.gap]
@@ -233,7 +243,11 @@ def _sampled_ns(trace: Trace, device: int) -> dict[Limit, int]:
     def spent(*doings: int) -> int:
         return int(samples.time_ns[own & np.isin(samples.doing, doings)].sum())
 
-    return {"data-loading": spent(DATA_WAIT, DATA_LOADING), "compilation": spent(COMPILATION)}
+    return {
+        "data-loading": spent(DATA_WAIT, DATA_LOADING),
+        "compilation": spent(COMPILATION),
+        "sleep": spent(SLEEP),
+    }
 
 
 def _data_loading_ns(trace: Trace, device: int) -> int:

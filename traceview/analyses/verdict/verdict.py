@@ -48,6 +48,7 @@ _LOST: dict[Limit, str] = {
     "compilation": "waiting for code to load or compile",
 }
 """What takes the time, behind `63 % of the time`."""
+_SLEPT = "waiting while the CPU sleeps"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) ->
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
         yield _largest_class(parts.largest)
     losses = _losses(parts, limit)
-    yield from (f"{units.percent(parts.pct(each))} of the time {_LOST[each]}" for each in losses)
+    for each in losses:
+        yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
 
@@ -147,6 +149,16 @@ def _largest_class(largest: LargestClass) -> str:
     name = _CLASSES[largest.kind]
     fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
     return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
+
+
+def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
+    """How much of the time a limit takes; apart, how much of that the CPU sleeps."""
+    slept_pct = parts.slept_pct if limit == "cpu-launch" else 0.0
+    said = [(parts.pct(limit), _LOST[limit])]
+    if slept_pct >= WORTH_SAYING_PCT:
+        said = [(parts.pct(limit) - slept_pct, _LOST[limit]), (slept_pct, _SLEPT)]
+        said = sorted((each for each in said if each[0] >= WORTH_SAYING_PCT), reverse=True)
+    yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in said)
 
 
 def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
