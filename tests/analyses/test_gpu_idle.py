@@ -418,3 +418,36 @@ def test_only_late_launches_behind_other_work_in_one_place_name_a_single_thing(p
     assert isinstance(result, Result)
     late = next(each for each in result.findings if "for the CPU to launch" in each.message)
     assert late.general == general
+
+
+def test_launched_work_that_nothing_recorded_holds_back(tmp_path):
+    """Every kernel is launched 10 µs after the one before ends, and starts 4 ms later."""
+    export, end = Export(), 0
+    for _ in range(6):
+        start = end + 4_000_000
+        export.launch((end + 5_000, end + 10_000), (start, start + 10_000_000))
+        end = start + 10_000_000
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message == (
+        "The GPU sat idle for 20.0 ms (5 gaps) with work already queued. All of it was in gaps of "
+        "100 µs and more, in which nothing recorded held the work back."
+    )
+    assert finding.action.startswith("See in the timeline what comes before this work. Page migr")
+
+
+def test_long_gaps_of_queued_work_name_the_call_before_them(tmp_path):
+    """Two of three gaps are long; the third is what any stream takes to go on."""
+    export = Export().range("step", 0, 40).launch((0, 10), (20, 100_000))
+    export.range("step", 100, 300_000)
+    export.launch((110, 120), (400_000, 1_000_000))
+    export.launch((130, 140), (1_300_000, 2_000_000))
+    export.launch((150, 160), (2_002_000, 3_000_000))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert (
+        "600 µs of that was in 2 gaps of 100 µs and more, in which nothing recorded held the work "
+        "back. 600 µs of that came before work launched by cudaLaunchKernel in step."
+    ) in finding.message

@@ -119,6 +119,7 @@ def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
         .migration((300, 500), bytes=3200)
         .migration((500, 550), bytes=800, cause="user prefetch")
         .migration((600, 610), bytes=320, kind="UVM D2H")
+        .set((620, 630), (640, 650), bytes=10)
     )
 
     result = ask(ANALYSIS, export, tmp_path)
@@ -285,6 +286,17 @@ def shared_memory() -> Export:
         export.launch((start + 300_000, start + 305_000), (start + 310_000, start + 360_000))
         export.migration((start + 320_000, start + 350_000))
     return export
+
+
+def test_pages_that_go_back_after_the_last_kernel_cost_the_gpu_no_time(tmp_path):
+    export = Export().launch((0, 10), (20, 1020)).migration((120, 420))
+    export.migration((1000, 1500), kind="UVM D2H")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "copies", "direction", "total_ns") == [("UVM D2H", 500), ("UVM H2D", 300)]
+    assert [finding.time_at_stake_ns for finding in result.findings] == [20, 300]
+    assert [finding.share_of_step_pct for finding in result.findings] == [2.0, 30.0]
 
 
 def test_page_migrations_are_not_reported_as_lost_launches(tmp_path):

@@ -451,3 +451,23 @@ def test_profiler_overhead_without_known_warm_up_claims_no_share(tmp_path):
 
     assert finding.message.startswith("The profiler took 5.00 µs, 55.6 % of the GPU span")
     assert (finding.time_at_stake_ns, finding.share_of_step_pct) == (0, None)
+
+
+def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):
+    export = Export().range("main", 0, 10)
+    export.diagnostic("No CUDA events collected. Does the process use CUDA?")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [finding] = result.findings
+    assert finding.message == (
+        "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+    )
+    assert finding.action.startswith("If the program uses a GPU, check that nsys is as new as")
+
+
+def test_helpers_without_cuda_beside_gpu_work_are_no_finding(tmp_path):
+    export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
+    export.diagnostic("No CUDA events collected. Does the process use CUDA?")
+
+    assert not ask(ANALYSIS, export, tmp_path).findings

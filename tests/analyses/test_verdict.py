@@ -55,6 +55,18 @@ def test_parts_add_up_to_the_steady_time(tmp_path):
     assert (found.parts_ns["gpu-compute"], found.parts_ns["gpu-memory"]) == (40, 40)
 
 
+def test_the_few_kernels_beside_graphs_recorded_whole_tell_no_class(tmp_path):
+    export = Export()
+    for start in range(0, 6_000, 1_000):
+        export.launch((start, start + 1), (start + 1, start + 11), name="at::native::fill")
+        export.graph_whole((start + 2, start + 4), (start + 11, start + 1_000))
+
+    found = steady_parts(export.load(tmp_path))
+
+    assert found is not None
+    assert found.largest is None
+
+
 def test_without_gpu_work_nothing_is_judged(tmp_path):
     found = verdict(Export().range("step", 0, 10).load(tmp_path))
     assert (found.text, found.limit) == ("No GPU work was recorded.", "unknown")

@@ -106,6 +106,15 @@ def test_a_grid_smaller_than_the_gpu(tmp_path):
     assert result.summary == {"tail_loss_ns": 75_000, "in_grids_smaller_than_the_gpu_ns": 101_000}
 
 
+def test_a_program_of_one_long_kernel_in_one_block_leaves_the_other_sms_idle(tmp_path):
+    """It is the shortest kernel itself; none takes 100 µs just to start and end."""
+    result = ask(ANALYSIS, kernel(Export(), 132 * MS, 1, **ALONE), tmp_path)
+
+    [finding] = result.findings
+    assert finding.time_at_stake_ns == round((132 * MS - 100_000) * 131 / 132)
+    assert "launches 1 block for 132 SMs: 131 SMs stay idle" in finding.message
+
+
 def test_a_grid_of_less_than_a_wave_without_an_idle_sm_is_no_finding(tmp_path):
     """The 68 blocks that have a neighbour share its SM with it: no slot is unused for long."""
     result = ask(ANALYSIS, kernel(Export(), 100_000, 200, **BIG), tmp_path)

@@ -29,6 +29,7 @@ from traceview.findings import (
     severity_of,
     share_pct,
 )
+from traceview.intervals import Intervals
 from traceview.tables import Cell, Mask, Table
 from traceview.trace import Trace
 
@@ -60,10 +61,12 @@ def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ..
             if row["host_memory"] == "pageable" and in_warm_up:
                 findings.append(_early_pageable(row, longest))
             if row["migration_cause"] in _ON_DEMAND:
-                severity = "info" if in_warm_up else severity
                 moved = _time_of(part.take(rows_of(part, row)))
-                found = _migrated(row, longest, severity, span_ns, in_warm_up)
-                findings.append(replace(found, work=moved))
+                at_stake_ns = total_ns if in_warm_up else _in_use(trace, moved).total()
+                level = "info" if in_warm_up else severity_of(at_stake_ns, span_ns)
+                if level:
+                    found = _migrated(row, longest, level, span_ns, in_warm_up, at_stake_ns)
+                    findings.append(replace(found, work=moved))
     return tuple(findings)
 
 
@@ -95,6 +98,19 @@ def _time_of(copies: Table) -> LostTime:
     device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
     on_gpu = copies.take(copies["device"] == device)
     return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))
+
+
+def _in_use(trace: Trace, moved: LostTime) -> Intervals:
+    """The migrations between the first and the last work of their GPU.
+
+    The CPU may go on reading pages that come back after the last kernel: no time of the GPU.
+    """
+    ops = operations(trace)
+    own = ops.device == moved.device
+    if not own.any():
+        return intervals.EMPTY
+    used = intervals.union(ops.start_ns[own].min(keepdims=True), ops.end_ns[own].max(keepdims=True))
+    return intervals.intersection(moved.time, used)
 
 
 def _exposed_finding(
@@ -201,6 +217,7 @@ def _migrated(
     severity: Severity,
     span_ns: int,
     in_warm_up: bool,
+    at_stake_ns: int,
 ) -> Finding:
     cause = "page faults" if row["migration_cause"] == "page fault" else "speculative prefetch"
     take = "takes" if row["calls"] == 1 else "take"
@@ -210,10 +227,10 @@ def _migrated(
         f"{' of warm-up' if in_warm_up else ''} for {{bytes}}, half of them {{median_bytes}} or "
         "less each.",
         "Prefetch what is used next (cudaMemPrefetchAsync), or keep it on the GPU and copy it.",
-        int(row["total_ns"] or 0),
+        at_stake_ns,
         RECORDING,
         _evidence(row, longest),
-        None if in_warm_up else share_pct(int(row["total_ns"] or 0), span_ns),
+        None if in_warm_up else share_pct(at_stake_ns, span_ns),
     )
 
 

@@ -121,11 +121,26 @@ def _gpu_work(trace: Trace) -> list[Check]:
         return [Check("GPU work", "note", why, _record(trace))]
     if "kernels" not in trace.tables:
         return [Check("GPU work", "note", "None was recorded.", _record(trace))]
+    if _without_cuda(trace):
+        return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
     kernels = len(trace.kernels)
     counts = {"kernels": kernels, "others": len(ops) - kernels}
     return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
+
+
+_NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+_SEE_CUDA = (
+    "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
+    "process, or a child of it, does the GPU work. traceview doctor checks this machine."
+)
+
+
+def _without_cuda(trace: Trace) -> bool:
+    """Whether nsys warns that it collected nothing of CUDA, and nothing is there."""
+    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
+    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
 
 
 def _without_gpu(trace: Trace) -> bool:
@@ -178,6 +193,8 @@ def _unpaired(trace: Trace) -> list[Check]:
     if "api_calls" not in trace.tables:
         missing = (
             "The CUDA API was not recorded, so run-ahead, syncs and launch overhead are unknown."
+            if "kernels" in trace.tables
+            else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
         return [Check("CUDA API", "blind", missing, _record(trace))]
     ops = operations(trace)

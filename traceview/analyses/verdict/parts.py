@@ -72,6 +72,9 @@ _LOADS = re.compile(
 class LargestClass:
     """The class of kernels with most time, as a percentage of the steady time of all kernels.
 
+    There is none where kernels are less than half of the busy time: most of it are copies, or
+    CUDA graphs that were recorded as a whole and hide theirs.
+
     `fp32_on_cuda_cores` is True for GEMMs most of which multiply fp32 without tensor cores.
     """
 
@@ -134,7 +137,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         work[device].steady_ns,
         intervals.intersection(gpu_limited(trace)[device], steady).total(),
         parts,
-        _largest_class(trace, device),
+        _largest_class(trace, device, work[device].steady_ns),
         starved(trace)[device],
         min(_sampled_ns(trace, device)["sleep"], parts.get("cpu-launch", 0)),
         unknown_idle(trace).get(device),
@@ -187,10 +190,10 @@ def _class_times(trace: Trace, rows: Integers) -> Integers:
     return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
 
 
-def _largest_class(trace: Trace, device: int) -> LargestClass | None:
+def _largest_class(trace: Trace, device: int, busy_ns: int) -> LargestClass | None:
     rows = steady_operations(trace, device)
     time_ns = _class_times(trace, rows)
-    if not time_ns.any():
+    if not time_ns.any() or 2 * int(time_ns.sum()) < busy_ns:
         return None
     kind = KernelClass(int(np.argmax(time_ns)))
     pct = 100.0 * int(time_ns[kind]) / int(time_ns.sum())

@@ -5,9 +5,10 @@ time, 1 − waves ÷ ceil(waves) of all block slots stay unused, and `tail_loss_
 the kernel's time. It is an upper bound: blocks of unequal length, or that compete within their SM,
 end at different times and lose less. In less than a wave, unused slots cost no time, as the blocks
 that are there have more of their SM. Only idle SMs count then, and only of the time beyond the
-shortest kernel of the trace. Where the trace has several grids of a kernel, selected or not, their
-times decide: without a step in them nothing is claimed, and no more than what a neighbour measures.
-Nor is it for kernels that others run beside, and for persistent GEMMs.
+shortest kernel of the trace, or beyond 100 µs where that is less. Where the trace has several grids
+of a kernel, selected or not, their times decide: without a step in them nothing is claimed, and no
+more than what a neighbour measures. Nor is it for kernels that others run beside, and for
+persistent GEMMs.
 
 The kernel names of cuBLAS have the tile size of its persistent GEMMs. Where the trace has the
 shapes of tensors, table `tiles` counts tiles instead of blocks.
@@ -85,8 +86,8 @@ KERNELS = TableSpec(
             "tail_loss_ns",
             "int64",
             "upper bound over all calls: time × tail_idle_pct; below one wave, time beyond "
-            "the shortest kernel × fraction of idle SMs; absent where no loss is claimed, see "
-            "note",
+            "the shortest kernel (at most 100 µs) × fraction of idle SMs; absent where no loss is "
+            "claimed, see note",
             nullable=True,
         ),
         Column("blocks_to_fill", "text", "nearest grid sizes that fill whole waves", nullable=True),

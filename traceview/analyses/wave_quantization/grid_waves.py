@@ -155,7 +155,8 @@ class LaunchedGrid:
 class LaunchedGrids(GridColumns):
     """The columns of LaunchedGrid. `verdict` holds places in VERDICTS.
 
-    `shortest_ns` is the shortest kernel of the GPU in the trace, which no grid can undercut.
+    `shortest_ns` is the shortest kernel of the GPU in the trace, at most 100 µs, which no grid can
+    undercut.
     """
 
     shortest_ns: Integers

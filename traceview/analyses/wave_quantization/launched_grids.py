@@ -21,6 +21,9 @@ from traceview.analyses.wave_quantization.sweeps import GridSweeps, sweeps_of
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
+# No kernel takes longer than this to start and end: most take 1 to 5 µs.
+MOST_OVERHEAD_NS = 100_000
+
 
 @fact
 def launched_grids(trace: Trace) -> LaunchedGrids:
@@ -78,9 +81,13 @@ def every_sweep(trace: Trace) -> GridSweeps:
 
 
 def _shortest_ns(trace: Trace) -> Integers:
-    """The shortest kernel of each row of devices."""
+    """The shortest kernel of each row of devices, at most MOST_OVERHEAD_NS.
+
+    Where only long kernels ran, the shortest does not show what any kernel takes: a program of one
+    kernel in one block would lose nothing.
+    """
     kernels = trace.recorded("kernels")
-    result = np.full(len(trace.devices), np.iinfo(np.int64).max)
+    result = np.full(len(trace.devices), MOST_OVERHEAD_NS)
     np.minimum.at(result, kernels["device"], kernels.duration_ns)
     return result
 

@@ -81,7 +81,8 @@ def nothing_found(report: Report) -> str:
     if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
         return (
             "No GPU work was recorded, so there is no GPU time to save. If the program should "
-            "use a GPU, check torch.cuda.is_available() and run traceview doctor."
+            "use a GPU, check that it finds one (PyTorch: torch.cuda.is_available()), and run "
+            "traceview doctor."
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):

@@ -13,6 +13,9 @@ from traceview.facts.ranges.ranges import attribute, attributed_operations, rang
 from traceview.tables import Mask
 from traceview.trace import Trace
 
+# A free stream takes a few microseconds to start the next work.
+LONG_NS = 100_000
+
 
 class BackToBack(NamedTuple):
     """Gaps between an operation and the next one of its stream; no median where there are none."""
@@ -28,6 +31,13 @@ def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
     idle = gaps.idle_ns[own]
     median = round(float(np.median(idle))) if len(idle) else None
     return BackToBack(len(idle), int(idle.sum()), median)
+
+
+def held_back(gaps: Gaps, chosen: Mask) -> Mask:
+    """The chosen gaps in which launched work waited for long, though for no other work or event."""
+    waited = gaps.end_ns - np.maximum(gaps.start_ns, gaps.queued_ns)
+    held: Mask = chosen & ~gaps.by_event & (waited >= LONG_NS)
+    return held
 
 
 class Site(NamedTuple):

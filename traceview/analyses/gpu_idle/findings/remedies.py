@@ -69,6 +69,11 @@ KEEP_STREAM_FREE = (
     "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
     "of their own: the work behind them waits until the CPU has run them."
 )
+HELD_BACK = (
+    "See in the timeline what comes before this work. Page migrations of unified memory, another "
+    "process on this GPU, or a driver that sends launches late (Windows, WSL, virtual GPUs) can "
+    "hold it back."
+)
 MAY_BE_ONCE = {
     LAUNCH_LATE: ".",
     COPY_WAIT: ".",

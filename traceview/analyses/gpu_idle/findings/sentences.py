@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from traceview import groups
 from traceview.analyses.gpu_idle.findings.details import (
-    BackToBack,
+    LONG_NS,
     LoneGap,
     back_to_back,
+    held_back,
     lone_gap,
     longest_launch_site,
     longest_wait_site,
@@ -17,6 +18,7 @@ from traceview.analyses.gpu_idle.findings.host_work import in_host_functions, in
 from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.analyses.gpu_idle.findings.remedies import (
     BUILD_FOR_GPU,
+    HELD_BACK,
     KEEP_STREAM_FREE,
     MAY_BE_ONCE,
     NODES,
@@ -101,13 +103,7 @@ def add_details(
     if lone:
         _add_lone_gap(wording, trace, cause, lone)
     elif cause == DEPENDENCY:
-        steps = back_to_back(gaps(trace), own)
-        wording.add(
-            _back_to_back(steps, wording.values["gaps"] == steps.gaps),
-            same_stream_idle_ns=steps.idle_ns,
-            same_stream_gaps=steps.gaps,
-            same_stream_median_ns=steps.median_ns,
-        )
+        _add_queued(wording, trace, own)
         _add_host_functions(wording, trace, own)
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
@@ -144,12 +140,41 @@ def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
     wording.remedy = BUILD_FOR_GPU
 
 
-def _back_to_back(steps: BackToBack, all_of_it: bool) -> str:
+def _add_queued(wording: Wording, trace: Trace, own: Mask) -> None:
+    """Whether queued work waited for long though nothing recorded held it, or a little each."""
+    every, idle_ns = gaps(trace), int(wording.values["idle_ns"] or 0)
+    held = held_back(every, own)
+    held_ns = int(every.idle_ns[held].sum())
+    if 2 * held_ns >= idle_ns:
+        all_of_it = held_ns == idle_ns
+        what = "All of it was in gaps" if all_of_it else "{held_ns} of that was in {held_gaps:gap}"
+        wording.add(
+            f" {what} of {{held_least_ns}} and more, in which nothing recorded held the work back.",
+            held_ns=held_ns,
+            held_gaps=int(held.sum()),
+            held_least_ns=LONG_NS,
+        )
+        site = longest_launch_site(trace, held)
+        if site and site.range_path is not None:
+            _add_call_site(wording, trace, DEPENDENCY, held)
+        wording.remedy = HELD_BACK
+        return
+    steps = back_to_back(every, own)
+    if steps.gaps:
+        wording.add(
+            _back_to_back(wording.values["gaps"] == steps.gaps),
+            same_stream_idle_ns=steps.idle_ns,
+            same_stream_gaps=steps.gaps,
+            same_stream_median_ns=steps.median_ns,
+        )
+
+
+def _back_to_back(all_of_it: bool) -> str:
     between = "between consecutive operations of one stream"
     if all_of_it:
         return f" All of it was {between}, {{same_stream_median_ns}} per gap (median)."
-    median = ", median {same_stream_median_ns}" if steps.gaps else ""
-    return f" {{same_stream_idle_ns}} of that was {between} ({{same_stream_gaps:gap}}{median})."
+    counted = "({same_stream_gaps:gap}, median {same_stream_median_ns})"
+    return f" {{same_stream_idle_ns}} of that was {between} {counted}."
 
 
 def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> None:
