@@ -1,5 +1,6 @@
 """The answer for a job on ranks made by hand: every figure is known."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -230,6 +231,38 @@ def test_process_groups_are_named_by_their_ranks():
     assert [each["communicators"] for each in named.values()] == [2, 2]
     assert named["tensor parallel"]["calls"] == 2 * 8 * 3
     assert named["tensor parallel"]["link"] == "NVLink"
+
+
+def two_purposes(groups: Sequence[dict[int, tuple[int, int]]]) -> list:
+    """All-reduces of the first communicator of each rank, and half as many of its second one."""
+    made = []
+    for own in groups:
+        often, seldom = own
+        step = [
+            *(Call(3 * MS, communicator=often) for _ in range(2)),
+            Call(3 * MS, communicator=seldom),
+        ]
+        made.append(Made([step] * 8, groups=own))
+    return made
+
+
+def test_communicators_over_the_same_ranks_are_groups_of_their_own():
+    both = [{100: (2, rank), 200: (2, rank)} for rank in range(2)]
+    table = rows(job_report(job(two_purposes(both))), "groups")
+
+    assert [row["group"] for row in table] == ["all ranks #1", "all ranks #2"]
+    assert [row["name"] for row in table] == [None, None]
+    assert [(row["ranks"], row["calls"], row["communicators"]) for row in table] == [
+        ("0,1", 2 * 8, 1),
+        ("0,1", 8, 1),
+    ]
+
+
+def test_the_same_two_purposes_in_several_pairs_are_two_groups():
+    pairs = [{10 + rank // 2: (2, rank % 2), 20 + rank // 2: (2, rank % 2)} for rank in range(4)]
+    table = rows(job_report(job(two_purposes(pairs))), "groups")
+
+    assert [(row["calls"], row["communicators"]) for row in table] == [(2 * 2 * 8, 2), (2 * 8, 2)]
 
 
 def test_a_recorded_name_of_a_group_wins():

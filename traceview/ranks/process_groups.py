@@ -2,7 +2,7 @@
 
 Rules, where the recording does not name the group (torch's description wins):
 
-- All ranks of the job: `world`.
+- All ranks of the job: `world`, where one communicator alone has all of them.
 - Only messages between pairs: `pipeline`.
 - Mostly all-to-all: `expert parallel`.
 - Neighbours (stride 1) beside groups whose ranks are as far apart as these have members:
@@ -15,6 +15,7 @@ Anything else stays without a name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,10 +65,16 @@ class ProcessGroups:
 
 @dataclass(frozen=True)
 class _One:
-    """A single group: its ranks by number, and the matched communicators that are of it."""
+    """A single group: its ranks by number, and the matched communicators that are of it.
+
+    `is_known` is False where the recording does not tell its communicator, `first_row` is that of
+    its first collective, in the rows of its first rank.
+    """
 
     ranks: tuple[int, ...]
     size: int
+    is_known: bool
+    first_row: int
     description: str
     members: tuple[int, ...]
     time_ns: Mapping[int, int]
@@ -84,15 +91,31 @@ def process_groups(
         by_key.setdefault(key, []).append(place)
     single = [_single(ranks, matched, places) for places in by_key.values()]
     shapes: dict[tuple[object, ...], list[_One]] = {}
-    for one in single:
-        only_messages = set(one.time_ns) <= set(POINT_TO_POINT)
-        shape = (_shape(one), one.description, only_messages)
-        shapes.setdefault(shape, []).append(one)
+    for one, place in _places(single):
+        shapes.setdefault((_shape(one), _purpose(one), place), []).append(one)
     found = [_of_shape(each) for each in shapes.values()]
     total = max((each.name.world_size or 0 for each in ranks), default=0) or len(ranks)
     named = _named(found, total)
     ordered = sorted(named, key=lambda each: (-each.size, each.ranks))
-    return tuple(_labelled(ordered))
+    return tuple(_labelled(ordered, total))
+
+
+def _places(single: Sequence[_One]) -> Iterable[tuple[_One, int]]:
+    """The place of each group among those over the very same ranks, in the order of first use.
+
+    Communicators over the same ranks serve different purposes. The first of one pair of ranks
+    belongs with the first of the others. Collectives of an unknown communicator are of the only
+    one that is known; beside several they stay apart, in place −1.
+    """
+    seen: Counter[object] = Counter()
+    for one in sorted(single, key=lambda one: (not one.is_known, one.first_row)):
+        key = (one.ranks, _purpose(one))
+        seen[key] += one.is_known
+        yield one, seen[key] - 1 if one.is_known else -int(seen[key] > 1)
+
+
+def _purpose(one: _One) -> tuple[str, bool]:
+    return one.description, set(one.time_ns) <= set(POINT_TO_POINT)
 
 
 def _single(
@@ -106,10 +129,17 @@ def _single(
     return _One(
         ranks=next((each for each in known if each), own),
         size=max([len(own), *(matched[place].size for place in places)]),
+        is_known=number != NULL,
+        first_row=min(_first_row(matched[place]) for place in places),
         description=next((name for name in names if name), ""),
         members=tuple(places),
         time_ns=_time_by_kind(ranks, [matched[place] for place in places]),
     )
+
+
+def _first_row(of: MatchedCommunicator) -> int:
+    rows = of.rows[int(np.argmin(of.ranks))]
+    return int(rows[rows >= 0].min(initial=np.iinfo(np.int64).max))
 
 
 def _time_by_kind(
@@ -155,7 +185,15 @@ def _described(description: str) -> str | None:
 
 def _named(found: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
     strides = {(stride_of(each.ranks), each.size) for each in found}
-    return [replace(each, name=each.name or _name(each, total, strides)) for each in found]
+    named = [replace(each, name=each.name or _name(each, total, strides)) for each in found]
+    guessed = [each.name == WORLD and not of.name for each, of in zip(named, found, strict=True)]
+    if sum(each.name == WORLD for each in named) == 1:
+        return named
+    # Which of several is the default group, and what the others are for, is not recorded.
+    return [
+        replace(each, name=None) if guess else each
+        for each, guess in zip(named, guessed, strict=True)
+    ]
 
 
 def _name(of: ProcessGroups, total: int, strides: set[tuple[int | None, int]]) -> str | None:
@@ -180,13 +218,17 @@ def stride_of(ranks: Sequence[int]) -> int | None:
     return apart.pop() if len(apart) == 1 else None
 
 
-def _labelled(found: Sequence[ProcessGroups]) -> Iterable[ProcessGroups]:
+def _labelled(found: Sequence[ProcessGroups], total: int) -> Iterable[ProcessGroups]:
     """Each with a unique label: its name, or its size, and a number where that repeats."""
-    seen: dict[str, int] = {}
-    for each in found:
-        label = each.name or f"group of {each.size}"
-        seen[label] = seen.get(label, 0) + 1
-        yield replace(each, label=label if seen[label] == 1 else f"{label} {seen[label]}")
+    labels = [each.name or _size_text(each.size, total) for each in found]
+    often, seen = Counter(labels), Counter[str]()
+    for each, label in zip(found, labels, strict=True):
+        seen[label] += 1
+        yield replace(each, label=label if often[label] == 1 else f"{label} #{seen[label]}")
+
+
+def _size_text(size: int, total: int) -> str:
+    return "all ranks" if size >= total else f"group of {size}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
