@@ -156,6 +156,8 @@ class Texts:
     def map(self, new: Sequence[str | None]) -> Texts:
         """Replace the i-th distinct value by `new[i]`; equal results share one code."""
         mapped = Texts.of(new)
+        if (mapped.codes == np.arange(len(mapped))).all():
+            return Texts(self.codes, mapped.values)
         # Code −1, absent, picks the last element.
         codes = picked(np.append(mapped.codes, np.int32(-1)), self.codes)
         return Texts(codes, mapped.values)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from traceview import groups
 from traceview.tables import Array, Integers, Texts, constant, object_array
 from traceview.trace.schema import UNIFIED
 from traceview.trace.sqlite.file import Database
@@ -79,14 +80,16 @@ def numbered_pairs(
 def _numbered_directly(
     values: Array, low: int, high: int
 ) -> tuple[Integers, npt.NDArray[np.int32]]:
-    # As int64: the type of the values may be too narrow for differences.
-    offsets = np.subtract(values, low, dtype=np.int64)
     seen = np.zeros(high - low + 1, bool)
-    seen[offsets] = True
-    distinct = np.flatnonzero(seen)
-    place = np.zeros(high - low + 1, np.int32)
-    place[distinct] = np.arange(len(distinct), dtype=np.int32)
-    return distinct + low, place[offsets]
+    for part in groups.parts(len(values)):
+        # As int64: the type of the values may be too narrow for differences.
+        seen[np.subtract(values[part], low, dtype=np.int64)] = True
+    place = np.cumsum(seen, dtype=np.int32)
+    place -= 1
+    codes = np.empty(len(values), np.int32)
+    for part in groups.parts(len(values)):
+        codes[part] = place[np.subtract(values[part], low, dtype=np.int64)]
+    return np.flatnonzero(seen) + low, codes
 
 
 def _few(values: Array) -> Integers:
@@ -145,7 +148,7 @@ def filled(texts: Texts, default: str) -> Texts:
     return first_of(texts, one)
 
 
-def meanings(values: Integers, known: Mapping[int, str]) -> Texts:
+def meanings(values: Array, known: Mapping[int, str]) -> Texts:
     """The label of every number; `kind 17` for an unknown one."""
     distinct, codes = numbered(values)
     words = [known.get(value, f"kind {value}") for value in distinct.tolist()]

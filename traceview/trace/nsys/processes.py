@@ -268,6 +268,8 @@ def _final(codes: Array, rows: Codes) -> Array:
         return codes
     if codes.strides == (0,):
         return constant(codes[0] if codes[0] == ABSENT else rows[codes[0]], len(codes), np.int32)
+    if (rows == np.arange(len(rows))).all():
+        return codes
     absent = codes == ABSENT
     if not absent.any():
         return rows[codes]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.compiled.packed_texts import packed
-from traceview.tables import NULL, Integers, Mask, Texts, object_array, picked
+from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace.nsys.names import (
     UNNAMED,
     Names,
@@ -54,7 +54,7 @@ class NvtxEvents:
         if not wanted:
             return result
         _, process = reader.owners.threads(self.rows)
-        domain, mark = self.rows.integer("domainId"), self.rows.integer("eventType") == MARK
+        domain, mark = self.rows.integer("domainId"), self.rows.cells("eventType") == MARK
         for owner, number in wanted:
             result |= (domain == number) & (process == owner)
         result &= mark
@@ -69,7 +69,7 @@ def nvtx_events(reader: Reader) -> NvtxEvents | None:
 
 def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
     """Ranges and marks in file order; other NVTX events are left out, and marks with `stacks`."""
-    distinct, code = numbered(events.rows.integer("eventType"))
+    distinct, code = numbered(events.rows.cells("eventType"))
     known = picked(np.isin(distinct, list(KINDS)), code) & ~stacks
     rows, domains = events.rows if known.all() else events.rows.where(known), events.domains
     start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
@@ -83,14 +83,14 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
         "end_thread": _end_threads(reader, rows),
         "name": names,
         "domain": _domains(process, rows.integer("domainId"), domains),
-        "kind": meanings(rows.integer("eventType"), KINDS),
+        "kind": meanings(rows.cells("eventType"), KINDS),
         "payload": _payloads(reader, names, known),
     }
 
 
 def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
     """The integer payload of each range, read only if a range name refers to it."""
-    found = np.full(len(names), NULL)
+    found = constant(NULL, len(names), np.int64)
     if not packed(names).holds(REFERS_TO_PAYLOAD):
         return found
     rows = reader.export.rows(PAYLOADS)
@@ -107,16 +107,17 @@ def _texts(names: Names, rows: Rows) -> Texts:
 
 
 def _end_threads(reader: Reader, rows: Rows) -> Codes:
-    threads = np.full(len(rows), ABSENT, np.int32)
     known = ~rows.null("endGlobalTid")
-    if known.any():
-        threads[known] = reader.owners.threads(rows.where(known), "endGlobalTid")[0]
+    if not known.any():
+        return constant(ABSENT, len(rows), np.int32)
+    threads = np.full(len(rows), ABSENT, np.int32)
+    threads[known] = reader.owners.threads(rows.where(known), "endGlobalTid")[0]
     return threads
 
 
 def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
     """Domain names by (process, domain id): ids repeat between processes."""
-    created = events.where(events.integer("eventType") == DOMAIN_CREATE)
+    created = events.where(events.cells("eventType") == DOMAIN_CREATE)
     _, process = reader.owners.threads(created)
     named = _texts(reader.names, created).decode()
     ids = created.integer("domainId").tolist()

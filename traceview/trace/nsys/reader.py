@@ -112,9 +112,10 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     reader.export.warnings += settled.warnings
     done: dict[str, Table] = {}
     for name in TABLES:
-        staged = found.pop(name, None)
-        if staged is not None:
-            done[name] = Table(TABLES[name].columns, _ordered(name, settled.renumber(staged)))
+        if found.get(name) is not None:
+            # Nothing else holds the columns, so that those which are put into order can go.
+            renumbered = settled.renumber(found.pop(name) or {})
+            done[name] = Table(TABLES[name].columns, _ordered(name, renumbered))
     for name in empty_tables(reader.export, meta, done):
         done[name] = Table.empty(TABLES[name].columns)
     sampled = gpu_metrics(reader.export, settled.tables["devices"])
@@ -175,19 +176,23 @@ def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
     return np.argsort(start, kind="stable")
 
 
-def _nested(staged: Staged) -> npt.NDArray[np.intp]:
+def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
     """Order by thread and start, the longest first; an unended range is longest."""
     start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
-    last = np.where(end == NULL, -np.iinfo(np.int64).max, -end)
-    if not _in_order(start, last):
-        return np.lexsort((last, start, thread))
-    return groups.order_of(thread)
+    order = groups.order_of(thread)
+    # A part begins with the last row of the one before.
+    parts = (slice(max(part.start - 1, 0), part.stop) for part in groups.parts(len(start)))
+    rows_of_parts = (order[part] for part in parts)
+    if all(
+        groups.in_order(thread[rows], start[rows], _longest_first(end[rows]))
+        for rows in rows_of_parts
+    ):
+        return None if groups.in_order(thread) else order
+    return np.lexsort((_longest_first(end), start, thread))
 
 
-def _in_order(first: Array, second: Array) -> bool:
-    rising = first[1:] > first[:-1]
-    level = (first[1:] == first[:-1]) & (second[1:] >= second[:-1])
-    return bool((rising | level).all())
+def _longest_first(end: Array) -> Array:
+    return np.where(end == NULL, -np.iinfo(np.int64).max, -end)
 
 
 def _numbers(staged: Staged, name: str) -> Array:
