@@ -206,7 +206,7 @@ class MadeTexts(Texts):
             return taken
         codes = taken.codes
         if self._FEW * len(codes) > len(self._source):
-            return MadeTexts(codes, self._source)
+            return type(self)(codes, self._source)
         used, places = np.unique(codes, return_inverse=True)
         absent = int(np.count_nonzero(used < 0))
         part = _SomeTexts(self._source, used[absent:])
@@ -228,6 +228,14 @@ class _SomeTexts:
 
     def some(self, codes: Array) -> TextValues:
         return self._source.some(self._wanted[codes])
+
+
+class TextsOneByOne(MadeTexts):
+    """A text column of which each text costs the same, built alone or with others."""
+
+    __slots__ = ()
+
+    _FEW = 1
 
 
 def places_of(values: Sequence[Any], distinct: Iterable[Any]) -> RowNumbers:

@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import operations, operations_by_device
 from traceview.tables import Integers, joined
 from traceview.trace import Trace
 
@@ -60,8 +60,10 @@ def counters(trace: Trace) -> Iterator[Counter]:
 def queue_depths(trace: Trace) -> Iterator[Counter]:
     """Operations per device whose launch call has started and that have not ended."""
     ops, calls = operations(trace), api_calls(trace)
-    for device in groups.different(ops.device[ops.launched]).tolist():
-        rows = np.flatnonzero(ops.launched & (ops.device == device))
+    for device, on_device in operations_by_device(trace).items():
+        rows = on_device[ops.call[on_device] >= 0]
+        if not len(rows):
+            continue
         launched = np.sort(calls.start_ns[ops.call[rows]])
         yield _running("Queue depth", "operations", device, launched, np.sort(ops.end_ns[rows]))
 

@@ -39,7 +39,7 @@ class RowNames:
         parts += [launch] if launch is not None else []
         each = groups.group(*parts)
         offset = len(self.texts)
-        self.texts += [_bounded(text) for text in texts.take(each.first).decode()]
+        self.texts += _bounded(texts.take(each.first))
         self.classes += classes[each.first].tolist()
         self.whole += _whole(whole, each.first)
         self.launch += [-1] * each.size if launch is None else launch[each.first].tolist()
@@ -52,11 +52,18 @@ class RowNames:
 def _whole(whole: Texts | None, first: Integers) -> list[str]:
     if whole is None:
         return [""] * len(first)
-    return [_bounded(text) for text in whole.take(first).decode()]
+    return _bounded(whole.take(first))
 
 
-def _bounded(text: str | None) -> str:
-    """The name, without the middle of one so long that nobody reads it."""
-    if text is None or len(text) <= _LONGEST:
-        return text or ""
+def _bounded(texts: Texts) -> list[str]:
+    """The names, without the middle of those so long that nobody reads them."""
+    names: list[str] = texts.decode().tolist()
+    if (texts.codes < 0).any():
+        names = [name or "" for name in names]
+    return names if max(map(len, names), default=0) <= _LONGEST else list(map(_clipped, names))
+
+
+def _clipped(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
     return f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"

@@ -13,7 +13,13 @@ from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import kernel_classes
-from traceview.facts.operations.operations import Kind, Operations, migrations, operations
+from traceview.facts.operations.operations import (
+    Kind,
+    Operations,
+    migrations,
+    operations,
+    operations_by_device,
+)
 from traceview.facts.queue.queue import rows_by_stream
 from traceview.tables import Integers, RowNumbers, Table, Texts, object_array, row_numbers
 from traceview.timeline.classes import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER
@@ -63,8 +69,9 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
     name = _operation_names(trace, ops, names, launches)
     amount = _amounts(trace, ops)
     by_stream = rows_by_stream(trace)
-    total = [int(ops.duration_ns[rows].sum()) for rows in by_stream]
-    order = sorted(range(len(ops.streams)), key=lambda s: (ops.streams[s][1], -total[s]))
+    total = np.zeros(len(ops.streams), np.int64)
+    np.add.at(total, ops.stream, ops.duration_ns)
+    order = np.lexsort((-total, ops.streams[:, 1])).tolist()
     processes = len(groups.different(ops.process)) > 1
     for stream in order:
         rows = by_stream[stream]
@@ -143,8 +150,9 @@ def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     gaps = every_gap(trace)
     causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSES))
     name = names.add(causes, gaps.cause.astype(np.int64) + FIRST_CAUSE)
-    for device in groups.different(operations(trace).device).tolist():
-        rows = np.flatnonzero(gaps.device == device)
+    of_device = groups.rows_of(gaps.device)
+    for device in operations_by_device(trace):
+        rows = of_device.get(device, groups.NO_ROWS)
         track = Track.of("gaps", gaps.start_ns[rows], gaps.end_ns[rows], name[rows], rows)
         yield Lane("idle", "Idle, by cause", spread(track), device)
 

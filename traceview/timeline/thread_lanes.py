@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.cuda_api import api_calls, calls_by_thread
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.samples.stack_lines import stack_lines
@@ -62,10 +62,9 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     rows = np.flatnonzero(shown)
     name = np.zeros(len(tree.row), np.int32)
     name[rows] = names.add(ranges.texts("name").take(tree.row[rows]), NUMBER["range"])
-    for thread in groups.different(nesting.track[rows]).tolist():
-        own = rows[nesting.track[rows] == thread]
-        for depth in groups.different(nesting.depth[own]).tolist():
-            at = own[nesting.depth[own] == depth]
+    for thread, places in groups.rows_of(nesting.track[rows]).items():
+        own = rows[places]
+        for at in (own[deep] for deep in groups.rows_of(nesting.depth[own]).values()):
             track = Track.of("ranges", nesting.start[at], nesting.end[at], name[at], at)
             yield from ((thread, each) for each in spread(track))
 
@@ -84,8 +83,7 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     classes[harmful_calls(trace)] = HARMFUL
     name = names.add(trace.api_calls.texts("name"), classes)
     end = np.maximum(calls.end_ns, calls.start_ns + 1)
-    for thread in groups.different(calls.thread).tolist():
-        own = np.flatnonzero(calls.thread == thread)
+    for thread, own in calls_by_thread(trace).items():
         start = calls.start_ns[own]
         if (start[1:] < start[:-1]).any():
             own = own[np.argsort(start, kind="stable")]

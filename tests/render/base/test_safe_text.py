@@ -5,7 +5,13 @@ import time
 import pytest
 from rich.cells import cell_len
 
-from traceview.render.base.safe_text import cells_of, shortened, shortened_apart, visible
+from traceview.render.base.safe_text import (
+    all_visible,
+    cells_of,
+    shortened,
+    shortened_apart,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +30,13 @@ from traceview.render.base.safe_text import cells_of, shortened, shortened_apart
 )
 def test_unprintable_characters_are_escaped(text, shown):
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize("odd", ["fine", "two\nlines", "x" * 401, ""])
+def test_many_texts_are_shown_as_each_alone(odd):
+    texts = [*(f"layer_{number}" for number in range(10_000)), odd, "漢字"]
+    assert all_visible(texts) == [visible(text) for text in texts]
+    assert all_visible([]) == []
 
 
 def test_a_long_text_keeps_both_ends():

@@ -23,9 +23,9 @@ def unpacked(column):
     return [sum(int(v) << (8 * at) for at, v in enumerate(row)) for row in planes.T]
 
 
-@given(st.lists(st.integers(0, 2**47)))
-def test_numbers_come_back(values):
-    assert unpacked(packed_numbers(np.array(values, np.int64))) == values
+@given(st.lists(st.integers(0, 2**47)), st.booleans())
+def test_numbers_come_back(values, patterned):
+    assert unpacked(packed_numbers(np.array(values, np.int64), patterned=patterned)) == values
 
 
 def test_small_numbers_take_one_plane():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.wave_quantization.findings import FEW_BLOCKS_PER_SM
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, LaunchedGrids
-from traceview.tables import Array, Integers, MadeTexts, Mask, Texts, TextValues, object_array
+from traceview.tables import Array, Integers, Mask, Texts, TextsOneByOne, TextValues, object_array
 
 
 @dataclass(frozen=True)
@@ -23,40 +23,34 @@ class GridTexts:
     @property
     def grid(self) -> Texts:
         """Blocks along x, y and z."""
-        sides = self.grids.configurations.grid
-        return self._made(lambda row: "x".join(map(str, sides[row].tolist())))
+        return self._made(lambda rows: _sides(self.grids.configurations.grid[rows]))
 
     @property
     def block(self) -> Texts:
         """Threads per block along x, y and z."""
-        sides = self.grids.configurations.block
-        return self._made(lambda row: "x".join(map(str, sides[row].tolist())))
+        return self._made(lambda rows: _sides(self.grids.configurations.block[rows]))
 
     @property
     def fills(self) -> Texts:
         """Nearest grid sizes that fill whole waves."""
 
-        def text(row: int) -> str:
-            waves = self.grids[row].waves
-            return units.either(waves.fills) if waves else ""
-
-        return self._made(text, self.grids.known)
+        return self._made(lambda rows: _fills(self.grids, rows), self.grids.known)
 
     @property
     def notes(self) -> Texts:
-        return self._made(lambda row: "; ".join(_remarks(self.grids[row])), _noted(self.grids))
+        return self._made(lambda rows: _notes(self.grids, rows), _noted(self.grids))
 
-    def _made(self, text: Callable[[int], str], there: Mask | None = None) -> Texts:
+    def _made(self, texts: Callable[[Array], Iterable[str]], there: Mask | None = None) -> Texts:
         codes = self.rows.astype(np.int32)
         if there is not None:
             codes = np.where(there[self.rows], codes, np.int32(-1))
-        return MadeTexts(codes, _TextPerGrid(len(self.grids), text))
+        return TextsOneByOne(codes, _TextPerGrid(len(self.grids), texts))
 
 
 @dataclass(frozen=True)
 class _TextPerGrid:
     count: int
-    text: Callable[[int], str]
+    texts: Callable[[Array], Iterable[str]]
 
     def __len__(self) -> int:
         return self.count
@@ -66,7 +60,27 @@ class _TextPerGrid:
         return self.some(np.arange(self.count))
 
     def some(self, codes: Array) -> TextValues:
-        return object_array([self.text(code) for code in codes.tolist()])
+        return object_array(list(self.texts(codes)))
+
+
+def _sides(sides: Integers) -> list[str]:
+    return [f"{x}x{y}x{z}" for x, y, z in sides.tolist()]
+
+
+def _fills(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
+    """As `Waves.fills`; empty where the waves of a grid are unknown."""
+    blocks, at_once = grids.blocks[rows], grids.at_once[rows]
+    up, down = grids.whole[rows] * at_once, (blocks // at_once) * at_once
+    columns = (grids.known[rows], down, up)
+    for known, below, above in zip(*(column.tolist() for column in columns), strict=True):
+        fills = (below, above) if 0 < below < above else (above,)
+        yield units.either(fills) if known else ""
+
+
+def _notes(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
+    noted = _noted(grids)[rows].tolist()
+    for row, says in zip(rows.tolist(), noted, strict=True):
+        yield "; ".join(_remarks(grids[row])) if says else ""
 
 
 def _noted(grids: LaunchedGrids) -> Mask:

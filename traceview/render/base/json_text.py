@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def pieces(value: Any, margin: str = "") -> Iterator[str]:
 
 
 def _entry(key: Any, value: Any, margin: str) -> Iterator[str]:
-    yield f"{_text(key)}: "
+    yield f"{_text(str(key))}: "
     yield from pieces(value, margin)
 
 
@@ -108,8 +109,9 @@ def _scalar(value: Any) -> str:
     return json.dumps(clean(value), allow_nan=False, default=_python_number)
 
 
-def _text(value: Any) -> str:
-    return json.dumps(clean(value))
+def _text(value: str) -> str:
+    # The function by which json.dumps writes a string; what dumps does around it takes longer.
+    return encode_basestring_ascii(clean(value))
 
 
 def _python_number(value: Any) -> int | bool:

@@ -18,6 +18,7 @@ MOST = 400
 
 _ELLIPSIS = "…"
 _CONTEXT = 3
+_AT_ONCE = 1 << 12
 
 
 def visible(text: str, most: int = MOST) -> str:
@@ -30,6 +31,16 @@ def visible(text: str, most: int = MOST) -> str:
     if clipped.isprintable():
         return clipped
     return "".join(c if c.isprintable() else _escaped(c) for c in clipped)
+
+
+def all_visible(texts: Sequence[str], most: int = MOST) -> list[str]:
+    """`visible` of each text; names of a million ranges are nearly all visible as they are."""
+    result: list[str] = []
+    for first in range(0, len(texts), _AT_ONCE):
+        some = texts[first : first + _AT_ONCE]
+        as_they_are = "".join(some).isprintable() and max(map(len, some)) <= most
+        result += some if as_they_are else [visible(text, most) for text in some]
+    return result
 
 
 def shortened(text: str, width: int) -> str:

@@ -13,7 +13,7 @@ count, busy, by_class   of tracks with sums alone: rows of each leaf, their time
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -30,38 +30,41 @@ from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace
 
 MOST_WAITS = 20_000
-_LINKED = ("operations", "gaps")
+_PATTERNED = ("name", "link")
 _THREADS = 2
 
 
 def columns(trace: Trace, timeline: Timeline, every: Sequence[Leaves]) -> dict[str, object]:
     """All columns, packed."""
-    call_rows = _rows_of_calls(trace, every)
     worked = [each for each in every if each.track.content == "operations"]
     summed = [(number, each) for number, each in enumerate(every) if each.summed]
-    links = [_links(trace, call_rows, e) for e in every if e.track.content in _LINKED]
     classes = np.array(timeline.names.classes, np.int64)
     by_class = [
         (number, kind, busy)
         for number, each in summed
         for kind, busy in each.busy_by_class(classes).items()
     ]
-    unpacked = {
-        "gap": _joined(_gaps(each, timeline.start_ns) for each in every),
-        "duration": _joined(each.duration_ns for each in every),
-        "name": _joined(each.name for each in every),
-        "bytes": _joined(np.add.reduceat(each.track.bytes, each.first) for each in worked),
-        "link": zigzag(differences(_joined(links))),
-        "count": _joined(each.count for _, each in summed),
-        "busy": _joined(each.busy_ns for _, each in summed),
-        "by_class": _joined(busy for _, _, busy in by_class),
+    made: dict[str, Callable[[], Integers]] = {
+        "gap": lambda: _joined(_gaps(each, timeline.start_ns) for each in every),
+        "duration": lambda: _joined(each.duration_ns for each in every),
+        "name": lambda: _joined(each.name for each in every),
+        "bytes": lambda: _joined(np.add.reduceat(e.track.bytes, e.first) for e in worked),
+        "link": lambda: zigzag(differences(_joined(_links(trace, every)))),
+        "count": lambda: _joined(each.count for _, each in summed),
+        "busy": lambda: _joined(each.busy_ns for _, each in summed),
+        "by_class": lambda: _joined(busy for _, _, busy in by_class),
     }
+
+    def packed(name: str) -> dict[str, str | int]:
+        # Made here, so that the memory of one column serves the next.
+        return packed_numbers(made[name](), patterned=name in _PATTERNED)
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        packed = dict(zip(unpacked, pool.map(packed_numbers, unpacked.values()), strict=True))
-    return {**packed, "class_of": [[number, kind] for number, kind, _ in by_class]}
+        columns = dict(zip(made, pool.map(packed, made), strict=True))
+    return {**columns, "class_of": [[number, kind] for number, kind, _ in by_class]}
 
 
-def _joined(parts: Iterator[Array] | Sequence[Array]) -> Integers:
+def _joined(parts: Iterator[Array]) -> Integers:
     result: Integers = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64, copy=False)
     return result
 
@@ -86,14 +89,16 @@ def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> Integers:
     return result
 
 
-def _links(trace: Trace, call_rows: Integers, each: Leaves) -> Integers:
-    source = each.track.source[each.first]
-    if each.track.content == "gaps":
-        wait, call = stalls(trace).wait[source], waits(trace).call
-        caused = np.append(call, -1)[wait]
-    else:
-        caused = np.append(operations(trace).call, -1)[source]
-    return np.where(each.count == 1, call_rows[caused], 0)
+def _links(trace: Trace, every: Sequence[Leaves]) -> Iterator[Integers]:
+    """For each leaf of operations and gaps, 1 + that of the call behind it; 0 for none."""
+    # A row number of −1, for no call, picks the last.
+    waited = np.append(waits(trace).call, -1)[stalls(trace).wait]
+    caused = {"gaps": waited, "operations": np.append(operations(trace).call, -1)}
+    call_rows = _rows_of_calls(trace, every)
+    for each in every:
+        if each.track.content in caused:
+            call = caused[each.track.content][each.track.source[each.first]]
+            yield np.where(each.count == 1, call_rows[call], 0)
 
 
 def waits_column(trace: Trace, every: Sequence[Leaves]) -> dict[str, object]:

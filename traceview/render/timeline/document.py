@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceview.analyses.gpu_idle.wording import MEANINGS
-from traceview.render.base.safe_text import visible
+from traceview.render.base.safe_text import all_visible, visible
 from traceview.render.timeline.columns import columns, waits_column
 from traceview.render.timeline.packing import differences, packed_json, packed_numbers, zigzag
+from traceview.tables import Integers
 from traceview.timeline.classes import CLASSES
 from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
@@ -42,9 +43,9 @@ def timeline_document(trace: Trace, whole: Timeline) -> Document:
 def _names(timeline: Timeline) -> Document:
     names = timeline.names
     return {
-        "texts": [visible(text) for text in names.texts],
+        "texts": all_visible(names.texts),
         "classes": names.classes,
-        "whole": [visible(text, 4_000) for text in names.whole],
+        "whole": all_visible(names.whole, 4_000),
         "launch": names.launch,
         "launches": timeline.launches.rows.tolist(),
     }
@@ -82,6 +83,10 @@ def _counter(trace: Trace, timeline: Timeline, counter: Counter) -> Document:
         "device": counter.device,
         "group": visible(device_title(trace, counter.device), 200),
         "exact": reduced is counter,
-        "time": packed_numbers(zigzag(differences(reduced.time_ns - timeline.start_ns))),
-        "value": packed_numbers(zigzag(differences(reduced.value))),
+        "time": _packed_steps(reduced.time_ns - timeline.start_ns),
+        "value": _packed_steps(reduced.value),
     }
+
+
+def _packed_steps(values: Integers) -> dict[str, str | int]:
+    return packed_numbers(zigzag(differences(values)), patterned=False)

@@ -19,21 +19,27 @@ _LEVEL = 3
 """Of zlib. The levels above take more than twice the time for a twentieth less."""
 
 
-def packed_numbers(values: Array) -> dict[str, str | int]:
-    """Numbers ≥ 0: how many, in how many planes, and the planes."""
+def packed_numbers(values: Array, *, patterned: bool = True) -> dict[str, str | int]:
+    """Numbers ≥ 0: how many, in how many planes, and the planes.
+
+    `patterned` where the same values follow each other again and again, as names do. Times do not:
+    deflate looks for runs alone then, which takes a third of the time and leaves less.
+    """
     values = np.ascontiguousarray(values, np.int64)
     width = max((int(values.max(initial=0)).bit_length() + 7) // 8, 1)
     planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8)[:, :width].T)
-    return {"rows": len(values), "planes": width, "data": packed_bytes(planes.tobytes())}
+    strategy = zlib.Z_DEFAULT_STRATEGY if patterned else zlib.Z_RLE
+    return {"rows": len(values), "planes": width, "data": _packed_bytes(planes.data, strategy)}
 
 
-def packed_bytes(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
+def _packed_bytes(data: bytes | memoryview, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> str:
+    packing = zlib.compressobj(_LEVEL, strategy=strategy)
+    return base64.b64encode(packing.compress(data) + packing.flush()).decode("ascii")
 
 
 def packed_json(value: object) -> str:
     """A JSON document."""
-    return packed_bytes(json.dumps(value, separators=(",", ":")).encode())
+    return _packed_bytes(json.dumps(value, separators=(",", ":")).encode())
 
 
 def zigzag(values: Integers) -> Integers:
