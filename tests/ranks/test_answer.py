@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.ranks.hand_made import MS, WORLD, Call, Made, job
+from traceview import units
 from traceview.findings import field_names
 from traceview.ranks.answer import job_facts, job_report
 from traceview.ranks.critical_path import critical_path
@@ -208,6 +209,49 @@ def test_a_storm_of_small_messages():
         "3.28 GB/s."
     )
     assert findings[0].time_at_stake_ns == 5 * 8 * MS
+
+
+def late_in(late: Sequence[int], steps: int, idle_ns: int = 12 * MS) -> list:
+    """Rank 1 of 4 idles in these steps; all compute 10 ms before each of two collectives."""
+    made = []
+    for rank in range(4):
+        pauses = [idle_ns if rank == 1 and step in late else 0 for step in range(steps)]
+        calls = [[Call(10 * MS, pause), Call(10 * MS)] for pause in pauses]
+        made.append(Made(calls, places=(SLEEP,)))
+    return job(made)
+
+
+def test_a_single_late_step_is_no_saving_of_each_step():
+    report = job_report(late_in([7], 12))
+
+    [row] = rows(report, "stragglers")
+    assert (row["rank"], row["late_steps"], row["late_ns"]) == (1, 1, 12 * MS)
+    finding = report.result.findings[0]
+    share = units.percent(100 * 12 / sum(22 + 12 * (step == 7) for step in range(1, 12)))
+    assert finding.message == (
+        f"Rank 1 is late once, by 12.0 ms in step_7, {share} of the time: its CPU sleeps in "
+        "data.py:40. The other 3 ranks wait 12.0 ms each in all-reduce."
+    )
+    assert (finding.severity, finding.share_of_step_pct) == ("low", None)
+    assert finding.time_at_stake_ns == 12 * MS
+    assert ranked_findings(report)[0].forecast is None
+    assert "rank 1 late by 12.0 ms once, in step_7" in report.verdict.text
+    assert report.verdict.limit != "straggler"
+
+
+def test_a_long_stall_in_one_step_is_not_hidden_among_small_losses():
+    report = job_report(late_in([7], 12, 400 * MS))
+
+    assert report.result.findings[0].severity == "medium"
+    assert report.result.findings[0].time_at_stake_ns == 400 * MS
+
+
+@pytest.mark.parametrize(("late", "steps"), [([3], 4), ([4, 8], 12)])
+def test_a_late_step_of_few_and_a_second_one_are_no_single_event(late: list[int], steps: int):
+    [finding] = job_report(late_in(late, steps)).result.findings[:1]
+
+    assert "once" not in finding.message
+    assert finding.share_of_step_pct
 
 
 def grid() -> list:

@@ -39,7 +39,7 @@ straggler."""
 _MORE_WORK, _MOSTLY, _HARDLY = 0.05, 0.6, 0.2
 UNPLACED_SHARE = 0.15
 """Of the steady time: CPUs of equal ranks differ by up to a tenth for no reason in the program."""
-_NEARLY_ALL, _LEAST_HITS = 0.8, 3
+_NEARLY_ALL, _LEAST_HITS, _LEAST_STEPS = 0.8, 3, 5
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Straggler:
     saved_ns: int
     kind: int
     more_work: bool = False
+
+    @property
+    def is_once(self) -> bool:
+        """Late in one of several steps: how often that happens is not in the recording."""
+        return len(self.late) >= _LEAST_STEPS and int(self.late.sum()) == 1
 
 
 def stragglers(

@@ -102,7 +102,11 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     elif each.more_work:
         why, more = _launches(job, each)
         values |= more
-    when = "" if row["steps"] is None else " in {steps}"
+    when = "is late by {late_median_ns}" + ("" if row["steps"] is None else " in {steps}")
+    if each.is_once:
+        severity = "medium" if severity == "high" else "low"
+        when = "is late once, by {late_median_ns} in {steps}, {late_share_pct} of the time"
+        values["late_share_pct"] = share_pct(each.saved_ns, job.span_ns)
     whom = (
         "The other {others:rank} wait {wait_ns} each"
         if others > 1
@@ -110,7 +114,7 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     )
     return Finding(
         severity,
-        f"Rank {{rank}} is late by {{late_median_ns}}{when}: {why}. {whom} in {{kind}}.",
+        f"Rank {{rank}} {when}: {why}. {whom} in {{kind}}.",
         remedy(each),
         each.saved_ns,
         Subject(
@@ -120,7 +124,7 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
             (place.line or None) if place else None,
         ),
         Evidence(values, "stragglers", {"rank": own.name.rank}),
-        share_pct(each.saved_ns, job.span_ns),
+        None if each.is_once else share_pct(each.saved_ns, job.span_ns),
         cause=each.cause,
     )
 

@@ -29,13 +29,14 @@ def verdict_of(job: JobFacts, heat: HeatMap, found: Sequence[Finding] = ()) -> J
     waiting = _waiting_share(job) if job.has_waits else None
     exposed = sum(each.exposed_ns for each in job.ranks) / span if span else 0.0
     saved = max((each.saved_ns for each in job.stragglers), default=0)
+    lasting = max((each.saved_ns for each in job.stragglers if not each.is_once), default=0)
     paced = any(each.general and each.cause == "launch-late" for each in found)
     phrases = [*_phrases(job, len(steady), median, busy, waiting)]
     if paced:
         phrases.append("the CPU sets the pace")
     return JobVerdict(
         text=" · ".join(phrases),
-        limit=_limit(job, saved, exposed, paced=paced),
+        limit=_limit(job, lasting, exposed, paced=paced),
         ranks=len(job.ranks),
         steps=len(steady),
         step_median_ns=median,
@@ -98,6 +99,7 @@ def _late(job: JobFacts) -> Iterator[str]:
     for each in job.stragglers[:_MOST_NAMED]:
         row = straggler_row(job, each)
         when = f" in {row['steps']}" if row["steps"] else ""
+        when = f" once,{when}" if each.is_once else when
         yield f"rank {row['rank']} late by {units.duration(row['late_median_ns'])}{when}"  # type: ignore[arg-type]
     rest = len(job.stragglers) - _MOST_NAMED
     if rest > 0:

@@ -42,6 +42,8 @@ def doing(cause: str, place: Place | None) -> str:
 
 def remedy(each: Straggler) -> str:
     """What to do about a late rank, an imperative with the fields of its finding."""
+    if each.is_once:
+        return "Record more steps: one pause does not tell whether it comes again, and how often."
     if each.more_work:
         return "Share the work evenly: balance batch sizes, tokens per expert or layers per stage."
     if each.cause == GPU_WORK:
