@@ -247,3 +247,16 @@ def test_the_finding_names_size_and_bandwidth(tmp_path, size, remedy):
     assert finding.evidence.values["message_bytes"] == size
     assert finding.evidence.values["bus_bytes_per_s"] == size * 200
     assert finding.action.startswith(remedy)
+
+
+def test_the_call_tells_what_a_generic_kernel_runs(tmp_path):
+    """All kernels of RCCL have one name, as have those of NCCL that share one."""
+    export = joined(0, 1, of=2)
+    for place in (0, 1):
+        call(export, "ncclAllReduce", 100, 100_000, None, place=place)
+        where = {"device": place, "process": place + 1, "name": "ncclDevKernel_Generic(args)"}
+        export.launch((102, 104), (1000, 4000), **where)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sizes", "kind", "bytes", "calls") == [("all-reduce", 100_000, 2)]

@@ -451,3 +451,20 @@ def test_long_gaps_of_queued_work_name_the_call_before_them(tmp_path):
         "600 µs of that was in 2 gaps of 100 µs and more, in which nothing recorded held the work "
         "back. 600 µs of that came before work launched by cudaLaunchKernel in step."
     ) in finding.message
+
+
+def test_two_gaps_without_steps_may_be_there_once(tmp_path):
+    """The two first allocations take most of the idle time of a program that does not repeat."""
+    export, end = Export(), 0
+    for number, wait in enumerate((0, 8_000_000, 6_000_000, 200_000, 100_000, 100_000)):
+        start = end + wait
+        if wait:
+            export.call("cudaMalloc", end, start - 10)
+        export.launch((start - 5, start), (start, start + 1_000_000), name=f"k{number}")
+        end = start + 1_000_000
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    [finding] = [each for each in found if "allocated or freed" in each.message]
+    assert "14.0 ms of that was in 2 gaps." in finding.message
+    assert finding.action.startswith("Check whether a longer run repeats this. If so, allocate")

@@ -424,3 +424,15 @@ def test_set_up_is_that_of_the_first_loop(tmp_path):
     trace = swept([900, 500, 500, 500], [10] * 6).load(tmp_path)
 
     assert warm_up_end_ns(trace) == steps(trace).cpu_start_ns[1]
+
+
+@pytest.mark.parametrize(("passes", "expected"), [(4, "forward"), (0, "Warm-up Step ")])
+def test_steps_of_a_warm_up_range_count_where_there_is_nothing_else(tmp_path, passes, expected):
+    """A benchmark: numbered steps that warm up, then passes without a number."""
+    spans = looped(("Warm-up", 1), ("Warm-up Step {}", 3), length=3000)
+    measured = [("forward", 4000 + 1000 * number, 4900 + 1000 * number) for number in range(passes)]
+
+    found = names(worked([*spans, *measured]), tmp_path)
+
+    assert len(found) == (passes or 3)
+    assert all(name.startswith(expected) for name in found)

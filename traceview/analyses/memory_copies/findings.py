@@ -37,6 +37,11 @@ _ON_DEMAND = ("page fault", "speculative prefetch")
 _ONLY_COPIES_FRACTION = 0.5
 # A copy of fewer bytes takes no longer than its latency, pinned or not.
 _FEW_BYTES = 4096
+_OFTEN, _ABOUT_EQUAL = 4, 1.25
+_KEEP = (
+    "About as many bytes come back as go up. If they are the same arrays, keep them on the GPU; "
+    "else "
+)
 _SLOW_UPLOAD = ("H2D", "pageable")
 _PIN = {
     "torch": "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with "
@@ -90,7 +95,20 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             [of_gpu] = copies_by_kind(trace, on_gpu).rows()
             longest = longest_of(on_gpu, row)
             found = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device)
+            if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
+                remedy = f"{_KEEP}{found.remedy[0].lower()}{found.remedy[1:]}"
+                found = replace(found, remedy=remedy)
             yield replace(found, work=_time_of(on_gpu))
+
+
+def _comes_back(copies: Table) -> bool:
+    """Whether about as many bytes come back from a GPU as go to it, again and again."""
+    directions = copies.texts("direction")
+    up, down = (copies["bytes"][directions.isin([one])] for one in ("H2D", "D2H"))
+    if min(len(up), len(down)) < _OFTEN or np.median(down) <= _FEW_BYTES:
+        return False
+    less, more = sorted((int(up.sum()), int(down.sum())))
+    return more <= _ABOUT_EQUAL * less
 
 
 def _time_of(copies: Table) -> LostTime:

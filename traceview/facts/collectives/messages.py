@@ -315,13 +315,13 @@ def _only_one(
 
 
 def _kinds(calls: Table, kernel: Integers, count: int, ranks: Integers) -> Array:
-    """The kind that NCCL was called with, where the kernel's name does not tell: of messages.
+    """The kind that NCCL was called with, where the kernel's name may not tell it.
 
     Messages to and from every rank, itself included, are an all-to-all.
     """
     result = object_array([""] * count)
     kinds = calls.texts("kind")
-    for kind in ("all-to-all", "gather", "scatter"):
+    for kind in (*_CLASSES[:-1], "all-to-all", "gather", "scatter"):
         result[kernel[kinds.isin((kind,))]] = kind
     everyone = np.ones(count, bool)
     for kind in ("send", "receive"):

@@ -38,6 +38,7 @@ _RULES = tuple((kind, re.compile(rule, re.IGNORECASE)) for kind, rule in _KINDS)
 _TORCH_RANGE = re.compile(r"(?:^|/)nccl:(\w+)")
 # What NCCL's kernels of point-to-point transfers may be part of.
 _PART_OF_MORE = "send-receive"
+_ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ def transfers(trace: Trace) -> Transfers:
     is_kernel = ops.kind[rows] == Kind.KERNEL
     named = _names(trace, rows, is_kernel)
     called = messages(trace, rows[is_kernel], named[is_kernel])
-    named[is_kernel] = np.where(
-        (named[is_kernel] == _PART_OF_MORE) & (called.kind != ""), called.kind, named[is_kernel]
-    )
+    any_kind = _each_once(_short_names(trace, rows[is_kernel]), _of_any_kind) != ""
+    open_kind = (named[is_kernel] == _PART_OF_MORE) | any_kind
+    named[is_kernel] = np.where(open_kind & (called.kind != ""), called.kind, named[is_kernel])
     kinds = Texts.of(named)
     copied = trace.recorded("copies")["bytes"][ops.row[rows[~is_kernel]]]
     return Transfers(
@@ -114,13 +115,16 @@ def _either(is_kernel: Mask, of_kernels: Array, of_copies: Integers | int) -> In
 
 def _names(trace: Trace, rows: Integers, is_kernel: Mask) -> Array:
     """The kind of each transfer, by the kernel's name, or by the range of torch around it."""
-    ops = operations(trace)
-    names = trace.recorded("kernels").texts("short_name").take(ops.row[rows[is_kernel]])
-    by_name = _each_once(names, kind_of_kernel)
+    by_name = _each_once(_short_names(trace, rows[is_kernel]), kind_of_kernel)
     of_range = _each_once(_patterns(trace, rows[is_kernel]), _kind_of_range)
     result = object_array([PEER_COPY] * len(rows))
     result[is_kernel] = np.where((by_name == _PART_OF_MORE) & (of_range != ""), of_range, by_name)
     return result
+
+
+def _short_names(trace: Trace, kernels: Integers) -> Texts:
+    """The short names of the kernels among operations, by row in operations."""
+    return trace.recorded("kernels").texts("short_name").take(operations(trace).row[kernels])
 
 
 def _patterns(trace: Trace, rows: Integers) -> Texts:
@@ -141,6 +145,11 @@ def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
 def kind_of_kernel(name: str) -> str:
     """The collective that a kernel of that name runs; the name itself where it is unknown."""
     return _known_kind(name) or name
+
+
+def _of_any_kind(name: str) -> str:
+    """The name of a kernel that runs every kind of collective: RCCL has no other; else ""."""
+    return name if _ANY_KIND.match(name) else ""
 
 
 def _known_kind(name: str) -> str:

@@ -12,7 +12,8 @@ repeats is that of the steps, with two exceptions, as loops nest:
 So `epoch_3/batch_7` gives batches, `step_3/forward/layer_7` gives steps, and epochs that hold
 nothing that repeats are steps themselves. Ranges beside the steps, below the same parents, are
 series of their own (`validate` between steps). Where some series launch GPU work, others that do
-not are left out: a thread that loads data repeats ranges, too.
+not are left out: a thread that loads data repeats ranges, too. Ranges that repeat only inside one
+named warm_up are no steps, where the program works outside it as well.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import numpy as np
 from traceview import groups
 from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step, range_name_forms
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
+from traceview.facts.ranges.selection import within
+from traceview.facts.steps.warm_up_ranges import warm_up_range_windows
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -61,6 +64,7 @@ def step_ranges(trace: Trace) -> Integers:
     # A range lent to another thread is a part of the original.
     own = repeats[found.ids] & ~tree.lent & candidates_for_steps(trace)[tree.row]
     own &= ~_sweeps(trace, tree, found.ids, found.first)[found.ids]
+    own &= ~_of_warm_up(trace, tree, found.ids, found.size)[found.ids]
     working = np.zeros(found.size, bool)
     working[found.ids[_has_work(trace, tree) & own]] = True
     if working.any():
@@ -89,6 +93,16 @@ def _has_work(trace: Trace, tree: RangeTree) -> Mask:
     ranges = attributed_operations(trace).range
     has_work[ranges[ranges >= 0]] = True
     return tree.around(has_work)
+
+
+def _of_warm_up(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
+    """True for the kinds whose ranges all open in ranges named warm_up."""
+    windows = warm_up_range_windows(trace)
+    if not windows:
+        return np.zeros(kinds, bool)
+    inside = within(windows, tree.process, tree.nesting.start)
+    result: Mask = np.bincount(kind[~inside], minlength=kinds) == 0
+    return result
 
 
 def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:

@@ -10,9 +10,10 @@ from traceview import groups
 from traceview.facts.idle.gaps import Gaps, every_gap, gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import attribute, attributed_operations, range_tree
-from traceview.tables import Mask
+from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 
+NEARLY_ALL, _FEW = 0.75, 3
 # A free stream takes a few microseconds to start the next work.
 LONG_NS = 100_000
 
@@ -107,3 +108,20 @@ def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
     tree = range_tree(trace)
     path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
     return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total)
+
+
+class FewGaps(NamedTuple):
+    """The fewest gaps that make up nearly all of some idle time."""
+
+    gaps: int
+    idle_ns: int
+
+
+def few_gaps(idle_ns: Integers) -> FewGaps | None:
+    """At most three gaps that are nearly all of these times; None where it takes more, or all."""
+    longest = np.sort(idle_ns)[::-1][:_FEW]
+    total = np.cumsum(longest)
+    enough = np.flatnonzero(total >= NEARLY_ALL * int(idle_ns.sum()))
+    if not len(enough) or len(idle_ns) <= _FEW:
+        return None
+    return FewGaps(int(enough[0]) + 1, int(total[enough[0]]))

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from traceview import groups
 from traceview.analyses.gpu_idle.findings.details import (
     LONG_NS,
+    NEARLY_ALL,
     LoneGap,
     back_to_back,
+    few_gaps,
     held_back,
     lone_gap,
     longest_launch_site,
@@ -36,11 +38,12 @@ from traceview.facts.idle.late_launches import LateSite
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.ranges.origins import is_library_name
 from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.steps.steps import pace
 from traceview.findings import Severity
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 
-NEARLY_ALL, _GOOD_PART = 0.75, 0.25
+_GOOD_PART = 0.25
 
 
 def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
@@ -107,6 +110,8 @@ def add_details(
         _add_host_functions(wording, trace, own)
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
+    if lone is None and cause in MAY_BE_ONCE and not pace(trace).timed.any():
+        _add_few_gaps(wording, trace, cause, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)
         wording.remedy = AS_WHOLE
@@ -190,6 +195,17 @@ def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> 
         wording.add(f" {what}.", **values)
     if lone.fraction >= NEARLY_ALL:
         wording.remedy = if_repeated(trace, wording.remedy, cause)
+
+
+def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
+    """Gaps so few that nothing shows whether a longer run repeats them: no steps are known."""
+    few = few_gaps(gaps(trace).idle_ns[own])
+    if few is None:
+        return
+    wording.add(
+        " {few_idle_ns} of that was in {few_gaps:gap}.", few_idle_ns=few.idle_ns, few_gaps=few.gaps
+    )
+    wording.remedy = if_repeated(trace, wording.remedy, cause)
 
 
 def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:

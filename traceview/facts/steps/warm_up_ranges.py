@@ -1,0 +1,31 @@
+"""Ranges in which a program says that it warms up."""
+
+from __future__ import annotations
+
+import re
+
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.origins import range_name_forms
+from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges.selection import issued_ns, selected_operations, windows_of, within
+from traceview.intervals import Intervals
+from traceview.trace import Trace, fact
+
+_WARM_UP = re.compile(r"warm[-_ ]?up(?: ?\{.*\})?", re.IGNORECASE | re.DOTALL)
+
+
+@fact
+def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
+    """Windows in which a range named warm_up is open, by process.
+
+    Empty where all selected work lies in such ranges: then it is the subject, not warm-up.
+    """
+    tree = range_tree(trace)
+    names = trace.recorded("ranges").texts("name")
+    is_warm_up = range_name_forms(trace).matching(_WARM_UP.fullmatch)
+    if not is_warm_up.any() or not len(tree.row):
+        return {}
+    windows = windows_of(tree, is_warm_up[names.codes[tree.row]])
+    ops, chosen = operations(trace), selected_operations(trace)
+    inside = within(windows, ops.process[chosen], issued_ns(trace)[chosen])
+    return {} if inside.all() else windows
