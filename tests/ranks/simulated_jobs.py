@@ -358,10 +358,12 @@ def with_straggler(seed: int, shape: str | None = None, name: str | None = None)
     draw = np.random.default_rng((seed, 11))
     for trial in range(100):
         job = balanced(1_000_000 + 100 * seed + trial, shape)
-        step_ns = (total_ns(run(job)) - BEGIN_NS) / job.steps
+        usual_ns = total_ns(run(job))
+        step_ns = (usual_ns - BEGIN_NS) / job.steps
         fault = _drawn_fault(draw, job, step_ns, name)
         job = replace(job, fault=fault)
-        if worth(job) >= (0.4 * step_ns if not fault.period else 0.04 * step_ns * job.steps):
+        lost_ns = total_ns(run(job)) - usual_ns
+        if lost_ns >= (0.4 * step_ns if not fault.period else 0.04 * step_ns * job.steps):
             return job
     raise RuntimeError(f"no job of seed {seed} loses time")
 
