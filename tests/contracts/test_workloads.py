@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
 from tests.recorders.fake_nsys import traceview
 from traceview.analyses.steps import analysis
@@ -131,8 +132,8 @@ for name in sys.argv[2:]:
 def run_all_on_the_cpu() -> dict[str, list[tuple[list[str], str]]]:
     """For each workload in RANGES, the ranges and the output of two runs."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", RUN_ALL, WORKLOADS, *RANGES]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    arguments = [str(WORKLOADS), *RANGES]
+    done = run_python(RUN_ALL, arguments, environment, folder=Path.cwd(), timeout_s=120)
     assert done.returncode == 0, done.stderr
     runs = {name: [] for name in RANGES}
     for line in done.stdout.splitlines():
@@ -227,13 +228,13 @@ for name, *words in json.loads(sys.stdin.read()):
 def run_with(calls: list[tuple[str, ...]]) -> list[tuple[int, str, str]]:
     """Status, output and errors of each call (a program and its words), where no GPU is seen."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_WITH, WORKLOADS],
-        input=json.dumps(calls),
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
+    done = run_python(
+        RUN_WITH,
+        [str(WORKLOADS)],
+        environment,
+        given=json.dumps(calls),
+        folder=Path.cwd(),
+        timeout_s=120,
     )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]

@@ -55,18 +55,21 @@ def environment() -> dict[str, str]:
 
 def run_command(command: str, folder: Path) -> str:
     """Run a shell command and return what it printed, both streams as a terminal shows them."""
-    words = _of_traceview_ptx(command)
+    words = _of_traceview(command)
     status, printed = _run_here(words, folder) if words else _run_in_shell(command, folder)
     assert status == 0, f"{command}: exit status {status}\n{printed}"
     return printed
 
 
-def _of_traceview_ptx(command: str) -> list[str]:
-    """The arguments of a command that is `traceview ptx` alone, without a pipe or a redirection."""
+def _of_traceview(command: str) -> list[str]:
+    """The arguments of a command that is `traceview` alone, without a pipe or a redirection.
+
+    Those that run a program of the user, with what it imports, are for the shell.
+    """
     words = shlex.split(command, comments=True)
     # An operator that is quoted, as in an expectation, may go to the shell as well.
-    is_alone = words[:2] == ["traceview", "ptx"] and not set("|&;<>$`") & set(command)
-    return words[1:] if is_alone else []
+    is_alone = words[:1] == ["traceview"] and not set("|&;<>$`") & set(command)
+    return words[1:] if is_alone and words[1] not in ("bench", "record", "serve") else []
 
 
 def _run_in_shell(command: str, folder: Path) -> tuple[int, str]:
@@ -84,7 +87,7 @@ def _run_in_shell(command: str, folder: Path) -> tuple[int, str]:
 
 
 def _run_here(words: list[str], folder: Path) -> tuple[int, str]:
-    """Run `traceview` in this process, whose workers need not import PyTorch anew."""
+    """Run `traceview` in this process, which has imported it, and whose workers PyTorch."""
     with tempfile.TemporaryFile("w+") as printed, _descriptors_into(printed.fileno()):
         # As in a process of its own: what stdout holds is written in blocks, and at the end.
         with (
