@@ -76,7 +76,7 @@ def traceview(*arguments, cwd, environment=None, **options):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         **options,
     )
 

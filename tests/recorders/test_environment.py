@@ -95,7 +95,7 @@ def test_an_nvidia_smi_that_fails_or_hangs_says_nothing(tmp_path, monkeypatch, b
         fake_nsys.script(tmp_path / "nvidia-smi", body)
     started = time.monotonic()
     assert environment.gpu_state("before") == {}
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_the_commit_and_whether_it_was_changed(tmp_path):

@@ -71,7 +71,7 @@ def test_every_thread_is_sampled_from_its_innermost_frame_out(folder):
     inner, caller = ("program.py", INNER, "inner"), ("program.py", CALLER, "<module>")
     stacks = [frames[stack] for _, _, stack in samples]
     assert len({thread for _, thread, _ in samples}) == 2
-    assert stacks.count([inner, caller]) > 20
+    assert stacks.count([inner, caller]) > 5
     assert any(stack[0] == inner and stack[-1][0] == "threading.py" for stack in stacks)
     assert all(int(b[0]) >= int(a[0]) for a, b in pairwise(samples))
 

@@ -211,7 +211,7 @@ class Interrupted:
         self._wait_until_it_runs()
 
     def _wait_until_it_runs(self) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while not (self.folder / "running").exists() and time.monotonic() < end:
             time.sleep(0.02)
 
@@ -219,7 +219,7 @@ class Interrupted:
         os.killpg(self.process.pid, number)
 
     def finish(self) -> str:
-        output, _ = self.process.communicate(timeout=40)
+        output, _ = self.process.communicate(timeout=300)
         return output
 
 

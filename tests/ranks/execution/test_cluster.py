@@ -48,7 +48,7 @@ def test_every_item_has_its_value_and_failures_say_why(running):
 
 def test_a_scheduler_file_is_taken(running, tmp_path):
     path = tmp_path / "scheduler.json"
-    path.write_text(json.dumps(running.scheduler.identity()))
+    path.write_text(json.dumps({"type": "Scheduler", "address": running.scheduler_address}))
     assert outcomes(str(path), tasks.square, [3])[0] == {0: 9}
 
 

@@ -143,7 +143,7 @@ list(ProcessPool(2).outcomes(waits_with_children, [folder, folder]))
 """
 
 
-def wait_until(condition, limit_s=30):
+def wait_until(condition, limit_s=120):
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end
@@ -162,9 +162,8 @@ def test_nothing_outlives_whoever_asked(tmp_path, number):
     processes = [int(word) for line in words for word in line[:2]]
     folders = [Path(line[2]) for line in words]
     assert all(map(tasks.is_running, processes))
-    began = time.monotonic()
     asking.send_signal(number)
     asking.wait()
-    wait_until(lambda: not any(map(tasks.is_running, processes)), limit_s=5)
-    assert time.monotonic() - began < 3
+    # Each would run for ten minutes.
+    wait_until(lambda: not any(map(tasks.is_running, processes)))
     assert not any(folder.exists() for folder in folders)

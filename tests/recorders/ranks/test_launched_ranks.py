@@ -43,12 +43,12 @@ rank = os.environ["RANK"]
 pathlib.Path(f"running{rank}").touch()
 while not os.path.exists(f"running{1 - int(rank)}"):  # Both are recorded before one fails.
     time.sleep(0.05)
-sys.exit(5) if rank == "1" else time.sleep(60)
+sys.exit(5) if rank == "1" else time.sleep(600)
 """
 SLEEPS = """
 import os, pathlib, time
 pathlib.Path("running" + os.environ["RANK"]).touch()
-time.sleep(60)
+time.sleep(600)
 """
 INTERRUPTIBLE = (
     "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -189,7 +189,7 @@ def test_a_rank_that_fails_stops_the_others(environment, tmp_path):
     (tmp_path / "train.py").write_text(FAILS)
     begun = time.monotonic()
     done = traceview("--nproc", "2", "train.py", folder=tmp_path, environment=environment)
-    assert time.monotonic() - begun < 50
+    assert time.monotonic() - begun < 300
     assert done.returncode == 5
     assert "traceview: rank 1 failed with exit status 5; the others are stopped" in done.stderr
     assert traces(tmp_path) == ["train.rank0.sqlite", "train.rank1.sqlite"]
@@ -204,7 +204,7 @@ def _started(environment, folder):
         command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while len(list(folder.glob("running*"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
@@ -223,7 +223,7 @@ def test_a_program_that_nsys_cannot_stop_is_killed(how, environment, tmp_path, r
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             time.sleep(0.3)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == (5 if how == "a rank fails" else 130), said
     assert not leftovers(tmp_path)
     assert not _still_running(tmp_path)
@@ -245,7 +245,7 @@ def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_
     for _ in range(times):
         process.send_signal(signal.SIGINT)
         time.sleep(0.02)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     if times == 1:
         assert traces(tmp_path) == ["train.rank0.sqlite", "train.rank1.sqlite"]
