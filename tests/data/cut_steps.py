@@ -4,7 +4,7 @@
 
 MARK is the beginning of the name of a range that the program passes once per step; FIRST and LAST
 count these ranges from 0. Work is kept with the call that launched it, and of all other events
-those that start meanwhile. What NCCL says at the creation of its communicators stays.
+those that start meanwhile. What NCCL says at the creation and the end of its communicators stays.
 """
 
 import shutil
@@ -48,7 +48,7 @@ def cut(connection: sqlite3.Connection, begin: int, end: int) -> None:
         )
     connection.execute(
         f"DELETE FROM NVTX_EVENTS WHERE {outside} AND rowid IN "
-        f"(SELECT rowid FROM ({RANGES}) WHERE name IS NULL OR name NOT LIKE 'ncclCommInit%') "
+        f"(SELECT rowid FROM ({RANGES}) WHERE name IS NULL OR name NOT LIKE 'ncclComm%') "
         # Domains are declared by events of this type.
         "AND eventType != 75"
     )
