@@ -1,4 +1,8 @@
-"""One page per question: what it means, how it is computed, a picture, what to do, its limits."""
+"""One page per question: what it means, how it is computed, a picture, what to do, its limits.
+
+Where a page computes figures by hand, with SQL on the recording, they are those of the report, or
+the site is not built.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,12 @@ from traceview.analyses import ALL
 from traceview.analyses.base import Analysis, Result
 from traceview.explanation import Explanation, explained
 from traceview.findings import Finding
+from traceview.tables import Cell
 from website.pages import Page
+from website.worked import Worked, differences, worked
 
 _MOST_ANSWERS = 2
+_LONGEST_CELL = 40
 
 
 def question_pages(repository: Path) -> Iterator[Page]:
@@ -33,7 +40,16 @@ def question_pages(repository: Path) -> Iterator[Page]:
         if picture is not None:
             yield Page(f"{name}.svg", picture)
         shown = Path(name).name if picture is not None else None
-        yield Page.of(f"{name}.md", _text(explained(analysis.name), more, found, shown))
+        examples = _examples(repository, more, outcome)
+        yield Page.of(f"{name}.md", _text(explained(analysis.name), more, examples, found, shown))
+
+
+def _examples(repository: Path, more: dict[str, Any], outcome: Result) -> tuple[Worked, ...]:
+    """The figures by hand. Raises AssertionError where the report has others."""
+    examples = worked(more["worked"], repository / more["example"])
+    wrong = [text for example in examples for text in differences(example, outcome)]
+    assert not wrong, f"{more['example']}: {'; '.join(wrong)}"
+    return examples
 
 
 def _picture(analysis: Analysis, outcome: Result) -> bytes | None:
@@ -51,16 +67,21 @@ def _picture(analysis: Analysis, outcome: Result) -> bytes | None:
 
 
 def _text(
-    answer: Explanation, more: dict[str, Any], found: Sequence[Finding], picture: str | None
+    answer: Explanation,
+    more: dict[str, Any],
+    examples: Sequence[Worked],
+    found: Sequence[Finding],
+    picture: str | None,
 ) -> str:
-    lines = [f"# {answer.title}", "", f"**{answer.question}**", "", answer.method, ""]
-    lines += [more["computed"], ""] if "computed" in more else []
+    lines = [f"# {answer.title}", "", f"**{answer.question}**", "", more["means"], ""]
     lines += ["## In a recording", ""]
     if picture:
         lines += [f"![{answer.title} of {more['example']}]({picture}.svg)", ""]
     first = found[:_MOST_ANSWERS]
     lines += [f"> {_plain(each.message)}\n>\n> → {_plain(each.action)}\n" for each in first]
     lines += [f"From `{more['example']}`, with `traceview report --only {answer.name}`.", ""]
+    lines += ["## How it is computed", "", more["computed"].strip(), ""]
+    lines += [line for example in examples for line in _by_hand(example, more["example"])]
     lines += ["## What to do", "", *(f"- {each}" for each in more["do"]), ""]
     lines += ["## Limits", "", more["limits"], ""]
     if answer.needs:
@@ -75,6 +96,23 @@ def _text(
         lines += [f"| `{c.name}` | {c.dtype} | {_cell(c.meaning)} |" for c in columns]
         lines.append("")
     return "\n".join(lines)
+
+
+def _by_hand(example: Worked, recording: str) -> Iterator[str]:
+    """A query, what it gives, and where the report says the same."""
+    yield from (f"### By hand: table `{example.table}`", "", example.says, "")
+    yield from ("```sql", example.sql, "```", "")
+    yield from ("| " + " | ".join(f"`{name}`" for name in example.columns) + " |",)
+    yield "| " + " | ".join("---" for _ in example.columns) + " |"
+    for row in example.rows:
+        yield "| " + " | ".join(_shown(value) for value in row) + " |"
+    yield from ("", f"On `{recording}`, unpacked; the report says the same.", "")
+
+
+def _shown(value: Cell) -> str:
+    text = f"{value:.4f}" if isinstance(value, float) else str(value)
+    short = text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
+    return _plain(short)
 
 
 def _cell(text: str) -> str:

@@ -1,6 +1,10 @@
 """When the GPU had nothing to do, and why.
 
-A device is busy while any kernel, copy, memset or whole graph of any process runs on it.
+A device is busy while any kernel, copy, memset or whole graph of any process runs on it; a gap is
+the time between. Its cause is why the operation that ends it did not start earlier. Queued in time,
+it waited behind a copy (copy-wait) or other work (dependency). Else the launching thread spent more
+than half of the gap in one kind of call (module-load, allocation …), or had left a synchronization
+(sync-drain), or simply called too late (launch-late).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Which kernels take the GPU's time, and under which NVTX range they were launched."""
+"""Which kernels take the GPU's time, and under which NVTX range they were launched.
+
+The time of a call is end − start of its kernel; `share_pct` is 100 × the sum of a name ÷ the sum of
+all kernels, so kernels that run side by side both count. The range is the innermost one open on the
+launching thread when the launch call starts, or on the main thread where that has none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What launching costs the CPU, and how much of that the GPU has to wait for."""
+"""What launching costs the CPU, and how much of that the GPU has to wait for.
+
+Launch overhead is end − start of the launch call, less the time that a full launch queue held it
+back. `exposed_ns` is its overlap with idle gaps of the GPU that it launched on: only that costs
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Access widths of the kernels that ran, and the time that wider accesses can save."""
+"""Access widths of the kernels that ran, and the time that wider accesses can save.
+
+A width is the bits that one thread moves with one instruction, from PTX or, where it can be had,
+SASS. `bound_ns` is the greatest of bytes ÷ peak bandwidth, instructions ÷ issue rate, and time ×
+width ÷ 128; `at_stake_ns` is the time beyond it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,14 @@
 """What each process did from its first event to its last, and what compilation cost.
 
-See `facts/phases` for how phases are told apart.
+Start-up lasts until the first launch, shut-down begins where the last GPU work ends. In between,
+launches by autograd's threads and kernels of an optimizer show training, launches of CUDA graphs
+replay, attention and the choice of a token in turn generation, and passes of training's kernels
+without a backward pass evaluation. The phase in which the first steady step begins is warm-up until
+then. Compilation is laid over all of these. Stretches below 1 ms join the one before.
+
+`busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is gpu-
+bound from 95 %, else the cause of more than half of the idle time, dependencies left aside, else
+mixed.
 """
 
 from __future__ import annotations
@@ -8,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import Analysis, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.phases.findings import compilation_findings, replay_finding
 from traceview.analyses.phases.phases import Phase, Phases, phases
 from traceview.analyses.phases.replays import replayed
@@ -189,4 +197,5 @@ ANALYSIS = Analysis(
     needs=("kernels", "api_calls"),
     tables=(PHASES, TOTALS, REPLAYS),
     compute=compute,
+    charts=(Chart("bars", "totals", "Time of the process by phase", "phase", "total_ns"),),
 )

@@ -1,7 +1,8 @@
 """Waits of the CPU for the GPU, and which of them let the GPU run dry.
 
 A wait while the GPU works costs nothing by itself. What follows it does: the CPU gave up its lead,
-and the GPU sits idle until the next launch reaches it.
+and the GPU sits idle until the next launch reaches it. `benign_ns` is the overlap of the wait with
+GPU work, `idle_after_ns` the length of the idle gaps that it caused (cause sync-drain).
 """
 
 from __future__ import annotations

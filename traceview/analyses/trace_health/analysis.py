@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import Analysis, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.recorder_wording import by_recorder, flush
 from traceview.analyses.trace_health.checks import STATUSES, Check
@@ -385,4 +385,5 @@ ANALYSIS = Analysis(
     needs=(),
     tables=(CHECKS, OVERHEADS, DIAGNOSTICS),
     compute=compute,
+    charts=(Chart("bars", "overheads", "Profiler overhead by purpose", "name", "total_ns"),),
 )
