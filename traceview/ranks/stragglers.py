@@ -51,6 +51,8 @@ class Straggler:
     its program is, None where unknown. `others_wait_ns` is what all others waited for it,
     `saved_ns` how much shorter the job would be at most without. `more_work` is True where it
     launches more kernels or blocks than the others: then the saving is that of sharing them evenly.
+    `is_estimate` is True where the CPU of a rank runs free, slowed by the recorder: there the time
+    of the recording is no bound for that without it.
     """
 
     rank: int
@@ -63,6 +65,7 @@ class Straggler:
     saved_ns: int
     kind: int
     more_work: bool = False
+    is_estimate: bool = False
 
     @property
     def is_once(self) -> bool:
@@ -198,6 +201,7 @@ def _straggler(
         saved_ns=max(saved_ns, 0),
         kind=_most_blamed(matched, late.rows, own),
         more_work=more_work,
+        is_estimate=free and cause != GPU_WORK and not more_work,
     )
 
 

@@ -126,6 +126,7 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
         Evidence(values, "stragglers", {"rank": own.name.rank}),
         None if each.is_once else share_pct(each.saved_ns, job.span_ns),
         cause=each.cause,
+        saving="about" if each.is_estimate else "at-most",
     )
 
 
