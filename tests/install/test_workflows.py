@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -113,3 +115,25 @@ def test_the_oldest_python_is_tested():
     oldest = project["requires-python"].removeprefix(">=")
     tested = workflow(REPOSITORY / ".github/workflows/test.yml")["jobs"]["reader"]
     assert oldest in tested["strategy"]["matrix"]["python"]
+
+
+def test_the_gate_checks_out_its_base_again_on_a_runner_that_keeps_the_checkout(tmp_path):
+    """GitHub empties RUNNER_TEMP between jobs, and leaves what else is on a runner of one's own."""
+    gate = workflow(REPOSITORY / ".github/workflows/gate.yml")["jobs"]["gate"]
+    lines = [line for step in gate["steps"] for line in step.get("run", "").splitlines()]
+    checkout = "\n".join(line for line in lines if line.startswith("git "))
+    assert "worktree add" in checkout
+    origin, clone, temporary = (tmp_path / name for name in ("origin", "clone", "runner_temp"))
+    author = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (
+        ["init", "-q", "-b", "main", origin],
+        ["-C", origin, *author, "commit", "-q", "--allow-empty", "-m", "one"],
+        ["clone", "-q", origin, clone],
+    ):
+        subprocess.run(["git", *words], check=True)
+    settings = {**os.environ, "RUNNER_TEMP": str(temporary), "GITHUB_BASE_REF": "main"}
+    for _ in range(2):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        subprocess.run(["bash", "-e", "-c", checkout], cwd=clone, env=settings, check=True)
+        assert (temporary / "base" / ".git").exists()
