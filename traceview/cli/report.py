@@ -59,9 +59,11 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tup
 
 
 def _topic(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    if given is None:
+        return None
     from traceview.explanation import explanations
 
-    return given and _known(given, [each.name for each in explanations()])
+    return _known(given, [each.name for each in explanations()])
 
 
 def _known(name: str, names: Sequence[str]) -> str:

@@ -40,3 +40,18 @@ def test_pairs_of_ids(rows):
     pairs, codes = numbered_pairs(first, second)
     assert len(set(pairs)) == len(pairs) == len(set(rows))
     assert [pairs[code] for code in codes.tolist()] == rows
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=200), st.integers(1, 4))
+def test_values_far_apart_are_numbered_in_order(some, times):
+    values = np.array(some * times, np.int64)
+    distinct, codes = numbered(values)
+    assert distinct.tolist() == sorted(set(some))
+    assert distinct[codes].tolist() == values.tolist()
+
+
+def test_more_values_than_a_table_of_hashes_separates_are_sorted():
+    values = np.arange(300_000, dtype=np.int64) * 2**40
+    distinct, codes = numbered(values[::-1])
+    assert (distinct == values).all()
+    assert (codes == np.arange(len(values))[::-1]).all()

@@ -20,9 +20,15 @@ from enum import IntEnum
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.idle.gaps import busy_by_process
 from traceview.facts.operations.cuda_api import graph_launch_calls
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import Kind, operations, operations_by_process
+from traceview.facts.operations.operations import (
+    Kind,
+    kernel_operations,
+    operations,
+    operations_by_process,
+)
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.ranges.selection import issued_ns
 from traceview.facts.steps.steps import steps, warm_up_end_ns
@@ -98,11 +104,9 @@ def phases(trace: Trace) -> Phases:
 
 
 def _busy_ns(trace: Trace, process: int, start: Integers, end: Integers) -> Integers:
-    ops, own = operations(trace), _operations_of(trace, process)
-    by_device = groups.rows_of(ops.device[own])
+    by_device = busy_by_process(trace).get(process, {})
     total = np.zeros(len(start), np.int64)
-    for rows in by_device.values():
-        covered = intervals.union(ops.start_ns[own[rows]], ops.end_ns[own[rows]])
+    for covered in by_device.values():
         total += intervals.overlap(covered, start, end)
     return total // max(len(by_device), 1)
 
@@ -134,21 +138,19 @@ def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[
 
 def _lives(trace: Trace) -> Integers:
     """First and last time at which each process occurs in the recording; shape (processes, 2)."""
-    limits = np.iinfo(np.int64)
-    result = np.tile([limits.max, limits.min], (len(trace.processes), 1))
+    limits, count = np.iinfo(np.int64), len(trace.processes)
+    first, last = np.full(count, limits.max), np.full(count, limits.min)
     for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
         table = trace.recorded(name)
         ended = np.where(table["end_ns"] == NULL, table["start_ns"], table["end_ns"])
-        _extend(result, table["process"], table["start_ns"], ended)
+        # The recorder's own cost may belong to no process.
+        known = slice(None) if name != "overheads" else ~table.is_null("process")
+        np.minimum.at(first, table["process"][known], table["start_ns"][known])
+        np.maximum.at(last, table["process"][known], ended[known])
     samples = trace.recorded("python_samples")
-    _extend(result, samples["process"], samples["time_ns"], samples["time_ns"])
-    return result
-
-
-def _extend(lives: Integers, process: Array, start: Integers, end: Integers) -> None:
-    for number, rows in groups.rows_of(process).items():
-        first, last = lives[number]
-        lives[number] = min(first, start[rows].min()), max(last, end[rows].max())
+    np.minimum.at(first, samples["process"], samples["time_ns"])
+    np.maximum.at(last, samples["process"], samples["time_ns"])
+    return np.stack((first, last), axis=1)
 
 
 def _by_launches(
@@ -158,14 +160,14 @@ def _by_launches(
 
     `own` are the rows of its operations in the order in which they were `issued`.
     """
-    backward, graphs = _backward(trace, own), _of_graphs(trace, own)
+    backward, graphs = _backward(trace)[own], _of_graphs(trace)[own]
     training, usual = around(backward)
     replay, _ = around(graphs if _launches(trace, own, graphs) > 1 else graphs & False)
     kind = np.full(len(own), Phase.COMPUTE, np.uint8)
     kind[replay] = Phase.REPLAY
     kind[training] = Phase.TRAINING
     if training.any():
-        _tell_evaluation(kind, _kernel_names(trace, own), int(usual * _LEAST_PASSES))
+        _tell_evaluation(kind, _kernel_names(trace)[own], int(usual * _LEAST_PASSES))
     edges = np.flatnonzero(np.append(True, kind[1:] != kind[:-1])) if len(kind) else kind[:0]
     kinds, ends = kind[edges], np.append(edges[1:], len(kind))
     for number in np.flatnonzero(kinds == Phase.COMPUTE).tolist():
@@ -175,7 +177,7 @@ def _by_launches(
     return issued[edges], kinds
 
 
-def _tell_evaluation(kind: Array, name: Integers, least: int) -> None:
+def _tell_evaluation(kind: Array, name: RowNumbers, least: int) -> None:
     """Name the stretches of other work in a process that trains, in place.
 
     `name` numbers the kernel of each operation, −1 for other operations. Before training a stretch
@@ -229,28 +231,27 @@ def around(evidence: Mask) -> tuple[Mask, int]:
     return result, usual
 
 
-def _backward(trace: Trace, own: RowNumbers) -> Mask:
+@fact
+def _backward(trace: Trace) -> Mask:
     """True for the operations that a backward pass or an optimizer launched."""
     ops, calls = operations(trace), trace.recorded("api_calls")
     threads = trace.recorded("threads").texts("name")
     names = [name for name in threads.values if str(name).startswith(_AUTOGRAD)]
     by_thread = np.append(threads.isin(names), False)
-    result = np.zeros(len(own), bool)
-    call = ops.call[own]
-    known = call >= 0
-    result[known] = by_thread[calls["thread"][call[known]]]
-    kernels = np.flatnonzero(ops.kind[own] == Kind.KERNEL)
-    classes = kernel_classes(trace)[ops.row[own[kernels]]]
-    result[kernels[classes == KernelClass.OPTIMIZER]] = True
+    result = np.zeros(len(ops), bool)
+    result[ops.launched] = by_thread[calls["thread"][ops.call[ops.launched]]]
+    optimizer = np.flatnonzero(kernel_classes(trace) == KernelClass.OPTIMIZER)
+    result[kernel_operations(trace)[optimizer]] = True
     return result
 
 
-def _of_graphs(trace: Trace, own: RowNumbers) -> Mask:
-    call = operations(trace).call[own]
-    result = np.zeros(len(own), bool)
-    result[call >= 0] = graph_launch_calls(trace)[call[call >= 0]]
-    whole: Mask = operations(trace).kind[own] == Kind.GRAPH
-    return result | whole
+@fact
+def _of_graphs(trace: Trace) -> Mask:
+    """True for the operations of CUDA graphs."""
+    ops = operations(trace)
+    result: Mask = ops.kind == Kind.GRAPH
+    result[ops.launched] |= graph_launch_calls(trace)[ops.call[ops.launched]]
+    return result
 
 
 def _launches(trace: Trace, own: RowNumbers, chosen: Mask) -> int:
@@ -258,13 +259,11 @@ def _launches(trace: Trace, own: RowNumbers, chosen: Mask) -> int:
     return len(groups.different(operations(trace).call[own[chosen]]))
 
 
-def _kernel_names(trace: Trace, own: RowNumbers) -> Integers:
+@fact
+def _kernel_names(trace: Trace) -> RowNumbers:
     """The name of the kernel of each operation as a number; −1 for other operations."""
-    ops = operations(trace)
-    kernels = ops.kind[own] == Kind.KERNEL
-    codes = trace.recorded("kernels").texts("name").codes
-    result = np.full(len(own), -1, np.int64)
-    result[kernels] = codes[ops.row[own[kernels]]]
+    result = np.full(len(operations(trace)), -1, np.int32)
+    result[kernel_operations(trace)] = trace.recorded("kernels").texts("name").codes
     return result
 
 

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traceview import groups, intervals
+from traceview import groups
 from traceview.facts.idle.causes import CAUSES
-from traceview.facts.idle.gaps import busy, gaps
+from traceview.facts.idle.gaps import busy, busy_by_process, gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
-from traceview.facts.operations.operations import (
-    operations,
-    operations_by_device,
-    operations_by_process,
-)
+from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_order
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
@@ -196,18 +192,12 @@ def _gpus(trace: Trace) -> _Gpus:
 
 
 def _busy_by_program(trace: Trace, devices: int) -> dict[int, Intervals]:
-    """Union of the operations of each process on each device, by process * devices + device."""
-    ops, result = operations(trace), {}
-    for process, rows in operations_by_process(trace).items():
-        for device, own in groups.rows_of(ops.device[rows]).items():
-            alone = len(own) == len(operations_by_device(trace)[device])
-            own = rows[own]
-            result[process * devices + device] = (
-                busy(trace)[device]
-                if alone
-                else intervals.union(ops.start_ns[own], ops.end_ns[own])
-            )
-    return result
+    """The busy time of each process on each device, by process * devices + device."""
+    return {
+        process * devices + device: covered
+        for process, by_device in busy_by_process(trace).items()
+        for device, covered in by_device.items()
+    }
 
 
 def _lanes(unions: Mapping[int, Intervals]) -> Lanes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,22 +36,45 @@ def main_loop(trace: Trace) -> MainLoop:
 
 def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
     """The steady steps of each series, that with most time first."""
-    return tuple(_loop_time(trace, _steady(trace, rows)) for rows in _series(trace))
+    steady = [_steady(trace, rows) for rows in _series(trace)]
+    lossy = [_after_warm_up(trace, rows) for rows in steady]
+    devices = _devices(trace, lossy)
+    return tuple(
+        _loop_time(trace, rows, _median(_usual_ns(trace, all_steady)), used)
+        for rows, all_steady, used in zip(lossy, steady, devices, strict=True)
+    )
 
 
-def _loop_time(trace: Trace, rows: Integers) -> LoopTime:
-    median_ns = _median(_usual_ns(trace, rows))
+def _after_warm_up(trace: Trace, rows: Integers) -> Integers:
     # No time is lost in the first step, which is warm-up in any case.
     later = rows[steps(trace).cpu_start_ns[rows] >= warm_up_end_ns(trace)]
-    rows = later if len(later) else rows
+    return later if len(later) else rows
+
+
+def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
+    """The devices that run work of the steps of each loop: one pass over the operations."""
+    loop = np.full(len(steps(trace)) + 1, -1)
+    for number, rows in enumerate(loops):
+        loop[rows] = number
+    # The last one is of operations outside all steps.
+    of_operations = loop[step_of_operations(trace)]
+    rows = np.flatnonzero(of_operations >= 0)
+    of_operations, device = of_operations[rows], operations(trace).device[rows]
+    first = groups.group(of_operations, device).first
+    used = groups.rows_of(of_operations[first])
+    return [
+        frozenset(device[first[used.get(number, groups.NO_ROWS)]].tolist())
+        for number in range(len(loops))
+    ]
+
+
+def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[int]) -> LoopTime:
     timed, once_ns = pace(trace), step_parts(trace).once_ns[rows]
-    step = step_of_operations(trace)
-    of_loop = np.append(np.isin(np.arange(len(steps(trace))), rows), False)[step]
     return LoopTime(
         intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
         int((timed.duration_ns[rows] - once_ns).sum()),
         median_ns,
-        frozenset(groups.different(operations(trace).device[of_loop]).tolist()),
+        devices,
         loop_names(trace)[rows[0]] or "",
     )
 

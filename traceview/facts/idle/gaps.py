@@ -10,12 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds
 from traceview.facts.idle.gap_launches import gap_launches
 from traceview.facts.idle.stream_order import predecessors
-from traceview.facts.operations.operations import operations, operations_by_device
+from traceview.facts.operations.operations import (
+    operations,
+    operations_by_device,
+    operations_by_process,
+)
 from traceview.facts.phases.compilation import compiling
 from traceview.facts.phases.recompilation import recompiling
 from traceview.facts.ranges.selection import selected_operations
@@ -34,6 +38,24 @@ def busy(trace: Trace) -> dict[int, Intervals]:
         device: intervals.union(ops.start_ns[rows], ops.end_ns[rows])
         for device, rows in operations_by_device(trace).items()
     }
+
+
+@fact
+def busy_by_process(trace: Trace) -> dict[int, dict[int, Intervals]]:
+    """Union of the operations of each process on each device that it uses."""
+    ops = operations(trace)
+    result: dict[int, dict[int, Intervals]] = {}
+    for process, rows in operations_by_process(trace).items():
+        of_process = result[process] = {}
+        for device, own in groups.rows_of(ops.device[rows]).items():
+            alone = len(own) == len(operations_by_device(trace)[device])
+            own = rows[own]
+            of_process[device] = (
+                busy(trace)[device]
+                if alone
+                else intervals.union(ops.start_ns[own], ops.end_ns[own])
+            )
+    return result
 
 
 def busy_ns(trace: Trace, chosen: Mask) -> int:

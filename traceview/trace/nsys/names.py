@@ -16,7 +16,8 @@ from traceview.trace.sqlite.row_reader import Numbers
 
 # Up to this span, a lookup table indexed by value is cheaper than sorting.
 DENSE = 1 << 22
-FEW = 16
+_SLOT_BITS = 18
+_SLOTS = 1 << _SLOT_BITS
 UNNAMED = "(unnamed)"
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
@@ -56,11 +57,8 @@ def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
     low, high = int(values.min()), int(values.max())
     if high - low < DENSE:
         return _numbered_directly(values, low, high)
-    if len(few := _few(values)) <= FEW:
-        codes = np.zeros(len(values), np.int32)
-        for code, value in enumerate(few[1:], 1):
-            codes[values == value] = code
-        return few, codes
+    if (by_hash := _numbered_by_hash(values)) is not None:
+        return by_hash
     distinct, inverse = np.unique(values, return_inverse=True)
     return distinct, inverse.astype(np.int32)
 
@@ -92,13 +90,37 @@ def _numbered_directly(
     return np.flatnonzero(seen) + low, codes
 
 
-def _few(values: Array) -> Integers:
-    """All distinct values, ascending, or just over FEW of them."""
-    found: list[int] = []
-    while len(values) and len(found) <= FEW:
-        found.append(values[0])
-        values = values[values != values[0]]
-    return np.sort(np.array(found, np.int64))
+def _numbered_by_hash(values: Array) -> tuple[Integers, npt.NDArray[np.int32]] | None:
+    """As `numbered`, of values far apart, such as global ids of threads; None if there are many.
+
+    One slot for each hash: where two values share one, sorting has to tell them apart.
+    """
+    slots, known = np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, bool)
+    for part in groups.parts(len(values)):
+        some = values[part].astype(np.int64, copy=False)
+        at = _hashes(some)
+        new = ~known[at]
+        slots[at[new]], known[at[new]] = some[new], True
+        if (slots[at] != some).any():
+            return None
+    used = np.flatnonzero(known)
+    order = np.argsort(slots[used])
+    place = np.zeros(_SLOTS, np.int32)
+    place[used[order]] = np.arange(len(used), dtype=np.int32)
+    codes = np.empty(len(values), np.int32)
+    for part in groups.parts(len(values)):
+        codes[part] = place[_hashes(values[part].astype(np.int64, copy=False))]
+    return slots[used[order]], codes
+
+
+def _hashes(values: Integers) -> Array:
+    """Numbers below _SLOTS, by Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
+
+    The high bits of a product with 2^64 ÷ the golden ratio, which spreads ids that count up.
+    """
+    product = values.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    product >>= np.uint64(64 - _SLOT_BITS)
+    return product.view(np.int64)
 
 
 class Names:
