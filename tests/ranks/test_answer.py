@@ -17,6 +17,7 @@ from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.process_groups import ranks_text, stride_of
 from traceview.ranks.result.group_rows import bus_rate
+from traceview.ranks.result.heat import loading_in_steps
 from traceview.ranks.result.step_pattern import pattern_of
 from traceview.ranks.tables import TABLES
 from traceview.render.ranks.figures import ranked_findings
@@ -219,6 +220,27 @@ def late_in(late: Sequence[int], steps: int, idle_ns: int = 12 * MS) -> list:
         calls = [[Call(10 * MS, pause), Call(10 * MS)] for pause in pauses]
         made.append(Made(calls, places=(SLEEP,)))
     return job(made)
+
+
+@pytest.mark.parametrize(("what", "loading"), [("data-wait", 1), ("data-loading", 1), ("sleep", 0)])
+def test_the_heat_map_has_the_late_time_in_which_data_is_loaded(what: str, loading: int):
+    ranks = [
+        replace(each, places=(replace(SLEEP, what=what),)) for each in late_in_every_third(4, 9)
+    ]
+    heat = job_report(ranks).heat
+
+    late = [12 * MS * loading if not step % 3 else 0 for step in range(9)]
+    assert heat.loading_ns.tolist() == [late if rank == 3 else [0] * 9 for rank in range(4)]
+
+
+def test_loading_that_two_collectives_share_counts_once():
+    [rank] = late_in_every_third(4, 9)[3:]
+    found = rank.collectives
+    place, time = np.zeros(len(found), np.int64), np.repeat(found.place_ns[::2], 2)
+    shared = replace(found, place=place, place_ns=time)
+    loads = replace(rank, places=(replace(SLEEP, what="data-wait"),), collectives=shared)
+
+    assert loading_in_steps(loads).tolist() == [12 * MS if not n % 3 else 0 for n in range(9)]
 
 
 def test_a_single_late_step_is_no_saving_of_each_step():

@@ -85,7 +85,8 @@ class HeatMap:
     `steps` names them in order, `warm_up` and `duration_ns` have shape (ranks, steps), NULL where a
     rank has no such step. `parts_ns` splits each step, shape (ranks, steps, len(PARTS)); it is 0
     where the step is absent. `late_ns` is how long the others waited for the rank in that step,
-    `more_work_ns` is as much of that as its GPU works longer than the median rank.
+    `more_work_ns` is as much of that as its GPU works longer than the median rank. `loading_ns` is
+    the part of `launch-late` in which its CPU waits for data or loads it, 0 without samples.
     """
 
     steps: tuple[str, ...]
@@ -94,6 +95,7 @@ class HeatMap:
     parts_ns: Integers
     late_ns: Integers
     more_work_ns: Integers
+    loading_ns: Integers
 
     @property
     def largest_loss(self) -> Array:

@@ -23,7 +23,7 @@ def a_map(ranks, steps):
     parts[:, :, 0] = STEP_NS
     none = np.zeros((ranks, steps), np.int64)
     names = tuple(f"step_{number}" for number in range(steps))
-    return HeatMap(names, none + STEP_NS, none > 0, parts, none.copy(), none.copy())
+    return HeatMap(names, none + STEP_NS, none > 0, parts, none.copy(), none.copy(), none.copy())
 
 
 def plain(lines):
@@ -50,6 +50,16 @@ def test_a_part_of_half_a_step_has_a_capital_and_a_small_one_none():
     heat.more_work_ns[1] = [4 * MS, 5 * MS, 49 * MS, 50 * MS]
     lines = plain(heat_lines(replace(a_job(Shape(2, late=1)), heat=heat), 80, 40))
     assert lines[2:4] == ["0     . w w W", "1     . g g G"]
+
+
+def test_a_cpu_that_is_late_for_want_of_data_has_a_letter_of_its_own():
+    heat = a_map(2, 4)
+    heat.parts_ns[0, :, LATE] = 20 * MS
+    heat.loading_ns[0] = [0, 10 * MS, 11 * MS, 20 * MS]
+    heat.parts_ns[0, :, WAIT] = [0, 0, 19 * MS, 21 * MS]
+    lines = plain(heat_lines(replace(a_job(Shape(2, late=1)), heat=heat), 80, 40))
+    assert lines[2] == "0     l l b w"
+    assert "b batch not loaded" in " ".join(lines)
 
 
 def test_a_step_that_a_rank_lacks_is_blank_and_warm_up_is_left_out():

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview import groups
+from traceview.facts.idle.causes import LAUNCH_LATE
+from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import PARTS, HeatMap
 from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
 from traceview.ranks.result.facts import JobFacts
 from traceview.tables import NULL, Integers
+
+_LOADS = ("data-wait", "data-loading")
 
 
 def heat_map(job: JobFacts) -> HeatMap:
@@ -16,6 +21,7 @@ def heat_map(job: JobFacts) -> HeatMap:
     count, total = row.shape
     parts = np.zeros((count, total, len(PARTS)), np.int64)
     duration, warm = np.full((count, total), NULL), np.zeros((count, total), bool)
+    loading = np.zeros((count, total), np.int64)
     for rank, figures in enumerate(job.ranks):
         there = np.flatnonzero(row[rank] >= 0)
         own, steps = row[rank, there], figures.steps
@@ -26,11 +32,14 @@ def heat_map(job: JobFacts) -> HeatMap:
         parts[rank, there, 2] = wait
         parts[rank, there, 3] = steps.copies_ns[own]
         parts[rank, there, 4:] = steps.idle_ns[own]
+        loading[rank, there] = np.minimum(
+            loading_in_steps(figures)[own], steps.idle_ns[own, LAUNCH_LATE]
+        )
     late, more = np.zeros((count, total), np.int64), np.zeros((count, total), np.int64)
     if len(job.late.steps):
         late[:, job.late.steps] = job.late.late_ns
         more[:, job.late.steps] = job.late.parts_ns[:, :, LATE_CAUSES.index(GPU_WORK)]
-    return HeatMap(job.steps.names, duration, warm, parts, late, more)
+    return HeatMap(job.steps.names, duration, warm, parts, late, more, loading)
 
 
 def waits_in_steps(job: JobFacts, rank: int) -> Integers:
@@ -39,4 +48,20 @@ def waits_in_steps(job: JobFacts, rank: int) -> Integers:
     wait = np.minimum(np.maximum(job.wait_ns[rank], 0), found.exposed_ns)
     inside = found.step >= 0
     total = np.bincount(found.step[inside], wait[inside], minlength=len(job.ranks[rank].steps))
+    return total.astype(np.int64)
+
+
+def loading_in_steps(figures: RankFigures) -> Integers:
+    """Idle time in each step of a rank in which its CPU waited for data or loaded it.
+
+    Collectives that start after the same one share the idle time before the first of them.
+    """
+    found, count = figures.collectives, len(figures.steps)
+    loads = np.array([place.what in _LOADS for place in figures.places] + [False])
+    rows = np.flatnonzero(loads[found.place] & (found.step >= 0))
+    if not len(rows):
+        return np.zeros(count, np.int64)
+    by = groups.group(found.step[rows], found.place[rows], found.place_ns[rows])
+    once = rows[by.first]
+    total = np.bincount(found.step[once], found.place_ns[once], minlength=count)
     return total.astype(np.int64)

@@ -24,10 +24,12 @@ from traceview.tables import NULL, Array, Integers
 LEAST_SHARE, LARGE_SHARE = 0.05, 0.5
 """Of a step: what takes less has no letter, what takes more a capital."""
 _ABSENT, _QUIET, _WAIT = " ", ".", "w"
+_LATE, LOADING = "launch-late", "data-loading"
 _LETTERS = {
     "wait": (_WAIT, "waits for others"),
     GPU_WORK: ("g", "more GPU work"),
-    "launch-late": ("l", "CPU late"),
+    _LATE: ("l", "CPU late"),
+    LOADING: ("b", "batch not loaded"),
     "graph-launch": ("l", "CPU late"),
     "sync-drain": ("s", "GPU drained by a sync"),
     "dependency": ("d", "waits for other streams"),
@@ -115,7 +117,14 @@ def _cells(heat: HeatMap, steps: Integers, whole_ns: float) -> _Cells:
 def _lost(heat: HeatMap) -> Iterator[tuple[str, Integers]]:
     """The parts of all steps but compute, by name."""
     for part, name in enumerate(PARTS[1:], 1):
-        yield name, heat.parts_ns[:, :, part]
+        times = heat.parts_ns[:, :, part]
+        if name != _LATE:
+            yield name, times
+            continue
+        # One letter for the whole of it, so that its two halves do not lose to something smaller.
+        loads = 2 * heat.loading_ns > times
+        yield name, np.where(loads, 0, times)
+        yield LOADING, np.where(loads, times, 0)
     yield GPU_WORK, heat.more_work_ns
 
 
