@@ -70,7 +70,11 @@ def most_first(values: Integers) -> Integers:
     most = int(values.max(initial=0))
     if (most - int(values.min(initial=0)) + 1) * rows >= 2**63:
         return np.argsort(-values, kind="stable")
-    key = np.sort((most - values) * rows + np.arange(rows))
+    # In place, as at ten million rows each copy takes 80 MB.
+    key = most - values
+    key *= rows
+    key += np.arange(rows, dtype=np.int32)
+    key.sort()
     key %= max(rows, 1)
     return key
 
@@ -215,7 +219,11 @@ def ordered(groups: Groups, values: Integers) -> Integers:
     least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
     if groups.size * span >= 2**62:
         return values[np.lexsort((values, groups.ids))]
-    key = np.sort(groups.ids * span + (values - least))
+    # In place, as at ten million rows each copy takes 80 MB.
+    key = groups.ids * span
+    key += values
+    key -= least
+    key.sort()
     key %= span
     key += least
     return key

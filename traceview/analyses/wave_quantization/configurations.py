@@ -20,7 +20,18 @@ from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.groups import Groups
-from traceview.tables import Array, Integers, Mask, Table, Texts, constant, null_of, picked
+from traceview.tables import (
+    Array,
+    Integers,
+    Mask,
+    RowNumbers,
+    Table,
+    Texts,
+    constant,
+    null_of,
+    picked,
+    row_numbers,
+)
 from traceview.trace import Trace, fact
 
 Sides = tuple[int, int, int]
@@ -163,8 +174,11 @@ def every_configuration(trace: Trace) -> Configurations:
 
 def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     """One of each. Communication takes few SMs on purpose: left out."""
-    own = np.flatnonzero(chosen & ~communication_kernels(trace))
-    kernels, labels = trace.recorded("kernels").take(own), kernel_labels(trace).take(own)
+    used = chosen & ~communication_kernels(trace)
+    # A mask that leaves nothing out copies nothing.
+    kernels = trace.recorded("kernels").take(used)
+    own = row_numbers(np.flatnonzero(used))
+    labels = kernel_labels(trace).take(own)
     barriers = picked(_barriers(trace), own)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
     found = groups.group(kernels.texts("name").codes, *keys, barriers)
@@ -176,7 +190,7 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     order = groups.most_first(figures.total)
     rows = found.first[order]
     return Configurations(
-        row=own[rows],
+        row=own[rows].astype(np.int64),
         of_kernel=_of_kernel(trace, own, found, order),
         **_recorded(kernels, rows),
         label=labels.take(rows),
@@ -190,7 +204,7 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     )
 
 
-def _of_kernel(trace: Trace, chosen: Integers, found: Groups, order: Integers) -> Integers:
+def _of_kernel(trace: Trace, chosen: RowNumbers, found: Groups, order: Integers) -> Integers:
     result = np.full(len(trace.recorded("kernels")), -1, np.int64)
     place = np.empty(found.size, np.int64)
     place[order] = np.arange(found.size)

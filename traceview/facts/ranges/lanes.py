@@ -74,10 +74,15 @@ class Lanes:
     @classmethod
     def union(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
         """The union of intervals on each lane."""
-        real = np.flatnonzero(end > start)
-        rows = real[in_order(lane[real], start[real])]
-        lane, start, end = lane[rows].astype(np.int64), start[rows], end[rows]
-        if not len(rows):
+        # Long columns that are whole and in order, as those of one GPU are, are not copied.
+        real = end > start
+        if not real.all():
+            lane, start, end = lane[real], start[real], end[real]
+        if not groups.in_order(lane, start):
+            rows = in_order(lane, start)
+            lane, start, end = lane[rows], start[rows], end[rows]
+        lane = lane.astype(np.int64, copy=False)
+        if not len(lane):
             return cls(lane, start, end)
         key = Key(lane, start, end)
         reach = np.maximum.accumulate(key.of(lane, end))
