@@ -53,20 +53,26 @@ def step_of(kind, where, backend):
     return torch.compile(step, backend=backend) if where == "step" else step
 
 
+PARTS = ("model", "in place", "block", "function", "optimizer", "step")
+# Modules with hooks, and what autograd traces, go through the same wrappers.
+COMPILED = (
+    *(("eager", Net, part) for part in PARTS),
+    *(("eager", Hooked, part) for part in ("in place", "block", "step")),
+    ("aot_eager", Net, "step"),
+    ("aot_eager", Hooked, "model"),
+)
+
+
 def compiled():
-    parts = ("model", "in place", "block", "function", "optimizer", "step")
-    for backend in ("eager", "aot_eager"):
-        for kind in (Net, Hooked):
-            # Modules with hooks and what autograd traces go through the same wrappers.
-            for where in parts if backend == "eager" else ("model", "step"):
-                torch.manual_seed(0)
-                step = step_of(kind, where, backend)
-                losses = [f"{step(X + number).item():.6f}" for number in range(3)]
-                breaks, again = counters["graph_break"].values(), counters["recompiles"].values()
-                print(backend, kind.__name__, where, losses, dict(counters["stats"]))
-                print("  ", sum(breaks), "graph breaks", sum(again), "recompilations")
-                counters.clear()
-                torch._dynamo.reset()
+    for backend, kind, where in COMPILED:
+        torch.manual_seed(0)
+        step = step_of(kind, where, backend)
+        losses = [f"{step(X + number).item():.6f}" for number in range(3)]
+        breaks, again = counters["graph_break"].values(), counters["recompiles"].values()
+        print(backend, kind.__name__, where, losses, dict(counters["stats"]))
+        print("  ", sum(breaks), "graph breaks", sum(again), "recompilations")
+        counters.clear()
+        torch._dynamo.reset()
 
 
 def exported():
