@@ -351,6 +351,7 @@ def analyze(
     peaks: str | Mapping[str, float] | Sequence[str] = (),
     ncu: str | Path | None = None,
     cubins: str | Path | Sequence[str | Path] = (),
+    tables: bool = True,
 ) -> Report:
     """Run all analyses on a trace, or `only` those named, and rank their findings.
 
@@ -369,6 +370,8 @@ def analyze(
             bytes and FLOP that the same program's kernels moved and did, for "roofline".
         cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
             what nvcc built, for "load-widths".
+        tables: compute the tables of all answers now, on two threads. Otherwise those of an answer
+            are computed when they are first read, for programs that read the findings.
 
     Raises InputError if `trace` is none, a name or glob matches nothing or a file is none of these,
     PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs a
@@ -407,7 +410,7 @@ def analyze(
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)
-    return report.analyze(trace, only)
+    return report.analyze(trace, only, tables=tables)
 
 
 def analyze_ranks(

@@ -145,15 +145,21 @@ def analyze(
     *,
     analyses: Sequence[Analysis] = registered.ALL,
     threads: int = THREADS,
+    tables: bool = True,
 ) -> Report:
     """Run all analyses, or `only` those named, on a trace, so many at a time.
+
+    Without `tables`, those of an analysis are computed when they are first read.
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
     chosen = selected(analyses, only)
     # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(threads) as pool:
-        running = {each.name: pool.submit(each.run, trace) for each in _in_order_of_start(chosen)}
+        running = {
+            each.name: pool.submit(each.run if tables else each.findings, trace)
+            for each in _in_order_of_start(chosen)
+        }
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)

@@ -259,13 +259,15 @@ def command(
     for source in (trace,) if trace else traces:
         outputs.check(source, force=force)
     options = (only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
+    tables = outputs.has_tables or shown.tables
     if trace:
         request.check_one()
         _check_analyses(only)
-        put_report(_analyzed(partial(traceview.load, trace), *options), outputs, shown)
+        load = partial(traceview.load, trace)
+        put_report(_analyzed(load, *options, tables=tables), outputs, shown)
     elif rank is not None:
         _check_analyses(only)
-        put_report(_analyzed(request.load_rank, *options), outputs, shown)
+        put_report(_analyzed(request.load_rank, *options, tables=tables), outputs, shown)
     else:
         request.check_job(dict(zip(_OF_ONE_RANK, (*options[1:], full_names), strict=True)))
         check_tables(only, outputs)
@@ -339,6 +341,7 @@ def _analyzed(
     peaks: tuple[str, ...] = (),
     ncu: Path | None = None,
     cubins: tuple[Path, ...] = (),
+    tables: bool = False,
 ) -> Report:
     from traceview.trace.memory.allocator import keep_freed_memory
 
@@ -357,4 +360,5 @@ def _analyzed(
             peaks=peaks,
             ncu=ncu,
             cubins=cubins,
+            tables=tables,
         )

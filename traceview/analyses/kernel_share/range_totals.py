@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations
-from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.ranges.selection import selected_operations, selected_ranges
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace
 
@@ -31,7 +31,7 @@ def inclusive(
 
 def entered(trace: Trace, tree: RangeTree) -> Mask:
     """True for selected ranges and for ranges around selected work."""
-    chosen = selected(trace, tree.process, tree.nesting.start)
+    chosen = selected_ranges(trace)
     ranges = attributed_operations(trace).range[selected_operations(trace)]
     has_work = np.zeros(len(chosen), bool)
     has_work[ranges[ranges >= 0]] = True

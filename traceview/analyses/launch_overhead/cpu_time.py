@@ -8,7 +8,7 @@ from traceview import groups
 from traceview.analyses.base import TableSpec
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.ranges.ranges import attributed_calls, range_tree
-from traceview.facts.ranges.selection import selected, selected_calls
+from traceview.facts.ranges.selection import selected_calls, selected_ranges
 from traceview.tables import Array, Column, Integers, Table, Texts, row_numbers
 from traceview.trace import Trace
 
@@ -85,7 +85,7 @@ def api_table(trace: Trace) -> Table:
 def range_table(trace: Trace) -> Table:
     """The selected ranges by path pattern. Those that never ended count until the last event."""
     tree, size = range_tree(trace), len(range_tree(trace).patterns)
-    chosen = selected(trace, tree.process, tree.nesting.start)
+    chosen = selected_ranges(trace)
     pattern = np.append(tree.path_pattern, np.int32(size))[tree.path]
     if trace.selection:
         # What is not selected is counted behind the last pattern.

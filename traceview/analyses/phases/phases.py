@@ -33,7 +33,7 @@ from traceview.facts.phases.compilation import compilation, last_work_ns, workin
 from traceview.facts.ranges.selection import issued_ns
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.intervals import Intervals
-from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 
@@ -142,11 +142,13 @@ def _lives(trace: Trace) -> Integers:
     first, last = np.full(count, limits.max), np.full(count, limits.min)
     for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
         table = trace.recorded(name)
-        ended = np.where(table["end_ns"] == NULL, table["start_ns"], table["end_ns"])
-        # The recorder's own cost may belong to no process.
-        known = slice(None) if name != "overheads" else ~table.is_null("process")
-        np.minimum.at(first, table["process"][known], table["start_ns"][known])
-        np.maximum.at(last, table["process"][known], ended[known])
+        for part in groups.parts(len(table)):
+            process, start, end = (table[c][part] for c in ("process", "start_ns", "end_ns"))
+            # The recorder's own cost may belong to no process.
+            known = slice(None) if name != "overheads" else process >= 0
+            np.minimum.at(first, process[known], start[known])
+            # One that never ended is NULL, the least value, there.
+            np.maximum.at(last, process[known], np.maximum(start, end)[known])
     samples = trace.recorded("python_samples")
     np.minimum.at(first, samples["process"], samples["time_ns"])
     np.maximum.at(last, samples["process"], samples["time_ns"])

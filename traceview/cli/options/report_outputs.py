@@ -81,6 +81,11 @@ class ReportOutputs:
     def files(self) -> list[Path]:
         return [path for path in (self.html, self.json, self.markdown) if path]
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether any of them shows more than the findings."""
+        return bool(self.files or self.stdout or self.csv)
+
     def check(self, source: Path, *, force: bool) -> None:
         """Raise InputError or OutputExistsError if one of them cannot be written."""
         check_writable(self.files, source=source, force=force)

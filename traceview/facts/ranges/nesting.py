@@ -116,6 +116,13 @@ def _innermost_compiled(nesting: Nesting, track: Array, time: Integers) -> RowNu
     return result
 
 
+def in_nesting_order(track: Array, start: Integers, end: Integers) -> bool:
+    """Whether intervals are sorted by (track, start, −end)."""
+    # A part begins with the last row of the one before.
+    parts = (slice(max(part.start - 1, 0), part.stop) for part in groups.parts(len(start)))
+    return all(groups.in_order(track[part], start[part], -end[part]) for part in parts)
+
+
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     """Parents and depths of intervals sorted by (track, start, −end), none of them empty."""
     if library.has("traceview_nest"):

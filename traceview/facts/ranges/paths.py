@@ -140,7 +140,8 @@ def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[R
         levels.append(np.full(each.size, level, np.int32))
         known += each.size
     parent, code, level_of = (np.concatenate(each) for each in (parents, codes, levels))
-    return path, Paths(parent, code, level_of, names)
+    # Only the texts are needed from here on, not that of each range.
+    return path, Paths(parent, code, level_of, names.take(np.zeros(0, np.int32)))
 
 
 def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.ranges.ranges import range_tree
 from traceview.tables import (
     Array,
@@ -21,7 +22,6 @@ from traceview.tables import (
     Texts,
     TextValues,
     object_array,
-    row_numbers,
 )
 from traceview.trace import Trace
 
@@ -102,17 +102,25 @@ class RangeNames:
         return result
 
 
+def _frequencies(codes: RowNumbers, rows: RowNumbers) -> Integers:
+    """How often the code of each text occurs in some rows."""
+    counts = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    for part in groups.parts(len(rows), len(counts)):
+        counts += np.bincount(codes[rows[part]], minlength=len(counts))
+    return counts
+
+
 def selecting_texts(trace: Trace, rows: Array) -> RangeNames:
     """Texts with which --range selects each of these ranges alone."""
     tree = range_tree(trace)
-    names = trace.recorded("ranges").texts("name").take(tree.row)
-    unique = np.bincount(names.codes)[names.codes[rows]] == 1 if len(rows) else np.zeros(0, bool)
+    every = trace.recorded("ranges").texts("name")
+    names = every.take(tree.row[rows])
+    counts = _frequencies(every.codes, tree.row)
+    unique = counts[names.codes] == 1
     repeated = np.zeros(len(tree.paths), bool)
     repeated[tree.path[rows[~unique]]] = True
-    repeated &= np.bincount(tree.path, minlength=len(repeated)) > 1
+    repeated &= groups.frequencies(tree.path, len(repeated)) > 1
     several = np.flatnonzero(repeated[tree.path])
-    number = np.zeros(len(tree.row), np.int64)
+    number = np.zeros(len(tree.row), np.int32)
     number[several] = _number_by_path(several, tree.path[several], tree.nesting.start[several])
-    return RangeNames(
-        names.take(rows), unique, tree.paths.texts(tree.path[rows]), row_numbers(number[rows])
-    )
+    return RangeNames(names, unique, tree.paths.texts(tree.path[rows]), number[rows])

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.nesting import Nesting, depths, nest
+from traceview.facts.ranges.nesting import Nesting, depths, in_nesting_order, nest
 from traceview.facts.ranges.origins import library_domains, range_name_forms
 from traceview.facts.ranges.paths import (
     PATH_CHARACTERS,
@@ -24,6 +24,7 @@ from traceview.tables import (
     Integers,
     Mask,
     RowNumbers,
+    Table,
     Texts,
     constant,
     picked,
@@ -50,7 +51,7 @@ class RangeTree:
 
     `path` is the row of each in `paths`, the same for all instances of a range. `path_pattern` is
     the row of each path in `patterns`: paths that differ in numbers only, such as the steps of a
-    series, share a pattern.
+    series, share a pattern. `processes` has one entry per row of ranges, of the tree or not.
     """
 
     nesting: Nesting
@@ -58,11 +59,20 @@ class RangeTree:
     depth: RowNumbers
     lent: Mask
     row: RowNumbers
-    process: Array
+    processes: Array
     path: RowNumbers
     paths: Paths
     path_pattern: RowNumbers
     patterns: Paths
+
+    @property
+    def process(self) -> Array:
+        """Process of each range, looked up anew."""
+        return picked(self.processes, self.row)
+
+    def process_of(self, rows: Array) -> Array:
+        """Process of some rows of the tree."""
+        return picked(self.processes, picked(self.row, rows))
 
     def pattern_of_paths(self, path: Array) -> Array:
         """Pattern of each path, −1 for none (−1)."""
@@ -109,10 +119,11 @@ def range_tree(trace: Trace) -> RangeTree:
     """The tree of all push/pop and start/end ranges. One that never ended lasts to the end."""
     ranges = trace.recorded("ranges")
     rows, nesting = _nested(trace)
-    process = picked(ranges["process"], rows)
-    parent = _cross_thread_parents(trace, nesting, rows, process)
+    parent = _cross_thread_parents(trace, nesting, rows)
     depth = nesting.depth if parent is nesting.parent else depths(parent)
-    names = ranges.texts("name").take(rows)
+    names = ranges.texts("name")
+    if not _is_whole(rows, ranges):
+        names = names.take(rows)
     path, paths = number_paths(parent, depth, names)
     forms = range_name_forms(trace)
     of_forms = Texts.of(map(pattern_of, forms.examples))
@@ -124,7 +135,7 @@ def range_tree(trace: Trace) -> RangeTree:
         depth,
         constant(False, len(rows), bool),
         rows,
-        process,
+        ranges["process"],
         path,
         paths,
         path_pattern,
@@ -136,50 +147,51 @@ def range_tree(trace: Trace) -> RangeTree:
     return replace(tree, lent=tree.own_or_inherited(lent) == 1)
 
 
+def _is_whole(rows: RowNumbers, table: Table) -> bool:
+    """Whether these different rows are all rows of the table in its order."""
+    return len(rows) == len(table) and groups.in_order(rows)
+
+
 def _nested(trace: Trace) -> tuple[RowNumbers, Nesting]:
     """The rows of the ranges with a duration, and how they nest."""
     ranges = trace.recorded("ranges")
-    start, end = ranges["start_ns"], ranges["end_ns"]
-    if (open_ := end == NULL).any():
-        end = np.where(open_, _last_time(trace), end)
-    lasting = (end > start) & ~ranges.texts("kind").isin(["mark"])
-    columns = ranges["thread"], start, end
-    rows = row_numbers(np.flatnonzero(lasting))
+    thread, start, end = ranges["thread"], ranges["start_ns"], ranges["end_ns"]
+    if (end == NULL).any():
+        end = np.where(end == NULL, _last_time(trace), end)
+    rows = row_numbers(np.flatnonzero((end > start) & ~ranges.texts("kind").isin(["mark"])))
     if len(rows) < len(ranges):
         # Else the columns of the tree are those of the table.
-        columns = picked(columns[0], rows), start[rows], end[rows]
-    thread, start, end = columns
-    if not groups.in_order(thread, start, -end):
+        thread, start, end = picked(thread, rows), start[rows], end[rows]
+    if not in_nesting_order(thread, start, end):
         order = np.lexsort((-end, start, thread))
         rows, thread, start, end = rows[order], thread[order], start[order], end[order]
     return rows, nest(thread, start, end)
 
 
-def _cross_thread_parents(
-    trace: Trace, nesting: Nesting, rows: RowNumbers, process: Array
-) -> RowNumbers:
+def _cross_thread_parents(trace: Trace, nesting: Nesting, rows: RowNumbers) -> RowNumbers:
     """Parents by nesting; for ranges opened on other threads, ranges of the main thread."""
     if trace.strict or not len(rows):
         return nesting.parent
-    main = _main_thread(trace)[process]
-    guests = (nesting.parent < 0) & (nesting.track != main)
+    outermost = np.flatnonzero(nesting.parent < 0)
+    main = _main_thread(trace)[trace.recorded("ranges")["process"][rows[outermost]]]
+    guests = nesting.track[outermost] != main
     if not guests.any():
         return nesting.parent
-    parent = nesting.parent.copy()
-    asked = np.flatnonzero(guests & _not_the_programs(trace, nesting, rows))
-    found = nesting.innermost(main[asked], nesting.start[asked])
+    guests &= _not_the_programs(trace, nesting, rows, outermost)
+    parent, asked = nesting.parent.copy(), outermost[guests]
+    found = nesting.innermost(main[guests], nesting.start[asked])
     while (over := (found >= 0) & (nesting.end[np.maximum(found, 0)] < nesting.end[asked])).any():
         found[over] = nesting.parent[found[over]]
     parent[asked] = found
     return parent
 
 
-def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers) -> Mask:
-    """True for ranges of NVIDIA's libraries, and for ranges on threads of torch's autograd."""
-    domains = trace.recorded("ranges").texts("domain").take(rows)
+def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers, some: Array) -> Mask:
+    """Of some ranges, true for those of NVIDIA's libraries and on threads of torch's autograd."""
+    domains = trace.recorded("ranges").texts("domain").take(rows[some])
     threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
     libraries = domains.isin(library_domains(domains.values))
-    result: Mask = libraries | np.array(threads, bool)[nesting.track]
+    result: Mask = libraries | np.array(threads, bool)[nesting.track[some]]
     return result
 
 

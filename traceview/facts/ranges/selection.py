@@ -44,9 +44,9 @@ def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
 def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
     """Time in which one of these ranges is open, by process."""
     windows = {}
-    for process in groups.different(tree.process[hit]).tolist():
-        mine = hit & (tree.process == process)
-        windows[process] = union(tree.nesting.start[mine], tree.nesting.end[mine])
+    rows = np.flatnonzero(hit)
+    for process, own in groups.rows_of(tree.process_of(rows)).items():
+        windows[process] = union(tree.nesting.start[rows[own]], tree.nesting.end[rows[own]])
     return windows
 
 
@@ -80,6 +80,14 @@ def within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mas
         mine = process == number
         result[mine] = inside(window, time[mine])
     return result
+
+
+def selected_ranges(trace: Trace) -> Mask:
+    """True for the ranges of the tree that begin in what is selected."""
+    tree = range_tree(trace)
+    if not trace.selection:
+        return constant(True, len(tree.row), bool)
+    return selected(trace, tree.process, tree.nesting.start)
 
 
 @fact

@@ -29,7 +29,7 @@ from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_ste
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import within
 from traceview.facts.steps.warm_up_ranges import warm_up_range_windows
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
 from traceview.trace import Trace, fact
 
 _STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#")
@@ -41,10 +41,12 @@ NEVER = np.iinfo(np.int64).max
 class _Kinds:
     """The ranges that repeat: one row per path pattern and thread.
 
-    `of` is the row of each range of the tree in this table, -1 for ranges that are no candidates.
+    `of` is the row of each range of the tree in this table, -1 for other ranges. It counts only for
+    `candidates`.
     """
 
-    of: Integers
+    of: RowNumbers
+    candidates: Mask
     thread: Array
     pattern: RowNumbers
     depth: Array
@@ -52,6 +54,7 @@ class _Kinds:
     def mask(self, kind: Mask) -> Mask:
         """The mask over the ranges of the tree, from one over these kinds."""
         result: Mask = np.append(kind, False)[self.of]
+        result &= self.candidates
         return result
 
 
@@ -60,26 +63,38 @@ def step_ranges(trace: Trace) -> Integers:
     """Rows of the range tree that are steps, in order of thread and start."""
     tree = range_tree(trace)
     found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
-    repeats = np.bincount(found.ids, minlength=found.size) > 1
+    kind, size, first = row_numbers(found.ids), found.size, found.first
+    del found
     # A range lent to another thread is a part of the original.
-    own = repeats[found.ids] & ~tree.lent & candidates_for_steps(trace)[tree.row]
-    own &= ~_sweeps(trace, tree, found.ids, found.first)[found.ids]
-    own &= ~_of_warm_up(trace, tree, found.ids, found.size)[found.ids]
-    working = np.zeros(found.size, bool)
-    working[found.ids[_has_work(trace, tree) & own]] = True
+    own = picked(candidates_for_steps(trace), tree.row) & ~tree.lent
+    counted = groups.frequencies(kind, size) > 1
+    counted &= ~_sweeps(trace, tree, kind, first)
+    counted &= ~_of_warm_up(trace, tree, kind, size)
+    working = np.zeros(size, bool)
+    working[kind[np.flatnonzero(_has_work(trace, tree) & own)]] = True
+    working &= counted
     if working.any():
-        own &= working[found.ids]
-    there = np.flatnonzero(np.bincount(found.ids[own], minlength=found.size))
-    number = np.full(found.size, -1, np.int64)
+        counted = working
+    there = np.flatnonzero(counted & _among(kind, own, size))
+    number = np.full(size, -1, np.int32)
     number[there] = np.arange(len(there))
-    first = found.first[there]
+    first = first[there]
     kinds = _Kinds(
-        np.where(own, number[found.ids], -1),
+        number[kind],
+        own,
         tree.nesting.track[first],
         tree.path_pattern[tree.path[first]],
         tree.depth[first],
     )
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
+
+
+def _among(kind: RowNumbers, own: Mask, size: int) -> Mask:
+    """True for the kinds of these ranges."""
+    result = np.zeros(size, bool)
+    for part in groups.parts(len(kind)):
+        result[kind[part][own[part]]] = True
+    return result
 
 
 def is_epoch(name: str) -> bool:
@@ -95,7 +110,7 @@ def _has_work(trace: Trace, tree: RangeTree) -> Mask:
     return tree.around(has_work)
 
 
-def _of_warm_up(trace: Trace, tree: RangeTree, kind: Integers, kinds: int) -> Mask:
+def _of_warm_up(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask:
     """True for the kinds whose ranges all open in ranges named warm_up."""
     windows = warm_up_range_windows(trace)
     if not windows:
@@ -145,7 +160,7 @@ def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
     if not named.any():
         return result
     epoch = np.append(kinds.mask(named), False)
-    rows = np.flatnonzero((kinds.of >= 0) & epoch[tree.parent])
+    rows = np.flatnonzero((kinds.of >= 0) & kinds.candidates & epoch[tree.parent])
     within = groups.group(tree.parent[rows], kinds.of[rows])
     again = np.bincount(within.ids, minlength=within.size)[within.ids] > 1
     result[kinds.of[rows[again]]] = True
@@ -167,7 +182,7 @@ _SWEPT = 3
 _COUNTS = re.compile(r"(?i).*(step|iteration|iter)[\W_]*#")
 
 
-def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, first: Integers) -> Mask:
+def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, first: Integers) -> Mask:
     """True for the kinds whose numbers are sizes: `n=512`, `n=1024`, `n=4096` are no steps.
 
     Numbers of steps repeat, or grow by the same amount; sizes do neither. A kind that is named
@@ -176,8 +191,8 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, first: Integers) -> M
     kinds = len(first)
     if not kinds:
         return np.zeros(0, bool)
-    codes = trace.recorded("ranges").texts("name").codes[tree.row]
-    counted = np.bincount(kind, minlength=kinds)
+    codes = picked(trace.recorded("ranges").texts("name").codes, tree.row)
+    counted = groups.frequencies(kind, kinds)
     rows = _of_several_names(kind, codes, first)
     # Rows of a kind are those of one thread, so in order of start.
     rows = rows[groups.order_of(kind[rows])]
@@ -202,8 +217,9 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: Integers, first: Integers) -> M
     return sweeps
 
 
-def _of_several_names(kind: Integers, name: Array, first: Integers) -> Integers:
+def _of_several_names(kind: RowNumbers, name: Array, first: Integers) -> Integers:
     """The rows of the kinds whose rows do not all have the name of their first."""
-    varied = np.zeros(len(first), bool)
-    varied[kind[name != name[first][kind]]] = True
+    varied, expected = np.zeros(len(first), bool), name[first]
+    for part in groups.parts(len(kind)):
+        varied[kind[part][name[part] != expected[kind[part]]]] = True
     return np.flatnonzero(varied[kind])
