@@ -15,5 +15,7 @@ html_static_path = ["_static"]
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
+# It would be empty: the reference pages declare no index entries.
+html_use_index = False
 html_theme_options = {"sidebar_hide_name": False}
 html_css_files = ["site.css"]

@@ -28,8 +28,9 @@ def reference_pages() -> Iterator[Page]:
 
 
 def _commands() -> str:
-    lines = ["# Commands", "", "What `traceview VERB --help` prints.", ""]
+    lines = ["# Commands", "", "What `traceview --help` and `traceview VERB --help` print.", ""]
     context = click.Context(group, info_name="traceview", terminal_width=_WIDTH)
+    lines += ["## traceview", "", *_fenced("text", group.get_help(context))]
     for verb in VERBS:
         command = group.get_command(context, verb)
         assert command is not None
@@ -118,15 +119,32 @@ def _schemas() -> str:
     lines = [
         "# JSON Schemas",
         "",
-        "What each command writes with `--json` ([in words](../json.md)).",
+        "What each command writes with `--json` ([in words](../json.md)); `traceview schema NAME` "
+        "prints it.",
         "",
+        "| schema | of | version | keys |",
+        "| --- | --- | --- | --- |",
     ]
-    lines += [
-        f"- {opened(output, f'../_static/schemas/{output}.schema.json')}: "
-        f"{schema(output).get('title', output)}"
-        for output in OUTPUTS
-    ]
+    lines += [_schema_row(output) for output in OUTPUTS]
     return "\n".join([*lines, ""])
+
+
+_WRITTEN_BY = {
+    "ranks": "traceview report` of several ranks",
+    "ptx-diff": "traceview ptx --diff`",
+    "bench-program": "traceview bench` of a whole program",
+}
+
+
+def _schema_row(output: str) -> str:
+    """A schema, the command whose output it is of, its version and the keys at the top."""
+    document = schema(output)
+    keys = document["properties"]
+    assert isinstance(keys, dict)
+    link = opened(output, f"../_static/schemas/{output}.schema.json")
+    by = _WRITTEN_BY.get(output, f"traceview {output}`")
+    names = ", ".join(f"`{key}`" for key in keys)
+    return f"| {link} | `{by} | {keys['schema_version']['const']} | {names} |"
 
 
 def _prose(text: str) -> list[str]:
