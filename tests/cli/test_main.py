@@ -224,3 +224,21 @@ def test_a_recording_keeps_the_status_of_its_script_though_stdout_is_closed(
     assert run(["record", "train.py"]) == status
     said = capsys.readouterr().err
     assert said.endswith("traceview: no summary: stdout is closed\nWrote train.sqlite\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("reprot", "No such command 'reprot'. Did you mean 'report'?"),
+        ("run.sqlite", "To read a recording: traceview report run.sqlite"),
+        ("xyzzy", "No such command 'xyzzy'.\n"),
+    ],
+)
+def test_a_word_that_is_no_command_is_taken_for_what_it_most_likely_means(
+    word, hint, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sqlite").touch()
+
+    assert run([word]) == 2
+    assert hint in capsys.readouterr().err

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import traceview
+from tests.build import Export
 from tests.cli.terminal import CTRL_C, in_terminal
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import recordings
@@ -347,3 +348,18 @@ def test_ctrl_c_ends_at_once_and_leaves_nothing(read_apart, tmp_path, option):
     assert session.status == 130
     assert "Traceback" not in session.text
     assert list(left.iterdir()) == []
+
+
+def test_recordings_of_two_programs_are_told_to_be_read_alone(tmp_path, capsys):
+    """Nothing connects them, so that nothing was found says nothing of either."""
+    paths = []
+    for name, every in (("one", 10_000), ("other", 12_000)):
+        export = Export()
+        for start in range(0, 6 * every, every):
+            export.launch((start, start + 10), (start + 20, start + 9_000), name=f"kernel_{name}")
+        paths.append(str(export.write(tmp_path / f"{name}.sqlite")))
+
+    said = " ".join(told(capsys, *paths).out.split())
+
+    assert "No collective connects these recordings, so no rank waits for another." in said
+    assert "Read each alone (traceview report FILE)" in said

@@ -77,3 +77,15 @@ def test_kernels_that_a_function_defines_are_found(tmp_path):
     (package / "late.py").write_text(text + "\nassert missing_device(), 'needs a GPU'\n")
     (kernel,) = traceview.inspect_ptx(f"{package / 'late.py'}:gelu").kernels
     assert kernel.name == "gelu"
+
+
+def test_a_function_of_a_package_that_is_not_installed_is_named(tmp_path):
+    path = tmp_path / "script.py"
+    text = GELU.replace("helper(x), mask", "doubled(x), mask")
+    path.write_text(f"from no_such_package.ops import doubled\n{text}")
+    with pytest.raises(InputError) as caught:
+        traceview.inspect_ptx(path)
+    assert caught.value.what == (
+        "gelu does not compile: it calls no_such_package.ops.doubled, which could not be imported"
+    )
+    assert caught.value.remedy.startswith("install it and what it imports, or run this where")

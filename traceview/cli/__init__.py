@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 import click
@@ -57,9 +58,28 @@ class _Verbs(click.Group):
         command: click.Command = import_module(f"traceview.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Click's own; a word that is no command may be a file, or a command misspelt."""
+        if args[0] not in VERBS:
+            _suggest(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _suggest(ctx: click.Context, word: str) -> None:
+    """Fail with what a word that is no command most likely stands for, if anything."""
+    from difflib import get_close_matches
+
+    alike = get_close_matches(word, VERBS, 1)
+    if Path(word).exists():
+        ctx.fail(f"No such command {word!r}. To read a recording: traceview report {word}")
+    if alike:
+        ctx.fail(f"No such command {word!r}. Did you mean {alike[0]!r}?")
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

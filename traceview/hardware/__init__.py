@@ -4,7 +4,7 @@ from traceview.hardware.limits import KNOWN_CAPABILITIES, SmLimits, limits_of
 from traceview.hardware.occupancy import Limiter, Occupancy, occupancy
 from traceview.hardware.overrides import FIGURES, given
 from traceview.hardware.products import Part, part_of
-from traceview.hardware.rates import FLOP_KINDS, Rates, lanes_of, rates_of
+from traceview.hardware.rates import FLOP_KINDS, Rates, geforce_factors, lanes_of, rates_of
 
 __all__ = [
     "FIGURES",
@@ -15,6 +15,7 @@ __all__ = [
     "Part",
     "Rates",
     "SmLimits",
+    "geforce_factors",
     "given",
     "lanes_of",
     "limits_of",

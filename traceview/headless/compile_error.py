@@ -13,22 +13,29 @@ from typing import Any
 _MOST_LETTERS = 300
 _REPR = re.compile(r"""(\w+)\((["'])(.*)\2\)""", re.DOTALL)
 _UNDEFINED = re.compile(r"(\w+) is not defined")
-_NEVER_RIGHT = re.compile(r"module '[\w.]+' has no attribute|unexpected keyword argument")
+_STAND_IN = re.compile(r"<stand-in for ([\w.]+)")
+_NEVER_RIGHT = re.compile(
+    rf"module '[\w.]+' has no attribute|unexpected keyword argument|{_STAND_IN.pattern}"
+)
+NOT_IMPORTED = "which could not be imported"
 
 
 def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     """An error on one line. `functions` are jitted functions: one of them has the line."""
     inner = _innermost(error)
     message = getattr(inner, "error_message", None) or str(inner)
+    missing = _STAND_IN.search(str(message))
+    if missing:
+        return f"it calls {missing[1]}{_place(inner, functions)}, {NOT_IMPORTED}"
     text = " ".join(_plain(str(message)).split())[:_MOST_LETTERS]
     return f"{type(error).__name__}{_place(inner, functions)}: {text}"
 
 
 def is_of_source(error: BaseException) -> bool:
     """Whether a kernel compiles with no arguments at all: it has a name that nothing defines, or
-    calls what this Triton does not have."""
+    calls what this Triton does not have or a module that is not installed."""
     inner = _innermost(error)
-    message = str(getattr(inner, "error_message", None) or "")
+    message = str(getattr(inner, "error_message", None) or inner)
     if _NEVER_RIGHT.search(message):
         return True
     undefined = _UNDEFINED.search(message)

@@ -47,6 +47,27 @@ def test_the_computed_rate_is_that_of_the_data_sheet(tmp_path):
     assert computed["fp64"].value == pytest.approx(33.5e12, rel=0.002)
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "expected"),
+    [
+        ("NVIDIA GeForce RTX 3070 Ti", (8, 6), {"fp32": 22.8, "tf32": 22.8, "bf16": 45.7}),
+        ("NVIDIA GeForce RTX 5070", (12, 0), {"fp32": 22.8, "bf16": 45.7}),
+        ("NVIDIA RTX A4000", (8, 6), {"fp32": 22.8}),
+        ("NVIDIA GeForce RTX 2080 Ti", (7, 5), {"fp32": 11.4}),
+    ],
+)
+def test_tensor_cores_of_geforce_cards_follow_from_their_generation(
+    name, capability, expected, tmp_path
+):
+    major, minor = capability
+    row = {"computeMajor": major, "computeMinor": minor, "clockRate": 1_860_000_000}
+    found = known(tmp_path, name=name, smCount=48, **row)
+
+    rates = {kind: round(found[kind].value / 1e12, 1) for kind in ("fp32", "tf32", "bf16")
+             if kind in found}  # fmt: skip
+    assert rates == pytest.approx(expected, abs=0.1)
+
+
 def test_a_slice_of_a_gpu_has_what_its_row_says(tmp_path):
     found = known(tmp_path, smCount=16)
     assert "bf16" not in found

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from traceview import units
-from traceview.hardware import Rates, lanes_of, rates_of
+from traceview.hardware import Rates, geforce_factors, lanes_of, rates_of
 from traceview.tables import Cell
 from traceview.trace import Trace, fact
 
@@ -48,7 +48,8 @@ def _peaks(row: Mapping[str, Cell], given: Mapping[str, float]) -> Peaks:
     own = {name: Peak(value, GIVEN) for name, value in given.items()}
     sheet = _of_product(row)
     known = {**sheet, **_of_row(row), **own}
-    return {**_computed(known), **known}
+    computed = {**_computed(known), **known}
+    return {**_of_geforce(row, computed), **computed}
 
 
 def _of_row(row: Mapping[str, Cell]) -> Peaks:
@@ -98,3 +99,15 @@ def _computed(known: Peaks) -> Peaks:
             source = f"{sms:.0f} SMs × {lanes} lanes × 2 × {units.quantity('hz', clock)}"
             computed[kind] = Peak(sms * lanes * 2 * clock, source)
     return computed
+
+
+def _of_geforce(row: Mapping[str, Cell], known: Peaks) -> Peaks:
+    """Rates of the tensor cores of a GeForce card without a data sheet here."""
+    factors = geforce_factors(str(row["name"] or ""), str(row["compute_capability"]))
+    if "fp32" not in known:
+        return {}
+    fp32 = known["fp32"]
+    return {
+        kind: Peak(factor * fp32.value, f"{factor} × the fp32 rate, as GeForce cards have")
+        for kind, factor in factors.items()
+    }

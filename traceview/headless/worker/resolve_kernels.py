@@ -12,7 +12,7 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import InputError, TraceviewError
-from traceview.headless.compile_error import in_words
+from traceview.headless.compile_error import NOT_IMPORTED, in_words
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import triton_driver
@@ -43,6 +43,7 @@ _LEAST_S = 3.0
 
 
 _DECLARE, _CORRECT = 'declare its arguments with --signature "…"', "correct the kernel"
+_INSTALL = "install it and what it imports, or run this where it is installed"
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ class KernelResolution:
     def _remedy(self, problem: Problem) -> str:
         """What to do about a kernel that compiles with no arguments that there was time for."""
         if problem.is_kernel:
-            return _CORRECT
+            return _INSTALL if NOT_IMPORTED in problem.text else _CORRECT
         longer = f"try more arguments with --budget {3 * self.options.trials_s:g}, or "
         return f"{longer if self.deadline.passed else ''}{_DECLARE}"
 

@@ -15,6 +15,10 @@ from traceview.ranks.process_groups import ranks_text
 from traceview.tables import NULL
 
 _MOST_NAMED = 4
+_NOT_ONE_JOB = (
+    "No collective connects these recordings, so no rank waits for another. Read each alone "
+    "(traceview report FILE), or compare two runs (traceview compare BEFORE AFTER)."
+)
 
 
 def job_title(job: JobReport) -> str:
@@ -45,6 +49,8 @@ def nothing_found(job: JobReport) -> str:
     """What stands in place of findings where there are none."""
     if len(job.ranks) == 1:
         return "One rank alone waits for no other. Read its own report: traceview report FILE"
+    if not job.matched:
+        return _NOT_ONE_JOB
     return "Nothing was found that would save time."
 
 
