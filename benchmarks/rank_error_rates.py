@@ -11,7 +11,7 @@ that the same job takes without its fault.
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +24,7 @@ def planted(jobs: int) -> None:
     counted: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     errors: list[tuple[int, int]] = []
-    savings: list[tuple[int, int]] = []
+    savings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for seed in range(jobs):
         judged = judge(with_straggler(seed), per_host=(8, 2)[seed % 2], losses=seed % 4 == 3)
         fault = judged.job.fault
@@ -35,15 +35,17 @@ def planted(jobs: int) -> None:
             missed[f"{judged.job.shape} {fault.name} period {fault.period}"] += 1
             print(f"  missed: seed {seed}, {_what(judged)}")
         errors += clock_errors(judged)
-        forecast = judged.forecast_ns
-        if forecast is not None and len(fault.ranks) == 1:
-            savings.append((forecast, worth_of_steady_steps(judged.job)))
+        finding = judged.finding
+        if finding is not None and len(fault.ranks) == 1:
+            worth = worth_of_steady_steps(judged.job)
+            savings[finding.saving].append((finding.time_at_stake_ns, worth))
     print(f"{jobs} jobs with a late rank: named first", _percent(counted["rank"], jobs))
     print("  with its cause", _percent(counted["cause"], jobs))
     print("  with its place or class", _percent(counted["place"], jobs))
     print("  missed:", dict(missed))
     _clocks(errors)
-    _savings(savings)
+    for kind, pairs in sorted(savings.items()):
+        _savings(kind, pairs)
 
 
 def _what(judged: Judged) -> str:
@@ -63,13 +65,13 @@ def alarms(jobs: int) -> None:
     print("  by shape:", dict(named))
 
 
-def _savings(savings: Sequence[tuple[int, int]]) -> None:
-    """Forecasts against what the job wins without its fault: bounds kept within 5 %."""
+def _savings(kind: str, savings: Sequence[tuple[int, int]]) -> None:
+    """Forecasts against what the job wins without its fault: bounds kept within 5 %, estimates."""
     forecast, true = np.array(savings, float).T
     ratio = forecast / np.maximum(true, 1)
     kept = _percent(int((ratio >= 0.95).sum()), len(ratio))
     quarter, middle, most = np.percentile(ratio, [25, 50, 75])
-    print(f"{len(ratio)} forecasts: at least what is won {kept}")
+    print(f"{len(ratio)} forecasts, {kind}: at least what is won {kept}")
     print(f"  forecast over won: {middle:.2f} (median), {quarter:.2f} to {most:.2f} (half of them)")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tests.ranks.simulated_figures import Recorded, figures, lossy, recordings
 from tests.ranks.simulated_jobs import BEGIN_NS, GPU_FAULTS, PLANTED, Job, run, total_ns
 from tests.ranks.simulation import RankTimeline
+from traceview.findings import Finding
 from traceview.ranks.answer import job_report
 from traceview.ranks.job import JobReport
 
@@ -60,14 +61,14 @@ class Judged:
         return self.late_rank_named and self.stragglers[0]["place"] == text
 
     @property
-    def forecast_ns(self) -> int | None:
-        """What the finding on the late rank says that the whole job can win."""
+    def finding(self) -> Finding | None:
+        """The finding on the late rank."""
         fault = self.job.fault
         for each in self.report.result.findings:
             about = each.subject.name if each.subject else ""
             late = each.evidence is not None and each.evidence.table == "stragglers"
             if fault and late and about in [f"rank {rank}" for rank in fault.ranks]:
-                return each.time_at_stake_ns
+                return each
         return None
 
 

@@ -125,4 +125,5 @@ def test_the_sleep_makes_the_other_rank_wait_in_data_parallel_alone(report: JobR
     assert 10e6 < row["late_median_ns"] < 12.2e6
     finding = report.result.findings[0]
     assert finding.subject.line == 22
+    assert finding.saving == "about"  # the ranks are stages of a pipeline
     assert 5e6 < finding.time_at_stake_ns / report.verdict.steps < 6.1e6

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.ranks.figures import KINDS, Place, RankFigures
+from traceview.ranks.figures import KINDS, POINT_TO_POINT, Place, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.lateness import (
     GPU_WORK,
@@ -51,8 +51,8 @@ class Straggler:
     its program is, None where unknown. `others_wait_ns` is what all others waited for it,
     `saved_ns` how much shorter the job would be at most without. `more_work` is True where it
     launches more kernels or blocks than the others: then the saving is that of sharing them evenly.
-    `is_estimate` is True where the CPU of a rank runs free, slowed by the recorder: there the time
-    of the recording is no bound for that without it.
+    `is_estimate` is True where the saving is no bound: the CPU of a rank runs free, slowed by the
+    recorder, or the rank is a stage of a pipeline.
     """
 
     rank: int
@@ -201,8 +201,14 @@ def _straggler(
         saved_ns=max(saved_ns, 0),
         kind=_most_blamed(matched, late.rows, own),
         more_work=more_work,
-        is_estimate=free and cause != GPU_WORK and not more_work,
+        is_estimate=not more_work
+        and ((free and cause != GPU_WORK) or _passes_messages(matched, rank)),
     )
+
+
+def _passes_messages(matched: Sequence[MatchedCommunicator], rank: int) -> bool:
+    """Whether a rank is a stage of a pipeline, where a pause may delay several stages in turn."""
+    return any(rank in of.ranks and np.isin(of.kind, POINT_TO_POINT).any() for of in matched)
 
 
 def _most_blamed(
