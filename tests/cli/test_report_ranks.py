@@ -11,9 +11,10 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.cli.terminal import CTRL_C, in_terminal
+from tests.ranks.job_model import Fault, Job
+from tests.ranks.rank_programs import run
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import recordings
-from tests.ranks.simulated_jobs import Fault, Job, run
 from tests.render.schemas.strictness import validator
 from traceview import cli
 from traceview.ranks.execution import reading

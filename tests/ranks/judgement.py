@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.ranks.job_model import BEGIN_NS, GPU_FAULTS, PLANTED, Job
+from tests.ranks.rank_programs import run, total_ns
 from tests.ranks.simulated_figures import Recorded, figures, lossy, recordings
-from tests.ranks.simulated_jobs import BEGIN_NS, GPU_FAULTS, PLANTED, Job, run, total_ns
 from tests.ranks.simulation import RankTimeline
 from traceview.findings import Finding
 from traceview.ranks.answer import job_report

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.build import Export
+from tests.ranks.job_model import MS, US
 from tests.ranks.simulated_figures import (
     PARTS,
     SAMPLE_NS,
@@ -12,7 +13,6 @@ from tests.ranks.simulated_figures import (
     recorded_operations,
     whole_steps,
 )
-from tests.ranks.simulated_jobs import MS, US
 from tests.ranks.simulation import (
     COLLECTIVE,
     COMPUTE,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.ranks.simulated_jobs import BEGIN_NS, MS, US, total_ns
+from tests.ranks.job_model import BEGIN_NS, MS, US
+from tests.ranks.rank_programs import total_ns
 from tests.ranks.simulation import (
     COLLECTIVE,
     COMPUTE,

@@ -7,9 +7,11 @@ facts, the other computes from the schedule.
 import numpy as np
 import pytest
 
+from tests.ranks.job_model import FAULTS, SHAPES, US
+from tests.ranks.rank_programs import run
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
-from tests.ranks.simulated_jobs import FAULTS, SHAPES, US, run, with_straggler
+from tests.ranks.simulated_jobs import with_straggler
 from tests.ranks.simulation import LAUNCH_NS
 from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.extraction.rank_figures import figures_of_ranks

@@ -8,8 +8,9 @@ from itertools import product
 import pytest
 
 from tests.examples import examples
+from tests.ranks.job_model import FAULTS, SHAPES, Job
 from tests.ranks.judgement import Judged, judge
-from tests.ranks.simulated_jobs import FAULTS, SHAPES, Job, balanced, with_straggler
+from tests.ranks.simulated_jobs import balanced, with_straggler
 
 FIRST_SEED, MOST_WRONG = 40, 1
 

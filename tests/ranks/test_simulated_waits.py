@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 
 from tests.ranks.brute_force import recorded_keys, relative_offsets, waits
+from tests.ranks.job_model import BEGIN_NS, SHAPES, US
+from tests.ranks.rank_programs import run, total_ns
 from tests.ranks.simulated_figures import Recorded, figures, lossy, recordings
-from tests.ranks.simulated_jobs import (
-    BEGIN_NS,
-    SHAPES,
-    US,
-    balanced,
-    run,
-    total_ns,
-    with_straggler,
-)
+from tests.ranks.simulated_jobs import balanced, with_straggler
 from tests.ranks.simulation import RankTimeline
 from traceview.ranks.clocks import align_clocks
 from traceview.ranks.job import Clocks, MatchedCommunicator

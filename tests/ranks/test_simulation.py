@@ -5,17 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.ranks.job_model import FAULTS, MS, SHAPES, US
+from tests.ranks.rank_programs import run
 from tests.ranks.simulated_figures import figures, lossy, recordings
-from tests.ranks.simulated_jobs import (
-    FAULTS,
-    MS,
-    SHAPES,
-    US,
-    balanced,
-    run,
-    with_straggler,
-    worth,
-)
+from tests.ranks.simulated_jobs import balanced, with_straggler, worth
 from tests.ranks.simulation import (
     COLLECTIVE,
     LATENCY_NS,

@@ -7,8 +7,10 @@ from base64 import b64decode
 import pytest
 from rich.cells import cell_len
 
+from tests.ranks.job_model import SHAPES
+from tests.ranks.rank_programs import run
 from tests.ranks.simulated_figures import figures, recordings
-from tests.ranks.simulated_jobs import SHAPES, run, with_straggler
+from tests.ranks.simulated_jobs import with_straggler
 from traceview.ranks.answer import job_report
 from traceview.render.ranks.aligned import aligned_document
 from traceview.render.ranks.html import render_html
