@@ -144,7 +144,7 @@ def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):
 def test_each_gpu_has_a_lead_of_its_own(leads, tmp_path):
     export = Export()
     for process, gpu in zip((1, 2), leads, strict=True):
-        for step in range(3):
+        for step in range(4):
             now = 100 * step
             export.range(f"step_{step}", now, now + 90, process=process)
             kernel = (now + gpu, now + gpu + 90)
@@ -155,6 +155,18 @@ def test_each_gpu_has_a_lead_of_its_own(leads, tmp_path):
     [finding] = result.findings
     assert finding.evidence.values["lead_ns"] == leads[0]
     assert finding.message.endswith("1 other GPU got the same verdict.")
+
+
+@pytest.mark.parametrize(("operations", "findings"), [(3, 0), (4, 1)])
+def test_of_three_operations_nothing_is_said_of_the_lead(operations, findings, tmp_path):
+    export = Export()
+    for number in range(operations):
+        export.launch((number, number + 1), (100 + 100 * number, 200 + 100 * number))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "devices", "verdict") == [("gpu-bound",)]
+    assert len(result.findings) == findings
 
 
 def test_a_step_that_launched_nothing(tmp_path):

@@ -37,6 +37,8 @@ VERDICTS = {
     "for other work.",
 }
 """The verdicts in words, behind `GPU 0`."""
+# Of a program that launches a memset and a kernel nothing says how early it launches.
+_LEAST_OPERATIONS = 4
 _AHEAD = ("gpu-bound", "queue-full")
 """Verdicts on a GPU that is never out of work for long."""
 _ACTIONS = {
@@ -65,7 +67,7 @@ def verdict_findings(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> It
     """One finding per known verdict; `rows` are the rows of the table `devices` by device."""
     by_verdict: dict[str, list[int]] = {}
     for device, row in rows.items():
-        if row["verdict"] != "unknown":
+        if row["verdict"] != "unknown" and int(row["operations"] or 0) >= _LEAST_OPERATIONS:
             by_verdict.setdefault(str(row["verdict"]), []).append(device)
     for devices in by_verdict.values():
         first, *others = devices
