@@ -28,8 +28,9 @@ def asked(monkeypatch, tmp_path):
         peaks=(),
         ncu=None,
         cubins=(),
+        tables=True,
     ):
-        assert cubins == ()
+        assert (cubins, type(tables)) == ((), bool)
         calls.append((trace.name, only, ranges, exclude_ranges, strict, peaks, ncu))
         return a_report()
 
