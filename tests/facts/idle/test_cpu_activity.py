@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 
 from tests.facts.arrays import api_calls, ints
+from traceview.facts.idle import cpu_activity
 from traceview.facts.idle.cpu_activity import (
     IN_FLIGHT,
     OFF_CPU,
@@ -9,6 +11,7 @@ from traceview.facts.idle.cpu_activity import (
     ThreadTime,
     outermost_calls,
     split_gaps,
+    split_in_turn,
 )
 from traceview.intervals import EMPTY, Intervals
 
@@ -49,6 +52,26 @@ def test_the_parts_of_each_gap_add_up_to_it():
 
     assert np.bincount(parts.gap, parts.end - parts.start).tolist() == [10, 30]
     assert parts.activity.tolist() == [OUTSIDE_CUDA, 0, 0, OUTSIDE_CUDA]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gaps_are_cut_alike_a_few_at_a_time(seed: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cpu_activity, "_AT_ONCE", 3)
+    random = np.random.default_rng(seed)
+
+    def some(count: int) -> Intervals:
+        times = np.sort(random.choice(400, 2 * count, replace=False))
+        return Intervals(times[::2], times[1::2])
+
+    idle, calls = some(20), some(25)
+    thread = ThreadTime(calls, random.integers(0, 5, 25).astype(np.int32), some(8), some(6))
+    queued = random.integers(0, 400, 20)
+    edges = random.integers(0, 400, 50)
+    whole = split_gaps(idle, queued, thread, edges)
+    parts = [*split_in_turn(idle, queued, thread, edges)]
+    assert len(parts) == 7
+    for column, joined in zip(whole, zip(*parts, strict=True), strict=True):
+        assert column.tolist() == np.concatenate(joined).tolist()
 
 
 def test_inner_calls_are_left_out_and_overlapping_ones_cut():
