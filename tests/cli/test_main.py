@@ -1,5 +1,6 @@
 """The command as a whole: one line for a failure, the right status, and a quick start."""
 
+import gc
 import os
 import re
 import subprocess
@@ -47,6 +48,21 @@ def test_help_imports_no_verb_and_nothing_slow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", ["training.sqlite.xz", "no.sqlite"])
+def test_a_report_does_not_search_for_garbage(name, monkeypatch):
+    load, searching = traceview.load, []
+
+    def loading(*given, **options):
+        searching.append(gc.isenabled())
+        return load(*given, **options)
+
+    monkeypatch.setattr(traceview, "load", loading)
+    assert gc.isenabled()
+    run(["report", str(REPOSITORY / "examples" / name)])
+    assert searching == [False]
+    assert gc.isenabled()
 
 
 UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "sqlite_utils", "backports.zstd"}

@@ -14,7 +14,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from traceview.cli.process import closed_stdout
+from traceview.cli.process import closed_stdout, garbage
 from traceview.errors import ComparisonRefusedError, TraceviewError
 
 VERBS = {
@@ -144,7 +144,9 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
-    sys.exit(run(arguments))
+    status = run(arguments)
+    garbage.leave_to_the_exit()
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -32,6 +32,7 @@ from traceview.cli.output import (
     print_text,
     progress,
 )
+from traceview.cli.process.garbage import no_search
 from traceview.cli.ranks.outputs import put_job
 from traceview.cli.ranks.request import RanksRequest, check_tables
 from traceview.errors import suggestion
@@ -254,6 +255,8 @@ def command(
         html = _DEFAULT_PATH
     request = RanksRequest(traces, ranks, rank, jobs, dask)
     trace = request.recording()
+    if trace or rank is not None:
+        click.get_current_context().with_resource(no_search())
     stem = _stem(trace) if trace else request.stem
     outputs = ReportOutputs.of(stem, output, html, json_, markdown, csv, all_rows)
     for source in (trace,) if trace else traces:
