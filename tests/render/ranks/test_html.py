@@ -35,6 +35,19 @@ def times(codes):
     return (codes % 1_000) * 10 ** (codes // 1_000)
 
 
+@pytest.mark.parametrize(
+    ("saving", "words"),
+    [("at-most", "can save up to"), ("about", "can save about"), ("at-least", "can save at least")],
+)
+def test_an_estimate_is_not_called_a_bound(saving, words):
+    job = a_job(Shape())
+    found = tuple(replace(each, saving=saving) for each in job.result.findings)
+    job = replace(job, result=replace(job.result, findings=found))
+    assert any(each.time_at_stake_ns for each in found)
+    page = render_html(job, "0")
+    assert set(re.findall(r"can save [a-z ]+", page)) == {words}
+
+
 def test_failed_recordings_stand_above_the_verdict():
     failed = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")
     page = render_html(a_job(Shape(failed=(failed,))), "0")

@@ -23,7 +23,7 @@ from traceview.render.base.text_blocks import cells, drawn
 from traceview.render.comparison.header import sides
 from traceview.render.ranks.text import render_job
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import saving
+from traceview.render.report.saving import CAN_SAVE, saving
 from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
@@ -144,7 +144,7 @@ def _finding(
 ) -> Iterator[str]:
     """Severity and saving in one line, and the message in at most _MOST_LINES."""
     amount = ", ".join(part for part in saving(finding, whole, forecast) if part)
-    yield f"  {finding.severity}{f': can save up to {amount}' if amount else ''}{end}"
+    yield f"  {finding.severity}{f': {CAN_SAVE[finding.saving]} {amount}' if amount else ''}{end}"
     yield from _paragraph("    ", finding.message)
 
 

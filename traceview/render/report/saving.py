@@ -8,6 +8,11 @@ from traceview.findings import Finding, Forecast, Saving, shortened
 LEAST_SPEEDUP = 1.05
 """A smaller one says no more than the time saved."""
 QUALIFIERS: dict[Saving, str] = {"at-most": "at most", "about": "about", "at-least": "at least"}
+CAN_SAVE: dict[Saving, str] = {
+    "at-most": "can save up to",
+    "about": "can save about",
+    "at-least": "can save at least",
+}
 PARTIAL = "one change seldom saves all of it"
 
 

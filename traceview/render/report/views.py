@@ -16,7 +16,7 @@ from traceview.render.base.table_view import TableView, table_view
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg.draw import draw
 from traceview.render.report.evidence import EvidenceView, table_key
-from traceview.render.report.saving import forecast_text, saving
+from traceview.render.report.saving import CAN_SAVE, forecast_text, saving
 from traceview.tables import Table
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]
@@ -36,7 +36,7 @@ class ChartView:
 class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty where there is none.
 
-    `key` is its own id.
+    `key` is its own id, `can_save` stands before its stake.
     """
 
     severity: str
@@ -49,6 +49,7 @@ class FindingEntry:
     forecast: str = ""
     key: str = ""
     evidence: EvidenceView | None = None
+    can_save: str = CAN_SAVE["at-most"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def finding_view(
         title=title,
         section=section,
         forecast="" if finding.severity == "info" else forecast_text(forecast),
+        can_save=CAN_SAVE[finding.saving],
     )
 
 
