@@ -56,6 +56,32 @@ def test_all_and_only_print_tables(asked, capsys, option):
     assert "Which kernels take the time?" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "shows"),
+    [
+        ([], False),
+        (["--all"], True),
+        (["--only", "memory"], True),
+        (["--json"], True),
+        (["--markdown"], True),
+        (["--html", "page.html"], True),
+        (["--csv", "tables"], True),
+    ],
+)
+def test_tables_are_computed_where_something_shows_them(monkeypatch, tmp_path, options, shows):
+    computed = []
+
+    def analyze(trace, only=(), *, tables, **others):
+        computed.append(tables)
+        return a_report()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(traceview, "load", lambda path: path)
+    monkeypatch.setattr(traceview, "analyze", analyze)
+    assert run(["report", "run.sqlite", *options]) == 0
+    assert computed == [shows]
+
+
 def test_a_color_asked_for_is_given_to_a_pipe(asked, capsys, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert run(["report", "run.sqlite", "--color", "always"]) == 0

@@ -39,11 +39,17 @@ EVENTS = (
     "python_frames",
     "native_samples",
 )
-# Peak memory of a full report per row of EVENTS, beyond PROGRAM_BYTES: see docs/performance.md for
-# the traces it was measured on.
+# Peak memory of a report per row of EVENTS, beyond PROGRAM_BYTES, between that of the screen and
+# that of the page: see docs/performance.md for the traces it was measured on.
 BYTES_PER_ROW = 150
-# Tables that are only looked up or summed need less.
 BYTES_PER_ROW_OF = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": 320,
+    "kernels": 320,
+    "CUPTI_ACTIVITY_KIND_RUNTIME": 105,
+    "api_calls": 105,
+    "NVTX_EVENTS": 85,
+    "ranges": 85,
+    # Only looked up or summed.
     "CUDA_CALLCHAINS": 80,
     "GPU_METRICS": 60,
     "SCHED_EVENTS": 90,
@@ -52,7 +58,7 @@ BYTES_PER_ROW_OF = {
     "OSRT_CALLCHAINS": 120,
 }
 # Per range name that occurs once, with its path and pattern: PyTorch's emit_nvtx numbers every op.
-BYTES_PER_TEXT, BYTES_PER_CHARACTER = 1_000, 6
+BYTES_PER_TEXT, BYTES_PER_CHARACTER = 100, 2
 PROGRAM_BYTES = 60_000_000
 _SAMPLE = 500
 # Damaged files may claim any number of rows; each takes more than this in the file.
