@@ -118,25 +118,22 @@ QUIET = (
 
 
 @needs_torch
-def test_each_call_that_can_wait_is_marked_with_its_line(tmp_path):
+def test_each_call_that_can_wait_is_marked_with_its_line_and_no_other(tmp_path):
     prelude = f"{PRETEND}import io\nx, host = on_gpu([1.0]), torch.tensor([1.0])\n"
     prelude += "n, number, mask = on_gpu(1), on_gpu(1.0), on_gpu([True])\n"
     prelude += "def attempt(work):\n    try: work()\n    except Exception: pass\n"
     start = prelude.count("\n")
     lines = "".join(f"{call}\n" for call in CALLS)
-    marks = [parsed(text) for text in pushed(run(tmp_path, prelude + lines))]
+    lines += "x, host, n = on_gpu([1.0]), torch.tensor([1.0]), on_gpu([0])\n"
+    lines += "\n".join((*QUIET, "print('the end')"))
+    printed = run(tmp_path, prelude + lines)
+    marks = [parsed(text) for text in pushed(printed)]
     of_call = [
         Mark("train.py", start + number, "<lambda>" if "lambda" in call else "<module>", call, hint)
         for number, (call, hint) in enumerate(CALLS.items(), start=1)
     ]
     assert marks == of_call
-
-
-@needs_torch
-def test_what_cannot_wait_is_not_marked(tmp_path):
-    prelude = f"{PRETEND}x, host = on_gpu([1.0]), torch.tensor([1.0])\n"
-    prelude += "n, mask = on_gpu([0]), on_gpu([True])\n"
-    assert pushed(run(tmp_path, prelude + "\n".join(QUIET))) == []
+    assert printed[-1] == "the end"
 
 
 @needs_torch
@@ -182,15 +179,8 @@ def test_marks_that_fail_leave_the_program_alone(tmp_path):
 
 
 @needs_torch
-def test_without_being_asked_nothing_is_wrapped(tmp_path):
-    program = "import torch\nprint(hasattr(torch.Tensor.item, '__wrapped__'))\n"
-    assert run(tmp_path, program, marked=False) == ["False"]
-    assert run(tmp_path, program) == ["True"]
-
-
-@needs_torch
 @pytest.mark.slow
-def test_torch_behaves_as_without_the_marks(tmp_path):
+def test_torch_behaves_as_without_the_marks_and_nobody_wraps_unasked(tmp_path):
     source = USES.read_text()
     plain, marked = (run(tmp_path, source, marked=marked) for marked in (False, True))
     assert (plain[-1], marked[-1]) == ("wrapped False", "wrapped True")
