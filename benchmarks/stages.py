@@ -73,8 +73,8 @@ def measure(path: str) -> dict[str, Any]:
         import traceview
         from traceview import report
         from traceview.analyses import ALL
+        from traceview.memory.allocator import keep_freed_memory
         from traceview.render.report.text import render_text
-        from traceview.trace.memory.allocator import keep_freed_memory
 
         keep_freed_memory()
     with clock.stage("read"):

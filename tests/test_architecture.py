@@ -22,6 +22,7 @@ LEVELS = (
         "units",
         "intervals",
         "tables",
+        "memory",
         "groups",
         "outputs",
         "version",

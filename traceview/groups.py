@@ -31,13 +31,14 @@ def parts(rows: int, least: int = 0) -> Iterator[slice]:
     return (slice(first, min(first + each, rows)) for first in range(0, rows, each))
 
 
+def overlapping_parts(rows: int) -> Iterator[slice]:
+    """As `parts`, each beginning with the last row of the one before, to compare neighbours."""
+    return (slice(max(part.start - 1, 0), part.stop) for part in parts(rows))
+
+
 def in_order(*keys: Array) -> bool:
     """Whether rows are in lexicographic order of the keys."""
-    # A part begins with the last row of the one before.
-    return all(
-        _in_order(*(key[max(part.start - 1, 0) : part.stop] for key in keys))
-        for part in parts(len(keys[0]))
-    )
+    return all(_in_order(*(key[part] for key in keys)) for part in overlapping_parts(len(keys[0])))
 
 
 def _in_order(*keys: Array) -> bool:

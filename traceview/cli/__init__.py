@@ -14,8 +14,9 @@ from typing import NoReturn, TextIO
 
 import click
 
-from traceview.cli.process import closed_stdout, garbage
+from traceview.cli.process import closed_stdout
 from traceview.errors import ComparisonRefusedError, TraceviewError
+from traceview.memory import garbage_collection
 
 VERBS = {
     "record": "Run a script under nsys or torch.profiler and write its trace.",
@@ -145,7 +146,7 @@ def group() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
     status = run(arguments)
-    garbage.leave_to_the_exit()
+    garbage_collection.skip_at_exit()
     sys.exit(status)
 
 

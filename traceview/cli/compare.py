@@ -166,7 +166,7 @@ def _stem(side: Sequence[Path]) -> str:
 
 def _compared(before: Sequence[Path], after: Sequence[Path], force: bool) -> RunComparison:
     import traceview
-    from traceview.trace.memory.allocator import keep_freed_memory
+    from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     with progress("Reading the recordings"):

@@ -33,7 +33,7 @@ def command(trace: Path, out: Path, force: bool) -> None:
     if out.name == STDOUT:
         raise click.UsageError("a trace cannot be written to stdout: name a file")
     import traceview
-    from traceview.trace.memory.allocator import keep_freed_memory
+    from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     with progress("Converting the trace"):

@@ -42,7 +42,7 @@ def command(trace: Path, perfetto: Path, force: bool) -> None:
     if perfetto.name == STDOUT:
         raise click.UsageError("a Perfetto trace cannot be written to stdout: name a file")
     import traceview
-    from traceview.trace.memory.allocator import keep_freed_memory
+    from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     with progress("Exporting the trace"):

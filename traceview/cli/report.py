@@ -32,10 +32,10 @@ from traceview.cli.output import (
     print_text,
     progress,
 )
-from traceview.cli.process.garbage import no_search
 from traceview.cli.ranks.outputs import put_job
 from traceview.cli.ranks.request import RanksRequest, check_tables
 from traceview.errors import suggestion
+from traceview.memory import garbage_collection
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def command(
     request = RanksRequest(traces, ranks, rank, jobs, dask)
     trace = request.recording()
     if trace or rank is not None:
-        click.get_current_context().with_resource(no_search())
+        click.get_current_context().with_resource(garbage_collection.paused())
     stem = _stem(trace) if trace else request.stem
     outputs = ReportOutputs.of(stem, output, html, json_, markdown, csv, all_rows)
     for source in (trace,) if trace else traces:
@@ -346,7 +346,7 @@ def _analyzed(
     cubins: tuple[Path, ...] = (),
     tables: bool = False,
 ) -> Report:
-    from traceview.trace.memory.allocator import keep_freed_memory
+    from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     # Reading is C code for the most part, which leaves the interpreter to these imports.

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from traceview.hardware.occupancy import Occupancy
 
 
+def filling_sizes(blocks: int, at_once: int) -> tuple[int, ...]:
+    """The nearest numbers of blocks that leave no slot unused: the one below, if any, and above."""
+    down, up = blocks // at_once * at_once, -(-blocks // at_once) * at_once
+    return (down, up) if 0 < down < up else (up,)
+
+
 @dataclass(frozen=True)
 class Waves:
     """The waves of one grid. `blocks` is the size of the grid, `at_once` that of a wave."""
@@ -38,10 +44,7 @@ class Waves:
 
     @property
     def fills(self) -> tuple[int, ...]:
-        """The nearest grid sizes that leave no slot unused: the one below, if any, and above."""
-        up = self.whole * self.at_once
-        down = (self.blocks // self.at_once) * self.at_once
-        return (down, up) if 0 < down < up else (up,)
+        return filling_sizes(self.blocks, self.at_once)
 
     @property
     def unused_slots(self) -> int:

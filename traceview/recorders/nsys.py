@@ -68,8 +68,7 @@ class Nsys:
     @property
     def importer(self) -> Path | None:
         """The program that turns a raw recording into a report, if it is where nsys expects it."""
-        path = _importer_folder(self.path) / "QdstrmImporter"
-        return path if path.exists() else None
+        return _importer(_importer_folder(self.path))
 
     @cached_property
     def defect(self) -> Defect | None:
@@ -149,8 +148,8 @@ def _importer_defect(tool: Path) -> Defect | None:
     """Check the importer, a second program, which turns the raw recording into a report."""
     folder = _importer_folder(tool)
     if folder.is_dir():
-        importer = folder / "QdstrmImporter"
-        return _library_defect(run_process([importer, "--help"])) if importer.exists() else None
+        importer = _importer(folder)
+        return _library_defect(run_process([importer, "--help"])) if importer else None
     shipped = sorted(folder.parent.glob("linux-desktop-*-x64"))
     if not shipped:
         return None
@@ -162,6 +161,11 @@ def _importer_defect(tool: Path) -> Defect | None:
 
 def _importer_folder(tool: Path) -> Path:
     return tool.resolve().parent.parent / "host-linux-x64"
+
+
+def _importer(folder: Path) -> Path | None:
+    path = folder / "QdstrmImporter"
+    return path if path.exists() else None
 
 
 def _library_defect(answer: ProcessResult) -> Defect | None:

@@ -1,5 +1,6 @@
 """The order in which calls are measured, with a clock that writes it down."""
 
+import gc
 from dataclasses import dataclass
 
 import pytest
@@ -94,9 +95,9 @@ def test_what_a_fatal_error_kept_from_running_has_no_time():
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_garbage_collection_is_as_before(is_on):
-    (module.gc.enable if is_on else module.gc.disable)()
+    (gc.enable if is_on else gc.disable)()
     try:
         take_turns(lanes("A")[1], 0, 1, 10)
-        assert module.gc.isenabled() == is_on
+        assert gc.isenabled() == is_on
     finally:
-        module.gc.enable()
+        gc.enable()

@@ -2,8 +2,8 @@
 
 import pytest
 
+from traceview.memory.available import Free
 from traceview.ranks.execution import capacity
-from traceview.trace.memory.available import Free
 
 GB = 10**9
 

@@ -11,9 +11,9 @@ from benchmarks.make_trace import make_trace
 from benchmarks.trace_shapes import Shape
 from tests.build import Export
 from traceview.errors import TooLargeError
+from traceview.memory.available import Free
 from traceview.trace.load import load
 from traceview.trace.memory import requirement as fits
-from traceview.trace.memory.available import Free
 from traceview.trace.sqlite import file as sqlite_file
 
 KERNELS = 300

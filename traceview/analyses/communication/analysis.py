@@ -4,8 +4,8 @@ A collective takes few SMs and mostly waits: its time counts only as far as no c
 runs meanwhile. NCCL's kernels do not tell their sizes; the payloads of its NVTX ranges do.
 
 A collective ends on all GPUs together, so the one with the shortest kernel arrived last. `wait_ns`
-of each other is its own kernel's time less that one's. Bus bandwidth is bytes × the factor of nccl-
-tests ÷ time without waiting.
+of each other is its own kernel's time less that one's. Bus bandwidth is bytes × the factor that
+nccl-tests uses ÷ time without waiting.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ replay, attention and the choice of a token in turn generation, and passes of tr
 without a backward pass evaluation. The phase in which the first steady step begins is warm-up until
 then. Compilation is laid over all of these. Stretches below 1 ms join the one before.
 
-`busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is gpu-
-bound from 95 %, else the cause of more than half of the idle time, dependencies left aside, else
-mixed.
+`busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
+gpu-bound from 95 %, else the cause of more than half of the idle time, dependencies left aside,
+else mixed.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ Limit = Literal[
     "data-loading", "compilation", "mixed", "unknown",
 ]  # fmt: skip
 
+_Sampled = Mapping[Literal["data-loading", "compilation", "sleep"], int]
 COMPUTING = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
 """Classes of kernels with much arithmetic per byte; those of most others move memory."""
 UNJUDGED = (KernelClass.OTHER, KernelClass.AUTOTUNER, KernelClass.COMMUNICATION)
@@ -127,7 +128,8 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         return None
     device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
     parts = _work_parts(trace, device, work[device].steady_ns)
-    for limit, idle_ns in _idle_parts(trace, device).items():
+    sampled = _sampled_ns(trace, device)
+    for limit, idle_ns in _idle_parts(trace, device, sampled).items():
         parts[limit] = parts.get(limit, 0) + idle_ns
     rows = steady_operations(trace, device)
     steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
@@ -139,7 +141,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         parts,
         _largest_class(trace, device, work[device].steady_ns),
         starved(trace)[device],
-        min(_sampled_ns(trace, device)["sleep"], parts.get("cpu-launch", 0)),
+        min(sampled["sleep"], parts.get("cpu-launch", 0)),
         unknown_idle(trace).get(device),
     )
 
@@ -212,7 +214,7 @@ def _fp32_gemm_ns(trace: Trace, rows: Integers) -> int:
     return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
 
 
-def _idle_parts(trace: Trace, device: int) -> dict[Limit, int]:
+def _idle_parts(trace: Trace, device: int, sampled: _Sampled) -> dict[Limit, int]:
     """Steady idle time by the limit that its cause stands for."""
     every = gaps(trace)
     steady = (every.device == device) & ~every.one_time
@@ -221,7 +223,6 @@ def _idle_parts(trace: Trace, device: int) -> dict[Limit, int]:
         limit = _LIMITS.get(cause, "unknown")
         idle_ns = int(every.idle_ns[steady & (every.cause == cause)].sum())
         parts[limit] = parts.get(limit, 0) + idle_ns
-    sampled = _sampled_ns(trace, device)
     loading_ns = max(sampled["data-loading"], _data_loading_ns(trace, device))
     split: tuple[tuple[Limit, int], ...] = (
         ("data-loading", loading_ns),
@@ -235,9 +236,7 @@ def _idle_parts(trace: Trace, device: int) -> dict[Limit, int]:
     return parts
 
 
-def _sampled_ns(
-    trace: Trace, device: int
-) -> dict[Literal["data-loading", "compilation", "sleep"], int]:
+def _sampled_ns(trace: Trace, device: int) -> _Sampled:
     """Steady launch-late idle time in which the Python stacks load data, compile or sleep."""
     every, samples = gaps(trace), idle_samples(trace)
     late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from traceview.analyses.wave_quantization.gemm_tiles import PersistentGemm, persistent_gemms
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.analyses.wave_quantization.launched_grids import launched_grids
+from traceview.hardware.waves import filling_sizes
 from traceview.trace import Trace, fact
 
 
@@ -46,9 +47,7 @@ class TileWaves:
 
     @property
     def fills(self) -> tuple[int, ...]:
-        """The nearest numbers of tiles that leave no slot unused: below, if any, and above."""
-        down = self.gemm.tiles // self.slots * self.slots
-        return (down, down + self.slots) if down else (self.slots,)
+        return filling_sizes(self.gemm.tiles, self.slots)
 
     @property
     def lost_ns(self) -> int | None:

@@ -10,6 +10,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.wave_quantization.findings import FEW_BLOCKS_PER_SM
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, LaunchedGrids
+from traceview.hardware.waves import filling_sizes
 from traceview.tables import Array, Integers, Mask, Texts, TextsOneByOne, TextValues, object_array
 
 
@@ -68,13 +69,10 @@ def _sides(sides: Integers) -> list[str]:
 
 
 def _fills(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
-    """As `Waves.fills`; empty where the waves of a grid are unknown."""
-    blocks, at_once = grids.blocks[rows], grids.at_once[rows]
-    up, down = grids.whole[rows] * at_once, (blocks // at_once) * at_once
-    columns = (grids.known[rows], down, up)
-    for known, below, above in zip(*(column.tolist() for column in columns), strict=True):
-        fills = (below, above) if 0 < below < above else (above,)
-        yield units.either(fills) if known else ""
+    """Empty where the waves of a grid are unknown."""
+    columns = (column[rows].tolist() for column in (grids.known, grids.blocks, grids.at_once))
+    for known, blocks, at_once in zip(*columns, strict=True):
+        yield units.either(filling_sizes(blocks, at_once)) if known else ""
 
 
 def _notes(grids: LaunchedGrids, rows: Array) -> Iterator[str]:

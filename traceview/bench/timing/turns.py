@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from traceview.bench.timing.clock import Clock, Run, Sample
+from traceview.memory import garbage_collection
 
 Fatal = Callable[[Exception], bool]
 _FEWEST = 5
@@ -55,7 +54,8 @@ def take_turns(
         if each.error and is_fatal(each.error):
             return
     ends = time.monotonic() + budget_s * len(turns)
-    with _without_garbage_collection():
+    # It would run in some trials and not in others.
+    with garbage_collection.paused():
         for number in range(trials):
             if number >= _FEWEST and time.monotonic() > ends:
                 return
@@ -72,15 +72,3 @@ def _attempt(turns: Turns, action: Callable[[], None]) -> None:
         action()
     except Exception as error:
         turns.error = error
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection, which would run in some trials and not in others."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -118,9 +118,10 @@ def _innermost_compiled(nesting: Nesting, track: Array, time: Integers) -> RowNu
 
 def in_nesting_order(track: Array, start: Integers, end: Integers) -> bool:
     """Whether intervals are sorted by (track, start, −end)."""
-    # A part begins with the last row of the one before.
-    parts = (slice(max(part.start - 1, 0), part.stop) for part in groups.parts(len(start)))
-    return all(groups.in_order(track[part], start[part], -end[part]) for part in parts)
+    return all(
+        groups.in_order(track[part], start[part], -end[part])
+        for part in groups.overlapping_parts(len(start))
+    )
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:

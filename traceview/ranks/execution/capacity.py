@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceview.headless.worker.forked_task import cores
+from traceview.memory.available import free_memory
 from traceview.outputs import unpacked_name
-from traceview.trace.memory.available import free_memory
 from traceview.trace.memory.estimate import estimated_bytes
 
 # Of each kind of file the largest ones: a file with more events can be a little smaller.

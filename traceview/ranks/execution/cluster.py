@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.memory.allocator import keep_freed_memory
 from traceview.ranks.execution.inputs import RankFile, files_on, listed, rank_files
 from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt
-from traceview.trace.memory.allocator import keep_freed_memory
 from traceview.version import __version__
 
 LOCAL = "local"

@@ -18,9 +18,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from traceview.memory import garbage_collection
+from traceview.memory.allocator import keep_freed_memory
+from traceview.memory.available import Free, free_memory
 from traceview.ranks.execution.outcome import REPORT_IT, TaskFailure, attempt
-from traceview.trace.memory.allocator import keep_freed_memory
-from traceview.trace.memory.available import Free, free_memory
 
 _STOPPED = 143
 
@@ -50,7 +51,8 @@ def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
     ends = False
     while not ends:
         function, item = tasks.get()
-        outcome = attempt(function, item)
+        with garbage_collection.paused():
+            outcome = attempt(function, item)
         ends = holds_too_much(_peak_bytes(), free_memory())
         _answer(connection, outcome, ends)
 

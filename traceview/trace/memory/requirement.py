@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from traceview.errors import TooLargeError
+from traceview.memory.available import Free, free_memory
 from traceview.tables import MOST_ROWS
-from traceview.trace.memory.available import Free, free_memory
 from traceview.trace.sqlite.file import Database
 
 EVENTS = (

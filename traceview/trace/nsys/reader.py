@@ -112,10 +112,11 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
     reader.export.warnings += settled.warnings
     done: dict[str, Table] = {}
     for name in TABLES:
-        if found.get(name) is not None:
-            # Nothing else holds the columns, so that those which are put into order can go.
-            renumbered = settled.renumber(found.pop(name) or {})
-            done[name] = Table(TABLES[name].columns, _ordered(name, renumbered))
+        staged = found.pop(name, None)
+        if staged is not None:
+            # By the same name: columns that are put into order can go if nothing else holds them.
+            staged = settled.renumber(staged)
+            done[name] = Table(TABLES[name].columns, _ordered(name, staged))
     for name in empty_tables(reader.export, meta, done):
         done[name] = Table.empty(TABLES[name].columns)
     sampled = gpu_metrics(reader.export, settled.tables["devices"])
@@ -180,9 +181,7 @@ def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
     """Order by thread and start, the longest first; an unended range is longest."""
     start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
     order = groups.order_of(thread)
-    # A part begins with the last row of the one before.
-    parts = (slice(max(part.start - 1, 0), part.stop) for part in groups.parts(len(start)))
-    rows_of_parts = (order[part] for part in parts)
+    rows_of_parts = (order[part] for part in groups.overlapping_parts(len(start)))
     if all(
         groups.in_order(thread[rows], start[rows], _longest_first(end[rows]))
         for rows in rows_of_parts

@@ -257,6 +257,16 @@ static const uint8_t *after_key(struct reader *reader, const uint8_t *at, struct
     return *at == ':' ? after_space(at + 1) : fail(reader, at);
 }
 
+/* Behind a key without escapes, so that equal keys are equal bytes. */
+static const uint8_t *after_plain_key(struct reader *reader, const uint8_t *at, struct token *key)
+{
+    const uint8_t *first = at;
+    reader->escapes = 0;
+    if (!(at = after_key(reader, at, key)))
+        return NULL;
+    return reader->escapes ? fail(reader, first) : at;
+}
+
 /* At the next item, or behind the closing bracket, from behind an item on. */
 static const uint8_t *after_item(struct reader *reader, const uint8_t *at, char close, int *closed)
 {
@@ -504,11 +514,8 @@ static const uint8_t *after_arguments(struct reader *reader, const uint8_t *at, 
         return at + 1;
     while (!closed) {
         const uint8_t *first = at;
-        reader->escapes = 0;
-        if (!(at = after_key(reader, at, &key)))
+        if (!(at = after_plain_key(reader, at, &key)))
             return NULL;
-        if (reader->escapes)
-            return fail(reader, first);
         const struct argument *wanted = wanted_of(all, key, &place);
         if (wanted && seen & 1u << place)
             return fail(reader, first);
@@ -554,11 +561,10 @@ static const uint8_t *after_event(struct reader *reader, const uint8_t *at, stru
         return at + 1;
     while (!closed) {
         const uint8_t *first = at;
-        reader->escapes = 0;
-        if (!(at = after_key(reader, at, &key)))
+        if (!(at = after_plain_key(reader, at, &key)))
             return NULL;
         int field = field_of(key);
-        if (reader->escapes || (field < FIELDS && event->fields[field].start))
+        if (field < FIELDS && event->fields[field].start)
             return fail(reader, first);
         const uint8_t *value = at;
         if (field == ARGS && event->kind < TABLES)
