@@ -97,7 +97,8 @@ def _files(pattern: str) -> list[str]:
 @click.option(
     "--force",
     is_flag=True,
-    help="Overwrite existing files, and compare what is refused, such as other GPUs.",
+    help="Overwrite existing files, and compare recordings that are refused otherwise, such as of "
+    "another GPU.",
 )
 @debug_option
 def command(

@@ -1,4 +1,4 @@
-"""`traceview convert`: write a trace in another format."""
+"""`traceview convert`: write a trace as an SQLite file, or for Perfetto."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from traceview.cli.output import STDOUT, progress
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 @debug_option
 def command(trace: Path, out: Path, force: bool) -> None:
-    """Write the trace IN in the format that OUT ends in.
+    """Write the trace IN as OUT, in the format that its name ends in.
 
-    .sqlite is traceview's own file: the tables that a report reads, whatever recorded them. Its
-    report is that of IN. .pftrace and .perfetto-trace, also with .gz, are for Perfetto, as
-    `traceview export` writes them. IN is any trace that `traceview report` takes, and is not
-    changed.
+    A .sqlite holds the tables that a report reads, whatever recorded them, and its report equals
+    that of IN. A .pftrace or .perfetto-trace, also with .gz, is for Perfetto, as `traceview export`
+    writes it. IN is any trace that `traceview report` takes, and is not changed.
     """
     if out.name == STDOUT:
         raise click.UsageError("a trace cannot be written to stdout: name a file")

@@ -1,4 +1,4 @@
-"""`traceview export`: write a trace in the format of another viewer."""
+"""`traceview export`: write a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ from traceview.cli.output import STDOUT, progress
     required=True,
     type=click.Path(path_type=Path),
     metavar="OUT",
-    help="Write a Perfetto trace (TrackEvent), to open on ui.perfetto.dev or to query with its "
-    "trace processor. Compressed if OUT ends in .gz.",
+    help="Output file, in Perfetto's format TrackEvent; compressed if OUT ends in .gz.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 @debug_option
 def command(trace: Path, perfetto: Path, force: bool) -> None:
-    """Write TRACE in the format of another viewer.
+    """Write TRACE for Perfetto, to open on ui.perfetto.dev.
 
-    The Perfetto trace has threads with their ranges and CUDA calls, streams with kernels and
+    The file has threads with their ranges and CUDA calls, streams with kernels and
     copies, idle time by cause, queue depth and memory, and flows from each launch call to the work
     that it launched. TRACE is not changed.
     """

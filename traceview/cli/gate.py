@@ -80,7 +80,12 @@ def _one_option_per_candidate(arguments: Sequence[str]) -> Iterator[str]:
     help="Write the outcome as JUnit XML.",
 )
 @json_option
-@click.option("--force", is_flag=True, help="Overwrite files, and compare what makes no sense.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Overwrite existing files, and judge runs that are refused otherwise, such as of another "
+    "GPU.",
+)
 @color_option
 @debug_option
 def command(
@@ -92,10 +97,11 @@ def command(
     json_: str | None,
     force: bool,
 ) -> int:
-    """Judge recordings by rules, against BASELINE...: files of `traceview baseline`, or recordings.
+    """Judge recordings against a baseline, by the rules of a configuration.
 
-    Exit status: 0 passed, 1 regressed, 2 undecided or misuse. Undecided says how many more runs
-    would decide.
+    BASELINE... are files of `traceview baseline`, or recordings. Exit status: 0 passed, 1
+    regressed, 2 undecided or misuse. Where undecided, the output says how many more runs would
+    decide.
     """
     import traceview
 

@@ -39,7 +39,7 @@ document_option = click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write HTML, JSON or Markdown, as the name ends: .html, .json or .md.",
+    help="Write HTML, JSON or Markdown, by the ending of PATH: .html, .json or .md.",
 )
 open_option = click.option(
     "--open", "opens", is_flag=True, help="Open the HTML page in the browser."

@@ -33,13 +33,13 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     cls=Verb,
     context_settings={"allow_interspersed_args": False},
     sections={
-        "Program": ("--nproc", "-m"),
+        "Program": ("--backend", "--nproc", "-m"),
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
         "When to record": ("--steps", "--range"),
         "What to record": (
             *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
             *("--no-kernels", "--no-sync-sites", "--annotate", "--python-samples"),
-            *("--no-source-lines", "--nsys-option"),
+            *("--native-samples", "--no-source-lines", "--nsys-option"),
         ),
     },
     examples=(
@@ -75,7 +75,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     "--steps",
     callback=_steps,
     metavar="A:B",
-    help="Record only the training steps A to before B, counted from 0 by torch optimizers.",
+    help="Record only training steps A to B-1, counted from 0; torch optimizers end a step.",
 )
 @click.option(
     "--range",

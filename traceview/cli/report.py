@@ -146,7 +146,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Read so many recordings at a time, each in a process. Default: one per core, fewer where "
+    help="Read N recordings at a time, each in a process. Default: one per core, fewer where "
     "memory is short.",
 )
 @click.option(
@@ -239,10 +239,11 @@ def command(
 ) -> None:
     """Show where the GPU time of TRACE went and what to fix first.
 
-    TRACE is an nsys SQLite export or a .nsys-rep, which nsys exports first; either may be
-    compressed (.gz, .xz, .zst). Prints one screen: the verdict, a scoreboard and what to do first.
+    TRACE is an nsys SQLite export, a .nsys-rep, which nsys exports first, or a .json of
+    torch.profiler; each may be compressed (.gz, .xz, .zst). Prints one screen: the verdict, a
+    scoreboard and what to do first.
 
-    Several recordings, a folder or a glob of them are the ranks of one job: the report compares
+    Several recordings, or a folder or glob of them, are the ranks of one job: the report compares
     them and shows who waits for whom, and why.
     """
     shown = ScreenOptions(shows_all or bool(only), full_names, pager=not no_pager)

@@ -32,8 +32,8 @@ def command(trace: Path, out: Path | None, output: Path | None, force: bool) -> 
     """Copy TRACE to OUT.sqlite without private data.
 
     Removes environment variables, program output, user and host names, home paths, and excerpts of
-    source files. Names of kernels, ranges and calls stay as they are. TRACE is not changed. One of
-    torch.profiler becomes an SQLite file.
+    source files. Names of kernels, ranges and calls stay as they are. TRACE is not changed. A
+    trace of torch.profiler becomes an SQLite file.
     """
     import traceview
 
