@@ -42,6 +42,7 @@ LEVELS = (
     {"report"},
     {"comparison"},
     {"ranks"},
+    {"api"},
     {"testing"},
     {"render"},
     {"serve"},

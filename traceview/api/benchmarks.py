@@ -1,0 +1,78 @@
+"""Benchmarks of one operation in several versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceview.bench import BenchReport
+    from traceview.bench.history.difference import BenchDifference
+    from traceview.bench.operation import Operation
+
+
+def benchmark(
+    operation: str | Path | Operation,
+    *,
+    sizes: int | Sequence[int] = (),
+    dtypes: str | Sequence[str] = (),
+    versions: str | Sequence[str] = (),
+    sweep: str | None = None,
+    warmup: int = 3,
+    trials: int = 30,
+    cold: bool = True,
+    widths: bool = True,
+    arch: str | None = None,
+    peaks: str | Mapping[str, float] | Sequence[str] = (),
+    path: str | Path | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> BenchReport:
+    """Check every version of an operation against its reference, and time those that are right.
+
+    `operation` is an Operation, or a file that defines OPERATION, which is run. By default its own
+    sizes, its first data type and all versions are measured. `sweep`, such as "batch=1,2,4", varies
+    the size or a parameter and fits the growth of time. Each version is called `warmup` times
+    before `trials` measurements; `cold` empties the L2 cache before each. `widths` compiles the
+    kernels for `arch` (by default that of this GPU) to read their load widths; for an Operation
+    that needs `path`, its file. `peaks` override peak rates, such as "bandwidth=4.8e12". `note`
+    receives progress messages. Versions that are wrong or fail are in the report's `bad`. Raises
+    InputError if the file is at fault, or if the operation has no such version, data type, size or
+    parameter.
+    """
+    from traceview.bench import BenchRequest, load_operation, measure
+    from traceview.bench.operation import Operation as LoadedOperation
+
+    if not isinstance(operation, LoadedOperation):
+        path, operation = operation, load_operation(operation)
+    request = BenchRequest(
+        sizes=(sizes,) if isinstance(sizes, int) else sizes,
+        dtypes=(dtypes,) if isinstance(dtypes, str) else dtypes,
+        versions=(versions,) if isinstance(versions, str) else versions,
+        warmup=warmup,
+        trials=trials,
+        cold=cold,
+        widths=widths,
+        arch=arch,
+        peaks=peaks,
+        sweep=sweep,
+    )
+    return measure(operation, request, path=str(path) if path else None, note=note)
+
+
+def compare_benchmarks(
+    before: str | Path | BenchReport | Sequence[str | Path | BenchReport],
+    after: str | Path | BenchReport | Sequence[str | Path | BenchReport],
+    *,
+    force: bool = False,
+) -> BenchDifference:
+    """Compare runs of `benchmark`, or files that `traceview bench --json` wrote, per version.
+
+    Runs of one operation differ more than trials of one run do: differences are certain from four
+    runs per side on, each of a process of its own. Raises ComparisonRefusedError for another
+    operation, or another GPU unless `force`, and InputError for other files.
+    """
+    from traceview.bench.history.difference import bench_difference
+    from traceview.bench.history.saved import benches_of
+
+    return bench_difference(benches_of(before), benches_of(after), force)

@@ -1,0 +1,86 @@
+"""Comparisons of recordings: what changed, and whether it may be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceview.api.traces import load
+from traceview.version import __version__
+
+if TYPE_CHECKING:
+    from traceview.comparison.comparison import RunComparison
+    from traceview.comparison.gate import GateReport
+    from traceview.comparison.inputs import Input
+    from traceview.trace import Trace
+
+
+def compare(
+    before: Input | Sequence[Input], after: Input | Sequence[Input], *, force: bool = False
+) -> RunComparison:
+    """Compare recordings of two versions of a program: how much faster a step is, and why.
+
+    Each side is a trace, the path of one, a folder of recordings, or a list of these: with several
+    recordings per side the difference is told from noise. Raises ComparisonRefusedError where the
+    comparison makes no sense (another GPU, the same capture twice), unless `force`, and what `load`
+    raises.
+    """
+    from traceview.comparison.decomposition import compare_runs
+    from traceview.comparison.inputs import median_recording, side
+
+    old, new = (side(each, load, force=force) for each in (before, after))
+    compared = compare_runs([run.figures for run in old], [run.figures for run in new], force=force)
+    return replace(compared, recordings=(median_recording(old), median_recording(new)))
+
+
+def gate(
+    baselines: Trace | str | Path | Sequence[Trace | str | Path],
+    candidates: Trace | str | Path | Sequence[Trace | str | Path],
+    config: str | Path,
+    *,
+    force: bool = False,
+) -> GateReport:
+    """Judge runs by the rules of a config, against the runs of a baseline.
+
+    Both sides are what `load` takes or returns, or files of `baseline`; `config` is a gate.toml.
+    The report's `outcome` is "passed", "regressed" or "undecided", its `decisions` one per rule
+    and condition. Raises InputError for a config that is not in the grammar, TraceFormatError for a
+    damaged baseline, ComparisonRefusedError where comparing makes no sense, unless `force`, and
+    otherwise as `load` does.
+    """
+    from traceview.comparison.gate import decide, read_config
+    from traceview.comparison.inputs import side
+
+    rules = read_config(Path(config))
+    before, after = (
+        [run.figures for run in side(given, load, force=force)] for given in (baselines, candidates)
+    )
+    return decide(before, after, rules, force=force)
+
+
+def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) -> Path:
+    """Write the figures of recordings, each one run of a program, to one small JSON file.
+
+    `traces` are what `load` takes or returns, or baselines, whose runs are added. `gate` reads the
+    file in place of the recordings. Returns its path. Raises InputError for a recording without GPU
+    work or if the file cannot be written, OutputExistsError if it exists and not `force`, and
+    otherwise as `load` does.
+    """
+    from traceview.comparison.baseline import baseline_text, is_baseline
+    from traceview.comparison.inputs import side
+    from traceview.errors import InputError
+    from traceview.outputs import check_report_output, write_pieces
+
+    if not traces:
+        raise InputError("no recordings for the baseline", "pass one or more")
+    target = Path(out)
+    sources = [Path(each) if isinstance(each, (str, Path)) else Path(each.path) for each in traces]
+    for source in sources:
+        # A baseline may take the place of one that it holds.
+        given = Path() if force and is_baseline(source) else source
+        check_report_output(target, force=force, source=given, source_kind="trace")
+    runs = [run.figures for run in side(list(traces), load)]
+    write_pieces(target, [baseline_text(runs, __version__).encode()])
+    return target

@@ -1,0 +1,162 @@
+"""The code of kernels: accesses, registers and instructions, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceview.api.traces import load
+from traceview.errors import TraceviewError
+
+if TYPE_CHECKING:
+    from traceview.headless.compile_options import CompileOptions
+    from traceview.headless.signatures.notation import Value
+    from traceview.inspect.compare.comparison import Diff
+    from traceview.inspect.target_report import PtxReport
+
+
+def inspect_ptx(
+    target: str | Path,
+    *,
+    kernel: str | None = None,
+    arch: str | None = None,
+    signature: str | None = None,
+    constexprs: Mapping[str, Value] | None = None,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    first_config: bool = False,
+    all_configs: bool = False,
+    guess: bool = False,
+    emulate: bool = False,
+    compile_torch: bool = False,
+    timeout_s: float | None = None,
+    budget_s: float | None = None,
+    arguments: str | Sequence[str] = (),
+    sm_count: int | None = None,
+    what_if: bool = False,
+    note: Callable[[str], None] = lambda _: None,
+    step: Callable[[str], None] = lambda _: None,
+) -> PtxReport:
+    """Compile the kernels of a target without launching any, and report on their memory accesses.
+
+    `target` is what `traceview ptx` takes. `kernel` selects one kernel by name. `arch` is such as
+    "sm_90". `signature` declares argument types in Triton's notation ("*fp32:16, i32"), and
+    `constexprs` maps names to values, or to text as on the command line ("tl.float16").
+    `constexprs`, `num_warps` and `num_stages` also replace what a script passes.
+
+    A script gets `arguments` and is interrupted after `timeout_s`. After `budget_s` (20) no guess
+    of arguments, recompilation or comparison of results is begun, and a note says what was left
+    out; after half of it a script that has compiled a kernel is interrupted. Of an autotuned kernel
+    up to four configurations are compiled, one with `first_config`, all with `all_configs`. `guess`
+    goes on with guessed arguments where a script fails before it launches a kernel. `emulate` runs
+    kernels in Triton's interpreter so that tensors get their values, and `compile_torch`
+    (experimental) compiles what torch.compile generates. `sm_count` is the number of SMs of the
+    GPU, for the waves. With `what_if` the kernels of a Python target are also compiled with other
+    warps, stages and tiles, to compare occupancy. `note` gets a line at a time for the user, `step`
+    names what is done next.
+
+    For a trace, the kernels are those that ran, longest first, with the grids and SMs of the run.
+    Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
+    TraceviewError if a compiler fails.
+    """
+    from traceview.headless.compile_options import CompileOptions
+    from traceview.headless.signatures.notation import as_written
+
+    options = CompileOptions(
+        kernel=kernel,
+        arch=None if arch is None else str(arch),
+        signature=signature,
+        constexprs={name: as_written(name, value) for name, value in (constexprs or {}).items()},
+        num_warps=num_warps,
+        num_stages=num_stages,
+        first_config=first_config,
+        all_configs=all_configs,
+        guess=guess,
+        emulate=emulate,
+        compile_torch=compile_torch,
+        timeout_s=timeout_s,
+        budget_s=budget_s,
+        arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
+    )
+    return _inspect(target, options, sm_count, note, step, what_if=what_if)
+
+
+def diff_ptx(
+    *targets: str | Path,
+    kernel: str | Sequence[str] | None = None,
+    arch: str | Sequence[str] | None = None,
+    signature: str | Sequence[str] | None = None,
+    constexprs: Mapping[str, Value | Sequence[Value]] | None = None,
+    num_warps: int | Sequence[int] | None = None,
+    num_stages: int | Sequence[int] | None = None,
+    first_config: bool = False,
+    all_configs: bool = False,
+    guess: bool = False,
+    emulate: bool = False,
+    compile_torch: bool = False,
+    timeout_s: float | None = None,
+    budget_s: float | None = None,
+    arguments: str | Sequence[str] = (),
+    sm_count: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    step: Callable[[str], None] = lambda _: None,
+) -> Diff:
+    """Compare kernels in two to four versions: their accesses, registers and instructions.
+
+    Pass either two targets, or one target and a list of values for one option: `num_warps=[4, 8]`,
+    `kernel=["a", "b"]`, `constexprs={"BLOCK": [256, 1024]}`. The options are those of
+    `inspect_ptx`. Raises InputError unless that makes two to four versions with a kernel in
+    common, and TraceviewError if one cannot be compiled.
+    """
+    from traceview.headless.compile_options import CompileOptions
+    from traceview.headless.signatures.notation import all_as_written
+    from traceview.inspect.compare.comparison import ComparedVersion, compare
+    from traceview.inspect.compare.versions import plan
+
+    options = {
+        "kernel": kernel,
+        "arch": arch,
+        "signature": signature,
+        "constexprs": all_as_written(constexprs or {}),
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "first_config": first_config,
+        "all_configs": all_configs,
+        "guess": guess,
+        "emulate": emulate,
+        "compile_torch": compile_torch,
+        "timeout_s": timeout_s,
+        "budget_s": budget_s,
+        "arguments": arguments,
+    }
+    planned = plan([str(target) for target in targets], options)
+    versions = []
+    for each in planned.versions:
+        try:
+            report = _inspect(each.target, CompileOptions(**each.options), sm_count, note, step)
+        except TraceviewError as error:
+            raise TraceviewError(f"{planned.named(each)}: {error.what}", error.remedy) from error
+        versions.append(ComparedVersion(each.label, report))
+    return compare(versions, planned.option, planned.varied)
+
+
+def _inspect(
+    target: str | Path,
+    options: CompileOptions,
+    sm_count: int | None,
+    note: Callable[[str], None],
+    step: Callable[[str], None],
+    *,
+    what_if: bool = False,
+) -> PtxReport:
+    from traceview.inspect.target_report import inspect_target
+    from traceview.trace.load import is_trace
+
+    if is_trace(Path(target)):
+        from traceview.inspect.recorded_kernels import inspect_trace
+
+        return inspect_trace(load(target), options, sm_count=sm_count, note=note)
+    return inspect_target(
+        str(target), options, sm_count=sm_count, neighbours=what_if, note=note, step=step
+    )

@@ -1,0 +1,109 @@
+"""The report of one recording, and that of a job of many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceview.ranks.job import JobReport
+    from traceview.report import Report
+    from traceview.trace import Trace
+
+
+def analyze(
+    trace: Trace,
+    only: str | Sequence[str] = (),
+    *,
+    ranges: str | Sequence[str] = (),
+    exclude_ranges: str | Sequence[str] = (),
+    strict: bool = False,
+    peaks: str | Mapping[str, float] | Sequence[str] = (),
+    ncu: str | Path | None = None,
+    cubins: str | Path | Sequence[str | Path] = (),
+    tables: bool = True,
+) -> Report:
+    """Run all analyses on a trace, or `only` those named, and rank their findings.
+
+    Arguments:
+        trace: what `load` returns.
+        only: names of analyses, such as "gpu-idle".
+        ranges: globs over range names and paths; the report then covers only the work of the
+            instances of these ranges.
+        exclude_ranges: globs for ranges whose work is left out, such as warm-up steps.
+        strict: infer no range for work that a thread without ranges launched. By default it
+            belongs to the range that is open on the main thread.
+        peaks: figures of the GPU that replace those of the trace and the data sheets, such as
+            {"bandwidth": 4.8e12, "bf16": 989e12} or "bandwidth=4.8e12". Units are bytes/s and
+            FLOP/s; `traceview.hardware.overrides.FIGURES` lists the names.
+        ncu: a report of Nsight Compute (.ncu-rep), or its CSV (`ncu --csv --page raw`), with the
+            bytes and FLOP that the same program's kernels moved and did, for "roofline".
+        cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
+            what nvcc built, for "load-widths".
+        tables: compute the tables of all answers now, on two threads. Otherwise those of an answer
+            are computed when they are first read, for programs that read the findings.
+
+    Raises InputError if `trace` is none, a name or glob matches nothing or a file is none of these,
+    PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs a
+    tool that is missing.
+    """
+    from traceview import report
+    from traceview.errors import InputError
+    from traceview.facts.ranges import selection
+    from traceview.facts.steps.inferred import with_steps
+    from traceview.hardware import given
+    from traceview.trace import Selection, Trace
+
+    if not isinstance(trace, Trace):
+        raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
+    only, ranges, exclude_ranges = (
+        (names,) if isinstance(names, str) else tuple(names)
+        for names in (only, ranges, exclude_ranges)
+    )
+    if strict:
+        trace = trace.strictly()
+    if peaks:
+        trace = trace.with_peaks(given(peaks))
+    if ncu is not None:
+        from traceview.trace.ncu.counters_csv import read_counters
+        from traceview.trace.ncu.report_file import is_report, read_report
+
+        read = read_report if is_report(Path(ncu)) else read_counters
+        trace = trace.with_counters(*read(Path(ncu)))
+    if cubins:
+        from traceview.facts.code.user_binaries import with_code
+        from traceview.inspect.targets.binaries import binary_kernels
+
+        files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
+        trace = with_code(trace, binary_kernels(files))
+    trace = with_steps(trace)
+    if ranges or exclude_ranges:
+        trace = trace.restricted(Selection(ranges, exclude_ranges))
+        selection.check(trace)
+    return report.analyze(trace, only, tables=tables)
+
+
+def analyze_ranks(
+    recordings: str | Path | Sequence[str | Path],
+    *,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> JobReport:
+    """Analyze the ranks of one job side by side: who waits for whom, and why.
+
+    `recordings` are files as `load` takes them, folders and globs: one file per rank, or one with
+    several processes. Each is read in a process of its own, `jobs` at a time, by default as many as
+    there are cores, and as fit into memory. `dask` has the workers of a Dask cluster read them
+    where they see these paths: the address of its scheduler, the path of its scheduler file, or
+    "local" or "local:N" for a cluster of this machine, in a script that guards its main program
+    (`if __name__ == "__main__"`).
+
+    What cannot be read is in `failed` of the report, and the other ranks answer. Raises InputError
+    if there are no recordings, two are of one rank, or they are of different jobs or profilers;
+    TraceviewError if none can be read; ToolNotFoundError for `dask` without the package.
+    """
+    from traceview.ranks.execution.reading import read_job
+
+    given = [recordings] if isinstance(recordings, (str, Path)) else recordings
+    return read_job([str(each) for each in given], jobs, dask)
