@@ -19,7 +19,7 @@ import numpy as np
 # Set to anything to do without it, e.g. to rule out a bug in the compiled code.
 SWITCH = "TRACEVIEW_NO_C"
 # The version in pages.c: an editable install may have a library built from older source.
-INTERFACE = 1
+INTERFACE = 2
 # Results by function; a library of an editable install may lack some.
 _RESULTS: dict[str, Any] = {
     "traceview_count_rows": c_char_p,

@@ -54,8 +54,8 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     real = EventScanner.scan
 
-    def scan(self: EventScanner, given: bytes, at: int) -> scanner.Scan:
-        result = real(self, given, at)
+    def scan(self: EventScanner, given: bytes, at: int, limit: int) -> scanner.Scan:
+        result = real(self, given, at, limit)
         counts.append(result.events)
         return result
 
@@ -113,7 +113,7 @@ def test_events_that_torch_writes_become_no_objects() -> None:
     events = [kernel("gemm", 9 * at, 5, at) for at in range(100)]
     events += [call("cudaLaunchKernel", 9 * at, 5, at) for at in range(50)]
     raw = json.dumps(events).encode()[1:]
-    scan = EventScanner().scan(raw, 0)
+    scan = EventScanner().scan(raw, 0, len(raw))
     assert (scan.stopped, scan.events, raw[scan.end :]) == (ScanStop.ENDED, 150, b"]")
     assert (list(scan.others), list(scan.details)) == ([], [])
     rows = [columns.shape[1] for columns in scan.columns]
@@ -166,12 +166,12 @@ def test_keys_that_are_escaped_or_there_twice(tmp_path: Path) -> None:
 def test_a_text_that_breaks_off_anywhere_is_read_up_to_its_last_whole_event() -> None:
     raw = text(EVERY).encode()
     raw = raw[raw.index(b'"traceEvents": [') + 16 :]
-    whole = EventScanner().scan(raw, 0)
+    whole = EventScanner().scan(raw, 0, len(raw))
     ends = []
     for size in range(0, len(raw), 7):
-        scan = EventScanner().scan(raw[:size], 0)
+        scan = EventScanner().scan(raw[:size], 0, size)
         assert scan.stopped in (ScanStop.NEEDS_MORE, ScanStop.ENDED)
-        rest = EventScanner().scan(raw, scan.end)
+        rest = EventScanner().scan(raw, scan.end, len(raw))
         assert scan.events + rest.events == whole.events
         ends.append(scan.end)
     assert ends == sorted(ends)

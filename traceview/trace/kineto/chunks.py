@@ -18,7 +18,8 @@ from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.events import KinetoEvent, decode_events
 from traceview.trace.kineto.repair import repaired
-from traceview.trace.kineto.scan.scanner import EventScanner, Scan, ScannedTable, ScanStop
+from traceview.trace.kineto.scan.blocks import Block, BlockScanner
+from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
 
 Span = tuple[int, int]
 CHUNK_BYTES = 1 << 20
@@ -65,43 +66,57 @@ class ChromeTrace:
             yield chunk
 
     def scanned_chunks(
-        self, scanner: EventScanner | None
+        self, scanner: BlockScanner | None
     ) -> Iterator[list[KinetoEvent] | ScannedEvents]:
         """The events, those that the scanner does not know as objects. Raises TraceFormatError."""
-        text = self._after_header()
-        ended, scans = False, scanner is not None
-        while True:
+        blocks = self._blocks()
+        rest, ended, scans = b"", False, scanner is not None
+        for each in scanner.ahead(blocks) if scanner else blocks:
+            # Where an event goes on, the block was scanned as if it began with one, and is not now.
+            block = Block(rest + each.content) if rest else each
+            if not ended and not scans:
+                length, ended = yield from self._decoded_part(block.content)
+                block = Block(block.content[length:])
+                scans = length > 0 and scanner is not None
             if scanner and scans and not ended:
-                text, stopped = yield from self._scanned(text, scanner)
+                rest, stopped = yield from self._scanned(block, scanner)
                 ended = stopped == ScanStop.ENDED
-                scans = stopped == ScanStop.NEEDS_MORE and len(text) < MOST_SCANNED_BYTES
-            more = self._more(max(CHUNK_BYTES - len(text), CHUNK_BYTES // 2))
-            text += more
-            if not more:
-                break
-            if ended or scans:
-                continue
-            cut = self._cut(text)
-            if cut is None:
-                ended = bool(_LAST.search(text))
-                ended = ended or len(text) > MOST_HEADER_BYTES
-                continue
-            events, length = cut
-            text, scans = text[length:], scanner is not None
-            yield events
-        yield from self._last(text)
+                scans = stopped == ScanStop.NEEDS_MORE and len(rest) < MOST_SCANNED_BYTES
+            else:
+                rest = block.content
+        yield from self._last(rest)
+
+    def _blocks(self) -> Iterator[Block]:
+        """The text from the first event on, cut where events seem to begin."""
+        rest = self._after_header()
+        while more := self._more(max(CHUNK_BYTES - len(rest), CHUNK_BYTES // 2)):
+            text = rest + more
+            boundaries = _boundaries_from_behind(text, 1)
+            block = Block(text, boundaries[0][1] if boundaries else None)
+            yield block
+            rest = text[block.end :]
+        yield Block(rest)
+
+    def _decoded_part(self, text: bytes) -> Generator[list[KinetoEvent], None, tuple[int, bool]]:
+        """The events up to a late boundary. Returns how much of the text that is, else 0 and
+        whether the list of events has ended.
+        """
+        cut = self._cut(text)
+        if cut is None:
+            return 0, bool(_LAST.search(text)) or len(text) > MOST_HEADER_BYTES
+        events, length = cut
+        yield events
+        return length, False
 
     def _scanned(
-        self, text: bytes, scanner: EventScanner
+        self, block: Block, scanner: BlockScanner
     ) -> Generator[ScannedEvents, None, tuple[bytes, ScanStop]]:
         """Events as long as the scanner knows them. Returns the text behind, and why it stopped."""
-        at, stopped = 0, ScanStop.IS_FULL
-        while stopped == ScanStop.IS_FULL:
-            scan = scanner.scan(text, at)
-            at, stopped = scan.end, scan.stopped
+        scans = scanner.scans(block)
+        for scan in scans:
             if scan.events:
-                yield self._with_others(text, scan)
-        return text[at:], stopped
+                yield self._with_others(block.text, scan)
+        return block.text[scans[-1].end : block.end], scans[-1].stopped
 
     def _with_others(self, text: bytes, scan: Scan) -> ScannedEvents:
         others = list(self._decoded(b",".join(text[start:end] for start, end in scan.others)))

@@ -20,8 +20,9 @@ from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.scan import scanner
+from traceview.trace.kineto.scan.blocks import BlockScanner
 from traceview.trace.kineto.scan.rows import ScannedRows, scanned_categories
-from traceview.trace.kineto.scan.scanner import EventScanner, ScannedTable
+from traceview.trace.kineto.scan.scanner import ScannedTable
 from traceview.trace.kineto.stacks.calls import PythonCalls
 from traceview.trace.kineto.stacks.tables import python_tables
 from traceview.trace.kineto.values import integers
@@ -161,7 +162,7 @@ def read(pieces: Iterator[bytes], path: str) -> Trace:
     Raises TraceFormatError if it is JSON of another kind.
     """
     source, gathered = ChromeTrace(pieces), Gathered()
-    for chunk in source.scanned_chunks(EventScanner() if scanner.is_available() else None):
+    for chunk in source.scanned_chunks(BlockScanner() if scanner.is_available() else None):
         stage("Reading the trace")
         gathered.add(chunk)
     if not gathered.categories and not source.truncated:

@@ -17,8 +17,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* Why a scan stopped: the rest of an event is not there yet, the list of events ended, the room is
- * used up, or an event is not as torch writes them. */
+/* Why a scan stopped: the rest of an event is not there yet or beyond the limit, the list of events
+ * ended, the room is used up, or an event is not as torch writes them. */
 enum { NEEDS_MORE, ENDED, IS_FULL, IS_ODD };
 
 /* What an event is: with a table of its own, without anything to read, or left to Python. */
@@ -55,6 +55,7 @@ struct token {
 struct scan {
     const uint8_t *text;
     int64_t bytes;
+    int64_t limit;    /* an event, and what follows it, ends here or before */
     int64_t at;       /* from here on; afterwards, behind the last event and its comma */
     int64_t stopped;  /* why */
     int64_t events;   /* how many were passed */
@@ -767,30 +768,44 @@ static int64_t stopped(const struct reader *reader)
     return reader->failed >= reader->end ? NEEDS_MORE : IS_ODD;
 }
 
+/* Whether the next event can be read; else why not. */
+static int has_next(struct scan *scan, const uint8_t *start)
+{
+    if (is_full(scan))
+        scan->stopped = IS_FULL;
+    else if (scan->at == scan->limit)
+        scan->stopped = NEEDS_MORE;
+    else if (*start == ']')
+        scan->stopped = ENDED;
+    else
+        return 1;
+    return 0;
+}
+
 /* Read events from `at` on, each with what follows it, until one of the reasons to stop. */
 EXPORTED void traceview_scan_events(struct scan *scan)
 {
     struct reader reader = {scan->text + scan->bytes, NULL, 0};
     struct event event;
-    const uint8_t *next = scan->text + scan->at;
+    const uint8_t *next = scan->text + scan->at, *limit = scan->text + scan->limit;
     scan->events = scan->negative = scan->others = scan->details = 0;
     memset(scan->rows, 0, sizeof scan->rows);
     for (;;) {
         const uint8_t *start = after_space(next), *end;
         int closed = 0;
         scan->at = next - scan->text;
-        scan->stopped = is_full(scan) ? IS_FULL : *start == ']' ? ENDED : IS_ODD;
-        if (scan->stopped != IS_ODD)
+        if (!has_next(scan, start))
             return;
         if (!(end = after_event(&reader, start, &event)) ||
             !(next = after_item(&reader, end, ']', &closed))) {
             scan->stopped = stopped(&reader);
             return;
         }
-        if (!take(scan, &reader, &event, start, end))
-            return;
-        scan->events++;
         /* The end of the list is left to Python. */
         next -= closed;
+        scan->stopped = next > limit ? NEEDS_MORE : IS_ODD;
+        if (next > limit || !take(scan, &reader, &event, start, end))
+            return;
+        scan->events++;
     }
 }

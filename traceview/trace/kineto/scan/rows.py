@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace.kineto.cpu_work import CpuWork, named_with_sizes
 from traceview.trace.kineto.gpu_work import GpuWork
-from traceview.trace.kineto.scan.scanner import Scan, ScannedTable
+from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScannedTexts
 from traceview.trace.kineto.stacks.calls import PythonCalls
 from traceview.trace.kineto.values import Codes
 
@@ -30,16 +31,42 @@ _SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "regist
 _START, _END, _NAME, _THREAD, _ARGUMENTS = range(5)
 
 
-@dataclass
 class _FinalNumbers:
-    """The final number of each text as written, by its number in the scans."""
+    """The final numbers of texts, by the number that a scanner gave them.
 
-    numbers: RowNumbers = field(default_factory=lambda: np.zeros(0, np.int32))
+    A text is read when it is first met in a row that is taken: a block that was scanned in vain may
+    hold texts that are none.
+    """
 
-    def of(self, scanned: Integers, new: Sequence[int]) -> RowNumbers:
-        if new:
-            self.numbers = np.append(self.numbers, np.array(new, np.int32))
-        return self.numbers[scanned]
+    def __init__(
+        self, texts: Sequence[bytes], read: Callable[[Sequence[bytes]], Sequence[int]]
+    ) -> None:
+        self._texts, self._read = texts, read
+        self._numbers = np.zeros(0, np.int32)
+
+    def of(self, scanned: Integers) -> RowNumbers:
+        if len(self._texts) > len(self._numbers):
+            longer = np.full(2 * len(self._texts), _UNREAD, np.int32)
+            longer[: len(self._numbers)] = self._numbers
+            self._numbers = longer
+        final = self._numbers[scanned]
+        unread = final == _UNREAD
+        if unread.any():
+            new, first = np.unique(scanned[unread], return_index=True)
+            new = new[np.argsort(first)]
+            self._numbers[new] = self._read([self._texts[number] for number in new.tolist()])
+            final = self._numbers[scanned]
+        return final
+
+
+_UNREAD = -1
+
+
+class _ScannerNumbers(NamedTuple):
+    """What the numbers of one scanner mean: of the names of each table, and of threads."""
+
+    names: Sequence[_FinalNumbers]
+    threads: _FinalNumbers
 
 
 @dataclass
@@ -49,25 +76,35 @@ class ScannedRows:
     gpu: GpuWork
     cpu: CpuWork
     python: PythonCalls
-    _names: list[_FinalNumbers] = field(
-        default_factory=lambda: [_FinalNumbers() for _ in ScannedTable]
-    )
-    _threads: _FinalNumbers = field(default_factory=_FinalNumbers)
+    _final: dict[ScannedTexts, _ScannerNumbers] = field(default_factory=dict)
 
     def add(self, scan: Scan) -> list[int]:
         """Add all rows. Returns the row of each table that its first new one has become."""
         self.cpu.negative += scan.negative
-        self._threads.of(_NONE, [self.cpu.owners.number(*_owner(raw)) for raw in scan.threads])
+        numbers = self._numbers(scan.texts)
         first = []
         for table, add in enumerate(self._adders()):
             rows = scan.columns[table]
-            names = self._names[table].of(rows[_NAME], self._codes(table, scan.names[table]))
             first.append(self.cpu.calls.rows if table == ScannedTable.CALLS else 0)
             if rows.shape[1]:
-                add(rows, names)
+                add(rows, numbers.names[table].of(rows[_NAME]), numbers.threads)
         return first
 
-    def _codes(self, table: int, raw: Sequence[bytes]) -> list[int]:
+    def _numbers(self, texts: ScannedTexts) -> _ScannerNumbers:
+        if texts not in self._final:
+            self._final[texts] = _ScannerNumbers(
+                [
+                    _FinalNumbers(names, partial(self._codes, ScannedTable(table)))
+                    for table, names in enumerate(texts.names)
+                ],
+                _FinalNumbers(texts.threads, self._thread_numbers),
+            )
+        return self._final[texts]
+
+    def _thread_numbers(self, raw: Sequence[bytes]) -> list[int]:
+        return [self.cpu.owners.number(*_owner(each)) for each in raw]
+
+    def _codes(self, table: ScannedTable, raw: Sequence[bytes]) -> list[int]:
         codes: Codes | None = {
             ScannedTable.KERNELS: self.gpu.names,
             ScannedTable.COPIES: self.gpu.copy_names,
@@ -75,13 +112,13 @@ class ScannedRows:
             ScannedTable.OPERATORS: self.cpu.operators.names,
             ScannedTable.ANNOTATIONS: self.cpu.annotations.names,
             ScannedTable.PYTHON: self.python.names,
-        }.get(ScannedTable(table))
-        if codes is None or not raw:
+        }.get(table)
+        if codes is None:
             return [0] * len(raw)
         numbers: list[int] = codes.of([_name(each) for each in raw]).tolist()
         return numbers
 
-    def _adders(self) -> tuple[Callable[[Integers, RowNumbers], None], ...]:
+    def _adders(self) -> tuple[Callable[[Integers, RowNumbers, _FinalNumbers], None], ...]:
         return (
             self._kernels,
             self._copies,
@@ -92,39 +129,33 @@ class ScannedRows:
             self._python,
         )
 
-    def _kernels(self, rows: Integers, names: RowNumbers) -> None:
+    def _kernels(self, rows: Integers, names: RowNumbers, _: _FinalNumbers) -> None:
         self.gpu.kernels.add(**_named(rows, (*_PLACE, *_SHAPE)), name=names)
 
-    def _copies(self, rows: Integers, names: RowNumbers) -> None:
+    def _copies(self, rows: Integers, names: RowNumbers, _: _FinalNumbers) -> None:
         self.gpu.copies.add(**_named(rows, (*_PLACE, "bytes")), name=names)
 
-    def _sets(self, rows: Integers, _: RowNumbers) -> None:
+    def _sets(self, rows: Integers, _: RowNumbers, __: _FinalNumbers) -> None:
         self.gpu.sets.add(**_named(rows, (*_PLACE, "bytes")))
 
-    def _calls(self, rows: Integers, names: RowNumbers) -> None:
+    def _calls(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
         columns = _named(rows, ("correlation_id",))
-        self.cpu.calls.add(**columns, name=names, thread=self._thread(rows))
+        self.cpu.calls.add(**columns, name=names, thread=threads.of(rows[_THREAD]))
 
-    def _operators(self, rows: Integers, names: RowNumbers) -> None:
-        self.cpu.operators.parts.add(**_named(rows), name=names, thread=self._thread(rows))
+    def _operators(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
+        self.cpu.operators.parts.add(**_named(rows), name=names, thread=threads.of(rows[_THREAD]))
 
-    def _annotations(self, rows: Integers, names: RowNumbers) -> None:
-        self.cpu.annotations.parts.add(**_named(rows), name=names, thread=self._thread(rows))
+    def _annotations(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
+        self.cpu.annotations.parts.add(**_named(rows), name=names, thread=threads.of(rows[_THREAD]))
 
-    def _python(self, rows: Integers, names: RowNumbers) -> None:
+    def _python(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
         self.python.parts.add(
             start_ns=rows[_START],
             length_ns=rows[_END] - rows[_START],
-            thread=self._thread(rows),
+            thread=threads.of(rows[_THREAD]),
             name=names,
             id=rows[_ARGUMENTS],
         )
-
-    def _thread(self, rows: Integers) -> RowNumbers:
-        return self._threads.of(rows[_THREAD], ())
-
-
-_NONE = np.zeros(0, np.int64)
 
 
 def scanned_categories(scan: Scan) -> set[str]:

@@ -15,8 +15,11 @@ from traceview.compiled.library import address
 from traceview.compiled.text_numbers import CompiledNumbers
 from traceview.tables import Array, Integers
 
-MOST_EVENTS = 1 << 13
-"""Rows of a table, and events left to Python, of one scan."""
+MOST_EVENTS = (1 << 14) - 24
+"""Rows of a table, and events left to Python, of one scan. Columns a power of two apart would share
+places in the cache."""
+LEAST_BYTES = 32
+"""An event that becomes a row has more: each of its fields has a key."""
 _COLUMNS = 17
 _TABLES = 7
 _FUNCTIONS = ("traceview_scan_events", "traceview_index_texts")
@@ -37,14 +40,21 @@ class ScannedTable(IntEnum):
 Span = tuple[int, int]
 
 
+@dataclass(frozen=True, eq=False)
+class ScannedTexts:
+    """The names of each table and the threads that a scanner has met, as written, by number."""
+
+    names: Sequence[list[bytes]]
+    threads: list[bytes]
+
+
 @dataclass(frozen=True)
 class Scan:
     """Some events of a text, in the order of the file.
 
     `columns` has the rows of each table, an array per column, in which names and threads are
-    numbers of texts as written; `names` and `threads` are those that were not seen before. The
-    spans are those of events left to Python, and of events of which it reads more, with table and
-    row.
+    numbers of `texts`. The spans are those of events left to Python, and of events of which it
+    reads more, with table and row.
     """
 
     end: int
@@ -52,8 +62,7 @@ class Scan:
     events: int
     negative: int
     columns: Sequence[Integers]
-    names: Sequence[Sequence[bytes]]
-    threads: Sequence[bytes]
+    texts: ScannedTexts
     others: Sequence[Span]
     details: Sequence[tuple[ScannedTable, int, Span]]
 
@@ -62,6 +71,7 @@ class _CScan(Structure):
     _fields_ = (
         ("text", c_char_p),
         ("bytes", c_int64),
+        ("limit", c_int64),
         ("at", c_int64),
         ("stopped", c_int64),
         ("events", c_int64),
@@ -92,6 +102,7 @@ class EventScanner:
         self._details = np.empty((MOST_EVENTS, 4), np.int64)
         self._names = [CompiledNumbers() for _ in ScannedTable]
         self._threads = CompiledNumbers()
+        self._texts = ScannedTexts([[] for _ in ScannedTable], [])
         self._scan = _CScan(
             most_rows=MOST_EVENTS,
             columns=(c_void_p * _TABLES)(*map(address, self._columns)),
@@ -101,15 +112,25 @@ class EventScanner:
             detail_spans=address(self._details),
         )
 
-    def scan(self, text: bytes, at: int) -> Scan:
-        """The events from a place on, which is where one begins or may follow."""
+    def scan_all(self, text: bytes, limit: int) -> list[Scan]:
+        """All events up to a limit that the scanner knows, as many at a time as there is room."""
+        scans, at, stopped = [], 0, ScanStop.IS_FULL
+        while stopped == ScanStop.IS_FULL:
+            scan = self.scan(text, at, limit)
+            at, stopped = scan.end, scan.stopped
+            scans.append(scan)
+        return scans
+
+    def scan(self, text: bytes, at: int, limit: int) -> Scan:
+        """The events from a place on, which is where one begins or may follow, up to a limit."""
         scan, numbered = self._scan, (*self._names, self._threads)
-        known = [len(each) for each in numbered]
+        most = min(MOST_EVENTS, (limit - at) // LEAST_BYTES + 1)
         for each in numbered:
-            each.make_room(MOST_EVENTS, len(text) - at + MOST_EVENTS)
-        scan.text, scan.bytes, scan.at = text, len(text), at
+            each.make_room(most, limit - at + most)
+        scan.text, scan.bytes, scan.limit, scan.at = text, len(text), limit, at
         library.call("traceview_scan_events", ctypes.byref(scan))
-        *names, threads = (each.since(first) for each, first in zip(numbered, known, strict=True))
+        for each, known in zip(numbered, (*self._texts.names, self._texts.threads), strict=True):
+            known += each.since(len(known))
         details = self._details[: scan.details].tolist()
         return Scan(
             end=scan.at,
@@ -120,8 +141,7 @@ class EventScanner:
                 _rows(columns, count)
                 for columns, count in zip(self._columns, scan.rows, strict=True)
             ],
-            names=names,
-            threads=threads,
+            texts=self._texts,
             others=[(start, end) for start, end in self._others[: scan.others].tolist()],
             details=[
                 (ScannedTable(table), row, (start, end)) for table, row, start, end in details

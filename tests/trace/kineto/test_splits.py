@@ -1,0 +1,90 @@
+"""Wherever a trace is cut into blocks that threads scan ahead, its tables are the same."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from tests.trace.kineto.traces import PID, Event, call, kernel, span, text
+from traceview.trace.kineto import chunks, reader
+from traceview.trace.kineto.scan import scanner
+
+pytestmark = pytest.mark.skipif(
+    not scanner.is_available(), reason="there is no compiled library here"
+)
+FAKE = kernel("of an argument", 1, 2, 3) | {"pid": 99}
+INNER = [{"ph": "X"}, FAKE, {"ph": "X"}]
+EVENTS: list[Event] = [
+    span("user_annotation", '}, {"ph": "X"}, {', 1, 90),
+    span("cpu_op", "aten::mm", 2, 7, args={"Input Dims": [[64, 32], [32, 16]], "of": INNER}),
+    call("cudaLaunchKernel", 3, 2, 1),
+    kernel("gemm \\ é \u4e2d", 5, 9, 1),
+    {"ph": "s", "id": 1, "pid": 5, "tid": 5, "ts": 3, "cat": "ac2g", "name": "ac2g"},
+    {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "ts": 0, "args": {"name": "},{"}},
+]
+FORMS = {
+    "as torch writes": text(EVENTS).encode(),
+    "in one line": json.dumps({"traceEvents": EVENTS}, separators=(",", ":")).encode(),
+}
+Cells = Mapping[str, Mapping[str, list[object]]]
+
+
+def tables(raw: bytes) -> Cells:
+    """All cells of all tables, by name."""
+    trace = reader.read(iter([raw, b" "]), "t.json")
+    assert not trace.warnings
+    return {
+        name: {column.name: list(table.cells(column.name)) for column in table.columns}
+        for name, table in trace.tables.items()
+    }
+
+
+def cut_at(place: int, patch: pytest.MonkeyPatch) -> list[int]:
+    """Let the first block end there, and the second be the rest. Returns the cuts not yet made."""
+    cuts = [place]
+    patch.setattr(
+        chunks,
+        "_boundaries_from_behind",
+        lambda *_: [(cut, cut) for cut in (cuts.pop(),)] if cuts else [],
+    )
+    return cuts
+
+
+@pytest.mark.parametrize(("form", "step"), [("in one line", 1), ("as torch writes", 7)])
+def test_every_offset_as_the_end_of_a_block(
+    form: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = FORMS[form]
+    whole = tables(raw)
+    events = raw[raw.index(b"[", raw.index(b"traceEvents")) + 1 :]
+    for place in range(0, len(events) + 1, step):
+        cuts = cut_at(place, monkeypatch)
+        assert tables(raw) == whole, events[:place]
+        assert not cuts
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("chunk_bytes", [1, 50, 300, 1000])
+def test_cuts_within_strings_and_arguments(
+    form: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = FORMS[form]
+    whole = tables(raw)
+    pieces = [raw[at : at + chunk_bytes] for at in range(0, len(raw), chunk_bytes)]
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(chunks, "BLOCK_BYTES", chunk_bytes)
+    read = reader.ChromeTrace
+    monkeypatch.setattr(reader, "ChromeTrace", lambda _: read(iter(pieces)))
+    assert tables(raw) == whole
+
+
+def test_what_only_looks_like_events_leaves_no_names_and_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = FORMS["in one line"]
+    start = raw.index(json.dumps(INNER, separators=(",", ":")).encode()[1:])
+    cuts = cut_at(start - raw.index(b"[") - 1, monkeypatch)
+    trace = reader.read(iter([raw, b" "]), "t.json")
+    assert not cuts
+    assert trace.kernels.texts("name").values.tolist() == [EVENTS[3]["name"]]
+    assert list(trace.processes.cells("process_id")) == [PID]
