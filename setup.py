@@ -17,6 +17,7 @@ LIBRARY = Extension(
     [
         "traceview/trace/sqlite/pages.c",
         "traceview/compiled/texts.c",
+        "traceview/compiled/numbers.c",
         "traceview/facts/ranges/nesting.c",
         "traceview/trace/kineto/scan/events.c",
     ],

@@ -27,6 +27,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_index_texts": c_char_p,
     "traceview_number_texts": c_char_p,
     "traceview_zero_numbers": None,
+    "traceview_number_values": c_char_p,
     "traceview_nest": None,
     "traceview_innermost": None,
     "traceview_scan_events": None,

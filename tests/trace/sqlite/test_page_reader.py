@@ -264,3 +264,25 @@ def test_a_b_tree_that_bites_its_tail_is_declined(tmp_path: Path) -> None:
     path.write_bytes(content)
     with opened(path) as database, pytest.raises(DeclinedError):
         through_pages(database, "s", KINDS)
+
+
+def test_tables_read_ahead_are_those_read_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    with sqlite3.connect(path) as connection:
+        for table in "abc":
+            connection.execute(f"CREATE TABLE {table} (n INTEGER, t TEXT)")
+            rows = [(n * 7919 % 100_003, f"{table}{n % 11}") for n in range(60_000)]
+            connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)
+        # SQLite has to read this one.
+        connection.execute("INSERT INTO b VALUES (1, ?)", ("x" * 9_000,))
+    connection.close()
+    wanted: dict[str, Kind] = {"n": "integer", "t": "text"}
+    with opened(path) as database:
+        asked = {table: plain(database.read(table, wanted)) for table in "abc"}
+    with opened(path) as database:
+        for table in "cab":
+            database.read_ahead(table, wanted)
+        assert {table: plain(database.read(table, wanted)) for table in "abc"} == asked
+    with opened(path) as database:
+        # Closed while it is being read.
+        database.read_ahead("c", wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from traceview import groups
 from traceview.tables import Table
 from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.nsys.export_info import DIAGNOSTICS_SINCE, ExportMeta
@@ -75,7 +76,7 @@ def _kernels_missing(present: Mapping[str, Table]) -> bool:
     if "api_calls" not in present:
         return False
     names = present["api_calls"].texts("name")
-    used = {str(names.values[code]) for code in set(names.codes[names.codes >= 0].tolist())}
+    used = {names.value(code) for code in groups.different(names.codes).tolist() if code >= 0}
     if any(name.startswith(_KERNEL_LAUNCHES) for name in used):
         return True
     # Graph launches recorded as a whole stand for their kernels.

@@ -6,18 +6,16 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview import groups
-from traceview.tables import Array, Integers, Texts, constant, object_array
+from traceview.compiled.numbers import few_values
+from traceview.tables import Array, Integers, RowNumbers, Texts, constant, object_array
 from traceview.trace.schema import UNIFIED
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Numbers
 
 # Up to this span, a lookup table indexed by value is cheaper than sorting.
 DENSE = 1 << 22
-_SLOT_BITS = 18
-_SLOTS = 1 << _SLOT_BITS
 UNNAMED = "(unnamed)"
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
@@ -48,24 +46,31 @@ _SYNC_WORDS = {
 _COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
 
 
-def numbered(values: Array) -> tuple[Integers, npt.NDArray[np.int32]]:
+def numbered(values: Array) -> tuple[Integers, RowNumbers]:
     """The distinct values, ascending, and for each row the index of its value."""
     if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int32)
     if values.strides == (0,):
         return values[:1].astype(np.int64), constant(0, len(values), np.int32)
+    if (few := few_values(values)) is not None:
+        return _ascending(*few)
     low, high = int(values.min()), int(values.max())
     if high - low < DENSE:
         return _numbered_directly(values, low, high)
-    if (by_hash := _numbered_by_hash(values)) is not None:
-        return by_hash
     distinct, inverse = np.unique(values, return_inverse=True)
     return distinct, inverse.astype(np.int32)
 
 
-def numbered_pairs(
-    first: Array, second: Array
-) -> tuple[list[tuple[int, int]], npt.NDArray[np.int32]]:
+def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumbers]:
+    """Values numbered in order of appearance, in ascending order."""
+    order = np.argsort(distinct)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    # In most columns the values appear in ascending order.
+    return distinct[order], codes if groups.in_order(place) else place[codes]
+
+
+def numbered_pairs(first: Array, second: Array) -> tuple[list[tuple[int, int]], RowNumbers]:
     """The distinct pairs of two columns, and for each row the index of its pair."""
     (ones, one), (others, other) = numbered(first), numbered(second)
     if len(others) == 1:
@@ -75,9 +80,7 @@ def numbered_pairs(
     return [(int(ones[a]), int(others[b])) for a, b in split], codes
 
 
-def _numbered_directly(
-    values: Array, low: int, high: int
-) -> tuple[Integers, npt.NDArray[np.int32]]:
+def _numbered_directly(values: Array, low: int, high: int) -> tuple[Integers, RowNumbers]:
     seen = np.zeros(high - low + 1, bool)
     for part in groups.parts(len(values)):
         # As int64: the type of the values may be too narrow for differences.
@@ -88,39 +91,6 @@ def _numbered_directly(
     for part in groups.parts(len(values)):
         codes[part] = place[np.subtract(values[part], low, dtype=np.int64)]
     return np.flatnonzero(seen) + low, codes
-
-
-def _numbered_by_hash(values: Array) -> tuple[Integers, npt.NDArray[np.int32]] | None:
-    """As `numbered`, of values far apart, such as global ids of threads; None if there are many.
-
-    One slot for each hash: where two values share one, sorting has to tell them apart.
-    """
-    slots, known = np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, bool)
-    for part in groups.parts(len(values)):
-        some = values[part].astype(np.int64, copy=False)
-        at = _hashes(some)
-        new = ~known[at]
-        slots[at[new]], known[at[new]] = some[new], True
-        if (slots[at] != some).any():
-            return None
-    used = np.flatnonzero(known)
-    order = np.argsort(slots[used])
-    place = np.zeros(_SLOTS, np.int32)
-    place[used[order]] = np.arange(len(used), dtype=np.int32)
-    codes = np.empty(len(values), np.int32)
-    for part in groups.parts(len(values)):
-        codes[part] = place[_hashes(values[part].astype(np.int64, copy=False))]
-    return slots[used[order]], codes
-
-
-def _hashes(values: Integers) -> Array:
-    """Numbers below _SLOTS, by Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
-
-    The high bits of a product with 2^64 ÷ the golden ratio, which spreads ids that count up.
-    """
-    product = values.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    product >>= np.uint64(64 - _SLOT_BITS)
-    return product.view(np.int64)
 
 
 class Names:
@@ -135,7 +105,7 @@ class Names:
         texts = Texts(codes, object_array(self.of(distinct))).map(self.of(distinct))
         if ids.null is None:
             return texts
-        if ids.null.all():
+        if ids.is_absent:
             return Texts(constant(-1, len(codes), np.int32), texts.values)
         return Texts(np.where(ids.null, np.int32(-1), texts.codes), texts.values)
 

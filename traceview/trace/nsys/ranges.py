@@ -107,9 +107,9 @@ def _texts(names: Names, rows: Rows) -> Texts:
 
 
 def _end_threads(reader: Reader, rows: Rows) -> Codes:
-    known = ~rows.null("endGlobalTid")
-    if not known.any():
+    if rows.numbers("endGlobalTid").is_absent:
         return constant(ABSENT, len(rows), np.int32)
+    known = ~rows.null("endGlobalTid")
     threads = np.full(len(rows), ABSENT, np.int32)
     threads[known] = reader.owners.threads(rows.where(known), "endGlobalTid")[0]
     return threads

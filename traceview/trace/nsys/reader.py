@@ -31,7 +31,7 @@ from traceview.trace.nsys.importer_errors import import_error
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.nvtx.nccl_calls import nccl_tables
 from traceview.trace.nsys.os_calls import os_calls
-from traceview.trace.nsys.ranges import nvtx_events, ranges
+from traceview.trace.nsys.ranges import RANGES, nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
 from traceview.trace.nsys.source_excerpts import source_excerpts
 from traceview.trace.nsys.syncs import synchronizations
@@ -64,6 +64,8 @@ def read(database: Database, path: str) -> Trace:
     meta = read_meta(database)
     export = Export(database)
     export.warnings += version_warnings(meta)
+    # The longest tables: while one is made, the pages of the next are decoded.
+    export.read_ahead(tables.KERNELS, tables.API_CALLS, RANGES)
     staged = _staged(tables.Reader(export), meta)
     return Trace(
         path=path,

@@ -44,17 +44,17 @@ class Rows:
         found = self._columns.get(name)
         if isinstance(found, Numbers):
             return found
-        return Numbers(np.zeros(len(self), np.int64), np.ones(len(self), bool))
+        return Numbers(constant(0, len(self), np.int64), constant(True, len(self), bool))
 
     def texts(self, name: str) -> Texts:
         found = self._columns.get(name)
         if isinstance(found, Texts):
             return found
-        return Texts(np.full(len(self), -1, np.int32), np.empty(0, object))
+        return Texts(constant(-1, len(self), np.int32), np.empty(0, object))
 
     def null(self, name: str) -> Mask:
         null = self.numbers(name).null
-        return np.zeros(len(self), bool) if null is None else null
+        return constant(False, len(self), bool) if null is None else null
 
     def integer(self, name: str, default: int = 0) -> Integers:
         """As int64, with a default for NULL."""
@@ -65,13 +65,19 @@ class Rows:
         numbers = self.numbers(name)
         if numbers.null is None:
             return numbers.values
-        if numbers.null.all():
+        if numbers.is_absent:
             return constant(default, len(self), np.int64)
         return np.where(numbers.null, np.int64(default), numbers.values)
 
     def nullable(self, name: str) -> Integers:
-        """As int64, NULL kept."""
-        return self.integer(name, NULL)
+        """As int64, NULL kept; a long column is not copied for it."""
+        numbers = self.numbers(name)
+        values: Integers = numbers.values
+        if numbers.null is None or values.dtype != np.int64 or not values.flags.writeable:
+            return self.integer(name, NULL)
+        # What stands in place of NULL means nothing.
+        np.putmask(values, numbers.null, NULL)
+        return values
 
     def identity(self, name: str) -> npt.NDArray[np.int32]:
         """A 32-bit id; unsigned ones wrap, which keeps them distinct."""
@@ -119,6 +125,14 @@ class Export:
 
     def has(self, table: str) -> bool:
         return table in self.database.tables
+
+    def read_ahead(self, *sources: ExportTable) -> None:
+        """Begin to read these tables in that order, in another thread, for `rows`."""
+        for source in sources:
+            if self.has(source.table):
+                there = self.database.describe(source.table).columns
+                if set(source.required) <= set(there):
+                    self.database.read_ahead(source.table, _wanted(source, there))
 
     def rows(self, source: ExportTable) -> Rows | None:
         """The rows of a table; None if it is missing, or with a warning if it lacks a column."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Array, Integers, Texts
+from traceview.tables import NULL, Array, Integers, Texts, constant, thrifty
 from traceview.trace.nsys.names import (
     MIGRATION_CAUSES,
     UNNAMED,
@@ -110,10 +110,10 @@ def kernels(reader: Reader) -> Staged | None:
 
 def _green_sms(reader: Reader, rows: Rows) -> Codes:
     """SMs of the green context of each kernel; absent outside of one, and where unknown."""
-    context = rows.integer("greenContextId", 0)
+    context = thrifty(rows.integer("greenContextId", 0))
+    if context.strides == (0,) and not context[:1].any():
+        return constant(ABSENT, len(rows), np.int32)
     result = np.full(len(rows), ABSENT, np.int32)
-    if not context.any():
-        return result
     of_green = green_contexts(reader.export.database)
     inside = np.flatnonzero(context > 0)
     owner = rows.integer("globalPid", 0)[inside] >> 24 & PROCESS_BITS
@@ -136,20 +136,19 @@ def green_contexts(database: Database) -> dict[tuple[int, int], int]:
 
 def _positive(rows: Rows, name: str) -> Codes:
     """A quantity for which 0 or less means unknown."""
-    if rows.null(name).all():
-        return np.full(len(rows), ABSENT, np.int32)
+    if rows.numbers(name).is_absent:
+        return constant(ABSENT, len(rows), np.int32)
     values = rows.amount(name)
     return np.where(rows.null(name) | (values <= 0), np.int32(ABSENT), values)
 
 
 def _cluster_blocks(rows: Rows) -> Codes:
     """Blocks per cluster; absent if the export has no cluster columns."""
-    unknown = rows.null(_CLUSTER[0])
-    if unknown.all():
-        return np.full(len(rows), ABSENT, np.int32)
+    if rows.numbers(_CLUSTER[0]).is_absent:
+        return constant(ABSENT, len(rows), np.int32)
     sides = [np.maximum(rows.amount(name), 1).astype(np.float64) for name in _CLUSTER]
     blocks = np.minimum(np.prod(sides, axis=0), INT32.max)
-    return np.where(unknown, ABSENT, blocks).astype(np.int32)
+    return np.where(rows.null(_CLUSTER[0]), ABSENT, blocks).astype(np.int32)
 
 
 def copies(reader: Reader) -> Staged | None:
@@ -214,6 +213,8 @@ def _on_stream(reader: Reader, rows: Rows, what: str) -> Staged:
 
 def _graph_node(rows: Rows) -> Integers:
     nodes = rows.nullable("graphNodeId")
+    if nodes.strides == (0,):
+        return nodes if nodes[:1].any() else constant(NULL, len(nodes), np.int64)
     none = nodes == 0
     return np.where(none, NULL, nodes) if none.any() else nodes
 
@@ -222,7 +223,7 @@ def api_calls(reader: Reader) -> Staged | None:
     rows = reader.export.rows(API_CALLS)
     if rows is None:
         return None
-    repeats = rows.integer("eventClass") == BACKTRACE_CLASS
+    repeats = rows.cells("eventClass") == BACKTRACE_CLASS
     calls = rows.where(~repeats) if repeats.any() else rows
     start, end = reader.export.spans(calls, "API calls")
     thread, process = reader.owners.threads(calls)

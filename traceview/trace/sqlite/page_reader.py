@@ -9,10 +9,10 @@ table instead. Nothing here returns a row that SQLite would not.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Condition
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -109,40 +109,69 @@ def read_pages(
 
     Raises DeclinedError if sqlite3 must read the table.
     """
-    columns = [TextColumn() if kind == "text" else NumberColumn() for kind in wanted.values()]
-    leaves = _leaves(file, root)
-    pages = rows = 0
     needed = [WantedColumn(places[name], kind) for name, kind in wanted.items()]
-    for part, pieces in _decoded(file, leaves, needed):
-        pages += len(part)
-        rows += len(pieces[0])
-        for column, piece in zip(columns, pieces, strict=True):
-            column.add(piece, expected=rows * len(leaves) // pages)
-    return {name: column.collected() for name, column in zip(wanted, columns, strict=True)}
+    reading = _TableReading(file, _leaves(file, root), needed)
+    threads = min(THREADS, reading.chunks)
+    if threads == 1:
+        reading.read_chunks()
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            # All end before an error is raised: a thread without its turn gives up.
+            for done in [pool.submit(reading.read_chunks) for _ in range(threads)]:
+                done.result()
+    return {name: column.collected() for name, column in zip(wanted, reading.columns, strict=True)}
 
 
-def _decoded(
-    file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]
-) -> Iterator[tuple[Pages, list[Piece]]]:
-    """Chunks of pages with their columns, valid until the next; a few are decoded ahead."""
-    kind = c_decoder.CompiledDecoder if c_decoder.is_available() else _NumpyDecoder
-    chunk_pages = max(1, kind.chunk_bytes // file.page_bytes)
-    free: deque[_Decoder] = deque(kind(wanted) for _ in range(THREADS + 1))
-    ahead: deque[tuple[Pages, _Decoder, Future[list[Piece]]]] = deque()
-    with ThreadPoolExecutor(THREADS) as pool:
-        for first in range(0, len(leaves), chunk_pages):
-            if not free:
-                part, decoder, pieces = ahead.popleft()
-                yield part, pieces.result()
-                free.append(decoder)
-            part, decoder = leaves[first : first + chunk_pages], free.popleft()
-            ahead.append((part, decoder, pool.submit(_decode, file, part, decoder)))
-        for part, _, pieces in ahead:
-            yield part, pieces.result()
+class _TableReading:
+    """The leaf pages of a table, decoded chunk by chunk by a few threads.
 
+    The thread that decoded a chunk also appends it to the columns, in the order of the chunks:
+    what it has just written is in the cache of its core.
+    """
 
-def _decode(file: PageFile, pages: Pages, decoder: _Decoder) -> list[Piece]:
-    return decoder.decode(_gathered(file, pages, decoder))
+    def __init__(self, file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]) -> None:
+        self.columns = [TextColumn() if w.kind == "text" else NumberColumn() for w in wanted]
+        self._file, self._leaves, self._wanted = file, leaves, wanted
+        self._kind = c_decoder.CompiledDecoder if c_decoder.is_available() else _NumpyDecoder
+        self._chunk_pages = max(1, self._kind.chunk_bytes // file.page_bytes)
+        self.chunks = -(-len(leaves) // self._chunk_pages)
+        self._numbers = iter(range(self.chunks))
+        self._appended = self._rows = 0
+        self._turn = Condition()
+        self._failed = False
+
+    def read_chunks(self) -> None:
+        """Read chunks that no other thread reads, until none is left. Raises DeclinedError."""
+        decoder: _Decoder = self._kind(self._wanted)
+        try:
+            for number in self._numbers:
+                first = number * self._chunk_pages
+                pages = self._leaves[first : first + self._chunk_pages]
+                pieces = decoder.decode(_gathered(self._file, pages, decoder))
+                if not self._has_turn(number):
+                    return
+                self._append(pieces, first + len(pages))
+                self._pass_turn()
+        except BaseException:
+            self._pass_turn(failed=True)
+            raise
+
+    def _has_turn(self, number: int) -> bool:
+        """Wait until all chunks before this one are appended; False if one failed."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._failed or self._appended == number)
+        return not self._failed
+
+    def _append(self, pieces: Sequence[Piece], pages: int) -> None:
+        self._rows += len(pieces[0])
+        for column, piece in zip(self.columns, pieces, strict=True):
+            column.add(piece, expected=self._rows * len(self._leaves) // pages)
+
+    def _pass_turn(self, failed: bool = False) -> None:
+        with self._turn:
+            self._appended += 1
+            self._failed |= failed
+            self._turn.notify_all()
 
 
 def _leaves(file: PageFile, root: int) -> Pages:

@@ -32,6 +32,13 @@ class Numbers:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether every row is NULL."""
+        if self.null is None:
+            return False
+        return bool(self.null[:1].all() if self.null.strides == (0,) else self.null.all())
+
 
 Columns = Mapping[str, Numbers | Texts]
 
