@@ -10,7 +10,8 @@ from typing import Any
 
 from traceview.headless.project.assumed_tensor import UNKNOWN
 from traceview.headless.project.call_sites import CallSite
-from traceview.headless.project.wrapper_values import Scope, scope_at
+from traceview.headless.project.expressions import Scope
+from traceview.headless.project.wrapper_values import scope_at
 from traceview.headless.signatures.notation import Parameter
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")

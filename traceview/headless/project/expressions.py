@@ -1,0 +1,243 @@
+"""Values of expressions in a function of a project, computed without running the function.
+
+What follows from known names, the module's constants and pure functions is computed; everything
+else is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from traceview.headless.project.assumed_tensor import (
+    SIZE,
+    UNKNOWN,
+    AssumedDescriptor,
+    AssumedTensor,
+    Method,
+    Shape,
+    Unknown,
+    dtype_in,
+    dtype_of,
+    torch_,
+)
+from traceview.headless.project.tensor_ranks import rank_of
+
+_MOST_TURNS = 64
+_CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"
+_FACTORIES = frozenset(_CREATED.split())
+_LIKE = re.compile(r"(empty|zeros|ones|full|rand|randn)_like|clone")
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+
+@dataclass
+class Scope:
+    """The names at a place in a function: `known` of the function, `globals_` of its module.
+
+    `ranks` are the names that are used as tensors, with the number of dimensions or None.
+    """
+
+    globals_: Mapping[str, Any]
+    known: dict[str, Any] = field(default_factory=dict)
+    ranks: Mapping[str, int | None] = field(default_factory=dict)
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression, or UNKNOWN."""
+        try:
+            return self._value(node)
+        except Exception:
+            # Code of the project, computed with what it was not written for.
+            return UNKNOWN
+
+    def _value(self, node: ast.expr) -> Any:
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise Unknown
+        return method(node)
+
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        for names in (self.known, self.globals_, vars(builtins)):
+            if node.id in names:
+                value = names[node.id]
+                if value is UNKNOWN:
+                    raise Unknown
+                return value
+        raise Unknown
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        owner = self._value(node.value)
+        if not isinstance(owner, AssumedTensor):
+            return getattr(owner, node.attr)
+        if node.attr == "shape":
+            return Shape(owner)
+        if node.attr == "dtype":
+            return dtype_of(owner)
+        if node.attr in ("T", "mT", "data", "grad"):
+            return owner
+        if node.attr == "device":
+            return torch_().device("cuda", 0)
+        if node.attr in ("is_cuda", "requires_grad"):
+            return True
+        if node.attr in ("ndim", "itemsize"):
+            raise Unknown
+        return Method(owner, node.attr)
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        owner = self._value(node.value)
+        if isinstance(owner, AssumedTensor):
+            return owner
+        if isinstance(node.slice, ast.Slice):
+            bounds = (node.slice.lower, node.slice.upper, node.slice.step)
+            return owner[slice(*(None if b is None else self._value(b) for b in bounds))]
+        return owner[self._value(node.slice)]
+
+    def _binop(self, node: ast.BinOp) -> Any:
+        left, right = self._value(node.left), self._value(node.right)
+        tensor = next((v for v in (left, right) if isinstance(v, AssumedTensor)), None)
+        return tensor or _OPERATORS[type(node.op)](left, right)
+
+    def _unaryop(self, node: ast.UnaryOp) -> Any:
+        return _OPERATORS[type(node.op)](self._value(node.operand))
+
+    def _boolop(self, node: ast.BoolOp) -> Any:
+        is_and = isinstance(node.op, ast.And)
+        value: Any = is_and
+        for part in node.values:
+            value = self._value(part)
+            if bool(value) != is_and:
+                return value
+        return value
+
+    def _compare(self, node: ast.Compare) -> bool:
+        left = self._value(node.left)
+        for kind, right in zip(node.ops, map(self._value, node.comparators), strict=True):
+            if isinstance(left, Shape) or isinstance(right, Shape):
+                raise Unknown
+            if not _OPERATORS[type(kind)](left, right):
+                return False
+            left = right
+        return True
+
+    def _ifexp(self, node: ast.IfExp) -> Any:
+        test = self.value(node.test)
+        return self._value(node.body if test is UNKNOWN or test else node.orelse)
+
+    def _tuple(self, node: ast.Tuple) -> Any:
+        return tuple(map(self.value, node.elts))
+
+    def _list(self, node: ast.List) -> Any:
+        return list(map(self.value, node.elts))
+
+    def _listcomp(self, node: ast.ListComp) -> Any:
+        scopes = [self]
+        for generator in node.generators:
+            scopes = [inner for scope in scopes for inner in scope._turns(generator)]
+        return [scope.value(node.elt) for scope in scopes]
+
+    def _turns(self, generator: ast.comprehension) -> Iterator[Scope]:
+        """A scope for each turn of a loop in a comprehension."""
+        for value in itertools.islice(self._value(generator.iter), _MOST_TURNS):
+            inner = Scope(self.globals_, dict(self.known), self.ranks)
+            inner.assign(generator.target, value)
+            if all(inner.value(test) is not False for test in generator.ifs):
+                yield inner
+
+    def _set(self, node: ast.Set) -> Any:
+        return set(map(self.value, node.elts))
+
+    def _dict(self, node: ast.Dict) -> Any:
+        pairs = zip(node.keys, node.values, strict=True)
+        return {self._value(key): self.value(value) for key, value in pairs if key is not None}
+
+    def _call(self, node: ast.Call) -> Any:
+        function = self._value(node.func)
+        arguments = [self._value(a) for a in node.args if not isinstance(a, ast.Starred)]
+        keywords = {k.arg: self._value(k.value) for k in node.keywords if k.arg}
+        if function is dict:
+            return {k.arg: self.value(k.value) for k in node.keywords if k.arg}
+        if isinstance(function, Method):
+            return function(*arguments, **keywords)
+        name = str(getattr(function, "__name__", ""))
+        first = arguments[0] if arguments else None
+        if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):
+            return replace(first, dtype=dtype_in((), keywords) or first.dtype)
+        if name in _FACTORIES and str(getattr(function, "__module__", "")) in ("torch", "None"):
+            dtype = dtype_in((), keywords) or torch_().float32
+            return AssumedTensor(name, dtype, rank_of(arguments))
+        if isinstance(first, AssumedTensor) and name in ("from_tensor", "TensorDescriptor"):
+            at = 1 if name == "from_tensor" else 3
+            block = keywords.get("block_shape") or arguments[at]
+            return AssumedDescriptor(first, tuple(map(int, block)))
+        if function is isinstance and isinstance(first, AssumedTensor):
+            return "Tensor" in ast.unparse(node.args[1])
+        given = (*arguments, *keywords.values())
+        if any(isinstance(each, (AssumedTensor, Shape)) for each in given):
+            return self._of_tensor(function, name)
+        return function(*arguments, **keywords)
+
+    def _of_tensor(self, function: Any, name: str) -> Any:
+        if function in (max, min, sum, len) or name == "prod":
+            return SIZE * SIZE if name == "prod" else SIZE
+        raise Unknown
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        """Bind a name, or the names of a tuple."""
+        if isinstance(target, ast.Name):
+            if value is UNKNOWN and target.id in self.ranks:
+                value = AssumedTensor(target.id)
+            if isinstance(value, AssumedTensor) and value.rank is None:
+                value = replace(value, rank=self.ranks.get(target.id))
+            self.known[target.id] = value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for at, part in enumerate(target.elts):
+                self.assign(part, _part(value, at, part, len(target.elts)))
+
+
+def _part(value: Any, at: int, target: ast.expr, count: int) -> Any:
+    """The part of a value that goes to one of `count` targets."""
+    if isinstance(value, Shape):
+        name = target.id if isinstance(target, ast.Name) else ""
+        if value.is_strides:
+            return 1 if at == count - 1 else SIZE
+        return value.tensor.size(at, name)
+    if isinstance(value, (tuple, list)) and at < len(value):
+        return value[at]
+    if isinstance(value, AssumedTensor):
+        return value
+    return UNKNOWN

@@ -1,0 +1,70 @@
+"""Numbers of dimensions of tensors, as far as code shows them that uses or creates the tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from traceview.headless.project.assumed_tensor import Shape
+
+_OF_TENSORS = frozenset(
+    ("shape", "stride", "dtype", "numel", "contiguous", "data_ptr", "is_contiguous", "size")
+)
+_OPERANDS = ("q", "k", "v", "query", "key", "value")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def tensor_ranks(function: Function) -> dict[str, int | None]:
+    """The names that are used as tensors, with the dimensions that their uses show, or None."""
+    shown: dict[str, int] = defaultdict(int)
+    for node in ast.walk(function):
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and getattr(node, "attr", "") in _OF_TENSORS:
+            shown[owner.id] += 0
+        for name, rank in _uses(node):
+            shown[name] = max(shown[name], rank)
+    # Uses show the least rank; operands of attention have the same.
+    operands = [name for name in shown if name.lower() in _OPERANDS]
+    shown |= dict.fromkeys(operands, max((shown[name] for name in operands), default=0))
+    return {name: rank if rank > 1 else None for name, rank in shown.items()}
+
+
+def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """The names of tensors in a node, with the least rank that it shows."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        name = _shape_of(node.value)
+        starred = any(isinstance(each, ast.Starred) for each in node.targets[0].elts)
+        if name and not starred:
+            yield name, len(node.targets[0].elts)
+    index: ast.expr | None = None
+    if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Tuple):
+        name = _shape_of(node.left)
+        if name:
+            yield name, len(node.comparators[0].elts)
+    if isinstance(node, ast.Subscript):
+        name, index = _shape_of(node.value), node.slice
+    elif isinstance(node, ast.Call) and node.args:
+        name, index = _shape_of(node.func), node.args[0]
+    if isinstance(index, ast.Constant) and type(index.value) is int and name:
+        yield name, index.value + 1
+
+
+def _shape_of(node: ast.expr) -> str | None:
+    """The name of the tensor in `x.shape`, `x.size()`, `x.stride`."""
+    node = node.func if isinstance(node, ast.Call) and not node.args else node
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id if node.attr in ("shape", "size", "stride") else None
+    return None
+
+
+def rank_of(sizes: Sequence[Any]) -> int | None:
+    """The rank of a tensor that is created with these sizes."""
+    if not sizes:
+        return None
+    if isinstance(sizes[0], Shape):
+        return None if sizes[0].is_strides else sizes[0].tensor.rank
+    if isinstance(sizes[0], (tuple, list)):
+        return len(sizes[0])
+    return len(sizes) if all(isinstance(size, int) for size in sizes) else None
